@@ -1,0 +1,116 @@
+/* brick_agent.h - record spans into a brickd segment.
+ *
+ *   uint32_t gemm = brick_name("gemm", 4, "ffn");    once
+ *   brick_begin(gemm, NULL, NULL);                   each time
+ *   ...
+ *   brick_end(gemm, NULL, elements, bytes);
+ *
+ * C11 without Python. Compile src/brick_*.c of this package into your engine
+ * with this folder on the include path and -pthread.
+ *
+ * What a host may rely on: no call here raises, blocks, waits, starts a thread
+ * or installs a signal handler. brick_begin and brick_end allocate nothing and
+ * make no system call, but for the rare cases: the first record of a process,
+ * of a thread, of a forked child; a path or a block of 64 paths met for the
+ * first time; more spans open at once than ever before; a span ring just
+ * turned on; a look once in ten seconds whether the segment is still there.
+ * What cannot be recorded is counted where `brickd inspect` shows it.
+ *
+ * The key says on whose behalf a span runs: spans nest within one key of one
+ * thread. NULL stands for the thread itself; a scheduler that interleaves tasks
+ * on one thread passes the task.
+ */
+#ifndef BRICK_AGENT_H
+#define BRICK_AGENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a field leaves at zero comes from the environment, else from defaults. */
+struct brick_config {
+    const char *service;     /* BRICKD_SERVICE, else the program's name */
+    const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
+    const char *prefix;      /* BRICKD_SHM_PREFIX, else "brickd-" */
+    const char *group;       /* BRICKD_GROUP: its members may read; else the user alone */
+    const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
+    const char *clocksource; /* where the kernel names its clock, else its place in /sys */
+    uint32_t lanes;          /* BRICKD_LANES: threads that record at once; 32 */
+    uint32_t paths;          /* BRICKD_PATHS: places in the call tree; 1,024 */
+    uint32_t names;          /* BRICKD_NAMES: 4,096 */
+    uint32_t sites;          /* 2,048 */
+    uint32_t span_slots;     /* 4,096 */
+    uint32_t event_slots;    /* 4,096 */
+};
+
+enum brick_state {
+    BRICK_NEW = 0,     /* nothing opened yet (or a forked child that has not recorded) */
+    BRICK_OPENING = 1, /* another thread is at it */
+    BRICK_ON = 2,
+    BRICK_OFF = 3,     /* disabled, by a call or BRICKD=0; or shut down */
+    BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
+};
+
+/* What a call did besides its work, as bits. */
+enum brick_outcome {
+    BRICK_DONE = 0,
+    BRICK_FIRST = 1,     /* begin: this key now has something open and must stay valid */
+    BRICK_LAST = 2,      /* end: this key has nothing open any more */
+    BRICK_JOINED = 4,    /* begin: this thread was given a lane */
+    BRICK_REFUSED = 8,   /* not recorded, and counted */
+    BRICK_UNMATCHED = 16 /* end without a begin, counted */
+};
+
+/* Opens the segment; harmless when called again. Without it the first record
+ * does the same. Writes at most one line to stderr, when it fails. */
+enum brick_state brick_init(const struct brick_config *config);
+
+/* Ends recording for good in this process and removes the segment, unless a
+ * consumer is attached. Called by itself at exit(). */
+void brick_shutdown(void);
+
+/* Stop and resume recording. Spans open at that moment still end. */
+void brick_enable(int on);
+
+enum brick_state brick_state(void);
+const char *brick_problem(void); /* "" when there was none */
+
+/* The number of a name, the same at each call; 0 ("other") when no more fit.
+ * A name of more than 120 bytes is cut. The first category declared for a name
+ * stays; NULL declares none. */
+uint32_t brick_name(const char *text, size_t length, const char *category);
+uint32_t brick_names_room(void); /* how many names there can be; opens nothing */
+
+/* step: on whose behalf in the engine's count; NULL takes that of the span around. */
+unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
+unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
+
+/* Amounts that are no such number: pass this, it is counted. */
+#define BRICK_BAD_AMOUNT UINT64_MAX
+
+/* Spans begun between the two know their layer (0 to 16,777,214). */
+unsigned brick_layer_begin(uint32_t layer, const void *key);
+unsigned brick_layer_end(const void *key);
+
+/* The calling thread records no more: its lane becomes free. Called by itself
+ * when the thread ends. `drop` is called for each key that still had something
+ * open; may be NULL. */
+void brick_thread_exit(void (*drop)(const void *key));
+
+/* Looks at one of this thread's keys with something open, another one at each
+ * call: if `dead` says so, its spans are counted as abandoned, and it is
+ * returned. NULL otherwise. */
+const void *brick_thread_sweep(int (*dead)(const void *key));
+
+/* The file of this process's segment below /dev/shm, "" without one; its descriptor, or -1. */
+const char *brick_segment_name(void);
+int brick_segment_fd(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,56 @@
+/* brick_atomic.h - the atomic operations of the format, and nothing else.
+ *
+ * The shared structs hold plain integers, so that C11, C++17 and CUDA hosts
+ * can all include them; what makes an access atomic is the wrapper used.
+ * Which wrapper stands where, and why, is the ordering table of brick_shm.h.
+ */
+#ifndef BRICK_ATOMIC_H
+#define BRICK_ATOMIC_H
+
+#include <stdint.h>
+
+#if defined(__cplusplus)
+#define BRICK_ASSERT(condition, text) static_assert(condition, text)
+#else
+#define BRICK_ASSERT(condition, text) _Static_assert(condition, text)
+#endif
+
+/* The other side may see the value at any time, alone: no order is promised. */
+static inline uint32_t brick_load_relaxed32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+static inline uint64_t brick_load_relaxed(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_RELAXED); }
+static inline void brick_store_relaxed32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+static inline void brick_store_relaxed(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELAXED); }
+
+static inline double brick_load_relaxed_f64(const double *p)
+{
+    double v;
+    __atomic_load(p, &v, __ATOMIC_RELAXED);
+    return v;
+}
+static inline void brick_store_relaxed_f64(double *p, double v) { __atomic_store(p, &v, __ATOMIC_RELAXED); }
+
+/* Whoever loads this value sees everything that was written before it was stored. */
+static inline uint32_t brick_load_acquire32(const uint32_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+static inline uint64_t brick_load_acquire(const uint64_t *p) { return __atomic_load_n(p, __ATOMIC_ACQUIRE); }
+static inline void brick_store_release32(uint32_t *p, uint32_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+static inline void brick_store_release(uint64_t *p, uint64_t v) { __atomic_store_n(p, v, __ATOMIC_RELEASE); }
+
+/* One of several writers takes the next number; only on cold paths. */
+static inline uint64_t brick_fetch_add(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+
+/* One of several wins; the winner sees what the loser before it released. */
+static inline int brick_claim32(uint32_t *p, uint32_t expected, uint32_t desired)
+{
+    return __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+/* A counter with one writer: a load and a store, no locked instruction. */
+static inline void brick_add(uint64_t *p, uint64_t v) { brick_store_relaxed(p, brick_load_relaxed(p) + v); }
+
+static inline void brick_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+static inline void brick_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+
+/* Orders this thread's accesses for a signal handler on the same thread. */
+static inline void brick_fence_signal(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
+
+#endif

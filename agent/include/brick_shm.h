@@ -1,0 +1,573 @@
+/* brick_shm.h - the shared-memory format of brickd, version 1.0.
+ *
+ * The one home of the format: the writer in the worker and the reader in the
+ * daemon share this file and nothing else. Prose first, structs after it.
+ *
+ * 1. OVERVIEW
+ *
+ * A worker (one instrumented process) owns one segment: a file in /dev/shm,
+ * named with the prefix "brickd-" and random digits. Each thread that records
+ * has a lane in it. A lane holds two kinds of things:
+ *
+ *   summaries  cumulative totals of each path. They are state, not messages:
+ *              a reader that comes late, dies or never comes loses nothing
+ *              and counts nothing twice.
+ *   rings      detail: single spans (span ring, only while a consumer asks)
+ *              and events (event ring). Full: dropped, counted, totals unharmed.
+ *
+ * The file, in pages of 4096 bytes; it stores no offsets, since both sides
+ * compute them from the counts in the header (brick_layout_compute):
+ *
+ *   +----------------+ 0
+ *   | header         |   frozen once published        written by: worker, once
+ *   +----------------+ 4096
+ *   | control        |   what the consumer asks for   written by: consumer
+ *   +----------------+
+ *   | consumer lines |   one per lane: the tails      written by: consumer
+ *   +----------------+
+ *   | process line   |   next free name, path, ...    written by: any thread of the worker (fetch-add)
+ *   | lane lines     |   heads, ledger, open brick    written by: the lane's thread
+ *   +----------------+
+ *   | paths          |   one 8-byte key each          written by: any thread, each slot once
+ *   +----------------+
+ *   | sites          |   one 8-byte key each          written by: any thread, each slot once
+ *   +----------------+
+ *   | names          |   128 bytes each               written by: any thread, each slot once
+ *   +----------------+
+ *   | lane 0         |   sequences, summaries, span ring, event ring
+ *   | lane 1 ...     |                                written by: the lane's thread
+ *   +----------------+
+ *
+ * All lane lines lie together so that one read tells a consumer what moved.
+ * The consumer's lines lie on pages of their own: it never shares a cache line
+ * with a writer but when it moves a tail.
+ *
+ * The file has its full size from birth but is sparse. Memory is taken with
+ * fallocate in pieces, before the first store to each: a store to a hole of a
+ * full /dev/shm would be a SIGBUS in the host. A reader uses pread, for which
+ * a hole is zeros. Taken at birth: all up to the sites, and the first block of
+ * names. Taken later, by the thread that needs it: further names (by 64), a
+ * lane's sequences, its summaries (by blocks of 64 paths), each ring.
+ *
+ * 2. BIT DIAGRAMS (bit 63 left; all integers little-endian)
+ *
+ *   path key      |ready:1| unit:7 | layer+1:24 | name:16 | parent:16 |
+ *   site key      |ready:1|   0:7  | layer+1:24 | name:16 |   0:16    |
+ *   open word     |      start ticks >> 8 : 48        | path:16 |   0 = nothing open
+ *   name word     |ready:1| void:1 | 0:14 | length:16 |            (32 bits)
+ *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
+ *
+ *   Path 0 is "other": spans whose path found no room are folded there. A path
+ *   of parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A
+ *   brick that stands again below itself (same name and layer) is recorded on
+ *   the path where it stood first, so that recursion of any depth and shape
+ *   needs a finite number of paths.
+ *
+ * 3. WHO DOES WHAT, WHEN (every legal transition)
+ *
+ *   segment  absent    -> born       worker: shm_open(O_EXCL), lock on byte 0, size, memory, all fields
+ *            born      -> published  worker: magic stored last
+ *            born      -> dead       kernel: the worker ended, its lock fell
+ *            published -> removed    worker, at a clean end with byte 1 free
+ *            published -> dead       kernel: as above
+ *            dead      -> removed    the consumer that drained it; `brickd prune`; a new worker of
+ *                                    the same user when more than BRICK_DEAD_MAX dead ones lie about
+ *   lane     never     -> owned      a thread: claims it in the worker's private memory, opened + 1
+ *            owned     -> free       the thread's end: open spans counted as abandoned
+ *            free      -> owned      another thread; counters and summaries go on, never reset
+ *   name     empty     -> claimed    a thread: fetch-add on process.names
+ *            claimed   -> ready      the same thread: text, then the word
+ *            claimed   -> void       the same thread: another had the same name ready first
+ *   path, site: as name, but the key itself is the word
+ *   summary  even      -> odd        the lane's thread, before it changes the entry
+ *            odd       -> even       the same thread, after it; odd for good: it died in between
+ *   record   free      -> written    the lane's thread: record, its sequence, head
+ *            written   -> free       the consumer: copies it, then moves the tail
+ *   control, tails                   the consumer that holds the lock on byte 1, with pwrite
+ *
+ *   A lock is a POSIX record lock (fcntl) of one byte at offset 0 (the worker
+ *   lives) or 1 (somebody consumes). The kernel drops it when the process ends,
+ *   in every pid namespace. A process that holds one must never open and close
+ *   the same file once more: that would drop it.
+ *
+ * 4. ORDERING, one row per atomic operation
+ *
+ *   row where                       order            so that
+ *   O1  header.magic, store         release          who sees the magic sees the whole header
+ *   O2  header.magic, load          pread + fence    (reader's side of O1)
+ *   O3  name word, path, site key   release/acquire  who sees it ready sees the text / the summaries' meaning
+ *   O4  process.names, .paths       fetch-add        two threads never get one number
+ *   O5  sequence -> odd, store      relaxed + release fence   no field changes before the entry is seen odd
+ *   O6  summary fields              relaxed          each is whole; together they are judged by O5, O7
+ *   O7  sequence -> even, store     release          who sees it even and unchanged has every field
+ *   O8  sequence, read, copy, read  pread, acquire fences between   equal and even twice: the copy is one state.
+ *                                   The sequence must come from reads of its own: one read that brings
+ *                                   sequence and entry together can tear between them.
+ *   O9  record.sequence, store      release          a record whose number is right is whole (salvage)
+ *   O10 head, store                 release          who sees the head sees the records below it
+ *   O11 head, load                  pread + acquire fence    (reader's side of O10)
+ *   O12 tail pair, pwrite           after the copy   a slot is given back only when it was copied
+ *   O13 tail pair, load             acquire          the writer does not overwrite before O12's copy
+ *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet
+ *   O15 control, load               relaxed          a wish; acting on it late is harmless
+ *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
+ *
+ *   The copy in O11/O12 is a pread: the kernel's copy is an ordinary load for
+ *   the memory model, and the fence stands between the two calls.
+ *
+ * 5. WHEN SOMETHING DIES
+ *
+ *   writer, before the magic     the segment was never published: ignored, then removed
+ *   writer, inside a summary     its sequence stays odd: the entry is read, marked, and at most one
+ *                                span of that lane is unpublished
+ *   writer, between counters     begun = summarized + rejected + open + abandoned + 1: the same one span
+ *   writer, inside a record      head was not moved: the slot was never given out
+ *   fork                         the child inherits the mapping but never writes to it (its gate page is
+ *                                wiped by the kernel); its first record opens a segment of its own, in
+ *                                which names and paths keep their numbers
+ *   exec                         the file is closed on exec, the lock falls: dead
+ *   pid used again               nothing depends on a pid; pid and start time in the header are hints
+ *   consumer                     its lock falls; the next goes on from its own checkpoint, never from
+ *                                the tails
+ *   file unlinked under a worker the worker sees a link count of 0 within seconds and opens a new one
+ *
+ * 6. COMPATIBILITY
+ *
+ *   A major freezes every struct, the order of the regions and the meaning of
+ *   each field; layout_crc is the CRC of the table at the end of this file, so
+ *   that a forgotten change is refused rather than misread. A minor may give
+ *   meaning to reserved fields (zero until then), to flag bits, and add record
+ *   kinds; every record says its kind and how many slots it takes, and a reader
+ *   skips and counts what it does not know. A reader refuses another major.
+ */
+#ifndef BRICK_SHM_H
+#define BRICK_SHM_H
+
+#include "brick_atomic.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the format is little-endian"
+#endif
+
+#define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
+#define BRICK_ENDIAN UINT32_C(0x01020304)
+#define BRICK_MAJOR 1
+#define BRICK_MINOR 0
+#define BRICK_PREFIX "brickd-"
+#define BRICK_DIRECTORY "/dev/shm"
+#define BRICK_PAGE 4096u
+
+/* Bytes that carry the two POSIX locks. */
+#define BRICK_LOCK_WORKER 0
+#define BRICK_LOCK_CONSUMER 1
+
+/* Bounds that a reader enforces before it believes any count. 16-bit numbers
+ * of names and paths set the upper ones; the lower let golden files be tiny. */
+#define BRICK_LANES_MAX 1024u
+#define BRICK_NUMBERS_MAX 65472u /* names, paths: below BRICK_ROOT, a multiple of BRICK_BLOCK */
+#define BRICK_SITES_MAX 16384u   /* their bitmap fits the control page */
+#define BRICK_SLOTS_MAX 16777216u
+
+/* Paths whose summaries, and names whose texts, are taken from memory together:
+ * 64 summaries are exactly 18 pages. */
+#define BRICK_BLOCK 64u
+
+/* Dead segments of one user beyond this number are removed by its next worker,
+ * oldest first: below it, totals that nobody has seen yet stay. */
+#define BRICK_DEAD_MAX 64u
+
+/* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds
+ * [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks lie below any span that can
+ * be timed (12 ns at 2.6 GHz); the last bucket begins at 2^36.75 (45 s at
+ * 2.6 GHz, 115 s for ns) and holds all above it, where the maximum is exact. */
+#define BRICK_BUCKETS 128u
+#define BRICK_BUCKET_OCTAVE 5u
+#define BRICK_BUCKETS_PER_OCTAVE 4u
+
+#define BRICK_OTHER 0u     /* path 0, name 0 and category "other" */
+#define BRICK_ROOT 0xFFFFu /* parent of a path that begins a tree */
+
+enum brick_clock {
+    BRICK_CLOCK_NONE = 0,
+    BRICK_CLOCK_TSC = 1,       /* x86 time stamp counter, where the kernel itself trusts it */
+    BRICK_CLOCK_CNTVCT = 2,    /* arm64 virtual counter */
+    BRICK_CLOCK_MONOTONIC = 3, /* CLOCK_MONOTONIC_RAW: a tick is a nanosecond */
+};
+
+/* Units of a path's amounts of time. */
+enum brick_unit {
+    BRICK_UNIT_TICKS = 0,
+    BRICK_UNIT_NS = 1,
+};
+
+/* ---- header ------------------------------------------------------------ */
+
+struct brick_header {
+    uint64_t magic;         /* stored last (O1) */
+    uint32_t endian;        /* BRICK_ENDIAN as the writer sees it */
+    uint16_t major;
+    uint16_t minor;
+    uint32_t layout_crc;    /* of the table below */
+    uint32_t header_crc;    /* of this page with magic and header_crc as zeros */
+    uint64_t size;          /* of the file */
+    uint32_t lanes;
+    uint32_t paths;         /* a multiple of BRICK_BLOCK */
+    uint32_t names;         /* a multiple of BRICK_BLOCK */
+    uint32_t sites;
+    uint32_t span_slots;    /* a power of two */
+    uint32_t event_slots;   /* a power of two */
+    uint32_t buckets;       /* BRICK_BUCKETS in this major */
+    uint32_t clock;         /* enum brick_clock */
+    uint64_t anchor_ticks;  /* the first pair of the two clocks, taken together */
+    uint64_t anchor_ns;     /* CLOCK_MONOTONIC_RAW */
+    uint64_t started_ns;    /* CLOCK_REALTIME at birth */
+    uint64_t process_start; /* hint: start time of pid, field 22 of /proc/PID/stat */
+    uint32_t pid;           /* hint, as the worker sees itself */
+    uint32_t uid;
+    int32_t index;          /* declared number within the service, or -1 */
+    uint32_t reserved0;
+    uint8_t uuid[16];
+    uint8_t boot_id[16];
+    uint8_t service[64];     /* UTF-8, padded with zeros */
+    uint8_t coordinates[64]; /* as service: "0.tp3.pp1", or nothing */
+    uint8_t reserved[3824];
+};
+BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
+
+/* ---- control ----------------------------------------------------------- */
+
+enum brick_control_flags {
+    BRICK_CONTROL_OFF = 1,   /* record nothing */
+    BRICK_CONTROL_SPANS = 2, /* fill the span ring */
+};
+
+/* For the worker these are untrusted numbers: none is an index or a length. */
+struct brick_control {
+    uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
+    uint32_t fingerprint_rate; /* whole steps: hash of the step below this; 0 = as configured */
+    uint64_t dump_site;        /* "dump this site next time"; 0 = none */
+    uint64_t reopen;           /* changed: open a new segment at the next chance */
+    uint64_t reserved[253];
+    uint64_t sites[256];       /* bitmap */
+};
+BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
+BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
+
+/* ---- consumer lines ---------------------------------------------------- */
+
+/* A tail and its complement: the writer believes only a matching pair within
+ * [head - slots, head], since nobody promises that a pwrite is atomic. */
+struct brick_tail {
+    uint64_t position;
+    uint64_t complement;
+};
+
+struct brick_consumer {
+    struct brick_tail span;
+    struct brick_tail event;
+    uint64_t spans_lost;     /* details lost with a daemon, as its successor counted them */
+    uint64_t events_read;    /* records, where event.position counts slots */
+    uint64_t reserved[2];
+};
+BRICK_ASSERT(sizeof(struct brick_consumer) == 64, "one cache line");
+
+/* ---- process line and lane lines --------------------------------------- */
+
+struct brick_process {
+    uint64_t names;          /* next free; may pass the count by what was refused at once */
+    uint64_t paths;
+    uint64_t sites;
+    uint64_t names_refused;  /* no room: recorded under name 0 */
+    uint64_t names_cut;      /* longer than a name can be: cut, made distinct by their hash */
+    uint64_t no_lane;        /* spans begun by threads that found no lane, or while there was none yet */
+    uint64_t lanes_refused;  /* threads that found no lane */
+    uint64_t blocks_refused; /* pieces of memory that could not be had */
+    uint64_t reserved[8];
+};
+BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
+
+/* Why a span that had begun was not summarized. */
+enum brick_rejected {
+    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began */
+    BRICK_REJECTED_ROOM = 1,  /* more spans open at once than a lane can hold, or below such a span */
+    BRICK_REJECTED_REASONS = 2,
+};
+
+/* Why a detail was not written to its ring. */
+enum brick_dropped {
+    BRICK_DROPPED_FULL = 0,
+    BRICK_DROPPED_MEMORY = 1, /* the ring could not be had */
+    BRICK_DROPPED_REASONS = 2,
+};
+
+#define BRICK_KINDS 16u /* record kinds whose drops are counted apart; 0 = all others */
+
+/* The ledger of a lane, exact when the lane is quiet:
+ *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
+ *   span_attempts = span_head + sum(span_dropped)
+ * Beside it stand calls that touched no span: nested, unmatched. */
+struct brick_lane {
+    /* line 0: every span */
+    uint64_t begun;
+    uint64_t summarized;
+    uint64_t open;          /* a level, not a counter */
+    uint64_t current;       /* the open word: youngest span that is open */
+    uint64_t span_head;     /* records ever written */
+    uint64_t span_attempts; /* records ever wanted; a record's sequence */
+    uint64_t opened;        /* threads that have owned this lane */
+    uint64_t thread;        /* the owner's thread id, 0 when free */
+    /* line 1: what went wrong with spans */
+    uint64_t abandoned;     /* their thread or task ended, or a span around them did */
+    uint64_t rejected[BRICK_REJECTED_REASONS];
+    uint64_t nested;        /* calls from a signal handler that interrupted a call */
+    uint64_t unmatched;     /* ends without a begin */
+    uint64_t amounts;       /* elements, bytes, layers that were no such number: counted as 0 */
+    uint64_t tails_refused; /* tails from the consumer that could not be */
+    uint64_t reserved1;
+    /* line 2: details */
+    uint64_t span_dropped[BRICK_DROPPED_REASONS];
+    uint64_t event_head;     /* slots ever written */
+    uint64_t event_attempts; /* records ever wanted; a record's sequence */
+    uint64_t event_records;  /* records ever written */
+    uint64_t reserved2[3];
+    /* lines 3, 4 */
+    uint64_t event_dropped[BRICK_KINDS]; /* by kind, for any reason */
+    uint64_t reserved3[8];
+};
+BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
+BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
+BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
+
+/* ---- names, paths, sites ----------------------------------------------- */
+
+#define BRICK_NAME_MAX 120u
+#define BRICK_NAME_READY UINT32_C(0x80000000)
+#define BRICK_NAME_VOID UINT32_C(0x40000000)
+#define BRICK_NAME_LENGTH UINT32_C(0xFFFF)
+
+struct brick_name {
+    uint32_t word;     /* stored last (O3) */
+    uint32_t category; /* a name's number; 0 until somebody declares one */
+    uint8_t text[BRICK_NAME_MAX];
+};
+BRICK_ASSERT(sizeof(struct brick_name) == 128, "two cache lines");
+
+#define BRICK_KEY_READY (UINT64_C(1) << 63)
+#define BRICK_LAYER_MAX UINT32_C(0xFFFFFE)
+#define BRICK_NO_LAYER UINT32_C(0xFFFFFFFF) /* + 1 is 0, as in the key */
+
+static inline uint64_t brick_path_key(uint32_t parent, uint32_t name, uint32_t layer, uint32_t unit)
+{
+    return BRICK_KEY_READY | (uint64_t)unit << 56 | (uint64_t)(layer + 1u) << 32 | (uint64_t)name << 16 | parent;
+}
+static inline uint32_t brick_key_parent(uint64_t key) { return (uint32_t)(key & 0xFFFF); }
+static inline uint32_t brick_key_name(uint64_t key) { return (uint32_t)(key >> 16 & 0xFFFF); }
+static inline uint32_t brick_key_layer(uint64_t key) { return (uint32_t)(key >> 32 & 0xFFFFFF) - 1u; }
+static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 56 & 0x7F); }
+
+static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return start >> 8 << 16 | path; }
+
+/* ---- summaries --------------------------------------------------------- */
+
+/* Only ever changed by its lane's thread, between an odd and an even sequence.
+ * A span's whole duration is in `total`, the durations of its direct children
+ * in `child`; `again` is the part of `total` of spans with another span of the
+ * same path around them. So self = total - child, and the time during which
+ * the path was open at all = total - again. */
+struct brick_summary {
+    uint64_t count;
+    uint64_t total;
+    uint64_t child;
+    uint64_t again;
+    double squares;      /* sum of squared durations */
+    uint64_t min;        /* meaningless while count is 0 */
+    uint64_t max;
+    uint64_t elements;
+    uint64_t bytes;
+    uint64_t reserved[7];
+    uint64_t histogram[BRICK_BUCKETS];
+};
+BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
+BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
+
+static inline uint32_t brick_bucket(uint64_t ticks)
+{
+    if (ticks < UINT64_C(1) << BRICK_BUCKET_OCTAVE)
+        return 0;
+    uint32_t octave = 63u - (uint32_t)__builtin_clzll(ticks);
+    uint64_t fraction = ticks << (63u - octave);
+    uint32_t quarter = (uint32_t)(fraction >= UINT64_C(0x9837F0518DB8A970))    /* 2^(1/4) */
+                       + (uint32_t)(fraction >= UINT64_C(0xB504F333F9DE6485))  /* 2^(2/4) */
+                       + (uint32_t)(fraction >= UINT64_C(0xD744FCCAD69D6AF5)); /* 2^(3/4) */
+    uint32_t bucket = (octave - BRICK_BUCKET_OCTAVE) * BRICK_BUCKETS_PER_OCTAVE + quarter;
+    return bucket < BRICK_BUCKETS ? bucket : BRICK_BUCKETS - 1u;
+}
+
+/* ---- rings ------------------------------------------------------------- */
+
+enum brick_kind {
+    BRICK_KIND_NONE = 0,
+    BRICK_KIND_SPAN = 1, /* span ring only */
+    /* The event ring's kinds come with later minors. */
+};
+
+/* A record takes one or more slots; the first begins with these 16 bytes, the
+ * others are payload whole. Slots of one record may wrap around the ring. */
+struct brick_record {
+    uint64_t sequence; /* the attempt's number, from 1; stored last (O9); a gap = dropped */
+    uint32_t payload;  /* free for the kind */
+    uint16_t slots;
+    uint16_t kind;
+    uint64_t words[6]; /* free for the kind */
+};
+BRICK_ASSERT(sizeof(struct brick_record) == 64, "a slot is one cache line");
+
+struct brick_span {
+    uint64_t sequence;
+    uint32_t path;
+    uint16_t slots; /* 1 */
+    uint16_t kind;  /* BRICK_KIND_SPAN */
+    uint64_t start; /* ticks */
+    uint64_t duration;
+    uint64_t child;
+    uint64_t step;  /* 0 = none */
+    uint64_t elements;
+    uint64_t bytes;
+};
+BRICK_ASSERT(sizeof(struct brick_span) == sizeof(struct brick_record), "a span is one slot");
+BRICK_ASSERT(offsetof(struct brick_span, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+
+/* ---- where everything is ----------------------------------------------- */
+
+struct brick_layout {
+    uint64_t control, consumers, process, lanes, paths, sites, names; /* offsets of the regions */
+    uint64_t first;                                                   /* offset of lane 0's area */
+    uint64_t sequences, summaries, span_ring, event_ring;             /* offsets within a lane's area */
+    uint64_t stride;                                                  /* from one lane's area to the next */
+    uint64_t size;
+};
+
+static inline uint64_t brick_pages(uint64_t bytes) { return (bytes + BRICK_PAGE - 1u) / BRICK_PAGE * BRICK_PAGE; }
+static inline int brick_power_of_two(uint32_t n) { return n != 0 && (n & (n - 1u)) == 0; }
+
+/* 0 when the counts of a header are none that a segment can have. With counts
+ * inside these bounds no sum below can overflow. */
+static inline int brick_layout_compute(const struct brick_header *h, struct brick_layout *l)
+{
+    if (h->lanes == 0 || h->lanes > BRICK_LANES_MAX || h->paths == 0 || h->paths > BRICK_NUMBERS_MAX
+        || h->paths % BRICK_BLOCK != 0 || h->names == 0 || h->names > BRICK_NUMBERS_MAX || h->names % BRICK_BLOCK != 0
+        || h->sites == 0 || h->sites > BRICK_SITES_MAX || !brick_power_of_two(h->span_slots)
+        || h->span_slots > BRICK_SLOTS_MAX || !brick_power_of_two(h->event_slots) || h->event_slots > BRICK_SLOTS_MAX
+        || h->buckets != BRICK_BUCKETS)
+        return 0;
+    l->control = BRICK_PAGE;
+    l->consumers = l->control + BRICK_PAGE;
+    l->process = l->consumers + brick_pages(h->lanes * (uint64_t)sizeof(struct brick_consumer));
+    l->lanes = l->process + sizeof(struct brick_process);
+    l->paths = l->process + brick_pages(sizeof(struct brick_process) + h->lanes * (uint64_t)sizeof(struct brick_lane));
+    l->sites = l->paths + brick_pages(h->paths * (uint64_t)8);
+    l->names = l->sites + brick_pages(h->sites * (uint64_t)8);
+    l->first = l->names + brick_pages(h->names * (uint64_t)sizeof(struct brick_name));
+    l->sequences = 0;
+    l->summaries = l->sequences + brick_pages(h->paths * (uint64_t)8);
+    l->span_ring = l->summaries + h->paths * (uint64_t)sizeof(struct brick_summary);
+    l->event_ring = l->span_ring + brick_pages(h->span_slots * (uint64_t)sizeof(struct brick_record));
+    l->stride = l->event_ring + brick_pages(h->event_slots * (uint64_t)sizeof(struct brick_record));
+    l->size = l->first + h->lanes * l->stride;
+    return 1;
+}
+
+/* ---- the table of the layout ------------------------------------------- */
+
+/* Every field of every shared struct: F(struct, field, code), where the code is
+ * the letter that Python's struct module and numpy give the element type. From
+ * this table come the CRC in the header and the reader's view of each struct. */
+#define BRICK_LAYOUT(F) \
+    F(header, magic, 'Q') F(header, endian, 'I') F(header, major, 'H') F(header, minor, 'H') \
+    F(header, layout_crc, 'I') F(header, header_crc, 'I') F(header, size, 'Q') F(header, lanes, 'I') \
+    F(header, paths, 'I') F(header, names, 'I') F(header, sites, 'I') F(header, span_slots, 'I') \
+    F(header, event_slots, 'I') F(header, buckets, 'I') F(header, clock, 'I') F(header, anchor_ticks, 'Q') \
+    F(header, anchor_ns, 'Q') F(header, started_ns, 'Q') F(header, process_start, 'Q') F(header, pid, 'I') \
+    F(header, uid, 'I') F(header, index, 'i') F(header, reserved0, 'I') F(header, uuid, 'B') F(header, boot_id, 'B') \
+    F(header, service, 'B') F(header, coordinates, 'B') F(header, reserved, 'B') \
+    F(control, flags, 'I') F(control, fingerprint_rate, 'I') F(control, dump_site, 'Q') F(control, reopen, 'Q') \
+    F(control, reserved, 'Q') F(control, sites, 'Q') \
+    F(consumer, span, 'Q') F(consumer, event, 'Q') F(consumer, spans_lost, 'Q') F(consumer, events_read, 'Q') \
+    F(consumer, reserved, 'Q') \
+    F(process, names, 'Q') F(process, paths, 'Q') F(process, sites, 'Q') F(process, names_refused, 'Q') \
+    F(process, names_cut, 'Q') F(process, no_lane, 'Q') F(process, lanes_refused, 'Q') F(process, blocks_refused, 'Q') \
+    F(process, reserved, 'Q') \
+    F(lane, begun, 'Q') F(lane, summarized, 'Q') F(lane, open, 'Q') F(lane, current, 'Q') F(lane, span_head, 'Q') \
+    F(lane, span_attempts, 'Q') F(lane, opened, 'Q') F(lane, thread, 'Q') F(lane, abandoned, 'Q') \
+    F(lane, rejected, 'Q') F(lane, nested, 'Q') F(lane, unmatched, 'Q') F(lane, amounts, 'Q') \
+    F(lane, tails_refused, 'Q') F(lane, reserved1, 'Q') F(lane, span_dropped, 'Q') F(lane, event_head, 'Q') \
+    F(lane, event_attempts, 'Q') F(lane, event_records, 'Q') F(lane, reserved2, 'Q') F(lane, event_dropped, 'Q') \
+    F(lane, reserved3, 'Q') \
+    F(name, word, 'I') F(name, category, 'I') F(name, text, 'B') \
+    F(summary, count, 'Q') F(summary, total, 'Q') F(summary, child, 'Q') F(summary, again, 'Q') \
+    F(summary, squares, 'd') F(summary, min, 'Q') F(summary, max, 'Q') F(summary, elements, 'Q') \
+    F(summary, bytes, 'Q') F(summary, reserved, 'Q') F(summary, histogram, 'Q') \
+    F(record, sequence, 'Q') F(record, payload, 'I') F(record, slots, 'H') F(record, kind, 'H') F(record, words, 'Q') \
+    F(span, sequence, 'Q') F(span, path, 'I') F(span, slots, 'H') F(span, kind, 'H') F(span, start, 'Q') \
+    F(span, duration, 'Q') F(span, child, 'Q') F(span, step, 'Q') F(span, elements, 'Q') F(span, bytes, 'Q')
+
+struct brick_field {
+    const char *record; /* the struct, without its prefix */
+    const char *name;
+    uint32_t offset;
+    uint32_t size;
+    char code;
+};
+
+static const struct brick_field brick_fields[] = {
+#define BRICK_FIELD(record, field, code)                                                                                \
+    {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
+     (uint32_t)sizeof(((struct brick_##record *)0)->field), code},
+    BRICK_LAYOUT(BRICK_FIELD)
+#undef BRICK_FIELD
+};
+#define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
+
+static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
+{
+    const uint8_t *p = (const uint8_t *)data;
+    crc = ~crc;
+    while (length-- > 0) {
+        crc ^= *p++;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (UINT32_C(0xEDB88320) & (0u - (crc & 1u)));
+    }
+    return ~crc;
+}
+
+static inline uint32_t brick_layout_crc(void)
+{
+    uint32_t crc = 0;
+    for (size_t i = 0; i < BRICK_FIELD_COUNT; i++) {
+        const struct brick_field *f = &brick_fields[i];
+        for (const char *text = f->record; *text != 0; text++)
+            crc = brick_crc32(crc, text, 1);
+        for (const char *text = f->name; *text != 0; text++)
+            crc = brick_crc32(crc, text, 1);
+        crc = brick_crc32(crc, &f->offset, sizeof f->offset);
+        crc = brick_crc32(crc, &f->size, sizeof f->size);
+        crc = brick_crc32(crc, &f->code, 1);
+    }
+    return crc;
+}
+
+static inline uint32_t brick_header_crc(const struct brick_header *h)
+{
+    static const uint8_t zeros[8] = {0};
+    const size_t crc_at = offsetof(struct brick_header, header_crc), crc_end = crc_at + sizeof h->header_crc;
+    const uint8_t *bytes = (const uint8_t *)h;
+    uint32_t crc = brick_crc32(0, zeros, sizeof h->magic);
+    crc = brick_crc32(crc, bytes + sizeof h->magic, crc_at - sizeof h->magic);
+    crc = brick_crc32(crc, zeros, sizeof h->header_crc);
+    return brick_crc32(crc, bytes + crc_end, sizeof *h - crc_end);
+}
+
+#endif

@@ -1,0 +1,333 @@
+/* brick_agent.c - the agent's life: configured, opened, forked, lost, closed. */
+#include "brick_internal.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef BRICK_TEST_POINTS
+void (*brick_test_point)(const char *name);
+#endif
+
+/* Without a page that a fork wipes nothing may be recorded: see make_gate. */
+static uint32_t no_gate[2] = {BRICK_FAILED, 0};
+struct brick_agent brick_agent = {.gate = no_gate};
+
+static char problem[256];
+static uint32_t warned;
+static uint32_t at_exit_set;
+
+/* Before main or at dlopen, so that no fork can fall between the page and its first use. */
+__attribute__((constructor)) static void make_gate(void)
+{
+    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, BRICK_PAGE, MADV_WIPEONFORK) == 0)
+        brick_agent.gate = (uint32_t *)page;
+    else
+        munmap(page, BRICK_PAGE);
+}
+
+/* One line for the whole family of processes; then the counters speak. */
+static void complain(const char *what, int error)
+{
+    if (error != 0)
+        snprintf(problem, sizeof problem, "%s: %s", what, strerror(error));
+    else
+        snprintf(problem, sizeof problem, "%s", what);
+    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED) != 0)
+        return;
+    char line[320];
+    int length = snprintf(line, sizeof line, "brickd: this process is not recorded: %s\n", problem);
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return;
+}
+
+/* ---- configuration ----------------------------------------------------- */
+
+static const char *setting(const char *given, const char *variable, const char *otherwise)
+{
+    const char *value = given != NULL ? given : getenv(variable);
+    return value != NULL && *value != 0 ? value : otherwise;
+}
+
+static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
+{
+    if (given != 0)
+        return given;
+    const char *value = variable != NULL ? setting(NULL, variable, "") : "";
+    char *end;
+    unsigned long number = strtoul(value, &end, 10);
+    return end != value && *end == 0 && number > 0 && number <= UINT32_MAX ? (uint32_t)number : otherwise;
+}
+
+static uint32_t rounded_up(uint32_t n, uint32_t to)
+{
+    return n > BRICK_NUMBERS_MAX ? BRICK_NUMBERS_MAX : (n + to - 1) / to * to;
+}
+
+/* Cut at a character's border; what would break a line or a path becomes '_'. */
+static void label(uint8_t *to, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+    if (length >= size)
+        for (length = size - 1; length > 0 && ((uint8_t)text[length] & 0xC0) == 0x80;)
+            length--;
+    for (size_t i = 0; i < length; i++)
+        to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
+}
+
+static int64_t group_number(const char *name)
+{
+    char *end;
+    long number = strtol(name, &end, 10);
+    if (*end == 0)
+        return number;
+    const struct group *g = getgrnam(name);
+    return g != NULL ? (int64_t)g->gr_gid : -1;
+}
+
+static const char *make_plan(struct brick_plan *plan, const struct brick_config *c)
+{
+    struct brick_header *h = &plan->header;
+    memset(plan, 0, sizeof *plan);
+    const char *prefix = setting(c->prefix, "BRICKD_SHM_PREFIX", BRICK_PREFIX);
+    if (strlen(prefix) >= sizeof plan->prefix || strchr(prefix, '/') != NULL)
+        return "BRICKD_SHM_PREFIX must be at most 39 bytes without a slash";
+    strcpy(plan->prefix, prefix);
+    plan->group = -1;
+    const char *group = setting(c->group, "BRICKD_GROUP", "");
+    if (*group != 0 && (plan->group = group_number(group)) < 0)
+        return "BRICKD_GROUP names no group of this system";
+    const char *clock = setting(c->clock, "BRICKD_CLOCK", "auto");
+    if (strcmp(clock, "auto") != 0 && strcmp(clock, "tsc") != 0 && strcmp(clock, "monotonic") != 0)
+        return "BRICKD_CLOCK must be auto, tsc or monotonic";
+    h->clock = brick_clock_choose(
+        clock, setting(c->clocksource, "", "/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
+    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_BLOCK);
+    h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_BLOCK);
+    h->sites = number_setting(c->sites, NULL, 2048);
+    h->span_slots = number_setting(c->span_slots, NULL, 4096);
+    h->event_slots = number_setting(c->event_slots, NULL, 4096);
+    h->buckets = BRICK_BUCKETS;
+    label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
+    const char *worker = setting(c->worker, "BRICKD_WORKER", "");
+    char *rest;
+    long index = strtol(worker, &rest, 10);
+    int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
+    h->index = numbered ? (int32_t)index : -1;
+    if (*rest != 0) /* "0.tp3.pp1", or a name: more than a number */
+        label(h->coordinates, sizeof h->coordinates, worker);
+    return NULL;
+}
+
+/* ---- open -------------------------------------------------------------- */
+
+static struct brick_segment *segment_open(const struct brick_plan *plan)
+{
+    /* On a page of its own that stays: a thread in a slow path may still be reading the last one's. */
+    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        complain("no memory", errno);
+        return NULL;
+    }
+    struct brick_segment *s = (struct brick_segment *)page;
+    brick_segment_reap(plan->prefix);
+    const char *wrong = brick_segment_create(s, plan);
+    if (wrong == NULL)
+        return s;
+    complain(wrong, errno);
+    munmap(page, BRICK_PAGE);
+    return NULL;
+}
+
+static void segment_discard(struct brick_segment *s)
+{
+    brick_segment_remove(s);
+    brick_segment_close(s);
+    munmap(s->base, s->layout.size);
+    munmap(s, BRICK_PAGE);
+}
+
+static enum brick_state open_first(const struct brick_config *config)
+{
+    static const struct brick_config nothing;
+    struct brick_agent *a = &brick_agent;
+    const char *wrong = make_plan(&a->plan, config != NULL ? config : &nothing);
+    if (wrong != NULL) {
+        complain(wrong, 0);
+        return BRICK_FAILED;
+    }
+    struct brick_segment *s = segment_open(&a->plan);
+    if (s == NULL)
+        return BRICK_FAILED;
+    a->clock = a->plan.header.clock;
+    if (!brick_tables_make(&a->tables, s->header) || !brick_threads_make(s->header->lanes)
+        || !brick_tables_publish(&a->tables, s, NULL)) {
+        complain("no memory", errno);
+        segment_discard(s);
+        return BRICK_FAILED;
+    }
+    a->segment = s;
+    a->gate[1] = 1;
+    brick_segment_publish(s);
+    if (!at_exit_set && atexit(brick_shutdown) == 0)
+        at_exit_set = 1;
+    return BRICK_ON;
+}
+
+/* In a forked child: the parent's numbers for names and paths, and nothing else of it. */
+static enum brick_state open_child(void)
+{
+    struct brick_agent *a = &brick_agent;
+    struct brick_segment *parent = (struct brick_segment *)(uintptr_t)a->segment;
+    uint32_t lanes = parent->header->lanes;
+    struct brick_segment *s = segment_open(&a->plan);
+    if (s == NULL)
+        return BRICK_FAILED;
+    a->missed = 0;
+    brick_threads_retire(lanes);
+    if (!brick_tables_publish(&a->tables, s, parent) || !brick_threads_make(lanes)) {
+        complain("no memory", errno);
+        segment_discard(s);
+        return BRICK_FAILED;
+    }
+    /* Only the descriptor: closing it drops no lock of the parent's. The mapping stays,
+     * for a fork may have come from a handler that interrupted a record. */
+    brick_segment_close(parent);
+    a->segment = s;
+    a->gate[1] = 1;
+    brick_segment_publish(s);
+    return BRICK_ON;
+}
+
+static int gate_move(uint32_t from, uint32_t to)
+{
+    return brick_agent.gate != no_gate && brick_claim32(brick_agent.gate, from, to);
+}
+
+enum brick_state brick_init(const struct brick_config *config)
+{
+    struct brick_agent *a = &brick_agent;
+    if (a->gate == no_gate)
+        complain("the kernel cannot wipe a page on fork (Linux 4.14 can)", 0);
+    if (a->segment == NULL && strcmp(setting(NULL, "BRICKD", "1"), "0") == 0)
+        a->wanted_off = 1;
+    if (a->closed || a->wanted_off) {
+        gate_move(BRICK_NEW, BRICK_OFF);
+        return brick_state();
+    }
+    if (gate_move(BRICK_NEW, BRICK_OPENING)) {
+        int error = errno; /* the host's own */
+        enum brick_state state = a->segment != NULL ? open_child() : open_first(config);
+        errno = error;
+        brick_store_release32(a->gate, state);
+    }
+    return brick_state();
+}
+
+int brick_agent_ready(void)
+{
+    enum brick_state state = brick_state();
+    if (state == BRICK_NEW)
+        state = brick_init(NULL);
+    if (state == BRICK_OPENING)
+        brick_fetch_add(&brick_agent.missed, 1);
+    return state == BRICK_ON;
+}
+
+void brick_agent_reopen(void)
+{
+    struct brick_agent *a = &brick_agent;
+    const struct brick_segment *lost = a->segment;
+    if (!gate_move(BRICK_ON, BRICK_OPENING))
+        return;
+    int error = errno;
+    struct brick_segment *s = segment_open(&a->plan);
+    if (s != NULL && !brick_tables_publish(&a->tables, s, lost)) {
+        segment_discard(s);
+        s = NULL;
+    }
+    if (s != NULL) {
+        const struct brick_process *before = brick_process_of(lost);
+        struct brick_process *now = brick_process_of(s);
+        now->names_refused = before->names_refused;
+        now->names_cut = before->names_cut;
+        now->no_lane = before->no_lane;
+        now->lanes_refused = before->lanes_refused;
+        now->blocks_refused = before->blocks_refused;
+        __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
+        brick_segment_publish(s);
+        brick_threads_retire(s->header->lanes);
+        brick_threads_move();
+        brick_segment_remove((struct brick_segment *)(uintptr_t)lost); /* there still, when reopening was asked for */
+        brick_segment_close((struct brick_segment *)(uintptr_t)lost);
+    }
+    errno = error;
+    brick_store_release32(a->gate, BRICK_ON);
+}
+
+/* ---- off and closed ---------------------------------------------------- */
+
+enum brick_state brick_state(void) { return (enum brick_state)brick_load_acquire32(brick_agent.gate); }
+const char *brick_problem(void) { return problem; }
+const char *brick_segment_name(void) { return brick_agent_owns() ? brick_agent.segment->name : ""; }
+int brick_segment_fd(void) { return brick_agent_owns() ? brick_agent.segment->fd : -1; }
+
+void brick_enable(int on)
+{
+    struct brick_agent *a = &brick_agent;
+    if (a->closed)
+        return;
+    a->wanted_off = !on;
+    if (!on)
+        gate_move(BRICK_ON, BRICK_OFF);
+    else
+        gate_move(BRICK_OFF, brick_agent_owns() ? BRICK_ON : BRICK_NEW);
+}
+
+void brick_shutdown(void)
+{
+    struct brick_agent *a = &brick_agent;
+    a->closed = 1;
+    if (!gate_move(BRICK_ON, BRICK_OFF))
+        gate_move(BRICK_NEW, BRICK_OFF);
+    if (!brick_agent_owns()) /* a forked child that recorded nothing: what is open is its parent's */
+        return;
+    /* The mapping stays: another thread may be in the middle of a record. */
+    struct brick_segment *s = (struct brick_segment *)(uintptr_t)a->segment;
+    if (!brick_segment_watched(s))
+        brick_segment_remove(s);
+    brick_segment_close(s);
+}
+
+/* ---- names ------------------------------------------------------------- */
+
+uint32_t brick_name(const char *text, size_t length, const char *category)
+{
+    struct brick_agent *a = &brick_agent;
+    if (!brick_agent_ready() && (brick_state() != BRICK_OFF || !brick_agent_owns()))
+        return BRICK_OTHER;
+    if (length == 0) {
+        brick_fetch_add(&brick_process_of(a->segment)->names_refused, 1);
+        return BRICK_OTHER;
+    }
+    uint32_t number = brick_name_intern(&a->tables, a->segment, text, length);
+    if (category != NULL && number != BRICK_OTHER) {
+        uint32_t kind = brick_name_intern(&a->tables, a->segment, category, strlen(category));
+        if (kind != BRICK_OTHER) /* the first one declared stays */
+            brick_claim32(&brick_names_of(a->segment)[number].category, 0, kind);
+    }
+    return number;
+}
+
+uint32_t brick_names_room(void)
+{
+    return brick_agent.segment != NULL ? brick_agent.segment->header->names : BRICK_NUMBERS_MAX;
+}

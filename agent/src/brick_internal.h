@@ -1,0 +1,208 @@
+/* brick_internal.h - what the writer's own files share. Nothing here is public.
+ *
+ * One process has one agent. Its state is private memory; what others may see
+ * is in the segment. The arrows between the files:
+ *
+ *   brick_agent.c (life: open, fork, close) -> brick_lane.c (threads, spans)
+ *        -> brick_intern.c (names, paths)   -> brick_segment.c (the file)
+ *        -> brick_clock.c
+ */
+#ifndef BRICK_INTERNAL_H
+#define BRICK_INTERNAL_H
+
+#include "brick_agent.h"
+#include "brick_shm.h"
+
+#include <sys/types.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BRICK_HIDDEN __attribute__((visibility("hidden")))
+
+/* Named steps of each write. A build for tests kills the process at one. */
+#ifdef BRICK_TEST_POINTS
+extern void (*brick_test_point)(const char *name);
+#define BRICK_POINT(name) (brick_test_point ? brick_test_point(name) : (void)0)
+#else
+#define BRICK_POINT(name) ((void)0)
+#endif
+
+/* ---- clock ------------------------------------------------------------- */
+
+static inline uint64_t brick_clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t brick_ticks(uint32_t clock)
+{
+#if defined(__x86_64__)
+    if (BRICK_LIKELY(clock == BRICK_CLOCK_TSC))
+        return __rdtsc();
+#elif defined(__aarch64__)
+    if (BRICK_LIKELY(clock == BRICK_CLOCK_CNTVCT)) {
+        uint64_t v;
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+        return v;
+    }
+#endif
+    (void)clock;
+    return brick_clock_ns(CLOCK_MONOTONIC_RAW);
+}
+
+/* The best clock that `wish` allows; clocksource: the file in which the kernel names its own. */
+BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
+
+/* ---- the file ---------------------------------------------------------- */
+
+struct brick_segment {
+    int fd;
+    dev_t device;
+    ino_t inode;
+    char name[96];
+    uint8_t *base;
+    struct brick_header *header;
+    struct brick_layout layout;
+};
+
+/* What a segment is made from, settled before anything is opened. */
+struct brick_plan {
+    char prefix[40];
+    int64_t group; /* -1: none */
+    struct brick_header header;
+};
+
+/* NULL when the segment is there, locked and has its first memory, though not
+ * yet published; else a constant text that says what failed, with errno set. */
+BRICK_HIDDEN const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan);
+BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
+
+/* Memory for a range of the file, ready to be written without a fault: 1, or 0. */
+BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
+
+BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* unlinked by somebody */
+BRICK_HIDDEN int brick_segment_watched(const struct brick_segment *s);  /* a consumer is attached */
+BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlink, if it is still the one */
+BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* give up descriptor and lock */
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* dead ones beyond BRICK_DEAD_MAX */
+BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
+BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                   /* no memory cgroup would kill for them */
+
+/* Regions of the segment. */
+static inline struct brick_control *brick_control_of(const struct brick_segment *s)
+{
+    return (struct brick_control *)(void *)(s->base + s->layout.control);
+}
+static inline struct brick_consumer *brick_consumer_of(const struct brick_segment *s, uint32_t lane)
+{
+    return (struct brick_consumer *)(void *)(s->base + s->layout.consumers) + lane;
+}
+static inline struct brick_process *brick_process_of(const struct brick_segment *s)
+{
+    return (struct brick_process *)(void *)(s->base + s->layout.process);
+}
+static inline struct brick_lane *brick_lane_of(const struct brick_segment *s, uint32_t lane)
+{
+    return (struct brick_lane *)(void *)(s->base + s->layout.lanes) + lane;
+}
+static inline struct brick_name *brick_names_of(const struct brick_segment *s)
+{
+    return (struct brick_name *)(void *)(s->base + s->layout.names);
+}
+static inline uint64_t *brick_paths_of(const struct brick_segment *s)
+{
+    return (uint64_t *)(void *)(s->base + s->layout.paths);
+}
+static inline uint8_t *brick_area_of(const struct brick_segment *s, uint32_t lane)
+{
+    return s->base + s->layout.first + lane * s->layout.stride;
+}
+
+/* ---- names and paths --------------------------------------------------- */
+
+/* A path's number by its key, in private memory. An entry is claimed by its
+ * value and published by its key, so nobody ever waits for anybody: a thread
+ * that meets a claimed entry goes past it, and at worst one key has two
+ * numbers, whose summaries readers add up. */
+struct brick_entry {
+    uint64_t key;   /* 0 until published (O3) */
+    uint64_t value; /* path | flags; 0 = free */
+};
+#define BRICK_ENTRY_CLAIMED (UINT64_C(1) << 32)
+#define BRICK_ENTRY_AGAIN (UINT64_C(1) << 16) /* recursion: the path of an ancestor */
+
+struct brick_tables {
+    struct brick_entry *entries;
+    uint64_t entry_mask;
+    uint32_t entry_shift;
+    uint32_t *numbers; /* name number + 1 by hash; 0 = free */
+    uint64_t number_mask;
+    uint64_t used;           /* entries, to stop while the table is still thin */
+    uint64_t committed[16];  /* name blocks that have memory, a bit each */
+};
+
+static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t key)
+{
+    return key * UINT64_C(0x9E3779B97F4A7C15) >> t->entry_shift;
+}
+
+/* The usual case: the value on the first look. 0: not published (path 0 has no entry). */
+static inline uint64_t brick_path_find(const struct brick_tables *t, uint64_t key)
+{
+    for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
+        const struct brick_entry *e = &t->entries[i];
+        uint64_t found = brick_load_acquire(&e->key);
+        if (BRICK_LIKELY(found == key))
+            return brick_load_relaxed(&e->value);
+        if (found == 0)
+            return 0;
+    }
+}
+
+BRICK_HIDDEN int brick_tables_make(struct brick_tables *t, const struct brick_header *h);
+/* In a new segment: name 0, path 0. In a forked child or after a loss: the old segment's, under their numbers. */
+BRICK_HIDDEN int brick_tables_publish(struct brick_tables *t, const struct brick_segment *to, const struct brick_segment *from);
+BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, const struct brick_segment *s, const char *text, size_t length);
+BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, const struct brick_segment *s, uint64_t key);
+
+/* ---- the agent --------------------------------------------------------- */
+
+struct brick_thread; /* brick_lane.c: a lane's private half */
+
+struct brick_agent {
+    /* Read by every record. The gate is an enum brick_state on a page that the
+     * kernel wipes in a forked child (by fork, clone, whatever called it): 0
+     * there means "not my segment". The word behind it is 1 while `segment` is
+     * this process's own. */
+    uint32_t *gate;
+    uint32_t clock;
+    struct brick_tables tables;
+    struct brick_thread *threads; /* one per lane */
+    const struct brick_segment *segment;
+    /* Cold. */
+    uint32_t closed;     /* shut down: for good */
+    uint32_t wanted_off; /* by brick_enable(0) or BRICKD=0 */
+    uint64_t missed;     /* begun while the segment was being opened; told to the first that opens a lane */
+    struct brick_plan plan;
+};
+extern BRICK_HIDDEN struct brick_agent brick_agent;
+
+static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
+
+/* Opens what is to be opened; 1 when the caller may record. */
+BRICK_HIDDEN int brick_agent_ready(void);
+/* Another segment in the place of one that is gone. */
+BRICK_HIDDEN void brick_agent_reopen(void);
+
+BRICK_HIDDEN int brick_threads_make(uint32_t lanes);
+BRICK_HIDDEN void brick_threads_retire(uint32_t lanes); /* every thread's next record goes through brick_obey */
+BRICK_HIDDEN void brick_threads_move(void);             /* lanes without a thread follow into the present segment */
+
+#endif

@@ -1,0 +1,328 @@
+/* brick_lane.c - a thread comes, obeys and goes.
+ *
+ * Everything here is off the usual record path: a thread's first record, its
+ * end, a change of the control flags, memory met for the first time.
+ */
+#include "brick_thread.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+__thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
+
+/* What this thread was told when it last asked for a lane: after NO_MEMORY it asks no more. */
+enum { NOTHING, NO_LANE, NO_MEMORY };
+static __thread int told __attribute__((tls_model("initial-exec")));
+static __thread int joining __attribute__((tls_model("initial-exec")));
+
+static pthread_key_t exit_key;
+static uint32_t exit_key_made;
+
+/* Threads whose segment is no more theirs read their orders here. */
+static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
+
+static void at_thread_end(void *unused)
+{
+    (void)unused;
+    brick_thread_exit(NULL);
+}
+
+int brick_threads_make(uint32_t lanes)
+{
+    if (!exit_key_made && pthread_key_create(&exit_key, at_thread_end) != 0)
+        return 0;
+    exit_key_made = 1;
+    void *p = mmap(NULL, lanes * sizeof(struct brick_thread), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (p == MAP_FAILED)
+        return 0;
+    brick_agent.threads = (struct brick_thread *)p;
+    told = NOTHING; /* in a forked child these are the parent's */
+    joining = 0;
+    return 1;
+}
+
+void brick_threads_retire(uint32_t lanes)
+{
+    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++)
+        __atomic_store_n(&brick_agent.threads[n].control, &retired, __ATOMIC_RELEASE);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+int brick_nodes_more(struct brick_thread *t)
+{
+    if (t->chunks == BRICK_CHUNKS)
+        return 0;
+    void *p = mmap(NULL, BRICK_NODES * sizeof(union brick_node), PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (p == MAP_FAILED)
+        return 0;
+    union brick_node *nodes = (union brick_node *)p;
+    t->chunks++;
+    for (uint32_t i = BRICK_NODES; i-- > 0;)
+        brick_node_give(t, &nodes[i]);
+    return 1;
+}
+
+static int area_commit(const struct brick_thread *t, uint64_t within, uint64_t bytes)
+{
+    const struct brick_segment *s = t->segment;
+    if (brick_segment_commit(s, s->layout.first + t->number * s->layout.stride + within, bytes))
+        return 1;
+    brick_fetch_add(&brick_process_of(s)->blocks_refused, 1);
+    return 0;
+}
+
+/* 1: the summary of this path has memory. A block is asked for once. */
+int brick_block_commit(struct brick_thread *t, uint32_t path)
+{
+    const uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_summary);
+    uint32_t block = path / BRICK_BLOCK;
+    uint64_t bit = UINT64_C(1) << block % 64;
+    if ((t->committed[block / 64] & bit) != 0)
+        return 1;
+    if ((t->refused[block / 64] & bit) != 0)
+        return 0;
+    if (!area_commit(t, t->segment->layout.summaries + block * bytes, bytes)) {
+        t->refused[block / 64] |= bit;
+        return 0;
+    }
+    t->committed[block / 64] |= bit;
+    return 1;
+}
+
+int brick_ring_commit(struct brick_thread *t)
+{
+    struct brick_ring *ring = &t->span_ring;
+    if (ring->memory == BRICK_MEMORY_UNTRIED) {
+        int there = area_commit(t, t->segment->layout.span_ring, ring->slots * sizeof(struct brick_record));
+        ring->memory = there ? BRICK_MEMORY_THERE : BRICK_MEMORY_REFUSED;
+    }
+    return ring->memory == BRICK_MEMORY_THERE;
+}
+
+/* Points the thread at its lane of the present segment and takes its first memory. */
+static int lane_bind(struct brick_thread *t)
+{
+    const struct brick_segment *s = brick_agent.segment;
+    uint8_t *area = brick_area_of(s, t->number);
+    t->segment = s;
+    t->line = brick_lane_of(s, t->number);
+    t->sequences = (uint64_t *)(void *)(area + s->layout.sequences);
+    t->summaries = (struct brick_summary *)(void *)(area + s->layout.summaries);
+    t->span_ring.records = (struct brick_record *)(void *)(area + s->layout.span_ring);
+    t->span_ring.slots = s->header->span_slots;
+    t->flags = 0;
+    __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
+    return (t->committed[0] & 1) != 0
+           || (area_commit(t, s->layout.sequences, s->layout.summaries - s->layout.sequences)
+               && brick_block_commit(t, BRICK_OTHER));
+}
+
+/* The lane's own content follows it into the segment that took the place of a
+ * lost one. Its thread does it, the only one that may write either. */
+static int lane_move(struct brick_thread *t)
+{
+    const struct brick_segment *from = t->segment;
+    const struct brick_thread old = *t;
+    memset(t->committed, 0, sizeof t->committed);
+    memset(t->refused, 0, sizeof t->refused);
+    t->span_ring.memory = BRICK_MEMORY_UNTRIED;
+    if (!lane_bind(t))
+        return 0;
+    for (uint32_t path = 0; path < from->header->paths; path += BRICK_BLOCK) {
+        if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) == 0 || !brick_block_commit(t, path))
+            continue;
+        memcpy(&t->summaries[path], &old.summaries[path], BRICK_BLOCK * sizeof(struct brick_summary));
+        memcpy(&t->sequences[path], &old.sequences[path], BRICK_BLOCK * sizeof(uint64_t));
+    }
+    if (old.span_ring.memory == BRICK_MEMORY_THERE && brick_ring_commit(t))
+        memcpy(t->span_ring.records, old.span_ring.records, t->span_ring.slots * sizeof(struct brick_record));
+    *brick_consumer_of(t->segment, t->number) = *brick_consumer_of(from, t->number);
+    *t->line = *old.line;
+    return 1;
+}
+
+void brick_threads_move(void)
+{
+    for (uint32_t n = 0; n < brick_agent.segment->header->lanes; n++) {
+        struct brick_thread *t = &brick_agent.threads[n];
+        if (t->segment == NULL || !brick_claim32(&t->owner, 0, 1)) /* never used, or its thread will do it */
+            continue;
+        lane_move(t);
+        brick_store_release32(&t->owner, 0);
+    }
+}
+
+/* Not a copy that a fork made of the parent's. */
+static int is_present(const struct brick_thread *t)
+{
+    return t >= brick_agent.threads && t < brick_agent.threads + brick_agent.segment->header->lanes;
+}
+
+/* ---- come and obey ----------------------------------------------------- */
+
+static struct brick_thread *claim(int *answer)
+{
+    struct brick_agent *a = &brick_agent;
+    *answer = NO_LANE;
+    for (uint32_t n = 0; n < a->segment->header->lanes; n++) {
+        struct brick_thread *t = &a->threads[n];
+        if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
+            continue;
+        t->number = n;
+        if ((t->free == NULL && !brick_nodes_more(t)) || !lane_bind(t)) {
+            *answer = NO_MEMORY;
+            brick_store_release32(&t->owner, 0);
+            return NULL;
+        }
+        t->look = brick_ticks(a->clock) + BRICK_LOOK_TICKS;
+        brick_add(&t->line->opened, 1);
+        brick_store_relaxed(&t->line->thread, (uint64_t)syscall(SYS_gettid));
+        pthread_setspecific(exit_key, t);
+        return t;
+    }
+    return NULL;
+}
+
+struct brick_thread *brick_join(unsigned *outcome)
+{
+    if (!brick_agent_ready())
+        return NULL;
+    struct brick_process *process = brick_process_of(brick_agent.segment);
+    if (joining) { /* a signal handler that interrupted the lines below */
+        brick_fetch_add(&process->no_lane, 1);
+        return NULL;
+    }
+    joining = 1;
+    brick_fence_signal();
+    uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
+    int answer = NO_MEMORY;
+    struct brick_thread *t = told == NO_MEMORY ? NULL : claim(&answer);
+    if (t == NULL) {
+        brick_fetch_add(&process->lanes_refused, told == NOTHING);
+        missed++;
+        told = answer;
+    }
+    brick_fetch_add(&process->no_lane, missed);
+    *outcome |= t != NULL ? BRICK_JOINED : BRICK_REFUSED;
+    brick_self = t;
+    brick_fence_signal();
+    joining = 0;
+    return t;
+}
+
+int brick_never_asked(void) { return told == NOTHING; }
+
+struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome)
+{
+    if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) {
+        if (!is_present(t)) {
+            brick_idle(t); /* what the fork copied: the parent's lane */
+            brick_self = NULL;
+            t = brick_join(outcome);
+            if (t == NULL)
+                return NULL;
+            brick_busy(t);
+        } else if (!lane_move(t)) {
+            brick_self = NULL;
+            told = NO_MEMORY;
+            return NULL;
+        }
+    }
+    t->flags = brick_load_relaxed32(&t->control->flags); /* O15 */
+    if ((t->flags & BRICK_CONTROL_SPANS) != 0)
+        brick_ring_commit(t);
+    return t;
+}
+
+void brick_look(struct brick_thread *t, uint64_t now)
+{
+    t->look = now + BRICK_LOOK_TICKS;
+    const struct brick_control *control = brick_control_of(brick_agent.segment);
+    if (brick_segment_gone(brick_agent.segment) || brick_load_relaxed(&control->reopen) != 0)
+        brick_agent_reopen();
+}
+
+/* ---- go ---------------------------------------------------------------- */
+
+struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make)
+{
+    struct brick_stack **bucket = &t->buckets[(uintptr_t)key * UINT64_C(0x9E3779B97F4A7C15) >> 56];
+    struct brick_stack *s = *bucket, *last = t->current;
+    while (s != NULL && s->key != key)
+        s = s->next;
+    if (s == NULL && make) {
+        s = (struct brick_stack *)(void *)brick_node_take(t);
+        if (s == NULL)
+            return NULL;
+        *s = (struct brick_stack){.key = key, .top = NULL, .next = *bucket, .refused = 0};
+        *bucket = s;
+    }
+    if (s == NULL)
+        return NULL;
+    t->current = s;
+    if (last != NULL && last != s && last->top == NULL)
+        brick_stack_drop(t, last);
+    return s;
+}
+
+void brick_stack_drop(struct brick_thread *t, struct brick_stack *s)
+{
+    struct brick_stack **link = &t->buckets[(uintptr_t)s->key * UINT64_C(0x9E3779B97F4A7C15) >> 56];
+    while (*link != s)
+        link = &(*link)->next;
+    *link = s->next;
+    if (t->current == s)
+        t->current = NULL;
+    brick_node_give(t, s);
+}
+
+const void *brick_thread_sweep(int (*dead)(const void *key))
+{
+    struct brick_thread *t = brick_self;
+    if (t == NULL || t->busy || t->control == &retired || !brick_agent_owns())
+        return NULL;
+    struct brick_stack *s = t->buckets[t->hand++ % BRICK_STACK_BUCKETS];
+    while (s != NULL && (s->top == NULL || !dead(s->key)))
+        s = s->next;
+    if (s == NULL)
+        return NULL;
+    const void *key = s->key;
+    brick_busy(t);
+    brick_abandon(t, s, NULL);
+    brick_stack_drop(t, s);
+    brick_idle(t);
+    return key;
+}
+
+void brick_thread_exit(void (*drop)(const void *key))
+{
+    struct brick_thread *t = brick_self;
+    if (t == NULL)
+        return;
+    int strange = t->control == &retired && (!is_present(t) || !lane_move(t));
+    if (!brick_agent_owns() || strange) { /* what a fork copied, or no memory to follow a lost segment */
+        brick_self = NULL;
+        return;
+    }
+    /* drop may run anything, recording included: look again after each. */
+    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS; b++)
+        for (struct brick_stack *s; (s = t->buckets[b]) != NULL;) {
+            const void *key = s->key;
+            int open = s->top != NULL;
+            brick_busy(t);
+            brick_abandon(t, s, NULL);
+            brick_stack_drop(t, s);
+            brick_idle(t);
+            if (open && drop != NULL)
+                drop(key);
+        }
+    brick_self = NULL;
+    brick_store_relaxed(&t->line->thread, 0);
+    brick_store_release32(&t->owner, 0); /* O16 */
+}

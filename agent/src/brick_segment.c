@@ -1,0 +1,434 @@
+/* brick_segment.c - the segment as a file: made, given memory, locked, removed.
+ *
+ * Knows nothing of lanes or names. Allocates nothing on the heap and takes no
+ * lock of the C library, since it also runs in a child of clone(), where those
+ * locks may be held for ever by threads that do not exist there.
+ */
+#include "brick_internal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+ssize_t brick_read_file(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t length = read(fd, text, size - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = 0;
+    return length;
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* The number behind `word` at the beginning of a line; `missing` without it. */
+static uint64_t number_after(const char *text, const char *word, uint64_t missing)
+{
+    size_t length = strlen(word);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, word, length) == 0)
+            return strtoull(line + length, NULL, 10);
+    }
+    return missing;
+}
+
+/* What one control group would still give; cached file pages count as free,
+ * since the kernel drops them before it kills. */
+static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
+{
+    char path[400], text[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, limit_file);
+    if (brick_read_file(path, text, sizeof text) <= 0 || text[0] == 'm') /* "max" */
+        return UINT64_MAX;
+    uint64_t limit = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%s/%s", folder, usage_file);
+    if (brick_read_file(path, text, sizeof text) <= 0)
+        return UINT64_MAX;
+    uint64_t usage = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    uint64_t dropped = brick_read_file(path, text, sizeof text) > 0 ? number_after(text, cache, 0) : 0;
+    usage -= dropped < usage ? dropped : usage;
+    return limit > usage ? limit - usage : 0;
+}
+
+/* A group's limit binds all below it, so every ancestor is asked. In a
+ * container the path that the kernel names may lie outside of what is mounted
+ * here; then the mount's own root is the container's group. */
+static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
+                               const char *cache)
+{
+    char folder[300];
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, inner);
+    if (length < 0 || (size_t)length >= sizeof folder)
+        return UINT64_MAX;
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        uint64_t room = group_room(folder, limit_file, usage_file, cache);
+        least = room < least ? room : least;
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL || (size_t)(slash - folder) < strlen(mount))
+            return least;
+        *slash = 0;
+    }
+}
+
+/* Taking shared memory beyond a memory cgroup's limit is no error but a kill. */
+int brick_memory_allows(uint64_t bytes)
+{
+    static const uint64_t margin = UINT64_C(1) << 20;
+    char text[4096];
+    if (brick_read_file("/proc/self/cgroup", text, sizeof text) <= 0)
+        return 1;
+    for (char *line = text, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = 0;
+        char *inner = strstr(line, ":/");
+        if (inner == NULL)
+            continue;
+        inner++;
+        uint64_t room = UINT64_MAX;
+        if (strncmp(line, "0::", 3) == 0)
+            room = hierarchy_room("/sys/fs/cgroup", inner, "memory.max", "memory.current", "inactive_file ");
+        else if (strstr(line, ":memory:") != NULL)
+            room = hierarchy_room("/sys/fs/cgroup/memory", inner, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                  "total_inactive_file ");
+        if (room < bytes + margin)
+            return 0;
+    }
+    return 1;
+}
+
+/* Pages that fallocate gave exist, but this process has yet to map them. */
+static void populate(uint8_t *start, uint64_t length)
+{
+    if (madvise(start, length, MADV_POPULATE_WRITE) == 0)
+        return;
+    for (uint64_t at = 0; at < length; at += BRICK_PAGE) /* Linux before 5.14: add 0 to a byte of each */
+        __atomic_fetch_add(start + at, 0, __ATOMIC_RELAXED);
+}
+
+int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length)
+{
+    if (!brick_memory_allows(length))
+        return 0;
+    int tries = 0;
+    while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
+        if (errno != EINTR || ++tries == 100) /* a host with a profiling timer interrupts it */
+            return 0;
+    populate(s->base + offset, length);
+    return 1;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+static int lock_byte(int fd, off_t byte)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, F_SETLK, &lock);
+}
+
+/* Whether another process holds the lock. */
+static int locked_byte(int fd, off_t byte)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+static void fill_random(uint8_t *bytes, size_t length)
+{
+    if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
+        return;
+    uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
+    for (size_t i = 0; i < length; i++) { /* splitmix64; O_EXCL settles the rest */
+        state += UINT64_C(0x9E3779B97F4A7C15);
+        uint64_t z = (state ^ state >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+        bytes[i] = (uint8_t)(z >> 56);
+    }
+}
+
+static void read_boot_id(uint8_t *id)
+{
+    char text[64];
+    if (brick_read_file("/proc/sys/kernel/random/boot_id", text, sizeof text) <= 0)
+        return;
+    size_t n = 0;
+    for (const char *c = text; *c != 0 && n < 32; c++) {
+        int digit = *c >= '0' && *c <= '9' ? *c - '0' : *c >= 'a' && *c <= 'f' ? *c - 'a' + 10 : -1;
+        if (digit < 0)
+            continue;
+        id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
+        n++;
+    }
+}
+
+static uint64_t read_process_start(void)
+{
+    char text[1024];
+    if (brick_read_file("/proc/self/stat", text, sizeof text) <= 0)
+        return 0;
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static void take_anchor(struct brick_header *h)
+{
+    /* Of a few pairs the one with the least time between its two readings. */
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint64_t before = brick_ticks(h->clock);
+        uint64_t ns = brick_clock_ns(CLOCK_MONOTONIC_RAW);
+        uint64_t after = brick_ticks(h->clock);
+        if (after - before < least) {
+            least = after - before;
+            h->anchor_ticks = before + least / 2;
+            h->anchor_ns = ns;
+        }
+    }
+    if (h->clock == BRICK_CLOCK_MONOTONIC)
+        h->anchor_ticks = h->anchor_ns;
+}
+
+const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan)
+{
+    static const char hex[] = "0123456789abcdef";
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+    uint8_t uuid[16];
+    struct brick_header counts = plan->header;
+    if (!brick_layout_compute(&counts, &s->layout)) {
+        errno = EINVAL;
+        return "the counts asked for make no segment";
+    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
+        errno = EFBIG; /* growing a file beyond it is a signal that kills */
+        return "the limit on file sizes (ulimit -f) is below the segment's size";
+    }
+    fill_random(uuid, sizeof uuid);
+    size_t at = strlen(plan->prefix);
+    memcpy(s->name, plan->prefix, at);
+    for (size_t i = 0; i < sizeof uuid; i++) {
+        s->name[at++] = hex[uuid[i] >> 4];
+        s->name[at++] = hex[uuid[i] & 15];
+    }
+    s->name[at] = 0;
+
+    s->fd = shm_open(s->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (s->fd < 0)
+        return "cannot create a file in /dev/shm";
+    const char *wrong = NULL;
+    struct stat status;
+    if (lock_byte(s->fd, BRICK_LOCK_WORKER) != 0)
+        wrong = "cannot lock the file in /dev/shm";
+    else if (plan->group >= 0
+             && (fchown(s->fd, (uid_t)-1, (gid_t)plan->group) != 0 || fchmod(s->fd, 0660) != 0))
+        wrong = "cannot give the segment to the group of BRICKD_GROUP";
+    else if (ftruncate(s->fd, (off_t)s->layout.size) != 0 || fstat(s->fd, &status) != 0)
+        wrong = "cannot size the file in /dev/shm";
+    else {
+        void *base = mmap(NULL, s->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+        if (base == MAP_FAILED) {
+            wrong = "cannot map the segment";
+        } else {
+            s->base = (uint8_t *)base;
+            s->device = status.st_dev;
+            s->inode = status.st_ino;
+            if (!brick_segment_commit(s, 0, s->layout.names + BRICK_BLOCK * sizeof(struct brick_name))) {
+                errno = ENOSPC;
+                wrong = "no memory for the segment: /dev/shm or the memory cgroup is full";
+            }
+        }
+    }
+    if (wrong != NULL) {
+        int error = errno;
+        shm_unlink(s->name);
+        if (s->base != NULL)
+            munmap(s->base, s->layout.size);
+        close(s->fd);
+        memset(s, 0, sizeof *s);
+        s->fd = -1;
+        errno = error;
+        return wrong;
+    }
+    s->header = (struct brick_header *)(void *)s->base;
+    struct brick_header h = counts;
+    h.magic = 0;
+    h.endian = BRICK_ENDIAN;
+    h.major = BRICK_MAJOR;
+    h.minor = BRICK_MINOR;
+    h.layout_crc = brick_layout_crc();
+    h.size = s->layout.size;
+    h.buckets = BRICK_BUCKETS;
+    h.started_ns = brick_clock_ns(CLOCK_REALTIME);
+    h.process_start = read_process_start();
+    h.pid = (uint32_t)getpid();
+    h.uid = (uint32_t)geteuid();
+    memcpy(h.uuid, uuid, sizeof uuid);
+    memset(h.boot_id, 0, sizeof h.boot_id);
+    read_boot_id(h.boot_id);
+    take_anchor(&h);
+    h.header_crc = brick_header_crc(&h);
+    *s->header = h;
+    BRICK_POINT("header");
+    return NULL;
+}
+
+void brick_segment_publish(struct brick_segment *s)
+{
+    brick_store_release(&s->header->magic, BRICK_MAGIC); /* O1 */
+    BRICK_POINT("published");
+}
+
+/* The host may have closed our descriptor, and its number may now be another file's. */
+static int still_ours(const struct brick_segment *s)
+{
+    struct stat status;
+    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode;
+}
+
+int brick_segment_gone(const struct brick_segment *s)
+{
+    struct stat status;
+    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode
+           && status.st_nlink == 0;
+}
+
+int brick_segment_watched(const struct brick_segment *s)
+{
+    return still_ours(s) && locked_byte(s->fd, BRICK_LOCK_CONSUMER);
+}
+
+void brick_segment_remove(struct brick_segment *s)
+{
+    if (still_ours(s))
+        shm_unlink(s->name);
+}
+
+void brick_segment_close(struct brick_segment *s)
+{
+    if (still_ours(s))
+        close(s->fd);
+    s->fd = -1;
+}
+
+/* ---- dead ones --------------------------------------------------------- */
+
+/* Whether the worker of this file, not ours, has ended, as far as can be known
+ * at one look: nobody holds a lock and no such process is seen. A wrong "no" is
+ * harmless (`brickd prune` looks longer); a wrong "yes" is not. */
+static int is_dead(int folder, const char *name)
+{
+    struct brick_header h;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    int dead = 0;
+    if (!locked_byte(fd, BRICK_LOCK_WORKER) && !locked_byte(fd, BRICK_LOCK_CONSUMER)
+        && pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h && h.magic == BRICK_MAGIC && h.pid != 0
+        && (pid_t)h.pid != getpid())
+        dead = kill((pid_t)h.pid, 0) != 0 && errno == ESRCH;
+    close(fd);
+    return dead;
+}
+
+struct candidate {
+    int64_t born;
+    char name[96];
+};
+
+struct listing {
+    char bytes[4096] __attribute__((aligned(8)));
+    long length, at;
+};
+
+/* getdents64 itself: readdir would take memory from the heap. */
+static const char *next_name(int folder, struct listing *l)
+{
+    if (l->at >= l->length) {
+        l->length = syscall(SYS_getdents64, folder, l->bytes, sizeof l->bytes);
+        l->at = 0;
+        if (l->length <= 0)
+            return NULL;
+    }
+    struct entry {
+        uint64_t inode;
+        int64_t offset;
+        uint16_t length;
+        uint8_t type;
+        char name[];
+    };
+    const struct entry *e = (const struct entry *)(const void *)(l->bytes + l->at);
+    l->at += e->length;
+    return e->name;
+}
+
+/* The user's own regular files with this prefix; their age in *born. */
+static int is_ours(int folder, const char *name, const char *prefix, int64_t *born)
+{
+    struct stat status;
+    if (strncmp(name, prefix, strlen(prefix)) != 0 || strlen(name) >= sizeof((struct candidate *)0)->name
+        || fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)
+        || status.st_uid != geteuid() || status.st_nlink != 1)
+        return 0;
+    *born = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+    return 1;
+}
+
+void brick_segment_reap(const char *prefix)
+{
+    struct candidate kept[BRICK_DEAD_MAX];
+    struct listing list = {.length = 0, .at = 0};
+    int64_t born;
+    uint32_t count = 0;
+    int folder = open(BRICK_DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return;
+    /* Opening and closing a file drops the locks that this very process holds on it
+     * (another copy of this code may live beside us): below the bound, open none. */
+    for (const char *name; count <= BRICK_DEAD_MAX && (name = next_name(folder, &list)) != NULL;)
+        count += (uint32_t)is_ours(folder, name, prefix, &born);
+    if (count > BRICK_DEAD_MAX && lseek(folder, 0, SEEK_SET) == 0) {
+        list.length = list.at = 0;
+        uint32_t dead = 0;
+        for (const char *name; (name = next_name(folder, &list)) != NULL;) {
+            if (!is_ours(folder, name, prefix, &born) || !is_dead(folder, name))
+                continue;
+            if (dead < BRICK_DEAD_MAX) {
+                kept[dead].born = born;
+                strcpy(kept[dead++].name, name);
+                continue;
+            }
+            struct candidate *oldest = &kept[0];
+            for (uint32_t i = 1; i < BRICK_DEAD_MAX; i++)
+                oldest = kept[i].born < oldest->born ? &kept[i] : oldest;
+            if (born <= oldest->born) {
+                unlinkat(folder, name, 0);
+            } else {
+                unlinkat(folder, oldest->name, 0);
+                oldest->born = born;
+                strcpy(oldest->name, name);
+            }
+        }
+    }
+    close(folder);
+}

@@ -1,0 +1,411 @@
+/* brick_span.c - the record path: a span begins, a span ends.
+ *
+ * No system call, no allocation, no lock, no call into the host. What is rare
+ * is in functions of its own, so that the usual way is short and straight.
+ */
+#include "brick_thread.h"
+
+/* Above this an amount is a mistake, and sums of real ones stay far from 2^64. */
+#define AMOUNT_MAX (UINT64_C(1) << 48)
+
+static inline uint64_t checked(struct brick_thread *t, uint64_t amount)
+{
+    if (BRICK_LIKELY(amount <= AMOUNT_MAX))
+        return amount;
+    brick_add(&t->line->amounts, 1);
+    return 0;
+}
+
+/* ---- rings ------------------------------------------------------------- */
+
+/* The consumer's tail, believed only as a matching pair that can be. */
+static uint64_t tail_now(struct brick_thread *t, const struct brick_tail *tail, const struct brick_ring *ring)
+{
+    uint64_t position = brick_load_acquire(&tail->position); /* O13 */
+    uint64_t complement = brick_load_acquire(&tail->complement);
+    if (position == ~complement && position <= ring->head && ring->head - position <= ring->slots)
+        return position;
+    if (position != 0 || complement != 0) /* zeros: nobody has consumed yet */
+        brick_add(&t->line->tails_refused, 1);
+    return ring->tail;
+}
+
+static void record_span(struct brick_thread *t, const struct brick_frame *f, uint64_t duration, uint64_t elements,
+                        uint64_t bytes)
+{
+    struct brick_ring *ring = &t->span_ring;
+    struct brick_lane *line = t->line;
+    uint64_t sequence = brick_load_relaxed(&line->span_attempts) + 1;
+    brick_store_relaxed(&line->span_attempts, sequence);
+    if (ring->memory != BRICK_MEMORY_THERE) {
+        brick_add(&line->span_dropped[BRICK_DROPPED_MEMORY], 1);
+        return;
+    }
+    if (ring->head - ring->tail >= ring->slots) {
+        ring->tail = tail_now(t, &brick_consumer_of(t->segment, t->number)->span, ring);
+        if (ring->head - ring->tail >= ring->slots) {
+            brick_add(&line->span_dropped[BRICK_DROPPED_FULL], 1);
+            return;
+        }
+    }
+    struct brick_span *r = (struct brick_span *)(void *)&ring->records[ring->head & (ring->slots - 1)];
+    BRICK_POINT("record");
+    r->path = f->path;
+    r->slots = 1;
+    r->kind = BRICK_KIND_SPAN;
+    r->start = f->start;
+    r->duration = duration;
+    r->child = f->child;
+    r->step = f->step;
+    r->elements = elements;
+    r->bytes = bytes;
+    BRICK_POINT("record_sequence");
+    brick_store_release(&r->sequence, sequence); /* O9 */
+    BRICK_POINT("record_head");
+    brick_store_release(&line->span_head, ++ring->head); /* O10 */
+}
+
+/* ---- summaries --------------------------------------------------------- */
+
+static inline void summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
+                             uint64_t elements, uint64_t bytes)
+{
+    uint64_t *sequence = &t->sequences[path];
+    struct brick_summary *s = &t->summaries[path];
+    uint64_t odd = brick_load_relaxed(sequence) | 1;
+    BRICK_POINT("summary");
+    brick_store_relaxed(sequence, odd); /* O5 */
+    brick_fence_release();
+    BRICK_POINT("summary_odd");
+    uint64_t count = brick_load_relaxed(&s->count); /* O6 */
+    brick_store_relaxed(&s->count, count + 1);
+    brick_add(&s->total, duration);
+    brick_add(&s->child, child);
+    if (BRICK_UNLIKELY(again != 0))
+        brick_add(&s->again, again);
+    BRICK_POINT("summary_half");
+    double d = (double)(int64_t)duration;
+    brick_store_relaxed_f64(&s->squares, brick_load_relaxed_f64(&s->squares) + d * d);
+    if (BRICK_UNLIKELY(duration < brick_load_relaxed(&s->min) || count == 0))
+        brick_store_relaxed(&s->min, duration);
+    if (BRICK_UNLIKELY(duration > brick_load_relaxed(&s->max)))
+        brick_store_relaxed(&s->max, duration);
+    if (elements != 0)
+        brick_add(&s->elements, elements);
+    if (bytes != 0)
+        brick_add(&s->bytes, bytes);
+    brick_add(&s->histogram[brick_bucket(duration)], 1);
+    BRICK_POINT("summary_even");
+    brick_store_release(sequence, odd + 1); /* O7 */
+}
+
+/* ---- begin ------------------------------------------------------------- */
+
+static inline int wants_attention(const struct brick_thread *t)
+{
+    uint32_t flags = brick_load_relaxed32(&__atomic_load_n(&t->control, __ATOMIC_RELAXED)->flags); /* O15 */
+    return ((flags ^ t->flags) | (flags & BRICK_CONTROL_OFF)) != 0;
+}
+
+/* A call from a signal handler that interrupted a call on this thread. */
+static unsigned nested(struct brick_thread *t)
+{
+    brick_fetch_add(&t->line->nested, 1);
+    return BRICK_REFUSED;
+}
+
+/* Nothing is recorded now; below an open span its end must still be told from that span's own. */
+static unsigned begin_off(struct brick_thread *t, const void *key)
+{
+    struct brick_stack *s = t->newest != NULL ? brick_stack_of(t, key, 0) : NULL;
+    if (s != NULL && s->top != NULL)
+        s->refused++;
+    return BRICK_DONE;
+}
+
+static unsigned begin_refused(struct brick_thread *t, struct brick_stack *s)
+{
+    if (s != NULL && s->top != NULL)
+        s->refused++;
+    brick_add(&t->line->begun, 1);
+    brick_add(&t->line->rejected[BRICK_REJECTED_ROOM], 1);
+    brick_idle(t);
+    return BRICK_REFUSED;
+}
+
+static inline struct brick_frame *frame_push(struct brick_thread *t, struct brick_stack *s)
+{
+    struct brick_frame *f = (struct brick_frame *)(void *)brick_node_take(t);
+    if (BRICK_UNLIKELY(f == NULL))
+        return NULL;
+    f->below = s->top;
+    s->top = f;
+    return f;
+}
+
+/* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
+static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
+{
+    if (t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON) {
+        if (!brick_agent_ready()) {
+            if (t != NULL && !t->busy && brick_load_relaxed32(brick_agent.gate) == BRICK_OFF)
+                begin_off(t, key);
+            return NULL;
+        }
+        if (t == NULL && (t = brick_join(outcome)) == NULL)
+            return NULL;
+    }
+    if (t->busy) {
+        *outcome |= nested(t);
+        return NULL;
+    }
+    brick_busy(t);
+    if (wants_attention(t) && (t = brick_obey(t, outcome)) == NULL)
+        return NULL;
+    if ((t->flags & BRICK_CONTROL_OFF) != 0) {
+        begin_off(t, key);
+        brick_idle(t);
+        return NULL;
+    }
+    return t;
+}
+
+static inline struct brick_thread *enter(const void *key, unsigned *outcome)
+{
+    struct brick_thread *t = brick_self;
+    if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
+                       || wants_attention(t)))
+        return begin_slowly(t, key, outcome);
+    brick_busy(t);
+    return t;
+}
+
+unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = enter(key, &outcome);
+    if (BRICK_UNLIKELY(t == NULL))
+        return outcome;
+    struct brick_stack *s = t->current;
+    if (BRICK_UNLIKELY(s == NULL || s->key != key))
+        s = brick_stack_of(t, key, 1);
+    if (BRICK_UNLIKELY(s == NULL || s->refused != 0))
+        return outcome | begin_refused(t, s);
+
+    const struct brick_frame *above = s->top;
+    uint32_t parent = BRICK_ROOT, layer = BRICK_NO_LAYER, again = 0;
+    uint64_t inherited = 0;
+    if (above != NULL) {
+        parent = above->path;
+        layer = above->layer;
+        again = above->again;
+        inherited = above->step;
+    }
+    uint64_t path_key = brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_TICKS);
+    uint64_t path = brick_path_find(&brick_agent.tables, path_key);
+    if (BRICK_UNLIKELY(path == 0))
+        path = brick_path_intern(&brick_agent.tables, t->segment, path_key);
+
+    struct brick_frame *f = frame_push(t, s);
+    if (BRICK_UNLIKELY(f == NULL))
+        return outcome | begin_refused(t, s);
+    if (above == NULL)
+        outcome |= BRICK_FIRST;
+    f->scope = 0;
+    f->child = 0;
+    f->brick = (uint16_t)brick;
+    f->path = (uint16_t)(path & 0xFFFF);
+    f->layer = layer;
+    f->again = again | (uint32_t)(path & BRICK_ENTRY_AGAIN);
+    f->step = step != NULL ? *step : inherited;
+    f->older = t->newest;
+    f->newer = NULL;
+    if (f->older != NULL)
+        f->older->newer = f;
+    t->newest = f;
+
+    struct brick_lane *line = t->line;
+    brick_add(&line->begun, 1); /* O14 */
+    BRICK_POINT("begun");
+    brick_add(&line->open, 1);
+    BRICK_POINT("open");
+    f->start = brick_ticks(brick_agent.clock);
+    brick_store_relaxed(&line->current, brick_open_word(f->start, f->path));
+    brick_idle(t);
+    return outcome;
+}
+
+/* ---- end --------------------------------------------------------------- */
+
+/* The youngest frame of this brick; those above it were never ended. */
+static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
+{
+    struct brick_frame *f = s->top;
+    while (f != NULL && (f->scope || f->brick != (uint16_t)brick))
+        f = f->below;
+    return f;
+}
+
+static int path_open_below(const struct brick_frame *f)
+{
+    for (const struct brick_frame *g = f->below; g != NULL; g = g->below)
+        if (!g->scope && g->path == f->path)
+            return 1;
+    return 0;
+}
+
+static unsigned unmatched(struct brick_thread *t)
+{
+    brick_add(&t->line->unmatched, 1);
+    brick_idle(t);
+    return BRICK_UNMATCHED;
+}
+
+/* As begin_slowly, but spans that are open end whatever was switched off. */
+static struct brick_thread *end_slowly(struct brick_thread *t, unsigned *outcome)
+{
+    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
+    if (t == NULL && gate == BRICK_ON && brick_never_asked()) /* ended here, begun elsewhere: that wants a counter */
+        t = brick_join(outcome);
+    if (t == NULL || !brick_agent_owns() || (gate != BRICK_ON && (gate != BRICK_OFF || t->newest == NULL)))
+        return NULL;
+    if (t->busy) {
+        *outcome |= nested(t);
+        return NULL;
+    }
+    brick_busy(t);
+    if (wants_attention(t) && (t = brick_obey(t, outcome)) == NULL)
+        return NULL;
+    if ((t->flags & BRICK_CONTROL_OFF) != 0 && t->newest == NULL) {
+        brick_idle(t);
+        return NULL;
+    }
+    return t;
+}
+
+static inline struct brick_thread *leave(unsigned *outcome)
+{
+    struct brick_thread *t = brick_self;
+    if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
+                       || wants_attention(t)))
+        return end_slowly(t, outcome);
+    brick_busy(t);
+    return t;
+}
+
+unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = leave(&outcome);
+    if (BRICK_UNLIKELY(t == NULL))
+        return outcome;
+    uint64_t now = brick_ticks(brick_agent.clock);
+    struct brick_stack *s = t->current;
+    if (BRICK_UNLIKELY(s == NULL || s->key != key))
+        s = brick_stack_of(t, key, 0);
+    if (BRICK_UNLIKELY(s == NULL))
+        return unmatched(t);
+    if (BRICK_UNLIKELY(s->refused != 0)) {
+        s->refused--;
+        brick_idle(t);
+        return outcome;
+    }
+    struct brick_frame *f = s->top;
+    if (BRICK_UNLIKELY(f == NULL || f->scope || f->brick != (uint16_t)brick)) {
+        f = frame_find(s, brick);
+        if (f == NULL)
+            return unmatched(t);
+        brick_abandon(t, s, f);
+    }
+    elements = checked(t, elements);
+    bytes = checked(t, bytes);
+
+    uint64_t duration = now - f->start, child = f->child;
+    uint32_t path = f->path;
+    uint64_t again = BRICK_UNLIKELY(f->again) && path_open_below(f) ? duration : 0;
+    struct brick_frame *above = f->below;
+    while (BRICK_UNLIKELY(above != NULL && above->scope))
+        above = above->below;
+    struct brick_frame ended = *f;
+    brick_frame_pop(t, s);
+    BRICK_POINT("popped");
+    if (BRICK_UNLIKELY((int64_t)duration < 0)) {
+        brick_add(&t->line->rejected[BRICK_REJECTED_CLOCK], 1);
+    } else {
+        if (above != NULL)
+            above->child += duration;
+        if (BRICK_UNLIKELY((t->committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) == 0)
+            && !brick_block_commit(t, path))
+            path = BRICK_OTHER;
+        summarize(t, path, duration, child, again, elements, bytes);
+        BRICK_POINT("summarized");
+        brick_add(&t->line->summarized, 1);
+        if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))
+            record_span(t, &ended, duration, elements, bytes);
+    }
+    if (BRICK_UNLIKELY(s->top == NULL))
+        outcome |= BRICK_LAST;
+    if (BRICK_UNLIKELY(now > t->look))
+        brick_look(t, now);
+    brick_idle(t);
+    return outcome;
+}
+
+/* ---- layers ------------------------------------------------------------ */
+
+unsigned brick_layer_begin(uint32_t layer, const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = enter(key, &outcome);
+    if (t == NULL)
+        return outcome;
+    struct brick_stack *s = brick_stack_of(t, key, 1);
+    struct brick_frame *f = s != NULL && s->refused == 0 ? frame_push(t, s) : NULL;
+    if (f == NULL) {
+        if (s != NULL && s->top != NULL)
+            s->refused++;
+        brick_idle(t);
+        return outcome | BRICK_REFUSED;
+    }
+    if (layer > BRICK_LAYER_MAX) {
+        brick_add(&t->line->amounts, 1);
+        layer = BRICK_NO_LAYER;
+    }
+    const struct brick_frame *above = f->below;
+    if (above == NULL)
+        outcome |= BRICK_FIRST;
+    f->scope = 1;
+    f->layer = layer;
+    f->path = above != NULL ? above->path : BRICK_ROOT;
+    f->again = above != NULL ? above->again : 0;
+    f->step = above != NULL ? above->step : 0;
+    brick_idle(t);
+    return outcome;
+}
+
+unsigned brick_layer_end(const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = leave(&outcome);
+    if (t == NULL)
+        return outcome;
+    struct brick_stack *s = brick_stack_of(t, key, 0);
+    if (s == NULL)
+        return unmatched(t);
+    if (s->refused != 0) {
+        s->refused--;
+        brick_idle(t);
+        return outcome;
+    }
+    struct brick_frame *f = s->top;
+    while (f != NULL && !f->scope)
+        f = f->below;
+    if (f == NULL)
+        return unmatched(t);
+    brick_abandon(t, s, f);
+    brick_frame_pop(t, s);
+    if (s->top == NULL)
+        outcome |= BRICK_LAST;
+    brick_idle(t);
+    return outcome;
+}

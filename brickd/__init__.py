@@ -1,0 +1,1 @@
+"""brickd: a profiler for multi-process inference servers, read from shared memory."""

@@ -1,0 +1,120 @@
+from typing import TypedDict, final
+
+from typing_extensions import Buffer
+
+FORMAT: str
+PREFIX: str
+DIRECTORY: str
+LOCK_WORKER: int
+LOCK_CONSUMER: int
+CLOCK_MONOTONIC: int
+CONTROL_OFF: int
+CONTROL_SPANS: int
+KIND_SPAN: int
+SUMMARY_BYTES: int
+
+class Header(TypedDict):
+    magic: int
+    major: int
+    minor: int
+    size: int
+    lanes: int
+    paths: int
+    names: int
+    sites: int
+    span_slots: int
+    event_slots: int
+    buckets: int
+    clock: int
+    anchor_ticks: int
+    anchor_ns: int
+    started_ns: int
+    process_start: int
+    pid: int
+    uid: int
+    index: int
+    uuid: bytes
+    boot_id: bytes
+    service: bytes
+    coordinates: bytes
+
+class Process(TypedDict):
+    names: int
+    paths: int
+    sites: int
+    names_refused: int
+    names_cut: int
+    no_lane: int
+    lanes_refused: int
+    blocks_refused: int
+
+class Lane(TypedDict):
+    begun: int
+    summarized: int
+    open: int
+    current: int
+    span_head: int
+    span_attempts: int
+    opened: int
+    thread: int
+    abandoned: int
+    rejected: tuple[int, ...]
+    nested: int
+    unmatched: int
+    amounts: int
+    tails_refused: int
+    span_dropped: tuple[int, ...]
+    event_head: int
+    event_attempts: int
+    event_records: int
+    event_dropped: tuple[int, ...]
+
+class Consumer(TypedDict):
+    span: tuple[int, int]
+    event: tuple[int, int]
+    spans_lost: int
+    events_read: int
+
+class Control(TypedDict):
+    flags: int
+    fingerprint_rate: int
+    dump_site: int
+    reopen: int
+    sites: tuple[int, ...]
+
+class Row(TypedDict):
+    count: int
+    total_ns: float
+    self_ns: float
+    mean_ns: float
+    deviation_ns: float
+    min_ns: float
+    max_ns: float
+    p50_ns: float
+    p90_ns: float
+    p99_ns: float
+    p999_ns: float
+    elements: int
+    bytes: int
+
+@final
+class Segment:
+    def __new__(cls, fd: int) -> Segment: ...
+    def header(self) -> Header: ...
+    def process(self) -> Process: ...
+    def control(self) -> Control: ...
+    def lanes(self) -> list[tuple[int, Lane, Consumer]]: ...
+    def names(self) -> list[tuple[str, int] | None]: ...
+    def paths(self) -> list[tuple[int, int, int, int] | None]: ...
+    def summaries(self, lane: int = -1, /) -> tuple[bytes, int, int]: ...
+    def ring(self, lane: int, events: bool, /) -> tuple[int, bytes]: ...
+
+@final
+class Fold:
+    def add(
+        self, summaries: Buffer, rows: Buffer, outer: Buffer, tick_ns: float, /
+    ) -> dict[int, tuple[float, float, float]]: ...
+    def row(self, index: int, /) -> Row: ...
+
+def layout() -> list[tuple[str, str, int, int, str]]: ...
+def clock_pair(kind: int, /) -> tuple[int, int]: ...

@@ -1,0 +1,69 @@
+"""The errors that end a verb, and the exit codes of `brickd`.
+
+Owns: the one tree of exceptions, the one list of exit codes. Must not know: click, or who raises and who prints.
+Invariants: every error's text is one whole message (what is wrong, the value seen, the value wanted), not yet escaped;
+an error never exits 0 or 1. `Exit.DIFFERS` is an answer, not an error: a verb that found a difference or something
+unhealthy prints its result and returns it.
+"""
+
+# The names say what is wrong; "Error" behind each would add nothing.
+# ruff: noqa: N818
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class Exit(IntEnum):
+    """What a script learns from `$?`."""
+
+    OK = 0
+    DIFFERS = 1
+    TROUBLE = 2
+    NO_DAEMON = 3
+    NO_WORKER = 4
+    NOT_PERMITTED = 5
+    NOT_COMPARABLE = 6
+
+
+class BrickdError(Exception):
+    """Something that the person at the terminal can understand and act on."""
+
+    exit_code: ClassVar[Exit] = Exit.TROUBLE
+
+
+class NoDaemon(BrickdError):
+    """The verb needs a daemon and none answers."""
+
+    exit_code = Exit.NO_DAEMON
+
+
+class NoSuchWorker(BrickdError):
+    """A name that no worker, service or segment here has."""
+
+    exit_code = Exit.NO_WORKER
+
+
+class NotPermitted(BrickdError):
+    """The thing is there, but belongs to someone else."""
+
+    exit_code = Exit.NOT_PERMITTED
+
+
+class NothingComparable(BrickdError):
+    """Two sides were given and have nothing in common to compare."""
+
+    exit_code = Exit.NOT_COMPARABLE
+
+
+class SegmentRefused(BrickdError):
+    """A segment whose bytes do not add up: nothing in it is believed.
+
+    Attributes:
+        path: the segment's file.
+        reason: what was seen and what was wanted.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason

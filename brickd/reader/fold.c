@@ -1,0 +1,61 @@
+#include "fold.h"
+
+#include <math.h>
+
+static double bucket_start(double bucket)
+{
+    return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
+}
+
+/* Workers with clocks of different rates do not share bucket borders: each
+ * bucket then goes whole into the one that holds its middle. */
+static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
+{
+    double shift = round(BRICK_BUCKETS_PER_OCTAVE * log2(ratio));
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        if (s->histogram[b] == 0)
+            continue;
+        double to = fmin(fmax(b + shift, 0), BRICK_BUCKETS - 1);
+        row->histogram[(uint32_t)to] += (double)s->histogram[b];
+    }
+}
+
+void brick_row_add(struct brick_row *row, const struct brick_summary *s, double tick_ns, double grid_ns, int outer)
+{
+    if (s->count == 0)
+        return;
+    double min = (double)s->min * tick_ns, max = (double)s->max * tick_ns;
+    if (row->count == 0 || min < row->min)
+        row->min = min;
+    if (max > row->max)
+        row->max = max;
+    row->count += s->count;
+    row->total += (double)s->total * tick_ns;
+    row->child += (double)s->child * tick_ns;
+    if (outer)
+        row->inclusive += ((double)s->total - (double)s->again) * tick_ns;
+    row->squares += s->squares * tick_ns * tick_ns;
+    row->elements += s->elements;
+    row->bytes += s->bytes;
+    histogram_add(row, s, tick_ns / grid_ns);
+}
+
+double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns)
+{
+    double all = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        all += row->histogram[b];
+    if (all == 0)
+        return 0;
+    double wanted = fraction * all, below = 0;
+    uint32_t b = 0;
+    while (b < BRICK_BUCKETS - 1 && below + row->histogram[b] < wanted)
+        below += row->histogram[b++];
+    double part = row->histogram[b] > 0 ? (wanted - below) / row->histogram[b] : 0;
+    double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
+    if (b == BRICK_BUCKETS - 1 && row->max > low)
+        high = row->max;
+    /* Spans lie as if their logarithms were even; in the first bucket, which begins at 0, themselves. */
+    double value = low > 0 ? low * pow(high / low, part) : high * part;
+    return fmin(fmax(value, row->min), row->max);
+}

@@ -1,0 +1,275 @@
+"""One segment: found, opened, believed or refused, and read.
+
+Owns: the file's rules (what may be opened, who lives, who consumes) and `Reading`, a private copy of all that a segment
+said at one time. Must not know: what the numbers mean to people, or where readings go. Invariants: a file is opened
+without following links or waiting for anybody; nothing is opened twice by a process that holds a lock on it; whatever
+does not add up is `SegmentRefused` with a reason, never an exception of another kind; a refused segment costs itself
+alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import posix_ipc
+
+from brickd import _reader
+from brickd.errors import NotPermitted, SegmentRefused
+
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
+
+
+def prefix() -> str:
+    """What the names of segments begin with."""
+    return os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
+
+
+def find(beginning: str | None = None) -> list[str]:
+    """The names of all files that could be segments, in a stable order."""
+    beginning = prefix() if beginning is None else beginning
+    try:
+        return sorted(name for name in os.listdir(_reader.DIRECTORY) if name.startswith(beginning))
+    except FileNotFoundError:
+        return []
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """A place in the call tree; `parent` is -1 at a root, `layer` is -1 without one."""
+
+    parent: int
+    name: int
+    layer: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All that a segment said at one time, copied and checked; times still in ticks."""
+
+    file: str
+    header: _reader.Header
+    process: _reader.Process
+    lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
+    names: list[tuple[str, int] | None]
+    paths: list[Path | None]
+    summaries: bytes
+    odd: int
+    moving: int
+    pid: int | None
+    tick_ns: float
+    now_ticks: int
+
+    @property
+    def service(self) -> str:
+        """The service that the worker said it belongs to."""
+        return _label(self.header["service"])
+
+    @property
+    def coordinates(self) -> str:
+        """The worker's own coordinates or name, or ''."""
+        return _label(self.header["coordinates"])
+
+    @property
+    def uuid(self) -> str:
+        """Which worker this is, whatever its name and pid."""
+        return self.header["uuid"].hex()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process held the worker's lock."""
+        return self.pid is not None
+
+    def name(self, number: int) -> str:
+        """The text of a name; one that is not ready is told by its number."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return entry[0] if entry is not None else f"name#{number}"
+
+    def category(self, number: int) -> str:
+        """The category declared for a name, else 'other'."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
+
+
+def _label(text: bytes) -> str:
+    return text.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+class Segment:
+    """An open segment whose header was believed."""
+
+    def __init__(self, file: str, fd: int) -> None:
+        self.file = file
+        self._fd = fd
+        self._copier = _reader.Segment(fd)
+        self.header = self._copier.header()
+
+    def worker(self) -> int | None:
+        """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
+        return self._holder(_reader.LOCK_WORKER)
+
+    def consumer(self) -> int | None:
+        """The pid of the process that drains it, or None."""
+        return self._holder(_reader.LOCK_CONSUMER)
+
+    def _holder(self, byte: int) -> int | None:
+        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        return None if kind == fcntl.F_UNLCK else pid
+
+    def activity(self) -> int:
+        """A number that changes whenever something was recorded."""
+        with _refusing(self.file):
+            return sum(
+                lane["begun"] + lane["summarized"] + lane["event_attempts"] for _, lane, _ in self._copier.lanes()
+            )
+
+    def control(self) -> _reader.Control:
+        """What the consumer asked of the worker."""
+        with _refusing(self.file):
+            return self._copier.control()
+
+    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots."""
+        with _refusing(self.file):
+            return self._copier.ring(lane, events)
+
+    def read(self) -> Reading:
+        """Copy everything but the rings."""
+        with _refusing(self.file):
+            pid = self.worker()
+            summaries, odd, moving = self._copier.summaries()
+            # Paths after summaries and names after paths: what is counted has a path, what has a path has a name.
+            paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
+            names = self._copier.names()
+            tick_ns, now_ticks = _clock(self.header)
+            return Reading(
+                file=self.file,
+                header=self.header,
+                process=self._copier.process(),
+                lanes=self._copier.lanes(),
+                names=names,
+                paths=[None if path is None else Path(*path) for path in paths],
+                summaries=summaries,
+                odd=odd,
+                moving=moving,
+                pid=pid,
+                tick_ns=tick_ns,
+                now_ticks=now_ticks,
+            )
+
+    def same_file(self) -> bool:
+        """Whether the name still leads to the file that is open here."""
+        try:
+            named, ours = os.stat(os.path.join(_reader.DIRECTORY, self.file), follow_symlinks=False), os.fstat(self._fd)
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def unlink(self) -> bool:
+        """Remove the file; False when the name leads elsewhere by now."""
+        if not self.same_file():
+            return False
+        try:
+            posix_ipc.unlink_shared_memory("/" + self.file)
+        except posix_ipc.ExistentialError:
+            return False
+        except PermissionError as error:
+            raise NotPermitted(f"{self.file}: cannot be removed: {error}; ask its owner") from error
+        return True
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Segment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@contextmanager
+def _refusing(file: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise SegmentRefused(file, str(error)) from None
+    except OSError as error:
+        raise SegmentRefused(file, f"cannot be read: {error.strerror}") from error
+
+
+def open_segment(file: str) -> Segment:
+    """Open a segment by its file's name.
+
+    Raises:
+        SegmentRefused: it is none, it lies, or it is gone.
+        NotPermitted: it is another user's.
+    """
+    try:
+        # O_NOFOLLOW, O_NONBLOCK and O_CLOEXEC are shm_open's own: a link is refused, a FIFO does not hold us.
+        fd = posix_ipc.SharedMemory("/" + file, flags=0, read_only=True).fd
+    except posix_ipc.PermissionsError as error:
+        raise NotPermitted(f"{file}: belongs to another user") from error
+    except posix_ipc.ExistentialError as error:
+        raise SegmentRefused(file, "is gone") from error
+    except (OSError, posix_ipc.Error, ValueError) as error:
+        raise SegmentRefused(file, f"cannot be opened: {error}") from error
+    try:
+        with _refusing(file):
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError(f"not a regular file but {stat.filemode(status.st_mode)}")
+            if status.st_nlink != 1:
+                raise ValueError(f"has {status.st_nlink} links, not 1")
+            segment = Segment(file, fd)
+            if segment.header["uid"] != status.st_uid:
+                raise ValueError(f"says that user {segment.header['uid']} made it, but user {status.st_uid} owns it")
+            return segment
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+_PLAUSIBLE_TICK_NS = (0.05, 50.0)  # 20 GHz to 20 MHz
+_SHORTEST_BASELINE_NS = 10_000_000
+
+
+def _clock(header: _reader.Header) -> tuple[float, int]:
+    """The length of the worker's tick, and the worker's clock now.
+
+    The baseline is the worker's whole life: its first pair against one taken now. A first pair that cannot be (of
+    another time namespace, say) is not believed, and a younger worker's baseline is too short: then this process
+    measures for itself.
+    """
+    kind = header["clock"]
+    ticks, ns = _reader.clock_pair(kind)
+    if kind == _reader.CLOCK_MONOTONIC:
+        return 1.0, ticks
+    past_ticks, past_ns = ticks - header["anchor_ticks"], ns - header["anchor_ns"]
+    own = _own_tick_ns(kind)
+    if past_ticks > 0 and past_ns > _SHORTEST_BASELINE_NS:
+        tick_ns = past_ns / past_ticks
+        if _PLAUSIBLE_TICK_NS[0] < tick_ns < _PLAUSIBLE_TICK_NS[1] and abs(tick_ns / own - 1) < 0.001:
+            return tick_ns, ticks
+    return own, ticks
+
+
+_own_pairs: dict[int, tuple[int, int]] = {}
+
+
+def _own_tick_ns(kind: int) -> float:
+    """This process's own measure, over a baseline that grows with its age and is never shorter than 10 ms."""
+    first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
+    now = _reader.clock_pair(kind)
+    while now[1] - first[1] < _SHORTEST_BASELINE_NS:
+        now = _reader.clock_pair(kind)
+    return (now[1] - first[1]) / (now[0] - first[0])

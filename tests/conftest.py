@@ -1,0 +1,152 @@
+"""What every test shares: its own prefix for segments, real worker processes, the writer compiled for tests.
+
+A worker is a Python program in a process of its own. It and its test take turns over pipes: the program says JSON with
+`report(value)` and waits with `pause()`; the test takes what was said with `heard()` and lets it go on with `go()`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brickd.segment import Reading, find, open_segment
+
+ROOT = Path(__file__).parent.parent
+SHM = Path("/dev/shm")
+
+_PROGRAM = """\
+import json, os, sys
+def report(value=None):
+    os.write(1, json.dumps(value).encode() + b"\\n")
+def pause():
+    report("paused")
+    if not os.read(0, 1):
+        os._exit(3)
+import brick_agent as brick
+from brick_agent import _core
+"""
+
+
+class Worker:
+    """A worker process and the turns taken with it."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.said = ""
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def heard(self) -> Any:
+        """What the program reported next."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, f"the worker ended with {self.end()} before it reported: {self.said}"
+        return json.loads(line)
+
+    def paused(self) -> None:
+        """Wait until the program pauses."""
+        assert self.heard() == "paused"
+
+    def go(self) -> None:
+        """Let it go on."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b".")
+        self.process.stdin.flush()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the kernel has dropped its locks."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> int:
+        """Wait for its end: its exit status."""
+        self.said = self.process.communicate()[1].decode()
+        return self.process.returncode
+
+
+@pytest.fixture
+def prefix(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """This test's own prefix; what it leaves behind under it is removed."""
+    name = f"brickd-test-{uuid.uuid4().hex[:8]}-"
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", name)
+    for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
+        monkeypatch.delenv(variable, raising=False)
+    yield name
+    for file in SHM.glob(name + "*"):
+        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+
+
+@pytest.fixture
+def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
+    """Starts a worker: `worker(program, **environment)`. What still runs at the end of the test is killed."""
+    started: list[Worker] = []
+
+    def start(program: str, *, python: tuple[str, ...] = (), **environment: str) -> Worker:
+        process = subprocess.Popen(
+            [sys.executable, *python, "-c", _PROGRAM + textwrap.dedent(program)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=os.environ | environment,
+        )
+        started.append(Worker(process))
+        return started[-1]
+
+    yield start
+    for each in started:
+        if each.process.poll() is None:
+            each.kill()
+        for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+
+def readings(prefix: str) -> list[Reading]:
+    """One reading of every segment of a test, oldest first."""
+    result = []
+    for file in find(prefix):
+        with open_segment(file) as segment:
+            result.append(segment.read())
+    return sorted(result, key=lambda reading: (reading.header["started_ns"], reading.file))
+
+
+def reading(prefix: str) -> Reading:
+    """The reading of a test's only segment."""
+    (only,) = readings(prefix)
+    return only
+
+
+WRITER = tuple(sorted((ROOT / "agent" / "src").glob("brick_*.c")))
+INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "src"))
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Compiles C: `compiled(name, sources, *flags)`; the same arguments give the same file."""
+    gcc = shutil.which("gcc")
+    assert gcc is not None, "the tests need gcc, as the installation does"
+    folder = tmp_path_factory.mktemp("compiled")
+    done: dict[tuple[object, ...], Path] = {}
+
+    def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
+        key = (name, sources, flags)
+        if key not in done:
+            target = folder / f"{len(done)}-{name}"
+            common = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
+            subprocess.run([gcc, *common, *flags, "-o", target, *sources, "-lm"], check=True)
+            done[key] = target
+        return done[key]
+
+    return build

@@ -1,0 +1,524 @@
+"""What the Python face records, seen by the reader in another process."""
+
+from __future__ import annotations
+
+import array
+import textwrap
+from collections.abc import Callable
+
+import pytest
+from conftest import Reading, Worker, reading, readings
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+
+Start = Callable[..., Worker]
+
+
+def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
+    """Each path's numbers by the names that lead to it; a layer is written behind its name."""
+    fold = _reader.Fold()
+    fold.add(of.summaries, array.array("i", range(len(of.paths))), bytes([1] * len(of.paths)), of.tick_ns)
+    result = {}
+    for number in range(len(of.paths)):
+        names: list[str] = []
+        path = of.paths[number]
+        while path is not None:
+            names.append(of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else ""))
+            path = of.paths[path.parent] if path.parent >= 0 else None
+        if fold.row(number)["count"]:
+            result[tuple(reversed(names))] = fold.row(number)
+    return result
+
+
+def spans(of: Reading) -> dict[str, int]:
+    return {term: n for term, n in ledger_of(of).document()["spans"].items() if n}
+
+
+def record(worker: Start, prefix: str, program: str, **environment: str) -> Reading:
+    """Run a program, read its segment while it pauses at the end, see it end well."""
+    process = worker(textwrap.dedent(program) + "\npause()\n", **environment)
+    process.paused()
+    result = reading(prefix)
+    process.go()
+    assert process.end() == 0
+    assert readings(prefix) == [], "a process that ended cleanly removes its segment"
+    return result
+
+
+def test_a_span_is_counted_under_its_name(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, 'with brick.brick("rms_norm", category="norm"): pass')
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("rms_norm",): 1}
+    assert spans(got) == {"begun": 1, "summarized": 1}
+    assert got.category(got.paths[1].name if got.paths[1] else 0) == "norm"
+
+
+def test_importing_opens_nothing(worker: Start, prefix: str) -> None:
+    process = worker('b = brick.brick("made before anything is open")\npause()')
+    process.paused()
+    assert readings(prefix) == []
+    process.go()
+    assert process.end() == 0
+
+
+def test_every_way_to_record_a_span_counts_it(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        from contextlib import ExitStack
+        b = brick.brick("b")
+        with b: pass
+        with b(elements=3, bytes=5): pass
+        with b(): pass
+        b.start(); b.stop()
+        b.start(); b.stop(7, bytes=11)
+        with brick.span("b"): pass
+        with brick.span("b", elements=13, step="request 9"): pass
+        with ExitStack() as stack:
+            stack.enter_context(b)
+            stack.enter_context(b(elements=17))
+        """,
+    )
+    rows = summaries(got)
+    assert sum(row["count"] for row in rows.values()) == 9
+    assert sum(row["elements"] for row in rows.values()) == 3 + 7 + 13 + 17
+    assert sum(row["bytes"] for row in rows.values()) == 5 + 11
+
+
+def test_spans_nest_into_paths_and_layers(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        block, attention = brick.brick("block"), brick.brick("attention", "attention")
+        for index in range(3):
+            with brick.layer(index), block:
+                for _ in range(2):
+                    with attention: pass
+        """,
+    )
+    wanted: dict[tuple[str, ...], int] = {(f"block[{index}]",): 1 for index in range(3)}
+    wanted |= {(f"block[{index}]", f"attention[{index}]"): 2 for index in range(3)}
+    assert {path: row["count"] for path, row in summaries(got).items()} == wanted
+
+
+def test_self_time_is_the_time_outside_of_children(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            outer, inner = brick.brick("outer"), brick.brick("inner")
+            for _ in range(100):
+                with outer:
+                    with inner: sum(range(1000))
+                    with inner: sum(range(1000))
+            """,
+        )
+    )
+    outer, inner = rows[("outer",)], rows[("outer", "inner")]
+    assert outer["self_ns"] == pytest.approx(outer["total_ns"] - inner["total_ns"])
+    assert 0 < outer["self_ns"] < outer["total_ns"]
+
+
+def test_a_recursion_a_thousand_deep_takes_one_path_and_counts_its_time_once(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        sys.setrecursionlimit(5000)
+        b, leaf = brick.brick("fall"), brick.brick("leaf")
+        def fall(depth):
+            with b:
+                if depth: fall(depth - 1)
+                else:
+                    with leaf: pass
+        with brick.span("all"): fall(999)
+        """,
+    )
+    rows = summaries(got)
+    assert {path: row["count"] for path, row in rows.items()} == {
+        ("all",): 1,
+        ("all", "fall"): 1000,
+        ("all", "fall", "leaf"): 1,
+    }
+    assert rows[("all", "fall")]["total_ns"] <= rows[("all",)]["total_ns"]
+    assert rows[("all", "fall")]["self_ns"] <= rows[("all",)]["total_ns"]
+    assert spans(got) == {"begun": 1002, "summarized": 1002}
+
+
+def test_bricks_that_call_each_other_in_turn_take_two_paths(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            a, b = brick.brick("a"), brick.brick("b")
+            def ping(n):
+                with a:
+                    if n: pong(n - 1)
+            def pong(n):
+                with b:
+                    if n: ping(n - 1)
+            ping(199)
+            """,
+        )
+    )
+    assert {path: row["count"] for path, row in rows.items()} == {("a",): 100, ("a", "b"): 100}
+    assert rows[("a", "b")]["total_ns"] < rows[("a",)]["total_ns"]
+
+
+def test_asyncio_tasks_interleaved_on_one_handle_keep_their_own_durations(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            import asyncio
+            short, long = brick.brick("short"), brick.brick("long")
+            async def first(ready, done):
+                with long:
+                    ready.set()
+                    await done.wait()
+            async def second(ready, done):
+                await ready.wait()
+                with short: pass
+                with long:
+                    with short: pass
+                done.set()
+            async def main():
+                ready, done = asyncio.Event(), asyncio.Event()
+                await asyncio.gather(first(ready, done), second(ready, done))
+            asyncio.run(main())
+            """,
+        )
+    )
+    assert {path: row["count"] for path, row in rows.items()} == {("long",): 2, ("short",): 1, ("long", "short"): 1}
+    assert rows[("long",)]["max_ns"] > rows[("short",)]["max_ns"] + rows[("long", "short")]["max_ns"]
+
+
+def test_a_thousand_interleaved_tasks_leave_an_exact_ledger(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio
+        outer, inner = brick.brick("outer"), brick.brick("inner")
+        async def task():
+            for _ in range(3):
+                with outer:
+                    await asyncio.sleep(0)
+                    with inner:
+                        await asyncio.sleep(0)
+        async def main():
+            await asyncio.gather(*(task() for _ in range(1000)))
+        asyncio.run(main())
+        """,
+    )
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("outer",): 3000, ("outer", "inner"): 3000}
+    assert spans(got) == {"begun": 6000, "summarized": 6000}
+
+
+def test_greenlets_interleaved_on_one_thread_keep_their_own_stacks(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            from greenlet import greenlet
+            a, b = brick.brick("a"), brick.brick("b")
+            def one():
+                with a:
+                    two_.switch()
+                    with b: pass
+                two_.switch()
+            def two():
+                with b:
+                    one_.switch()
+                main_.switch()
+            main_, one_, two_ = greenlet.getcurrent(), greenlet(one), greenlet(two)
+            one_.switch()
+            """,
+        )
+    )
+    assert {path: row["count"] for path, row in rows.items()} == {("a",): 1, ("a", "b"): 1, ("b",): 1}
+
+
+def test_a_task_that_ends_with_a_span_open_is_counted_as_abandoned(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio
+        b = brick.brick("b")
+        async def leaves():
+            b.start()
+        async def main():
+            for _ in range(50):
+                await asyncio.create_task(leaves())
+        asyncio.run(main())
+        # The keys are looked at in turn as other work goes on.
+        for _ in range(64 * 256):
+            with brick.span("work"): pass
+        """,
+    )
+    assert spans(got) == {"begun": 64 * 256 + 50, "summarized": 64 * 256, "abandoned": 50}
+
+
+def test_threads_have_lanes_of_their_own_and_give_them_back(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import threading
+        b = brick.brick("b")
+        brick.init()
+        def run(many):
+            for _ in range(many):
+                with b: pass
+        for _ in range(100):
+            thread = threading.Thread(target=run, args=(10,)); thread.start(); thread.join()
+        """,
+    )
+    assert spans(got) == {"begun": 1000, "summarized": 1000}
+    assert [lane["opened"] for _, lane, _ in got.lanes] == [100]
+    assert [lane["thread"] for _, lane, _ in got.lanes] == [0]
+
+
+def test_threads_beyond_the_lanes_are_counted(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import threading
+        brick.init(lanes=2)
+        b = brick.brick("b")
+        barrier = threading.Barrier(5)
+        def run():
+            barrier.wait()
+            for _ in range(10):
+                with b: pass
+            barrier.wait()
+        threads = [threading.Thread(target=run) for _ in range(5)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+    )
+    assert spans(got) == {"begun": 20, "summarized": 20, "no_lane": 30}
+    assert got.process["lanes_refused"] == 3
+
+
+def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import threading
+        thread = threading.Thread(target=brick.brick("b").start); thread.start(); thread.join()
+        """,
+    )
+    assert spans(got) == {"begun": 1, "abandoned": 1}
+
+
+def test_a_stop_without_a_start_is_counted_and_harmless(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import threading
+        a, b = brick.brick("a"), brick.brick("b")
+        with a:
+            b.stop()
+            b.start(); b.stop(); b.stop()
+        a.start()
+        thread = threading.Thread(target=a.stop); thread.start(); thread.join()
+        a.stop()
+        """,
+    )
+    assert spans(got) == {"begun": 3, "summarized": 3, "unmatched": 3}
+
+
+def test_a_missed_stop_is_abandoned_when_the_span_around_it_ends(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        a, b = brick.brick("a"), brick.brick("b")
+        for _ in range(3):
+            with a:
+                b.start()
+        """,
+    )
+    assert spans(got) == {"begun": 6, "summarized": 3, "abandoned": 3}
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("a",): 3}
+
+
+def test_an_exception_passes_through_and_the_span_is_recorded(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        for manager in (brick.brick("b"), brick.brick("b")(elements=1), brick.layer(1)):
+            try:
+                with manager:
+                    raise KeyError("mine")
+            except KeyError as error:
+                assert error.args == ("mine",)
+        """,
+    )
+    assert spans(got) == {"begun": 2, "summarized": 2}
+
+
+@pytest.mark.parametrize("amount", ["-1", "2**63", "2**200", "10**15", "1.5", "None", "'many'", "object()"])
+def test_an_amount_that_is_none_is_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
+    got = record(worker, prefix, f'with brick.brick("b")(elements={amount}, bytes=8): pass')
+    assert [(row["count"], row["elements"], row["bytes"]) for row in summaries(got).values()] == [(1, 0, 8)]
+    assert [lane["amounts"] for _, lane, _ in got.lanes] == [1]
+
+
+def test_names_of_every_kind_are_taken(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        for name in ("a" * 120, "é" * 200, "é" * 199 + "x", "\\n\\x1b[31m", "\\ud800", "", 7, None):
+            with brick.span(name): pass
+        """,
+    )
+    names = {entry[0] for entry in got.names if entry is not None}
+    assert "a" * 120 in names
+    assert "\n\x1b[31m" in names
+    assert "\\ud800" in names
+    assert {"<int>", "<NoneType>"} <= names
+    assert len([name for name in names if name.startswith("é")]) == 2, "long names that differ stay apart"
+    assert all(len(name.encode()) <= 120 for name in names)
+    assert got.process["names_cut"] == 2
+    assert got.process["names_refused"] == 1
+    assert spans(got) == {"begun": 8, "summarized": 8}
+
+
+def test_names_and_paths_beyond_the_room_are_folded_into_other(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        brick.init(names=64, paths=64)
+        for number in range(200):
+            with brick.span(f"name {number}"): pass
+        """,
+    )
+    rows = summaries(got)
+    assert sum(row["count"] for row in rows.values()) == 200
+    assert rows[("other",)]["count"] == 200 - 63
+    assert got.process["names_refused"] > 0
+
+
+def test_disabled_spans_are_not_recorded_and_open_ones_still_end(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        b = brick.brick("b")
+        with b:
+            brick.disable()
+            with b: pass
+        with b: pass
+        brick.enable()
+        with b: pass
+        """,
+    )
+    assert spans(got) == {"begun": 2, "summarized": 2}
+
+
+def test_brickd_0_turns_everything_off(worker: Start, prefix: str) -> None:
+    process = worker('report(brick.init())\nwith brick.span("b"): pass\nbrick.enable()\npause()', BRICKD="0")
+    assert process.heard() is False
+    process.paused()
+    assert readings(prefix) == []
+    process.go()
+    assert process.end() == 0
+
+
+def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("b")
+        with b:
+            brick.shutdown()
+        with b(elements=1), brick.layer(1): pass
+        b.start(); b.stop()
+        brick.enable()
+        brick.init()
+        with brick.span("new"): pass
+        """
+    )
+    assert process.end() == 0
+    assert readings(prefix) == []
+
+
+def test_strict_mode_raises_what_is_else_counted(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        brick.init()
+        b = brick.brick("b")
+        for wrong in (b.stop, lambda: b(elements=-1), lambda: brick.brick(7), lambda: brick.layer(-1)):
+            try: wrong()
+            except (RuntimeError, ValueError, TypeError) as error: report(str(error))
+        """,
+        BRICKD_STRICT="1",
+    )
+    assert all("BRICKD_STRICT=1" in process.heard() for _ in range(4))
+    assert process.end() == 0
+
+
+def test_the_open_brick_is_seen_while_it_is_open(worker: Start, prefix: str) -> None:
+    process = worker('with brick.span("all_reduce"):\n    pause()')
+    process.paused()
+    got = reading(prefix)
+    (current,) = [lane["current"] for _, lane, _ in got.lanes]
+    path = got.paths[current & 0xFFFF]
+    assert path is not None
+    assert got.name(path.name) == "all_reduce"
+    assert spans(got) == {"begun": 1, "open": 1}
+    process.kill()
+    assert spans(reading(prefix)) == {"begun": 1, "abandoned": 1}
+
+
+def test_service_and_worker_come_from_the_caller_or_the_environment(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, "brick.init()", BRICKD_SERVICE="api", BRICKD_WORKER="2.tp3.pp1")
+    assert (got.service, got.header["index"], got.coordinates) == ("api", 2, "2.tp3.pp1")
+    got = record(worker, prefix, 'brick.init(service="mine", worker="7")', BRICKD_SERVICE="api")
+    assert (got.service, got.header["index"], got.coordinates) == ("mine", 7, "")
+    got = record(worker, prefix, "brick.init()", BRICKD_WORKER="left")
+    assert (got.service, got.header["index"], got.coordinates) == ("python", -1, "left")
+
+
+@pytest.mark.parametrize("clock", ["monotonic", "tsc"])
+def test_both_clocks_measure_the_same(worker: Start, prefix: str, clock: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import time
+        with brick.span("b"):
+            t = time.perf_counter_ns()
+            while time.perf_counter_ns() - t < 20_000_000: pass
+        """,
+        BRICKD_CLOCK=clock,
+    )
+    (row,) = summaries(got).values()
+    assert row["min_ns"] == pytest.approx(row["max_ns"])
+    assert row["total_ns"] >= 19_900_000
+
+
+def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import subprocess
+        code = "import sys; before = set(sys.modules); import brick_agent; print(*sorted(set(sys.modules) - before))"
+        report(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
+        """
+    )
+    assert process.heard() == ["brick_agent", "brick_agent._core"]
+    assert process.end() == 0
