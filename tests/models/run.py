@@ -1,0 +1,91 @@
+"""Puts the models of this folder before spin; scripts/models and the tests share it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+MODELS = ("ring", "summary")
+SPIN_MISSING = "spin is missing: apt-get install spin"
+
+# Megabytes, steps and seconds; the largest model needs about half of the first and a tenth of the last.
+MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
+
+HOLDS, VIOLATED, UNFINISHED = "holds", "violated", "unfinished"
+
+
+class Case(NamedTuple):
+    """A model as it stands, or with one thing wrong on purpose."""
+
+    model: str
+    mutant: str | None
+
+    @property
+    def expected(self) -> str:
+        """What spin must find: a property that no mutant breaks proves little."""
+        return HOLDS if self.mutant is None else VIOLATED
+
+
+class Result(NamedTuple):
+    """What spin found, and at what cost."""
+
+    found: str
+    states: int
+    seconds: float
+    output: str
+
+
+def spin_present() -> bool:
+    """Whether spin can be started here."""
+    return shutil.which("spin") is not None
+
+
+def cases() -> list[Case]:
+    """Every model, then its mutants: each MUTANT_ define that its text asks for."""
+    found = []
+    for model in MODELS:
+        text = (HERE / f"{model}.pml").read_text(encoding="utf-8")
+        mutants = sorted(set(re.findall(r"\bMUTANT_(\w+)", text)))
+        found += [Case(model, None), *(Case(model, mutant) for mutant in mutants)]
+    return found
+
+
+def _command(folder: str, *words: str) -> str:
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{words[0]} failed:\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _number(pattern: str, output: str) -> int:
+    match = re.search(pattern, output)
+    return int(match[1]) if match else 0
+
+
+def check(case: Case) -> Result:
+    """Search every state of the case.
+
+    Only a broken assertion counts as violated, and only a search that came to
+    its end as holds; a deadlock or a bound that was reached is neither.
+    """
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        for source in HERE.glob("*.pml"):  # by plain names, since spin hands them to a shell
+            shutil.copy(source, folder)
+        define = [] if case.mutant is None else [f"-DMUTANT_{case.mutant}"]
+        _command(folder, "spin", "-a", *define, f"{case.model}.pml")
+        _command(folder, "gcc", "-O1", "-w", "-DSAFETY", f"-DMEMLIM={MEMORY}", "-o", "pan", "pan.c")
+        output = _command(folder, "./pan", f"-m{DEPTH}")
+    if "assertion violated" in output:
+        found = VIOLATED
+    elif "errors: 0" in output and "not completed" not in output and "too small" not in output:
+        found = HOLDS
+    else:
+        found = UNFINISHED
+    return Result(found, _number(r"(\d+) states, stored", output), time.monotonic() - started, output)

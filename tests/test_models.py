@@ -1,0 +1,42 @@
+"""The models of the rings and the summaries, searched whole by spin."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from models.run import Case
+
+RUN = Path(__file__).resolve().parent / "models" / "run.py"
+spec = importlib.util.spec_from_file_location("models_run", RUN)
+assert spec is not None
+assert spec.loader is not None
+run = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not run.spin_present(), reason=run.SPIN_MISSING),
+]
+
+MUTANTS = [case for case in run.cases() if case.mutant is not None]
+
+
+def test_the_ring_loses_nothing_that_is_not_counted() -> None:
+    result = run.check(run.Case("ring", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_a_summary_is_accepted_only_as_one_state() -> None:
+    result = run.check(run.Case("summary", None))
+    assert result.found == run.HOLDS, result.output
+
+
+@pytest.mark.parametrize("case", MUTANTS, ids=[f"{case.model}-{case.mutant}" for case in MUTANTS])
+def test_a_mutant_of_the_models_is_caught(case: Case) -> None:
+    result = run.check(case)
+    assert result.found == run.VIOLATED, result.output
