@@ -67,3 +67,7 @@ class SegmentRefused(BrickdError):
         super().__init__(f"{path}: {reason}")
         self.path = path
         self.reason = reason
+
+
+class SegmentUnpublished(SegmentRefused):
+    """A segment whose worker is starting, or died while it did."""

@@ -16,11 +16,12 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Self
 
 import posix_ipc
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentRefused
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 
@@ -101,14 +102,15 @@ def _label(text: bytes) -> str:
     return text.split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
-class Segment:
-    """An open segment whose header was believed."""
+class File:
+    """An open file that may be a segment: whose it is, who lives in it, its removal."""
 
-    def __init__(self, file: str, fd: int) -> None:
-        self.file = file
-        self._fd = fd
-        self._copier = _reader.Segment(fd)
-        self.header = self._copier.header()
+    def __init__(self, name: str, fd: int) -> None:
+        self.name = name
+        self.fd = fd
+        status = os.fstat(fd)
+        self.uid = status.st_uid
+        self.memory_bytes = status.st_blocks * 512
 
     def worker(self) -> int | None:
         """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
@@ -120,29 +122,86 @@ class Segment:
 
     def _holder(self, byte: int) -> int | None:
         asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self._fd, fcntl.F_GETLK, asked))
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))
         return None if kind == fcntl.F_UNLCK else pid
+
+    def published(self) -> bool:
+        """Whether its worker finished making it."""
+        return os.pread(self.fd, 8, 0) != bytes(8)
+
+    def same_file(self) -> bool:
+        """Whether the name still leads to the file that is open here."""
+        try:
+            named, ours = os.stat(os.path.join(_reader.DIRECTORY, self.name), follow_symlinks=False), os.fstat(self.fd)
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+
+    def unlink(self) -> bool:
+        """Remove the file; False when the name leads elsewhere by now."""
+        if not self.same_file():
+            return False
+        try:
+            posix_ipc.unlink_shared_memory("/" + self.name)
+        except posix_ipc.ExistentialError:
+            return False
+        except posix_ipc.PermissionsError as error:
+            raise NotPermitted(f"{self.name}: belongs to another user; only its owner may remove it") from error
+        return True
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Segment(File):
+    """An open segment whose header was believed."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        super().__init__(name, fd)
+        with _refusing(name):
+            if not self.published():
+                raise SegmentUnpublished(name, "not published: its worker is starting, or died while it did")
+            self._copier = _reader.Segment(fd)
+            self.header = self._copier.header()
+            if self.header["uid"] != self.uid:
+                raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
 
     def activity(self) -> int:
         """A number that changes whenever something was recorded."""
-        with _refusing(self.file):
+        with _refusing(self.name):
             return sum(
                 lane["begun"] + lane["summarized"] + lane["event_attempts"] for _, lane, _ in self._copier.lanes()
             )
 
+    def spans(self) -> int:
+        """How many spans were summarized; 0 where that cannot be read."""
+        try:
+            return sum(lane["summarized"] for _, lane, _ in self._copier.lanes())
+        except ValueError:
+            return 0
+
     def control(self) -> _reader.Control:
         """What the consumer asked of the worker."""
-        with _refusing(self.file):
+        with _refusing(self.name):
             return self._copier.control()
 
     def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots."""
-        with _refusing(self.file):
+        with _refusing(self.name):
             return self._copier.ring(lane, events)
 
     def read(self) -> Reading:
         """Copy everything but the rings."""
-        with _refusing(self.file):
+        with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
             # Paths after summaries and names after paths: what is counted has a path, what has a path has a name.
@@ -150,7 +209,7 @@ class Segment:
             names = self._copier.names()
             tick_ns, now_ticks = _clock(self.header)
             return Reading(
-                file=self.file,
+                file=self.name,
                 header=self.header,
                 process=self._copier.process(),
                 lanes=self._copier.lanes(),
@@ -164,38 +223,6 @@ class Segment:
                 now_ticks=now_ticks,
             )
 
-    def same_file(self) -> bool:
-        """Whether the name still leads to the file that is open here."""
-        try:
-            named, ours = os.stat(os.path.join(_reader.DIRECTORY, self.file), follow_symlinks=False), os.fstat(self._fd)
-        except FileNotFoundError:
-            return False
-        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
-
-    def unlink(self) -> bool:
-        """Remove the file; False when the name leads elsewhere by now."""
-        if not self.same_file():
-            return False
-        try:
-            posix_ipc.unlink_shared_memory("/" + self.file)
-        except posix_ipc.ExistentialError:
-            return False
-        except PermissionError as error:
-            raise NotPermitted(f"{self.file}: cannot be removed: {error}; ask its owner") from error
-        return True
-
-    def close(self) -> None:
-        """Give up the descriptor."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-    def __enter__(self) -> Segment:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 @contextmanager
 def _refusing(file: str) -> Iterator[None]:
@@ -207,33 +234,49 @@ def _refusing(file: str) -> Iterator[None]:
         raise SegmentRefused(file, f"cannot be read: {error.strerror}") from error
 
 
-def open_segment(file: str) -> Segment:
+def _opened(name: str) -> int:
+    try:
+        # O_NOFOLLOW, O_NONBLOCK and O_CLOEXEC are shm_open's own: a link is refused, a FIFO does not hold us.
+        fd: int = posix_ipc.SharedMemory("/" + name, flags=0, read_only=True).fd
+    except posix_ipc.PermissionsError as error:
+        raise NotPermitted(f"{name}: belongs to another user") from error
+    except posix_ipc.ExistentialError as error:
+        raise SegmentRefused(name, "is gone") from error
+    except (OSError, posix_ipc.Error, ValueError) as error:
+        raise SegmentRefused(name, f"cannot be opened: {error}") from error
+    status = os.fstat(fd)
+    wrong = None
+    if not stat.S_ISREG(status.st_mode):
+        wrong = f"not a regular file but {stat.filemode(status.st_mode)}"
+    elif status.st_nlink != 1:
+        wrong = f"has {status.st_nlink} links, not 1"
+    if wrong is not None:
+        os.close(fd)
+        raise SegmentRefused(name, wrong)
+    return fd
+
+
+def open_file(name: str) -> File:
+    """Open what may be a segment, by its file's name.
+
+    Raises:
+        SegmentRefused: it cannot be one, or it is gone.
+        NotPermitted: it is another user's.
+    """
+    return File(name, _opened(name))
+
+
+def open_segment(name: str) -> Segment:
     """Open a segment by its file's name.
 
     Raises:
         SegmentRefused: it is none, it lies, or it is gone.
+        SegmentUnpublished: its worker is starting, or died while it did.
         NotPermitted: it is another user's.
     """
+    fd = _opened(name)
     try:
-        # O_NOFOLLOW, O_NONBLOCK and O_CLOEXEC are shm_open's own: a link is refused, a FIFO does not hold us.
-        fd = posix_ipc.SharedMemory("/" + file, flags=0, read_only=True).fd
-    except posix_ipc.PermissionsError as error:
-        raise NotPermitted(f"{file}: belongs to another user") from error
-    except posix_ipc.ExistentialError as error:
-        raise SegmentRefused(file, "is gone") from error
-    except (OSError, posix_ipc.Error, ValueError) as error:
-        raise SegmentRefused(file, f"cannot be opened: {error}") from error
-    try:
-        with _refusing(file):
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError(f"not a regular file but {stat.filemode(status.st_mode)}")
-            if status.st_nlink != 1:
-                raise ValueError(f"has {status.st_nlink} links, not 1")
-            segment = Segment(file, fd)
-            if segment.header["uid"] != status.st_uid:
-                raise ValueError(f"says that user {segment.header['uid']} made it, but user {status.st_uid} owns it")
-            return segment
+        return Segment(name, fd)
     except BaseException:
         os.close(fd)
         raise

@@ -7,10 +7,11 @@ import textwrap
 from collections.abc import Callable
 
 import pytest
-from conftest import Reading, Worker, reading, readings
+from conftest import Worker, reading, readings
 
 from brickd import _reader
 from brickd.ledger import ledger_of
+from brickd.segment import Reading
 
 Start = Callable[..., Worker]
 

@@ -94,7 +94,7 @@
  *
  *   row where                       order            so that
  *   O1  header.magic, store         release          who sees the magic sees the whole header
- *   O2  header.magic, load          pread + fence    (reader's side of O1)
+ *   O2  header.magic, load          pread + fence    (reader's side of O1: a read of its own, the header behind it)
  *   O3  name word, path, site key   release/acquire  who sees it ready sees the text / the summaries' meaning
  *   O4  process.names, .paths       fetch-add        two threads never get one number
  *   O5  sequence -> odd, store      relaxed + release fence   no field changes before the entry is seen odd
@@ -103,12 +103,15 @@
  *   O8  sequence, read, copy, read  pread, acquire fences between   equal and even twice: the copy is one state.
  *                                   The sequence must come from reads of its own: one read that brings
  *                                   sequence and entry together can tear between them.
- *   O9  record.sequence, store      release          a record whose number is right is whole (salvage)
+ *   O9  record.sequence, store      release          salvage: once the worker is dead, a record at the head whose
+ *                                   number is above that of the record below it is whole
  *   O10 head, store                 release          who sees the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
- *   O12 tail pair, pwrite           after the copy   a slot is given back only when it was copied
+ *   O12 tail pair, two pwrites      after the copy   a slot is given back only when it was copied. First the
+ *                                   complement, then the position: one that is torn matches neither
  *   O13 tail pair, load             acquire          the writer does not overwrite before O12's copy
- *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet
+ *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
+ *                                   two of them is told by their difference, the compiler keeps their order
  *   O15 control, load               relaxed          a wish; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
  *
@@ -129,7 +132,8 @@
  *   pid used again               nothing depends on a pid; pid and start time in the header are hints
  *   consumer                     its lock falls; the next goes on from its own checkpoint, never from
  *                                the tails
- *   file unlinked under a worker the worker sees a link count of 0 within seconds and opens a new one
+ *   file unlinked under a worker the worker sees a link count of 0 within seconds and opens a new one; each
+ *                                thread takes its totals along at its next record, the rings begin anew
  *
  * 6. COMPATIBILITY
  *

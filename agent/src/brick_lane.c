@@ -123,27 +123,39 @@ static int lane_bind(struct brick_thread *t)
                && brick_block_commit(t, BRICK_OTHER));
 }
 
+/* What was in one block of summaries, entry by entry as any other change of theirs (O5 to O7): somebody may be reading. */
+static void block_move(struct brick_thread *t, const struct brick_thread *old, uint32_t first)
+{
+    for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {
+        uint64_t sequence = brick_load_relaxed(&old->sequences[path]);
+        if (sequence == 0)
+            continue;
+        brick_store_relaxed(&t->sequences[path], sequence | 1);
+        brick_fence_release();
+        t->summaries[path] = old->summaries[path];
+        brick_store_release(&t->sequences[path], (sequence | 1) + 1);
+    }
+}
+
 /* The lane's own content follows it into the segment that took the place of a
- * lost one. Its thread does it, the only one that may write either. */
+ * lost one. Its thread does it, the only one that may write either. Totals and
+ * ledger go on; the rings begin anew, since their details went with the file. */
 static int lane_move(struct brick_thread *t)
 {
-    const struct brick_segment *from = t->segment;
     const struct brick_thread old = *t;
     memset(t->committed, 0, sizeof t->committed);
     memset(t->refused, 0, sizeof t->refused);
-    t->span_ring.memory = BRICK_MEMORY_UNTRIED;
+    t->span_ring = (struct brick_ring){0};
     if (!lane_bind(t))
         return 0;
-    for (uint32_t path = 0; path < from->header->paths; path += BRICK_BLOCK) {
-        if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) == 0 || !brick_block_commit(t, path))
-            continue;
-        memcpy(&t->summaries[path], &old.summaries[path], BRICK_BLOCK * sizeof(struct brick_summary));
-        memcpy(&t->sequences[path], &old.sequences[path], BRICK_BLOCK * sizeof(uint64_t));
-    }
-    if (old.span_ring.memory == BRICK_MEMORY_THERE && brick_ring_commit(t))
-        memcpy(t->span_ring.records, old.span_ring.records, t->span_ring.slots * sizeof(struct brick_record));
-    *brick_consumer_of(t->segment, t->number) = *brick_consumer_of(from, t->number);
-    *t->line = *old.line;
+    for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
+        if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
+            block_move(t, &old, path);
+    struct brick_lane line = *old.line;
+    line.span_head = line.span_attempts = line.event_head = line.event_attempts = line.event_records = 0;
+    memset(line.span_dropped, 0, sizeof line.span_dropped);
+    memset(line.event_dropped, 0, sizeof line.event_dropped);
+    *t->line = line;
     return 1;
 }
 

@@ -226,6 +226,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 
     struct brick_lane *line = t->line;
     brick_add(&line->begun, 1); /* O14 */
+    brick_fence_signal();
     BRICK_POINT("begun");
     brick_add(&line->open, 1);
     BRICK_POINT("open");
@@ -328,6 +329,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
         above = above->below;
     struct brick_frame ended = *f;
     brick_frame_pop(t, s);
+    brick_fence_signal();
     BRICK_POINT("popped");
     if (BRICK_UNLIKELY((int64_t)duration < 0)) {
         brick_add(&t->line->rejected[BRICK_REJECTED_CLOCK], 1);
@@ -338,6 +340,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
             && !brick_block_commit(t, path))
             path = BRICK_OTHER;
         summarize(t, path, duration, child, again, elements, bytes);
+        brick_fence_signal();
         BRICK_POINT("summarized");
         brick_add(&t->line->summarized, 1);
         if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))

@@ -49,11 +49,13 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
     struct brick_header *h = &r->header;
     if (file_size < sizeof *h)
         return refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
-    if (!fetch(r, 0, h, sizeof *h))
+    if (!fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
-    brick_fence_acquire(); /* O2 */
+    brick_fence_acquire(); /* O2: the magic by a read of its own, the header behind it */
     if (h->magic == 0)
         return refuse(r, "not published: its worker is starting, or died while it did");
+    if (!fetch(r, 0, h, sizeof *h))
+        return 0;
     if (h->magic != BRICK_MAGIC)
         return refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
                       (unsigned long long)BRICK_MAGIC);
@@ -231,11 +233,29 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 
 /* ---- rings ------------------------------------------------------------- */
 
-static uint64_t ring_tail(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+/* Where the records begin that the writer will not overwrite, if the pair can be believed. Zeros: nobody ever consumed. */
+static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots, uint64_t *position)
 {
-    if (tail->position == ~tail->complement && tail->position <= head && head - tail->position <= slots)
-        return tail->position;
-    return head > slots ? head - slots : 0; /* nobody consumes: all that is still there */
+    struct brick_consumer consumer;
+    if (!fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
+        return -1;
+    const struct brick_tail *tail = events ? &consumer.event : &consumer.span;
+    *position = tail->position;
+    if (tail->position == 0 && tail->complement == 0)
+        return head <= slots;
+    return tail->position == ~tail->complement && tail->position <= head && head - tail->position <= slots;
+}
+
+static int ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
+                     struct brick_record *to)
+{
+    for (uint64_t at = from; at < head;) {
+        uint64_t slot = at & (slots - 1), run = slots - slot < head - at ? slots - slot : head - at;
+        if (!fetch(r, ring + slot * sizeof *to, to + (at - from), run * sizeof *to))
+            return 0;
+        at += run;
+    }
+    return 1;
 }
 
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first)
@@ -244,31 +264,31 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
     uint64_t head_at = r->layout.lanes + lane * (uint64_t)sizeof(struct brick_lane)
                        + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
     uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
-    struct brick_consumer consumer;
-    uint64_t head, later;
-    if (!fetch(r, head_at, &head, 8)
-        || !fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
-        return -1;
-    brick_fence_acquire(); /* O11 */
-    uint64_t tail = ring_tail(events ? &consumer.event : &consumer.span, head, slots);
-    for (uint64_t at = tail; at < head;) {
-        uint64_t slot = at & (slots - 1), run = slots - slot < head - at ? slots - slot : head - at;
-        if (!fetch(r, ring + slot * sizeof *to, to + (at - tail), run * sizeof *to))
+    uint64_t head = 0, before = 0, after = 0;
+    /* We are not the consumer: whoever is may give slots back to the writer while we copy them. So the tail
+     * is read again, and what lies below it by then is not believed. */
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (!fetch(r, head_at, &head, 8))
             return -1;
-        at += run;
+        brick_fence_acquire(); /* O11 */
+        int known = ring_tail(r, lane, events, head, slots, &before);
+        if (known < 0)
+            return -1;
+        if (!known)
+            continue;
+        if (!ring_copy(r, ring, slots, before, head, to))
+            return -1;
+        brick_fence_acquire();
+        known = ring_tail(r, lane, events, head, slots, &after);
+        if (known < 0)
+            return -1;
+        if (!known || after < before)
+            continue;
+        *first = after;
+        memmove(to, to + (after - before), (head - after) * sizeof *to);
+        return (int64_t)(head - after);
     }
-    brick_fence_acquire();
-    if (!fetch(r, head_at, &later, 8))
-        return -1;
-    if (later < head) {
-        refuse(r, "lane %u: the head of a ring went back from %llu to %llu", lane, (unsigned long long)head,
-               (unsigned long long)later);
-        return -1;
-    }
-    /* A consumer may have given slots back while we copied them: what the writer may have reached is dropped. */
-    uint64_t safe = later > slots ? later - slots : 0;
-    uint64_t skip = safe > tail ? (safe < head ? safe - tail : head - tail) : 0;
-    memmove(to, to + skip, (head - tail - skip) * sizeof *to);
-    *first = tail + skip;
-    return (int64_t)(head - tail - skip);
+    refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane, (unsigned long long)head,
+           (unsigned long long)before, (unsigned long long)slots);
+    return -1;
 }

@@ -1,0 +1,164 @@
+"""The command `brickd`: one file per verb, all of them reached from here.
+
+Owns: the table of verbs, the way from any error to one line and an exit code, what happens when the reader of stdout
+has gone. Must not know: what a verb does; it imports none until it runs. Invariants: every end of the process is a code
+of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "differs"); a verb returns None or an
+`Exit`.
+"""
+
+import contextlib
+import errno
+import importlib
+import io
+import os
+import sys
+from typing import Any, NamedTuple
+
+import click
+
+from brickd import escape
+from brickd.cli.output import say
+from brickd.errors import BrickdError, Exit
+
+_INTERRUPTED = 130
+
+
+class Verb(NamedTuple):
+    """Where a verb is ('module:attribute', a click command) and its line in the list of verbs."""
+
+    target: str
+    help: str
+
+
+VERBS = {
+    "status": Verb("brickd.cli.status:status", "Live totals over all workers, problems first."),
+    "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
+    "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
+    "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and their status while they run."),
+    "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),
+}
+
+
+class _Group(click.Group):
+    """A group that knows its verbs by name and imports the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, attribute = VERBS[cmd_name].target.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, verb.help) for name, verb in VERBS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in VERBS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], VERBS)
+            raise click.UsageError(
+                f"no verb {args[0]!r}{': did you mean ' + ', '.join(near) + '?' if near else ''}", ctx
+            )
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from brickd.cli.version import installed
+
+        click.echo(f"brickd {installed() or 'not installed'}")
+        context.exit()
+
+
+@click.group(cls=_Group, subcommand_metavar="VERB [ARGS]...")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def brickd() -> None:
+    r"""Where the time goes in a multi-process server, live, from shared memory.
+
+    \b
+    Exit codes: 0 fine or equal, 1 differs or unhealthy, 2 usage or trouble,
+    3 no daemon, 4 no such worker, 5 not permitted, 6 nothing comparable.
+    """
+
+
+def main() -> int:
+    """Run `brickd` with the arguments of this process and return its exit code."""
+    if sys.stdout is None:
+        # Closed by the caller (`>&-`): else the first file that is opened would become descriptor 1.
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # In an ASCII locale a worker's name is shown by its escapes; it does not end the verb.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        return _run(sys.argv[1:] or ["--help"])
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return _INTERRUPTED
+    except BrickdError as error:
+        say(str(error))
+        return error.exit_code
+    except click.ClickException as error:
+        say(_one_line(error))
+        return Exit.TROUBLE
+    except OSError as error:
+        return _after_os_error(error)
+    except Exception:
+        _show_defect()
+        return Exit.TROUBLE
+
+
+def _run(args: list[str]) -> int:
+    try:
+        with brickd.make_context("brickd", args) as context:
+            # click types what a verb returns as Any; see the invariant above.
+            code: Any = brickd.invoke(context)
+            return code or Exit.OK
+    finally:
+        sys.stdout.flush()
+
+
+def _one_line(error: click.ClickException) -> str:
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message} (see {context.command_path} --help)" if context else message
+
+
+def _after_os_error(error: OSError) -> int:
+    unread = error.errno == errno.EPIPE and _stdout_has_no_reader()
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Else the interpreter tries once more as it ends, and complains.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if unread:
+        return Exit.OK
+    say(str(error))
+    return Exit.TROUBLE
+
+
+def _stdout_has_no_reader() -> bool:
+    """Tell the pipe behind stdout from any other (a daemon's socket), whose end is not to be passed over in silence."""
+    import select
+
+    poll = select.poll()
+    poll.register(sys.stdout, 0)
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _show_defect() -> None:
+    import traceback
+
+    with contextlib.suppress(OSError):
+        for line in traceback.format_exc().splitlines():
+            click.echo(escape.text(line), err=True)
+    say("this is a defect of brickd: please report it with the lines above")

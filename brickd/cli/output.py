@@ -1,0 +1,115 @@
+"""How a verb hands its result over.
+
+Owns: the output options, the four formats, colours, the line of words on stderr. Must not know: any verb, what a
+document means. Invariants: data goes to stdout and words to stderr; a verb builds one document, of which every format
+is a rendering, the human text included; JSON is ASCII and has no NaN; a string in CSV is neither a formula nor a
+terminal escape; colours only on a terminal, and never with NO_COLOR.
+"""
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from brickd import escape
+
+Result = TypeVar("Result")
+Document = Mapping[str, Any]
+
+_FORMATS = ("table", "json", "jsonl", "csv")
+
+
+class Screen(NamedTuple):
+    """What human text is rendered for.
+
+    Attributes:
+        width: the terminal's columns (or COLUMNS); None where nothing needs to be cut, as in a pipe.
+        colour: whether `paint` paints.
+    """
+
+    width: int | None
+    colour: bool
+
+    def paint(self, line: str, colour: str) -> str:
+        """Return an escaped, finished line in one of click's colours, or as it is."""
+        return click.style(line, fg=colour) if self.colour else line
+
+
+def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
+    """Give a verb -o/--output and --json; it receives one keyword, `output`, for `emit`."""
+
+    @click.option("-o", "--output", type=click.Choice(_FORMATS), help="How to print the result; table if not said.")
+    @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+    @functools.wraps(verb)
+    def with_output(*args: Any, output: str | None, as_json: bool, **kwargs: Any) -> Result:
+        if as_json and output not in (None, "json"):
+            raise click.UsageError(f"--json contradicts --output {output}: give one of them")
+        return verb(*args, output="json" if as_json else output or "table", **kwargs)
+
+    return with_output
+
+
+def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[str]], rows: str | None = None) -> None:
+    """Print a verb's result on stdout.
+
+    Args:
+        document: JSON-able, with its `schema_version`.
+        output: what `output_options` handed to the verb.
+        table: renders the human text, line by line, every worker's string in it escaped.
+        rows: the key of the list whose elements are the lines of jsonl and csv; None: the document is the one row.
+    """
+    elements = [document] if rows is None else document[rows]
+    match output:
+        case "json":
+            sys.stdout.write(_json(document, indent=2) + "\n")
+        case "jsonl":
+            sys.stdout.writelines(_json(element) + "\n" for element in elements)
+        case "csv":
+            _write_csv(elements)
+        case _:
+            sys.stdout.writelines(line + "\n" for line in table(_screen()))
+
+
+def say(message: str) -> None:
+    """Tell the person something, in one line on stderr."""
+    # Where stderr is gone too, nobody is left to tell.
+    with contextlib.suppress(OSError):
+        click.echo(f"brickd: {escape.text(message)}", err=True)
+
+
+def _screen() -> Screen:
+    on_terminal = sys.stdout.isatty()
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit():
+        width = int(columns)
+    else:
+        width = os.get_terminal_size(sys.stdout.fileno()).columns if on_terminal else 0
+    # 0 columns is also what a serial console says when it does not know.
+    return Screen(width or None, on_terminal and not os.environ.get("NO_COLOR"))
+
+
+def _write_csv(elements: Iterable[Document]) -> None:
+    import csv
+
+    elements = list(elements)
+    columns = list(dict.fromkeys(key for element in elements for key in element))
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerow([escape.csv_cell(column) for column in columns])
+    writer.writerows([_cell(element.get(column)) for column in columns] for element in elements)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return escape.csv_cell(value) if isinstance(value, str) else _json(value)
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    import json
+
+    separators = (",", ":") if indent is None else None
+    return json.dumps(value, indent=indent, separators=separators, ensure_ascii=True, allow_nan=False)

@@ -1,0 +1,56 @@
+"""The verb `prune`.
+
+Owns: what is said about a removal. Must not know: on which evidence it happens.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from brickd import prune as pruning
+from brickd.cli import units
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.escape import text as escaped
+
+_STEPS = 20
+
+
+@click.command()
+@click.option("--dry-run", is_flag=True, help="Tell what would be removed; remove nothing.")
+@output_options
+def prune(dry_run: bool, output: str) -> None:
+    """Remove the segments of dead workers."""
+    outcome = pruning.prune(remove=not dry_run, wait=_wait)
+    document = {
+        "schema_version": 1,
+        "dry_run": dry_run,
+        "removed": [
+            {"segment": one.file, "spans": one.spans, "memory_bytes": one.memory_bytes} for one in outcome.removed
+        ],
+        "refused": [{"segment": one.path, "reason": one.reason} for one in outcome.refused],
+    }
+    for one in outcome.refused:
+        say(f"left alone: {one}")
+
+    def table(_: Screen) -> list[str]:
+        would = "would remove" if dry_run else "removed"
+        if not outcome.removed:
+            return ["nothing to remove: no dead worker has left a segment"]
+        return [
+            f"{would} {escaped(one.file)}  {units.count(one.spans)} spans  {units.size(one.memory_bytes)}"
+            for one in outcome.removed
+        ]
+
+    emit(document, output, table=table, rows="removed")
+
+
+def _wait(seconds: float) -> None:
+    """Let the time pass, before the eyes of whoever looks."""
+    label = f"watching for {seconds:.0f} s whether anything moves"
+    with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
+        for _ in range(_STEPS):
+            time.sleep(seconds / _STEPS)
+            bar.update(1)

@@ -1,0 +1,151 @@
+"""The verb `status`.
+
+Owns: the human screen of the status document. Must not know: segments. Invariant: 24 lines whatever the number of
+workers and bricks, problems first; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from brickd import escape
+from brickd.cli import table as tables
+from brickd.cli import units
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.table import Column
+from brickd.status import document as status_document
+from brickd.totals import bricks as brick_totals
+from brickd.workers import select, survey
+
+LINES = 24
+_SERVICES = 3
+_PROBLEMS = 4
+_WORKERS = 5
+_BRICKS = 10
+
+_WORKER_COLUMNS = (
+    Column("WORKER"),
+    Column("PID", "right"),
+    Column("STATE"),
+    Column("SPANS", "right"),
+    Column("LOST", "right"),
+    Column("OPEN NOW"),
+)
+_BRICK_COLUMNS = (
+    Column("BRICK (self time)"),
+    Column("COUNT", "right"),
+    Column("SELF", "right"),
+    Column("SHARE", "right"),
+    Column("MEDIAN", "right"),
+    Column("P99", "right"),
+    Column("WORST WORKER"),
+    Column("SPREAD", "right"),
+)
+
+
+@click.command()
+@click.argument("names", nargs=-1, metavar="[WORKER|SERVICE]...")
+@output_options
+def status(names: tuple[str, ...], output: str) -> None:
+    """Live totals over all workers, problems first."""
+    found = survey()
+    workers = select(found.workers, names)
+    totals = brick_totals(workers)
+    document = status_document(found, workers, totals, partial=bool(names))
+    if found.foreign:
+        say(f"{found.foreign} segments belong to other users and were not read")
+    emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
+
+
+def render(document: dict[str, Any], screen: Screen) -> list[str]:
+    """The screen, finished lines."""
+    if not document["workers"]:
+        return ["no workers: nothing on this machine records now (try: brickd demo)"]
+    lines = _services(document, screen) + _problems(document["problems"], screen)
+    lines += _workers(document["workers"], screen)
+    return lines + _bricks(document["bricks"], screen, LINES - len(lines))
+
+
+def _lost(ledger: dict[str, Any]) -> int:
+    spans, details, events = ledger["spans"], ledger["details"], ledger["events"]
+    dropped = sum(details["dropped"].values()) + sum(events["dropped"].values())
+    return int(spans["rejected"] + spans["no_lane"] + spans["nested"] + dropped + details["lost_with_daemon"])
+
+
+def _services(document: dict[str, Any], screen: Screen) -> list[str]:
+    services: dict[str, list[dict[str, Any]]] = {}
+    for worker in document["workers"]:
+        if worker["service"] is not None:
+            services.setdefault(worker["service"], []).append(worker)
+    count = len(document["problems"])
+    lines = []
+    for name, workers in list(services.items())[:_SERVICES]:
+        spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
+        live = sum(worker["state"] == "live" for worker in workers)
+        dead = f", {len(workers) - live} dead" if live < len(workers) else ""
+        lines.append(f"{escape.text(name, 40)}  {live} live{dead}  {units.count(spans)} spans  {document['source']}")
+    if len(services) > _SERVICES:
+        lines.append(f"…{len(services) - _SERVICES} more services; one alone: brickd status SERVICE")
+    verdict = "no problem" if not count else f"{count} PROBLEM{'S' if count > 1 else ''}"
+    lines[:1] = [f"{lines[0]}  {screen.paint(verdict, 'red' if count else 'green')}" if lines else verdict]
+    return lines
+
+
+def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
+    lines = []
+    for problem in problems[:_PROBLEMS]:
+        command = escape.text(problem["command"])
+        room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
+        lines.append(screen.paint(f"! {escape.text(problem['text'], room)}", "yellow") + f"  {command}")
+    if len(problems) > _PROBLEMS:
+        lines.append(f"…{len(problems) - _PROBLEMS} more problems: brickd status --json")
+    return lines
+
+
+def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
+    """Those that need a look; the healthy ones in one line where there are many."""
+    shown = list(workers)
+    if len(workers) > _WORKERS:
+        shown = [worker for worker in workers if worker["state"] != "live" or worker["problem"]][:_WORKERS]
+    rows = []
+    for worker in shown:
+        ledger, opened = worker["ledger"], worker["open"]
+        now = f"{opened[0]['brick']} {units.duration(opened[0]['since_ns'])}" if opened else ""
+        spans = units.count(ledger["spans"]["summarized"])
+        rows.append(
+            (worker["name"], str(worker["pid"] or "-"), worker["state"], spans, units.count(_lost(ledger)), now)
+        )
+    lines = tables.lines(_WORKER_COLUMNS, rows, screen.width) if rows else []
+    rest = [worker for worker in workers if worker not in shown]
+    if rest:
+        states = Counter("healthy" if w["state"] == "live" and not w["problem"] else "in trouble" for w in rest)
+        each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
+        said = ", ".join(f"{n} {state}" for state, n in states.items())
+        lines.append(f"…{said}: {units.count(min(each))} to {units.count(max(each))} spans each")
+    return lines
+
+
+def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list[str]:
+    whole = sum(brick["self_ns"] for brick in bricks)
+    most = min(_BRICKS, room - 2)
+    rows = [
+        (
+            brick["name"],
+            units.count(brick["count"]),
+            units.duration(brick["self_ns"]),
+            units.percent(100 * brick["self_ns"] / whole if whole else 0),
+            units.duration(brick["p50_ns"]),
+            units.duration(brick["p99_ns"]),
+            brick["worst_worker"],
+            f"{brick['spread']:.2f}x",
+        )
+        for brick in bricks[:most]
+    ]
+    lines = tables.lines(_BRICK_COLUMNS, rows, screen.width) if rows else ["no spans yet"]
+    if len(bricks) > most:
+        lines.append(f"…{len(bricks) - most} more bricks: brickd status --json")
+    return lines

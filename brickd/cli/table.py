@@ -1,0 +1,62 @@
+"""The one table of the CLI.
+
+Owns: alignment, padding, and what is cut when a table is too wide. Must not know: what the cells mean, terminals,
+colours (a caller paints whole lines). Invariants: every cell is escaped here, so callers hand over raw strings; columns
+line up by display width; with a width given, no line is wider; numbers (right-aligned columns) are never cut as long as
+there is text to cut instead.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple
+
+from brickd import escape
+
+_GAP = "  "
+# A name cut below this says nothing any more: then the end of the line goes instead.
+_NARROWEST = 4
+
+
+class Column(NamedTuple):
+    """One column: its title, and the side its cells keep to (text left, numbers right)."""
+
+    title: str
+    align: Literal["left", "right"] = "left"
+
+
+def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
+    """Lay the table out: the titles, then a line for each row, without blanks at their ends.
+
+    Args:
+        columns: at least one.
+        rows: as many raw strings each as there are columns.
+        width: the largest display width of a line; None cuts nothing.
+    """
+    cells = [[escape.text(column.title) for column in columns]]
+    for row in rows:
+        cells.append([escape.text(cell) for _, cell in zip(columns, row, strict=True)])
+    widths = [max(map(escape.width, column)) for column in zip(*cells, strict=True)]
+    if width is not None:
+        _narrow(widths, columns, width)
+    laid_out = [_line(row, columns, widths) for row in cells]
+    return laid_out if width is None else [escape.text(line, width) for line in laid_out]
+
+
+def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:
+    """Take from the widest left-aligned column, down to the next widest, until all fits or none can give more."""
+    excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    left = [index for index, column in enumerate(columns) if column.align == "left"]
+    while excess > 0 and left:
+        widest = max(left, key=lambda index: widths[index])
+        if widths[widest] <= _NARROWEST:
+            return
+        widths[widest] -= 1
+        excess -= 1
+
+
+def _line(row: Sequence[str], columns: Sequence[Column], widths: Sequence[int]) -> str:
+    padded = []
+    for cell, column, room in zip(row, columns, widths, strict=True):
+        fitted = escape.text(cell, room)
+        blanks = " " * (room - escape.width(fitted))
+        padded.append(blanks + fitted if column.align == "right" else fitted + blanks)
+    return _GAP.join(padded).rstrip(" ")

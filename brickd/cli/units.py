@@ -1,0 +1,98 @@
+"""How numbers are written for people.
+
+Owns: units, thresholds and rounding. Must not know: what is measured, or where it is printed. Invariants: the same
+number is always written the same way; a figure is rounded once, from the exact number, and a tie goes away from zero;
+it moves to the next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000 µs); a value and its
+negative differ in the sign alone, and zero has none. None and what is no number (NaN, infinities) are `-`.
+"""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+Number = int | float | None
+
+_NOTHING = "-"
+_NS = (
+    (1, " ns"),
+    (10**3, " µs"),
+    (10**6, " ms"),
+    (10**9, " s"),
+    (60 * 10**9, " min"),
+    (3600 * 10**9, " h"),
+    (86400 * 10**9, " d"),
+)
+_COUNTS = ((1, ""), (10**6, "M"), (10**9, "G"), (10**12, "T"), (10**15, "P"), (10**18, "E"))
+_BYTES = ((1, "B"), (2**10, "K"), (2**20, "M"), (2**30, "G"), (2**40, "T"), (2**50, "P"), (2**60, "E"))
+
+
+def duration(ns: Number) -> str:
+    """Write nanoseconds: one decimal below 100 of a unit, none from there; nanoseconds are whole.
+
+    >>> [duration(ns) for ns in (0, 850, 3_100_000, 17_000_000, 421_400, 42 * 10**9, 90 * 10**9, 10**18)]
+    ['0 ns', '850 ns', '3.1 ms', '17.0 ms', '421 µs', '42.0 s', '1.5 min', '11,574 d']
+    >>> [duration(ns) for ns in (99_949, 99_950, 999_499, 999_500, 3_050, -3_050, -0.0, None)]
+    ['99.9 µs', '100 µs', '999 µs', '1.0 ms', '3.1 µs', '-3.1 µs', '0 ns', '-']
+    """
+    return _scaled(ns, _NS, decimal_below=100)
+
+
+def count(n: Number) -> str:
+    """Write a count: exact below a million, then one decimal below 100 of a unit, none from there.
+
+    >>> [count(n) for n in (0, 999, 1_234, 999_999, 1_200_000, 99_950_000, 999_500_000, 2**64, None)]
+    ['0', '999', '1,234', '999,999', '1.2M', '100M', '1.0G', '18.4E', '-']
+    """
+    return _scaled(n, _COUNTS, decimal_below=100)
+
+
+def size(size_bytes: Number) -> str:
+    """Write bytes in units of 1024: one decimal below 10 of a unit, none from there.
+
+    >>> [size(n) for n in (0, 1023, 1024, 10_188, 10_189, 1_048_063, 1_048_064, 71 * 2**30, 2**64, None)]
+    ['0B', '1,023B', '1.0K', '9.9K', '10K', '1,023K', '1.0M', '71G', '16E', '-']
+    """
+    return _scaled(size_bytes, _BYTES, decimal_below=10)
+
+
+def percent(value: Number) -> str:
+    """Write a number that is already a percentage: one decimal below 10, none from there; little is never nothing.
+
+    >>> [percent(value) for value in (0, 0.04, 0.07, 9.94, 9.96, 18.2, 100, -0.0, -11.4, 12_345.6, None)]
+    ['0 %', '<0.1 %', '0.1 %', '9.9 %', '10 %', '18 %', '100 %', '0 %', '-11 %', '12,346 %', '-']
+    """
+    if value is None or _is_no_number(value):
+        return _NOTHING
+    if value == 0:
+        return "0 %"
+    sign = "-" if value < 0 else ""
+    tenths = _tenths(*abs(value).as_integer_ratio(), decimal_below=10)
+    return f"{sign}{_figure(tenths, decimal_below=10)} %" if tenths else f"{sign}<0.1 %"
+
+
+def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int) -> str:
+    if value is None or _is_no_number(value):
+        return _NOTHING
+    top, bottom = abs(value).as_integer_ratio()
+    below, tenths, name = 0, _tenths(top, bottom, 0), units[0][1]
+    for (unit, _), (next_unit, next_name) in pairwise(units):
+        if tenths * unit < 10 * next_unit:
+            break
+        below, tenths, name = decimal_below, _tenths(top, bottom * next_unit, decimal_below), next_name
+    sign = "-" if value < 0 and tenths else ""
+    return f"{sign}{_figure(tenths, below)}{name}"
+
+
+def _tenths(top: int, bottom: int, decimal_below: int) -> int:
+    """Return top/bottom in tenths, rounded to what will be written: a tenth below the bound, else a whole."""
+    tenths = (20 * top + bottom) // (2 * bottom)
+    return tenths if tenths < 10 * decimal_below else 10 * ((2 * top + bottom) // (2 * bottom))
+
+
+def _figure(tenths: int, decimal_below: int) -> str:
+    whole, tenth = divmod(tenths, 10)
+    return f"{whole}.{tenth}" if whole < decimal_below else f"{whole:,}"
+
+
+def _is_no_number(value: int | float) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)

@@ -1,0 +1,94 @@
+"""Makes strings that come from a worker safe to show.
+
+Owns: what is visible, how the rest is spelled, how wide it is on a terminal. Must not know: where a string came from,
+or what it means. Invariants: what `text` returns holds only characters that are seen (ASCII space is the only blank),
+so it neither moves a cursor nor hides or reorders anything; `text` leaves its own output as it is; a cut never
+exceeds its limit. It is for eyes: a backslash stays a backslash, so exact bytes are to be had from JSON only.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+
+_ELLIPSIS = "…"
+
+# str.isprintable() calls these printable: marks and letters by category, yet drawn as nothing (Unicode's
+# Default_Ignorable_Code_Point less what isprintable() refuses already).
+_INVISIBLE = frozenset(
+    chr(code)
+    for first, last in (
+        (0x034F, 0x034F),  # combining grapheme joiner
+        (0x115F, 0x1160),  # Hangul fillers
+        (0x17B4, 0x17B5),  # Khmer inherent vowels
+        (0x180B, 0x180F),  # Mongolian variation selectors
+        (0x3164, 0x3164),  # Hangul filler
+        (0xFE00, 0xFE0F),  # variation selectors
+        (0xFFA0, 0xFFA0),  # halfwidth Hangul filler
+        (0xE0100, 0xE01EF),  # variation selectors supplement
+    )
+    for code in range(first, last + 1)
+)
+
+# What a spreadsheet takes for the start of a formula, in fullwidth too: East Asian editions take those as well.
+_FORMULA = tuple("=+-@\t\r＝＋－＠")
+
+
+def text(value: str, limit: int | None = None) -> str:
+    r"""Return the value as a terminal may show it.
+
+    Args:
+        value: any string at all, lone surrogates included.
+        limit: the largest display width; what is wider is cut and ends in an ellipsis. An escape is never cut in two.
+
+    >>> text("red \x1b[31m\n")
+    'red \\x1b[31m\\n'
+    >>> text("moe_gemm_with_a_long_name", 10)
+    'moe_gemm_…'
+    """
+    parts: Sequence[str] = value
+    if not (value.isascii() and value.isprintable()):
+        parts = [_visible(char) for char in value]
+    visible = "".join(parts)
+    if limit is None or width(visible) <= limit:
+        return visible
+    kept: list[str] = []
+    room = limit - 1
+    for part in parts:
+        room -= width(part)
+        if room < 0:
+            break
+        kept.append(part)
+    return "".join(kept) + _ELLIPSIS if limit > 0 else ""
+
+
+def width(value: str) -> int:
+    """Return how many terminal cells an already escaped string takes.
+
+    >>> width("moe"), width("模型"), width("e\u0301")
+    (3, 4, 1)
+    """
+    if value.isascii():
+        return len(value)
+    return sum(_cells(char) for char in value)
+
+
+def csv_cell(value: str) -> str:
+    r"""Return the value as a CSV cell that no spreadsheet runs and no terminal obeys.
+
+    For strings only: a negative number is a number, and stays one.
+
+    >>> csv_cell("=HYPERLINK(1)"), csv_cell("\trope"), csv_cell("rope")
+    ("'=HYPERLINK(1)", "'\\trope", 'rope')
+    """
+    return ("'" if value.startswith(_FORMULA) else "") + text(value)
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() and char not in _INVISIBLE:
+        return char
+    return char.encode("unicode_escape").decode("ascii")
+
+
+def _cells(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1

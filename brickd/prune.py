@@ -1,0 +1,90 @@
+"""Which segments nobody needs any more, and their removal.
+
+Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removed is only what is ours,
+whose worker's lock is free, which nobody consumes, and in which nothing moved for five seconds, whatever any pid says;
+the file that was judged is the file that is removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
+from brickd.segment import File, Segment, find, open_file, open_segment
+
+STILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """One segment that was (or would be) removed."""
+
+    file: str
+    spans: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was removed, and what was left for which reason."""
+
+    removed: list[Removed]
+    refused: list[SegmentRefused]
+
+
+def prune(*, remove: bool, wait: Callable[[float], None], prefix: str | None = None) -> Outcome:
+    """Find the dead, watch them, remove them.
+
+    Args:
+        remove: False only tells.
+        wait: lets so many seconds pass; called once, if there is anything to watch.
+        prefix: of the files' names; None: the configured one.
+    """
+    refused: list[SegmentRefused] = []
+    with contextlib.ExitStack() as opened:
+        dead: list[tuple[File, int]] = []
+        for name in find(prefix):
+            try:
+                file = opened.enter_context(_open(name))
+            except SegmentRefused as error:
+                refused.append(error)
+            except NotPermitted:
+                continue
+            else:
+                if _abandoned(file):
+                    dead.append((file, _activity(file)))
+        if dead:
+            wait(STILL_SECONDS)
+        return Outcome(list(_removed(dead, remove)), refused)
+
+
+def _open(name: str) -> File:
+    try:
+        return open_segment(name)
+    except SegmentUnpublished:
+        return open_file(name)
+
+
+def _abandoned(file: File) -> bool:
+    return os.geteuid() in (0, file.uid) and file.worker() is None and file.consumer() is None
+
+
+def _activity(file: File) -> int:
+    """A number that changes when its worker records, or publishes it."""
+    if not isinstance(file, Segment):
+        return int(file.published())
+    try:
+        return file.activity()
+    except SegmentRefused:
+        return -1
+
+
+def _removed(dead: Iterable[tuple[File, int]], remove: bool) -> Iterable[Removed]:
+    for file, activity in dead:
+        if _abandoned(file) and _activity(file) == activity and file.same_file():
+            spans = file.spans() if isinstance(file, Segment) else 0
+            if not remove or file.unlink():
+                yield Removed(file.name, spans, file.memory_bytes)

@@ -1,0 +1,292 @@
+"""The command as people and scripts meet it: real processes, their output and their exit codes."""
+
+import csv
+import fcntl
+import io
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import brickd
+from brickd import errors
+from brickd.cli import VERBS
+from brickd.errors import Exit
+
+SOURCE = str(Path(brickd.__file__).parent.parent)
+
+# Verbs that end in every way there is.
+ENDINGS = """
+import click, os, signal, socket, sys
+from brickd import errors
+from brickd.cli.output import Screen, emit, output_options
+
+ROWS = [
+    {"name": "=cmd()", "count": -1, "by": {"full": 2}, "problem": None, "ok": True},
+    {"name": "x\\x1b[2J\\udc80", "count": 0.5, "more": "-1"},
+]
+
+@click.command()
+@output_options
+def listing(output):
+    def table(screen: Screen):
+        return [screen.paint("1 PROBLEM", "red"), f"width {screen.width}"]
+    emit({"schema_version": 1, "rows": ROWS}, output, table=table, rows="rows")
+    return errors.Exit.DIFFERS
+
+@click.command()
+@click.argument("name")
+def fails(name):
+    raise getattr(errors, name)("no worker 'a\\x1b[2J\\nb', there are api/0, api/1")
+
+@click.command()
+def refused():
+    raise errors.SegmentRefused("/dev/shm/brickd-x", "magic 0, wanted 7")
+
+@click.command()
+def defect():
+    raise ZeroDivisionError("hostile \\x1b[2J")
+
+@click.command()
+def waits():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    print("ready", flush=True)
+    sys.stdin.read()
+
+@click.command()
+def endless():
+    while True:
+        print("x" * 1000)
+
+@click.command()
+def hangup():
+    one, other = socket.socketpair()
+    other.close()
+    one.send(b"x")
+
+@click.command()
+def name():
+    print("größe …")
+"""
+RUN = """
+import sys
+from brickd.cli import VERBS, Verb, main
+for name in ("listing", "fails", "refused", "defect", "waits", "endless", "hangup", "name"):
+    VERBS[name] = Verb(f"endings:{name}", name)
+sys.exit(main())
+"""
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    return kept | {"PYTHONPATH": SOURCE, "PYTHONIOENCODING": "utf-8"} | more
+
+
+def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "brickd", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(**more), check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which a process finds the verbs above."""
+    folder = tmp_path_factory.mktemp("endings")
+    (folder / "endings.py").write_text(ENDINGS)
+    return environment(PYTHONPATH=f"{SOURCE}{os.pathsep}{folder}")
+
+
+@pytest.fixture(scope="module")
+def ending(endings: dict[str, str]) -> Run:
+    def run_ending(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", RUN, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=endings | more, check=False, timeout=60)
+
+    return run_ending
+
+
+def test_the_list_of_verbs_imports_none_of_them() -> None:
+    helped = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "brickd", "--help"],
+        capture_output=True,
+        text=True,
+        env=environment(),
+        check=True,
+        timeout=60,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in helped.stderr.splitlines()}
+    assert "brickd.cli" in imported
+    assert not imported & ({verb.target.partition(":")[0] for verb in VERBS.values()} | {"json", "csv", "numpy"})
+    assert all(verb.help in helped.stdout for verb in VERBS.values())
+
+
+def test_without_arguments_it_says_what_it_can() -> None:
+    assert (run().returncode, run().stdout) == (0, run("--help").stdout)
+
+
+def test_an_unknown_verb_names_its_neighbours_and_exits_2() -> None:
+    ended = run("statsu")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == "brickd: no verb 'statsu': did you mean status? (see brickd --help)\n"
+
+
+@pytest.mark.parametrize("arguments", [["--nope"], ["version", "-o", "xml"], ["version", "x"], ["q\x1b[2J\n"]])
+def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[str]) -> None:
+    ended = run(*arguments)
+    assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert ended.stderr.startswith("brickd: ")
+    assert "--help)" in ended.stderr
+    assert "\x1b" not in ended.stderr
+
+
+def test_version_says_the_same_in_every_format() -> None:
+    document = json.loads(run("version", "--json").stdout)
+    assert list(document) == ["schema_version", "version", "python", "format"]
+    assert document["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert json.loads(run("version", "-o", "jsonl").stdout) == document
+    (row,) = csv.DictReader(io.StringIO(run("version", "-o", "csv").stdout))
+    assert row == {key: str(value if value is not None else "") for key, value in document.items()}
+    assert f"python  {document['python']}\n" in run("version").stdout
+    assert run("--version").stdout.split()[:1] == ["brickd"]
+
+
+def test_two_formats_at_once_are_refused() -> None:
+    ended = run("version", "--json", "-o", "csv")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--json contradicts --output csv" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [("BrickdError", 2), ("NoDaemon", 3), ("NoSuchWorker", 4), ("NotPermitted", 5), ("NothingComparable", 6)],
+)
+def test_an_error_is_one_escaped_line_and_its_exit_code(ending: Run, error: str, code: int) -> None:
+    ended = ending("fails", error)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr == "brickd: no worker 'a\\x1b[2J\\nb', there are api/0, api/1\n"
+
+
+def test_every_error_has_a_code_that_is_not_an_answer() -> None:
+    tree: list[type[errors.BrickdError]] = [errors.BrickdError, *errors.BrickdError.__subclasses__()]
+    assert not {error.exit_code for error in tree} & {Exit.OK, Exit.DIFFERS}
+
+
+def test_a_refused_segment_names_its_path_and_the_reason(ending: Run) -> None:
+    ended = ending("refused")
+    assert (ended.returncode, ended.stderr) == (2, "brickd: /dev/shm/brickd-x: magic 0, wanted 7\n")
+
+
+def test_a_verb_that_found_a_difference_prints_it_and_exits_1(ending: Run) -> None:
+    ended = ending("listing")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "1 PROBLEM\nwidth None\n", "")
+
+
+def test_a_defect_exits_2_and_not_1_which_would_say_differs(ending: Run) -> None:
+    ended = ending("defect")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert r"ZeroDivisionError: hostile \x1b[2J" in ended.stderr
+
+
+def test_rows_become_lines_of_json(ending: Run) -> None:
+    document = json.loads(ending("listing", "--json").stdout)
+    lines = ending("listing", "-o", "jsonl").stdout.splitlines()
+    assert [json.loads(line) for line in lines] == document["rows"]
+    assert document["rows"][1]["name"] == "x\x1b[2J\udc80"
+    assert "".join(lines).isascii()
+
+
+def test_rows_become_csv_that_no_spreadsheet_runs(ending: Run) -> None:
+    rows = list(csv.reader(io.StringIO(ending("listing", "-o", "csv").stdout)))
+    assert rows == [
+        ["name", "count", "by", "problem", "ok", "more"],
+        ["'=cmd()", "-1", '{"full":2}', "", "true", ""],
+        [r"x\x1b[2J\udc80", "0.5", "", "", "", "'-1"],
+    ]
+
+
+def test_an_interrupt_exits_130_without_a_traceback(endings: dict[str, str]) -> None:
+    command = [sys.executable, "-c", RUN, "waits"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=endings) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, words = process.communicate(timeout=60)
+    assert (process.returncode, words) == (130, "")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [["version"], ["--help"], ["endless"]])
+def test_a_reader_that_went_away_ends_it_in_silence(
+    endings: dict[str, str], arguments: list[str], unbuffered: str
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-c", RUN, *arguments],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        env=endings | {"PYTHONUNBUFFERED": unbuffered},
+        check=False,
+        timeout=60,
+    )
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+def test_another_broken_pipe_than_stdout_is_trouble(ending: Run) -> None:
+    ended = ending("hangup")
+    assert (ended.returncode, ended.stderr) == (2, "brickd: [Errno 32] Broken pipe\n")
+
+
+def test_a_full_disk_is_one_line_and_exits_2() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "brickd", "version"]
+        ended = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment(), check=False, timeout=60
+        )
+    assert (ended.returncode, ended.stderr) == (2, "brickd: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_it_works_with_stdout_or_stderr_closed(closed: str) -> None:
+    command = f'"{sys.executable}" -m brickd version {closed}'
+    assert subprocess.run(command, shell=True, env=environment(), check=False, timeout=60).returncode == 0
+
+
+def test_an_ascii_locale_shows_escapes_instead_of_failing(ending: Run) -> None:
+    ended = ending("name", PYTHONIOENCODING="ascii")
+    assert (ended.returncode, ended.stdout) == (0, "gr\\xf6\\xdfe \\u2026\n")
+
+
+def on_a_terminal(env: dict[str, str], columns: int) -> list[bytes]:
+    """What the verb `listing` prints on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    subprocess.run([sys.executable, "-c", RUN, "listing"], stdout=theirs, env=env, check=False, timeout=60)
+    os.close(theirs)
+    printed = os.read(ours, 4096).splitlines()
+    os.close(ours)
+    return printed
+
+
+def test_colours_are_for_terminals_and_no_color_is_honoured(endings: dict[str, str]) -> None:
+    painted = b"\x1b[31m1 PROBLEM\x1b[0m"
+    printed = {value: on_a_terminal(endings | {"NO_COLOR": value}, 80)[0] for value in ("", "1")}
+    assert printed == {"": painted, "1": b"1 PROBLEM"}
+
+
+def test_the_width_is_that_of_the_terminal_unless_columns_says_otherwise(endings: dict[str, str], ending: Run) -> None:
+    assert on_a_terminal(endings, 80)[1] == b"width 80"
+    assert on_a_terminal(endings, 0)[1] == b"width None"
+    assert on_a_terminal(endings | {"COLUMNS": "33"}, 80)[1] == b"width 33"
+    assert ending("listing", COLUMNS="33").stdout.splitlines()[1] == "width 33"

@@ -1,0 +1,106 @@
+"""The table and the units: what people read."""
+
+import doctest
+import math
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickd import escape
+from brickd.cli import table, units
+from brickd.cli.table import Column
+
+CELLS = st.text(st.one_of(st.characters(codec=None), st.sampled_from("ab 模\x1b\n\u0301\u202e")), max_size=40)
+NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats())
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> tuple[list[Column], list[list[str]]]:
+    columns = draw(st.lists(st.builds(Column, CELLS, st.sampled_from(["left", "right"])), min_size=1, max_size=6))
+    row = st.lists(CELLS, min_size=len(columns), max_size=len(columns))
+    return columns, draw(st.lists(row, max_size=5))
+
+
+def test_columns_line_up_by_display_width() -> None:
+    columns = [Column("BRICK"), Column("MEAN", "right"), Column("NOTE")]
+    rows = [["rope", "3.1 ms", "ok"], ["模型", "17.0 ms", ""]]
+    assert table.lines(columns, rows) == [
+        "BRICK     MEAN  NOTE",
+        "rope    3.1 ms  ok",
+        "模型   17.0 ms",
+    ]
+
+
+def test_a_cell_with_a_newline_stays_one_line() -> None:
+    assert table.lines([Column("WORKER")], [["api/0\n\x1b[2J"]]) == ["WORKER", r"api/0\n\x1b[2J"]
+
+
+def test_the_widest_text_is_cut_and_numbers_stay_whole() -> None:
+    columns = [Column("WORKER"), Column("BRICK"), Column("TOTAL", "right")]
+    rows = [["api/0", "moe_gemm_grouped_fp8_blockwise", "1,234,567"]]
+    assert table.lines(columns, rows, 30) == [
+        "WORKER  BRICK            TOTAL",
+        "api/0   moe_gemm_g…  1,234,567",
+    ]
+
+
+def test_a_row_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        table.lines([Column("A"), Column("B")], [["only one"]])
+
+
+@settings(deadline=None)
+@given(tables(), st.integers(0, 60))
+def test_no_line_is_wider_than_the_limit(drawn: tuple[list[Column], list[list[str]]], limit: int) -> None:
+    columns, rows = drawn
+    lines = table.lines(columns, rows, limit)
+    assert len(lines) == len(rows) + 1
+    assert max(map(escape.width, lines)) <= limit
+
+
+@settings(deadline=None)
+@given(tables())
+def test_without_a_limit_every_cell_is_whole(drawn: tuple[list[Column], list[list[str]]]) -> None:
+    columns, rows = drawn
+    for line, row in zip(table.lines(columns, rows)[1:], rows, strict=True):
+        assert all(escape.text(cell).rstrip() in line for cell in row)
+
+
+def test_the_doctests_of_the_units_hold() -> None:
+    assert doctest.testmod(units).failed == 0
+
+
+@pytest.mark.parametrize("write", [units.duration, units.count, units.size, units.percent])
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+def test_what_is_no_number_is_a_dash(write: Callable[[units.Number], str], value: float | None) -> None:
+    assert write(value) == "-"
+
+
+@settings(deadline=None)
+@given(NUMBERS.filter(math.isfinite))
+def test_a_value_and_its_negative_differ_in_the_sign_alone(number: float) -> None:
+    for write in (units.duration, units.count, units.size, units.percent):
+        one, other = sorted((write(number), write(-number)), key=lambda written: written.startswith("-"))
+        assert not one.startswith("-")
+        assert other in (one, "-" + one)
+        assert other not in ("-0", "-0B", "-0 ns", "-0 %")
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**15), st.integers(0, 10**15))
+def test_a_longer_duration_is_never_written_shorter(one_ns: int, other_ns: int) -> None:
+    scale = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9, "d": 86400e9}
+    short, long = (units.duration(ns).replace(",", "").split() for ns in sorted((one_ns, other_ns)))
+    assert float(short[0]) * scale[short[1]] <= float(long[0]) * scale[long[1]] * (1 + 1e-12)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 10**18))
+def test_a_written_duration_is_within_half_of_its_last_digit(ns: int) -> None:
+    scale = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}
+    figure, unit = units.duration(ns).replace(",", "").split()
+    tenths = int(figure.replace(".", "")) * (1 if "." in figure else 10)
+    last = 1 if "." in figure else 10
+    assert abs(20 * ns - 2 * tenths * scale[unit]) <= last * scale[unit]
