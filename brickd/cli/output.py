@@ -71,7 +71,7 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
         case "csv":
             _write_csv(elements)
         case _:
-            sys.stdout.writelines(line + "\n" for line in table(_screen()))
+            sys.stdout.writelines(line + "\n" for line in table(screen()))
 
 
 def say(message: str) -> None:
@@ -81,7 +81,8 @@ def say(message: str) -> None:
         click.echo(f"brickd: {escape.text(message)}", err=True)
 
 
-def _screen() -> Screen:
+def screen() -> Screen:
+    """Return what stdout is."""
     on_terminal = sys.stdout.isatty()
     columns = os.environ.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit():

@@ -82,16 +82,19 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
     count = len(document["problems"])
+    verdict = "no problem" if not count else f"{count} PROBLEM{'S' if count > 1 else ''}"
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
         live = sum(worker["state"] == "live" for worker in workers)
         dead = f", {len(workers) - live} dead" if live < len(workers) else ""
-        lines.append(f"{escape.text(name, 40)}  {live} live{dead}  {units.count(spans)} spans  {document['source']}")
+        facts = f"  {live} live{dead}  {units.count(spans)} spans  {document['source']}"
+        room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
+        lines.append(escape.text(name, room) + facts)
     if len(services) > _SERVICES:
         lines.append(f"…{len(services) - _SERVICES} more services; one alone: brickd status SERVICE")
-    verdict = "no problem" if not count else f"{count} PROBLEM{'S' if count > 1 else ''}"
-    lines[:1] = [f"{lines[0]}  {screen.paint(verdict, 'red' if count else 'green')}" if lines else verdict]
+    painted = screen.paint(verdict, "red" if count else "green")
+    lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
 
 

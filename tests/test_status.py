@@ -1,0 +1,265 @@
+"""`brickd status`, `inspect`, `prune` and `demo`, as a person runs them: in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHM, Worker, readings
+
+Start = Callable[..., Worker]
+
+SPANS = """
+norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
+for _ in range(100):
+    with norm(elements=2, bytes=8):
+        with gemm: pass
+pause()
+"""
+
+
+def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "brickd", *arguments],
+        capture_output=True,
+        text=True,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def status(*names: str) -> dict[str, Any]:
+    result = brickd("status", "--json", *names)
+    assert result.returncode == 0, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+def started(worker: Start, program: str = SPANS, **environment: str) -> Worker:
+    process = worker(program, **environment)
+    process.paused()
+    return process
+
+
+def test_status_adds_up_all_workers_without_a_daemon(worker: Start) -> None:
+    for _ in range(3):
+        started(worker, BRICKD_SERVICE="api")
+    document = status()
+    assert document["schema_version"] == 1
+    assert (document["source"], document["daemon"]) == ("shared memory", None)
+    assert [each["name"] for each in document["workers"]] == ["api/0", "api/1", "api/2"]
+    assert {each["state"] for each in document["workers"]} == {"live"}
+    assert {brick["name"]: brick["count"] for brick in document["bricks"]} == {"norm": 300, "gemm": 300}
+    norm = next(brick for brick in document["bricks"] if brick["name"] == "norm")
+    assert (norm["elements"], norm["bytes"], norm["category"], norm["bounded"]) == (600, 2400, "norm", False)
+    assert norm["min_ns"] <= norm["p50_ns"] <= norm["p90_ns"] <= norm["p99_ns"] <= norm["p999_ns"] <= norm["max_ns"]
+    assert norm["worst_worker"] in {"api/0", "api/1", "api/2"}
+    assert norm["spread"] >= 1
+    assert sum(category["percent"] for category in document["categories"]) == pytest.approx(100, abs=0.1)
+    assert document["ledger"]["spans"]["begun"] == document["ledger"]["spans"]["summarized"] == 600
+    assert document["problems"] == []
+
+
+def test_status_has_every_key_of_its_schema(worker: Start) -> None:
+    started(worker)
+    document = status()
+    assert list(document) == [
+        "schema_version", "source", "daemon", "ledger", "workers", "bricks", "categories", "problems",
+    ]  # fmt: skip
+    assert list(document["workers"][0]) == [
+        "name", "service", "index", "pid", "state", "started", "ledger", "cpu_percent", "rss_bytes", "open", "pending",
+        "problem",
+    ]  # fmt: skip
+    assert list(document["bricks"][0]) == [
+        "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns",
+        "p999_ns", "elements", "bytes", "bounded", "worst_worker", "spread",
+    ]  # fmt: skip
+    stream = ["consumed", "dropped", "in_ring", "lost_with_daemon"]
+    assert {key: list(value) for key, value in document["ledger"].items()} == {
+        "spans": [
+            "begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched",
+        ],
+        "details": stream,
+        "events": stream,
+    }  # fmt: skip
+
+
+def test_status_can_be_asked_for_some_workers_or_services(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    started(worker, BRICKD_SERVICE="api")
+    started(worker, BRICKD_SERVICE="batch")
+    assert [each["name"] for each in status("api")["workers"]] == ["api/0", "api/1"]
+    assert [each["name"] for each in status("api/1", "batch")["workers"]] == ["api/1", "batch/0"]
+    missing = brickd("status", "apo/1")
+    assert (missing.returncode, missing.stdout) == (4, "")
+    assert "api/1" in missing.stderr
+
+
+def test_declared_numbers_are_kept_and_others_fill_the_gaps(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    started(worker, BRICKD_SERVICE="api")
+    started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0.tp3.pp1")
+    started(worker, BRICKD_SERVICE="api")
+    assert [each["name"] for each in status()["workers"]] == ["api/0", "api/0.tp3.pp1", "api/1", "api/2"]
+
+
+def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0").kill()
+    live = started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    document = status()
+    assert {each["state"]: each["name"].split("~")[0] for each in document["workers"]} == {
+        "live": "api/0",
+        "dead": "api/0",
+    }
+    assert [each["pid"] for each in document["workers"] if each["name"] == "api/0"] == [live.pid]
+    assert {brick["count"] for brick in document["bricks"]} == {200}
+    assert [problem["command"] for problem in document["problems"]] == ["brickd prune"]
+
+
+@pytest.mark.slow
+def test_prune_removes_the_dead_and_only_them(worker: Start, prefix: str) -> None:
+    started(worker).kill()
+    live = started(worker)
+    told = brickd("prune", "--dry-run", "--json")
+    assert len(json.loads(told.stdout)["removed"]) == 1
+    assert len(readings(prefix)) == 2
+    assert len(json.loads(brickd("prune", "--json").stdout)["removed"]) == 1
+    assert [reading.pid for reading in readings(prefix)] == [live.pid]
+
+
+def test_prune_has_nothing_to_do_among_the_living(worker: Start) -> None:
+    started(worker)
+    result = brickd("prune", "--json")
+    assert (result.returncode, json.loads(result.stdout)["removed"]) == (0, [])
+
+
+def test_a_segment_that_is_none_is_quarantined_alone(worker: Start, prefix: str) -> None:
+    started(worker)
+    (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
+    document = status()
+    assert sorted(each["state"] for each in document["workers"]) == ["live", "quarantined"]
+    assert {brick["count"] for brick in document["bricks"]} == {100}
+    (problem,) = document["problems"]
+    assert "junk" in problem["text"]
+    inspected = brickd("inspect", f"{prefix}junk")
+    assert inspected.returncode == 2
+    assert "not a segment" in inspected.stderr
+
+
+def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: str) -> None:
+    program = """
+    for number in range(40):
+        with brick.span(f"brick {number} " + 60 * "x"): pass
+    pause()
+    """
+    for _ in range(7):
+        started(worker, program, BRICKD_SERVICE="a service with a very long name" * 2)
+    for number in range(9):
+        (SHM / f"{prefix}junk{number}").write_bytes(b"\x01" * 8192)
+    lines = brickd("status", COLUMNS="80").stdout.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    assert "PROBLEMS" in lines[0]
+    assert "more bricks" in lines[-1]
+
+
+def test_status_of_nothing_says_what_to_do(prefix: str) -> None:
+    result = brickd("status")
+    assert result.returncode == 0
+    assert "brickd demo" in result.stdout
+
+
+def test_hostile_names_are_shown_and_not_obeyed(worker: Start) -> None:
+    started(worker, 'with brick.span("=cmd()\\x1b[2J\\n"): pass\npause()', BRICKD_SERVICE="\x1b]0;owned\x07")
+    screen = brickd("status").stdout
+    assert "\x1b" not in screen
+    assert "=cmd()\\x1b[2J\\n" in screen
+    sheet = brickd("status", "-o", "csv").stdout
+    assert "\n'=cmd()" in sheet
+    assert len(sheet.splitlines()) == 2
+    assert status()["bricks"][0]["name"] == "=cmd()\x1b[2J\n"
+
+
+def test_inspect_shows_a_worker_by_name_and_a_segment_by_file(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    (reading,) = readings(prefix)
+    for name in ("api/0", reading.file):
+        document = json.loads(brickd("inspect", name, "--json").stdout)
+        assert (document["worker"], document["segment"]) == ("api/0", reading.file)
+        assert [lane["begun"] for lane in document["lanes"]] == [200]
+    screen = brickd("inspect").stdout
+    assert "api/0" in screen
+    assert "SUMMARIZED" in screen
+
+
+def test_inspect_shows_what_the_span_ring_holds(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        brick.init()
+        report()
+        os.read(0, 1)
+        for number in range(5):
+            with brick.span("b", step=number + 1, elements=number): pass
+        pause()
+        """
+    )
+    process.heard()
+    (reading,) = readings(prefix)
+    turn_on_spans(SHM / reading.file)
+    process.go()
+    process.paused()
+    document = json.loads(brickd("inspect", "--json", "-n", "3").stdout)
+    (lane,) = document["lanes"]
+    assert [(span["sequence"], span["brick"], int(span["step"], 16)) for span in lane["spans"]] == [
+        (3, "b", 3),
+        (4, "b", 4),
+        (5, "b", 5),
+    ]
+    assert document["ledger"]["details"]["in_ring"] == 5
+
+
+def turn_on_spans(segment: Path) -> None:
+    """As the consumer would: the flags are the first word of the control page."""
+    with segment.open("r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), (2).to_bytes(4, "little"), 4096)
+
+
+def test_what_is_open_is_shown_with_its_age(worker: Start) -> None:
+    started(worker, 'with brick.span("all_reduce"):\n    pause()')
+    (each,) = status()["workers"]
+    (opened,) = each["open"]
+    assert opened["brick"] == "all_reduce"
+    assert 0 < opened["since_ns"] < 60e9
+
+
+def test_losses_are_problems_with_a_way_out(worker: Start) -> None:
+    started(
+        worker,
+        """
+        brick.init(lanes=1, names=64)
+        import threading
+        for number in range(100):
+            with brick.span(f"n{number}"): pass
+        thread = threading.Thread(target=lambda: brick.brick("b").start()); thread.start(); thread.join()
+        pause()
+        """,
+    )
+    texts = " ".join(problem["text"] for problem in status()["problems"])
+    assert "BRICKD_LANES" in texts
+    assert "BRICKD_NAMES" in texts
+
+
+@pytest.mark.slow
+def test_the_demo_runs_and_leaves_nothing_behind() -> None:
+    before = set(os.listdir(SHM))
+    result = brickd("demo", "--seconds", "1.5")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("demo/3") >= 2
+    assert "4 live" in result.stdout
+    assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("brickd-demo-")]
