@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import posix_ipc
 
@@ -40,8 +40,7 @@ def find(beginning: str | None = None) -> list[str]:
         return []
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(NamedTuple):
     """A place in the call tree; `parent` is -1 at a root, `layer` is -1 without one."""
 
     parent: int
@@ -214,7 +213,7 @@ class Segment(File):
                 process=self._copier.process(),
                 lanes=self._copier.lanes(),
                 names=names,
-                paths=[None if path is None else Path(*path) for path in paths],
+                paths=[None if path is None else Path._make(path) for path in paths],
                 summaries=summaries,
                 odd=odd,
                 moving=moving,
@@ -306,7 +305,8 @@ def _clock(header: _reader.Header) -> tuple[float, int]:
     return own, ticks
 
 
-_own_pairs: dict[int, tuple[int, int]] = {}
+# The first one now, so that the 10 ms have passed by the time that it is wanted.
+_own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
 
 
 def _own_tick_ns(kind: int) -> float:

@@ -52,8 +52,12 @@ def bricks(workers: Iterable[Worker]) -> list[Brick]:
     rows: dict[str, int] = {}
     categories: dict[str, str] = {}
     means: dict[int, list[tuple[float, str]]] = defaultdict(list)
+    like: Reading | None = None
     for worker in workers:
-        of_path, outer = _rows(worker.reading, rows, categories)
+        # Workers of one service mostly met the same names and paths in the same order.
+        if like is None or (worker.reading.paths, worker.reading.names) != (like.paths, like.names):
+            like = worker.reading
+            of_path, outer = _rows(like, rows, categories)
         shares = fold.add(worker.reading.summaries, of_path, outer, worker.reading.tick_ns)
         for share, (count, total_ns, _) in shares.items():
             means[share].append((total_ns / count, worker.name))

@@ -1,0 +1,78 @@
+"""The architecture, held by tests: imports run one way, and what may be loaded is loaded late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import brick_agent
+import pytest
+from conftest import ROOT
+
+# From the bottom up: a module imports only from lines above its own.
+LAYERS = (
+    {"brickd._reader", "brickd.errors", "brickd.escape"},
+    {"brickd.segment", "brickd.records", "brickd.dtypes"},
+    {"brickd.ledger", "brickd.prune"},
+    {"brickd.workers"},
+    {"brickd.totals"},
+    {"brickd.status"},
+    {"brickd.cli.output", "brickd.cli.units"},
+    {"brickd.cli.table"},
+    {"brickd.cli.version", "brickd.cli.status", "brickd.cli.inspect", "brickd.cli.prune"},
+    {"brickd.cli.demo"},
+    {"brickd.cli"},
+    {"brickd.__main__"},
+)
+LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
+# Programs that run in processes of their own.
+PROGRAMS = {"brickd.demo.worker"}
+
+
+def modules() -> dict[str, Path]:
+    found = {}
+    for path in (ROOT / "brickd").rglob("*.py"):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module}
+    return {name for name in names if name in LEVEL or name.split(".")[0] == "brick_agent"}
+
+
+@pytest.mark.parametrize("module", sorted(set(modules()) - PROGRAMS - {"brickd", "brickd.demo"}))
+def test_imports_run_one_way(module: str) -> None:
+    assert module in LEVEL, f"{module} has no place in the architecture: give it one above"
+    for name in imported(modules()[module]):
+        assert name in LEVEL, f"{module} imports {name}: brickd and brick_agent never import each other"
+        same_package = module.startswith(name + ".")
+        assert same_package or LEVEL[name] < LEVEL[module], f"{module} imports {name}, which stands above it"
+
+
+def test_a_program_of_the_demo_knows_nothing_of_brickd() -> None:
+    for program in PROGRAMS:
+        assert "brickd" not in {name.split(".")[0] for name in imported(modules()[program])}
+
+
+def test_every_public_name_of_the_agent_has_one_home() -> None:
+    assert sorted(brick_agent.__all__) == brick_agent.__all__
+    for name in brick_agent.__all__:
+        assert getattr(brick_agent, name).__doc__, f"brick_agent.{name} is not documented"
+
+
+def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
+    code = (
+        "import sys; from brickd.cli import main; sys.argv = ['brickd', 'status', '--json']; main();"
+        "print(sorted({'numpy', 'psutil', 'asyncio'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
