@@ -523,3 +523,32 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
     )
     assert process.heard() == ["brick_agent", "brick_agent._core"]
     assert process.end() == 0
+
+
+def test_importing_it_twice_gives_the_same_handles(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        with brick.brick("b"): pass
+        for name in [name for name in sys.modules if name.startswith("brick_agent")]: del sys.modules[name]
+        import brick_agent as again
+        with again.brick("b"): pass
+        """,
+    )
+    assert spans(got) == {"begun": 2, "summarized": 2}
+
+
+def test_a_handle_first_used_while_disabled_records_later(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        with brick.span("outer"):
+            brick.disable()
+            with brick.span("inner"): pass
+        brick.enable()
+        with brick.span("inner"): pass
+        """,
+    )
+    assert spans(got) == {"begun": 2, "summarized": 2}

@@ -190,18 +190,19 @@ static enum brick_state open_agent(struct brick_config *config)
     return brick_init(config);
 }
 
-/* The handle's number, at its first use. While nothing is open it stays unresolved. */
+/* The handle's number, at its first use. While nothing is recorded it stays unresolved. */
 static void resolve(Brick *b)
 {
     struct brick_config config = {0};
-    if (brick_state() == BRICK_NEW)
-        open_agent(&config);
+    enum brick_state now = brick_state();
+    if (now == BRICK_NEW)
+        now = open_agent(&config);
+    if (now != BRICK_ON)
+        return;
     Py_ssize_t length, kind_length;
     const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
     const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8AndSize(b->category, &kind_length);
-    uint32_t number = brick_name(name, (size_t)length, category);
-    if (number != 0 || brick_state() == BRICK_ON)
-        b->number = number;
+    b->number = brick_name(name, (size_t)length, category);
 }
 
 /* ---- record path ------------------------------------------------------- */
@@ -734,10 +735,13 @@ static PyMethodDef core_methods[] = {
 
 static int core_exec(PyObject *module)
 {
-    if (state.handles != NULL) {
-        PyErr_SetString(PyExc_ImportError, "brick_agent._core lives in the main interpreter only");
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "brick_agent lives in the main interpreter only");
         return -1;
     }
+    if (state.handles != NULL) /* imported once more, after somebody emptied sys.modules */
+        return PyModule_AddType(module, state.brick_type) | PyModule_AddType(module, state.span_type)
+               | PyModule_AddType(module, state.layer_type);
     state.manager_type = add_type(module, &manager_spec, false);
     if (state.manager_type == NULL || (state.brick_type = add_type(module, &brick_spec, true)) == NULL
         || (state.span_type = add_type(module, &span_spec, true)) == NULL

@@ -82,12 +82,12 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def brickd() -> None:
-    r"""Where the time goes in a multi-process server, live, from shared memory.
+    """Where the time goes in a multi-process server, live, from shared memory.
 
     \b
     Exit codes: 0 fine or equal, 1 differs or unhealthy, 2 usage or trouble,
     3 no daemon, 4 no such worker, 5 not permitted, 6 nothing comparable.
-    """
+    """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 
 def main() -> int:
