@@ -18,8 +18,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-import posix_ipc
-
 from brickd import _reader
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
 
@@ -141,10 +139,11 @@ class File:
         if not self.same_file():
             return False
         try:
-            posix_ipc.unlink_shared_memory("/" + self.name)
-        except posix_ipc.ExistentialError:
+            # Not posix_ipc: it takes no name that is not UTF-8, and anybody may have made one.
+            os.unlink(os.path.join(_reader.DIRECTORY, self.name))
+        except FileNotFoundError:
             return False
-        except posix_ipc.PermissionsError as error:
+        except PermissionError as error:
             raise NotPermitted(f"{self.name}: belongs to another user; only its owner may remove it") from error
         return True
 
@@ -234,14 +233,17 @@ def _refusing(file: str) -> Iterator[None]:
 
 
 def _opened(name: str) -> int:
+    if "/" in name:
+        raise SegmentRefused(name, "cannot be opened: a file's name holds no slash")
     try:
-        # O_NOFOLLOW, O_NONBLOCK and O_CLOEXEC are shm_open's own: a link is refused, a FIFO does not hold us.
-        fd: int = posix_ipc.SharedMemory("/" + name, flags=0, read_only=True).fd
-    except posix_ipc.PermissionsError as error:
+        # Not shm_open: that of glibc waits for the other end of a FIFO, and posix_ipc's crashes on a name with a zero.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
+    except PermissionError as error:
         raise NotPermitted(f"{name}: belongs to another user") from error
-    except posix_ipc.ExistentialError as error:
+    except FileNotFoundError as error:
         raise SegmentRefused(name, "is gone") from error
-    except (OSError, posix_ipc.Error, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise SegmentRefused(name, f"cannot be opened: {error}") from error
     status = os.fstat(fd)
     wrong = None

@@ -552,3 +552,20 @@ def test_a_handle_first_used_while_disabled_records_later(worker: Start, prefix:
         """,
     )
     assert spans(got) == {"begun": 2, "summarized": 2}
+
+
+def test_a_layer_left_while_disabled_is_left(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        b = brick.brick("b")
+        with b: pass
+        with brick.layer(3):
+            brick.disable()
+        with brick.layer(4): pass
+        brick.enable()
+        with b: pass
+        """,
+    )
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("b",): 2}

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <grp.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,15 @@ static char problem[256];
 static uint32_t warned;
 static uint32_t at_exit_set;
 
+/* A fork in a signal handler that interrupted a record: the child will finish that record. It does so
+ * in a copy of its own. (A bare clone() in a handler is not seen here.) */
+static void after_fork(void)
+{
+    const struct brick_segment *parent = brick_agent.segment;
+    if (parent != NULL && brick_thread_known() && brick_segment_ours(parent))
+        (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
+}
+
 /* Before main or at dlopen, so that no fork can fall between the page and its first use. */
 __attribute__((constructor)) static void make_gate(void)
 {
@@ -31,6 +41,7 @@ __attribute__((constructor)) static void make_gate(void)
         brick_agent.gate = (uint32_t *)page;
     else
         munmap(page, BRICK_PAGE);
+    pthread_atfork(NULL, NULL, after_fork);
 }
 
 /* One line for the whole family of processes; then the counters speak. */
@@ -168,12 +179,12 @@ static enum brick_state open_first(const struct brick_config *config)
     if (s == NULL)
         return BRICK_FAILED;
     a->clock = a->plan.header.clock;
-    if (!brick_tables_make(&a->tables, s->header) || !brick_threads_make(s->header->lanes)
-        || !brick_tables_publish(&a->tables, s, NULL)) {
+    if (!brick_tables_make(&a->tables, s->header) || !brick_threads_make(s->header->lanes)) {
         complain("no memory", errno);
         segment_discard(s);
         return BRICK_FAILED;
     }
+    brick_tables_begin(&a->tables, s);
     a->segment = s;
     a->gate[1] = 1;
     brick_segment_publish(s);
@@ -186,14 +197,16 @@ static enum brick_state open_first(const struct brick_config *config)
 static enum brick_state open_child(void)
 {
     struct brick_agent *a = &brick_agent;
-    struct brick_segment *parent = (struct brick_segment *)(uintptr_t)a->segment;
+    struct brick_segment *parent = a->segment;
     uint32_t lanes = parent->header->lanes;
     struct brick_segment *s = segment_open(&a->plan);
     if (s == NULL)
         return BRICK_FAILED;
     a->missed = 0;
+    a->reopening = 0;
     brick_threads_retire(lanes);
-    if (!brick_tables_publish(&a->tables, s, parent) || !brick_threads_make(lanes)) {
+    brick_tables_forked(&a->tables);
+    if (!brick_tables_copy(&a->tables, s, parent) || !brick_threads_make(lanes)) {
         complain("no memory", errno);
         segment_discard(s);
         return BRICK_FAILED;
@@ -232,25 +245,27 @@ enum brick_state brick_init(const struct brick_config *config)
     return brick_state();
 }
 
-int brick_agent_ready(void)
+int brick_agent_ready(unsigned spans)
 {
     enum brick_state state = brick_state();
     if (state == BRICK_NEW)
         state = brick_init(NULL);
     if (state == BRICK_OPENING)
-        brick_fetch_add(&brick_agent.missed, 1);
+        brick_fetch_add(&brick_agent.missed, spans);
     return state == BRICK_ON;
 }
 
+/* Other threads go on recording all the while: into the old mapping, until each
+ * is told to move. Names and paths that they meet meanwhile come with the second copy. */
 void brick_agent_reopen(void)
 {
     struct brick_agent *a = &brick_agent;
-    const struct brick_segment *lost = a->segment;
-    if (!gate_move(BRICK_ON, BRICK_OPENING))
+    struct brick_segment *lost = a->segment;
+    if (!brick_claim32(&a->reopening, 0, 1))
         return;
     int error = errno;
     struct brick_segment *s = segment_open(&a->plan);
-    if (s != NULL && !brick_tables_publish(&a->tables, s, lost)) {
+    if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
         segment_discard(s);
         s = NULL;
     }
@@ -265,12 +280,13 @@ void brick_agent_reopen(void)
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
+        brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
-        brick_segment_remove((struct brick_segment *)(uintptr_t)lost); /* there still, when reopening was asked for */
-        brick_segment_close((struct brick_segment *)(uintptr_t)lost);
+        brick_segment_remove(lost); /* there still, when reopening was asked for */
+        brick_segment_close(lost);
     }
     errno = error;
-    brick_store_release32(a->gate, BRICK_ON);
+    brick_store_release32(&a->reopening, 0);
 }
 
 /* ---- off and closed ---------------------------------------------------- */
@@ -301,7 +317,7 @@ void brick_shutdown(void)
     if (!brick_agent_owns()) /* a forked child that recorded nothing: what is open is its parent's */
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
-    struct brick_segment *s = (struct brick_segment *)(uintptr_t)a->segment;
+    struct brick_segment *s = a->segment;
     if (!brick_segment_watched(s))
         brick_segment_remove(s);
     brick_segment_close(s);
@@ -312,7 +328,7 @@ void brick_shutdown(void)
 uint32_t brick_name(const char *text, size_t length, const char *category)
 {
     struct brick_agent *a = &brick_agent;
-    if (!brick_agent_ready() && (brick_state() != BRICK_OFF || !brick_agent_owns()))
+    if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
         return BRICK_OTHER;
     if (length == 0) {
         brick_fetch_add(&brick_process_of(a->segment)->names_refused, 1);

@@ -48,9 +48,27 @@ int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 
 /* ---- names ------------------------------------------------------------- */
 
-static int name_has_memory(struct brick_tables *t, const struct brick_segment *s, uint64_t number)
+/* A counter that readers see follows the private one; never back. */
+static void raise_to(uint64_t *counter, uint64_t value)
 {
-    uint64_t block = number / BRICK_BLOCK, bit = UINT64_C(1) << block % 64, *word = &t->committed[block / 64];
+    uint64_t now = brick_load_relaxed(counter);
+    while (now < value && !__atomic_compare_exchange_n(counter, &now, value, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+/* The next number of a kind, or `room` when there is none: asked before it is taken, so that no counter runs away. */
+static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
+{
+    uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
+    if (number >= room)
+        return room;
+    raise_to(seen, number + 1);
+    return number;
+}
+
+static int name_has_memory(struct brick_segment *s, uint64_t number)
+{
+    uint64_t block = number / BRICK_BLOCK, bit = UINT64_C(1) << block % 64, *word = &s->name_blocks[block / 64];
     if ((brick_load_acquire(word) & bit) != 0)
         return 1;
     uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_name);
@@ -90,7 +108,7 @@ static size_t name_cut(uint8_t *cut, const char *text, size_t length)
     return end;
 }
 
-uint32_t brick_name_intern(struct brick_tables *t, const struct brick_segment *s, const char *name, size_t length)
+uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *name, size_t length)
 {
     struct brick_process *process = brick_process_of(s);
     struct brick_name *names = brick_names_of(s);
@@ -101,20 +119,19 @@ uint32_t brick_name_intern(struct brick_tables *t, const struct brick_segment *s
         length = name_cut(cut, name, length);
         text = cut;
     }
-    uint64_t place = hash_text(text, length) & t->number_mask, mine = 0;
+    uint64_t place = hash_text(text, length) & t->number_mask, mine = s->header->names;
     for (;; place = (place + 1) & t->number_mask) {
         uint32_t number = brick_load_acquire32(&t->numbers[place]);
         if (number != 0) {
             if (!name_is(&names[number - 1], text, length))
                 continue;
-            if (mine != 0) /* another thread had it first */
+            if (mine < s->header->names) /* another thread had it first */
                 brick_store_release32(&names[mine].word, BRICK_NAME_READY | BRICK_NAME_VOID);
             return number - 1;
         }
-        if (mine == 0) {
-            /* Refused before it is counted up, so that the counter cannot run away. */
-            if (brick_load_relaxed(&process->names) >= s->header->names
-                || (mine = brick_fetch_add(&process->names, 1)) >= s->header->names || !name_has_memory(t, s, mine)) {
+        if (mine == s->header->names) {
+            mine = take_number(&t->next_name, s->header->names, &process->names);
+            if (mine == s->header->names || !name_has_memory(s, mine)) {
                 brick_fetch_add(&process->names_refused, 1);
                 return BRICK_OTHER;
             }
@@ -171,22 +188,23 @@ static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
     }
 }
 
-uint64_t brick_path_intern(struct brick_tables *t, const struct brick_segment *s, uint64_t key)
+uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
+    /* Spans of "other" may stand around each other, as if it were a recursion. */
+    const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
-        return BRICK_OTHER; /* below "other" everything is other */
+        return other; /* below "other" everything is other */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
     uint64_t *paths = brick_paths_of(s);
-    struct brick_process *process = brick_process_of(s);
     uint64_t number = ancestor_like(paths, key);
     if (number != BRICK_OTHER) {
         value = number | BRICK_ENTRY_AGAIN;
     } else {
-        if (brick_load_relaxed(&process->paths) >= s->header->paths
-            || (number = brick_fetch_add(&process->paths, 1)) >= s->header->paths)
-            return BRICK_OTHER;
+        number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
+        if (number == s->header->paths)
+            return other;
         BRICK_POINT("path_claimed");
         brick_store_release(&paths[number], key); /* O3 */
         value = number;
@@ -197,44 +215,52 @@ uint64_t brick_path_intern(struct brick_tables *t, const struct brick_segment *s
 
 /* ---- a new segment ----------------------------------------------------- */
 
-int brick_tables_publish(struct brick_tables *t, const struct brick_segment *to, const struct brick_segment *from)
+void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 {
-    struct brick_process *process = brick_process_of(to);
-    uint64_t had[16]; /* a hole of the old segment must not be touched */
-    memcpy(had, t->committed, sizeof had);
-    memset(t->committed, 0, sizeof t->committed);
-    t->committed[0] = 1; /* the first block came with the segment */
-    if (from == NULL) {
-        brick_store_relaxed(&process->names, 0);
-        brick_store_relaxed(&process->paths, 1);
-        brick_name_intern(t, to, "other", 5);
-        brick_store_release(&brick_paths_of(to)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
+    brick_name_intern(t, s, "other", 5);
+    take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
+    brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
+}
+
+static int name_copy(struct brick_segment *to, const struct brick_segment *from, uint64_t number)
+{
+    uint64_t block = number / BRICK_BLOCK;
+    if ((brick_load_acquire(&from->name_blocks[block / 64]) >> block % 64 & 1) == 0)
+        return 1; /* a hole must not be touched */
+    const struct brick_name *source = &brick_names_of(from)[number];
+    uint32_t word = brick_load_acquire32(&source->word);
+    if ((word & BRICK_NAME_READY) == 0)
+        return 1; /* another thread is at it, or was when we forked: nobody here knows its number */
+    if (!name_has_memory(to, number))
+        return 0;
+    struct brick_name *slot = &brick_names_of(to)[number];
+    if (brick_load_acquire32(&slot->word) != 0)
         return 1;
-    }
-    const struct brick_process *before = brick_process_of(from);
-    uint64_t names = brick_load_relaxed(&before->names), paths = brick_load_relaxed(&before->paths);
-    names = names < to->header->names ? names : to->header->names;
-    paths = paths < to->header->paths ? paths : to->header->paths;
-    for (uint64_t n = 0; n < names; n++) {
-        if ((had[n / BRICK_BLOCK / 64] >> n / BRICK_BLOCK % 64 & 1) == 0)
-            continue;
-        const struct brick_name *source = &brick_names_of(from)[n];
-        uint32_t word = brick_load_acquire32(&source->word);
-        if ((word & BRICK_NAME_READY) == 0)
-            continue; /* another thread was at it when we forked: nobody here knows its number */
-        if (!name_has_memory(t, to, n))
+    brick_store_relaxed32(&slot->category, brick_load_relaxed32(&source->category));
+    memcpy(slot->text, source->text, word & BRICK_NAME_LENGTH);
+    brick_store_release32(&slot->word, word); /* O3 */
+    return 1;
+}
+
+int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from)
+{
+    uint64_t names = brick_load_relaxed(&t->next_name), paths = brick_load_relaxed(&t->next_path);
+    for (uint64_t n = 0; n < names && n < to->header->names; n++)
+        if (!name_copy(to, from, n))
             return 0;
-        struct brick_name *slot = &brick_names_of(to)[n];
-        slot->category = brick_load_relaxed32(&source->category);
-        name_write(slot, source->text, word & BRICK_NAME_LENGTH);
-        slot->word = word;
+    for (uint64_t n = 0; n < paths && n < to->header->paths; n++) {
+        uint64_t key = brick_load_acquire(&brick_paths_of(from)[n]);
+        if (key != 0)
+            brick_store_release(&brick_paths_of(to)[n], key);
     }
-    for (uint64_t n = 0; n < paths; n++)
-        brick_store_release(&brick_paths_of(to)[n], brick_load_acquire(&brick_paths_of(from)[n]));
-    brick_store_relaxed(&process->names, names);
-    brick_store_relaxed(&process->paths, paths);
+    raise_to(&brick_process_of(to)->names, names < to->header->names ? names : to->header->names);
+    raise_to(&brick_process_of(to)->paths, paths < to->header->paths ? paths : to->header->paths);
+    return 1;
+}
+
+void brick_tables_forked(struct brick_tables *t)
+{
     for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that the fork left behind */
         if (t->entries[i].key == 0)
             t->entries[i].value = 0;
-    return 1;
 }

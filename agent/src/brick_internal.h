@@ -70,6 +70,7 @@ struct brick_segment {
     uint8_t *base;
     struct brick_header *header;
     struct brick_layout layout;
+    uint64_t name_blocks[16]; /* blocks of names that have memory, a bit each */
 };
 
 /* What a segment is made from, settled before anything is opened. */
@@ -87,6 +88,7 @@ BRICK_HIDDEN void brick_segment_publish(struct brick_segment *s);
 /* Memory for a range of the file, ready to be written without a fault: 1, or 0. */
 BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length);
 
+BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* its descriptor still leads to it */
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* unlinked by somebody */
 BRICK_HIDDEN int brick_segment_watched(const struct brick_segment *s);  /* a consumer is attached */
 BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlink, if it is still the one */
@@ -144,8 +146,9 @@ struct brick_tables {
     uint32_t entry_shift;
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
-    uint64_t used;           /* entries, to stop while the table is still thin */
-    uint64_t committed[16];  /* name blocks that have memory, a bit each */
+    uint64_t used;       /* entries, to stop while the table is still thin */
+    uint64_t next_name;  /* here and not in a segment: one number is never given twice, whatever became of a segment */
+    uint64_t next_path;
 };
 
 static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t key)
@@ -167,10 +170,14 @@ static inline uint64_t brick_path_find(const struct brick_tables *t, uint64_t ke
 }
 
 BRICK_HIDDEN int brick_tables_make(struct brick_tables *t, const struct brick_header *h);
-/* In a new segment: name 0, path 0. In a forked child or after a loss: the old segment's, under their numbers. */
-BRICK_HIDDEN int brick_tables_publish(struct brick_tables *t, const struct brick_segment *to, const struct brick_segment *from);
-BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, const struct brick_segment *s, const char *text, size_t length);
-BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, const struct brick_segment *s, uint64_t key);
+/* Name 0, path 0. */
+BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segment *s);
+/* What is in one segment and not in the other, under its numbers; 0: no memory. */
+BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
+/* In a forked child: what other threads were about is undone. */
+BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
+BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length);
+BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 
 /* ---- the agent --------------------------------------------------------- */
 
@@ -185,23 +192,25 @@ struct brick_agent {
     uint32_t clock;
     struct brick_tables tables;
     struct brick_thread *threads; /* one per lane */
-    const struct brick_segment *segment;
+    struct brick_segment *segment;
     /* Cold. */
+    uint32_t reopening;  /* one thread is at it */
     uint32_t closed;     /* shut down: for good */
     uint32_t wanted_off; /* by brick_enable(0) or BRICKD=0 */
-    uint64_t missed;     /* begun while the segment was being opened; told to the first that opens a lane */
+    uint64_t missed;     /* begun while the segment was being opened, and not yet in its counters */
     struct brick_plan plan;
 };
 extern BRICK_HIDDEN struct brick_agent brick_agent;
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 
-/* Opens what is to be opened; 1 when the caller may record. */
-BRICK_HIDDEN int brick_agent_ready(void);
+/* Opens what is to be opened; 1 when the caller may record. Else the spans that it would have begun are counted. */
+BRICK_HIDDEN int brick_agent_ready(unsigned spans);
 /* Another segment in the place of one that is gone. */
 BRICK_HIDDEN void brick_agent_reopen(void);
 
 BRICK_HIDDEN int brick_threads_make(uint32_t lanes);
+BRICK_HIDDEN int brick_thread_known(void); /* the calling thread has a lane, or is about to */
 BRICK_HIDDEN void brick_threads_retire(uint32_t lanes); /* every thread's next record goes through brick_obey */
 BRICK_HIDDEN void brick_threads_move(void);             /* lanes without a thread follow into the present segment */
 

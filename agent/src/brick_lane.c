@@ -108,7 +108,7 @@ int brick_ring_commit(struct brick_thread *t)
 /* Points the thread at its lane of the present segment and takes its first memory. */
 static int lane_bind(struct brick_thread *t)
 {
-    const struct brick_segment *s = brick_agent.segment;
+    struct brick_segment *s = brick_agent.segment;
     uint8_t *area = brick_area_of(s, t->number);
     t->segment = s;
     t->line = brick_lane_of(s, t->number);
@@ -201,26 +201,38 @@ static struct brick_thread *claim(int *answer)
     return NULL;
 }
 
-struct brick_thread *brick_join(unsigned *outcome)
+/* What was begun before there were counters for it. */
+static void tell_missed(void)
 {
-    if (!brick_agent_ready())
+    uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
+    brick_fetch_add(&brick_process_of(brick_agent.segment)->no_lane, missed);
+}
+
+int brick_thread_known(void) { return joining || brick_self != NULL; }
+
+struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
+{
+    if (!brick_agent_ready(spans))
         return NULL;
     struct brick_process *process = brick_process_of(brick_agent.segment);
     if (joining) { /* a signal handler that interrupted the lines below */
-        brick_fetch_add(&process->no_lane, 1);
+        brick_fetch_add(&process->no_lane, spans);
         return NULL;
     }
     joining = 1;
     brick_fence_signal();
-    uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
+    if (brick_self != NULL) { /* given by a signal handler that interrupted the way here */
+        joining = 0;
+        return brick_self;
+    }
+    tell_missed();
     int answer = NO_MEMORY;
     struct brick_thread *t = told == NO_MEMORY ? NULL : claim(&answer);
     if (t == NULL) {
         brick_fetch_add(&process->lanes_refused, told == NOTHING);
-        missed++;
+        brick_fetch_add(&process->no_lane, spans);
         told = answer;
     }
-    brick_fetch_add(&process->no_lane, missed);
     *outcome |= t != NULL ? BRICK_JOINED : BRICK_REFUSED;
     brick_self = t;
     brick_fence_signal();
@@ -230,13 +242,13 @@ struct brick_thread *brick_join(unsigned *outcome)
 
 int brick_never_asked(void) { return told == NOTHING; }
 
-struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome)
+struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans)
 {
     if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) {
         if (!is_present(t)) {
             brick_idle(t); /* what the fork copied: the parent's lane */
             brick_self = NULL;
-            t = brick_join(outcome);
+            t = brick_join(outcome, spans);
             if (t == NULL)
                 return NULL;
             brick_busy(t);
@@ -255,9 +267,12 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome)
 void brick_look(struct brick_thread *t, uint64_t now)
 {
     t->look = now + BRICK_LOOK_TICKS;
+    tell_missed();
     const struct brick_control *control = brick_control_of(brick_agent.segment);
     if (brick_segment_gone(brick_agent.segment) || brick_load_relaxed(&control->reopen) != 0)
         brick_agent_reopen();
+    if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) /* at once: its next record may be far away */
+        lane_move(t);
 }
 
 /* ---- go ---------------------------------------------------------------- */
@@ -299,15 +314,16 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
     struct brick_thread *t = brick_self;
     if (t == NULL || t->busy || t->control == &retired || !brick_agent_owns())
         return NULL;
+    const void *key = NULL;
+    brick_busy(t);
     struct brick_stack *s = t->buckets[t->hand++ % BRICK_STACK_BUCKETS];
     while (s != NULL && (s->top == NULL || !dead(s->key)))
         s = s->next;
-    if (s == NULL)
-        return NULL;
-    const void *key = s->key;
-    brick_busy(t);
-    brick_abandon(t, s, NULL);
-    brick_stack_drop(t, s);
+    if (s != NULL) {
+        key = s->key;
+        brick_abandon(t, s, NULL);
+        brick_stack_drop(t, s);
+    }
     brick_idle(t);
     return key;
 }
@@ -323,17 +339,19 @@ void brick_thread_exit(void (*drop)(const void *key))
         return;
     }
     /* drop may run anything, recording included: look again after each. */
-    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS; b++)
-        for (struct brick_stack *s; (s = t->buckets[b]) != NULL;) {
-            const void *key = s->key;
-            int open = s->top != NULL;
-            brick_busy(t);
+    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS;) {
+        brick_busy(t);
+        struct brick_stack *s = t->buckets[b];
+        const void *key = s != NULL && s->top != NULL ? s->key : NULL;
+        if (s != NULL) {
             brick_abandon(t, s, NULL);
             brick_stack_drop(t, s);
-            brick_idle(t);
-            if (open && drop != NULL)
-                drop(key);
         }
+        brick_idle(t);
+        if (key != NULL && drop != NULL)
+            drop(key);
+        b += s == NULL;
+    }
     brick_self = NULL;
     brick_store_relaxed(&t->line->thread, 0);
     brick_store_release32(&t->owner, 0); /* O16 */

@@ -35,6 +35,13 @@ ssize_t brick_read_file(const char *path, char *text, size_t size)
     return length;
 }
 
+/* The host may have closed our descriptor, and its number may now be another file's. */
+int brick_segment_ours(const struct brick_segment *s)
+{
+    struct stat status;
+    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode;
+}
+
 /* ---- memory ------------------------------------------------------------ */
 
 /* The number behind `word` at the beginning of a line; `missing` without it. */
@@ -129,6 +136,8 @@ int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_
 {
     if (!brick_memory_allows(length))
         return 0;
+    if (!brick_segment_ours(s)) /* to fallocate another file under that number would make it grow; Linux 5.14 needs none */
+        return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
     int tries = 0;
     while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
         if (errno != EINTR || ++tries == 100) /* a host with a profiling timer interrupts it */
@@ -208,6 +217,20 @@ static void take_anchor(struct brick_header *h)
         h->anchor_ticks = h->anchor_ns;
 }
 
+/* What a host without standard streams prints is not to land in the segment. */
+static int open_above_standard(const char *name)
+{
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    if (above < 0)
+        shm_unlink(name);
+    close(fd);
+    errno = error;
+    return above;
+}
+
 const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan)
 {
     static const char hex[] = "0123456789abcdef";
@@ -233,7 +256,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     }
     s->name[at] = 0;
 
-    s->fd = shm_open(s->name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    s->fd = open_above_standard(s->name);
     if (s->fd < 0)
         return "cannot create a file in /dev/shm";
     const char *wrong = NULL;
@@ -289,6 +312,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     take_anchor(&h);
     h.header_crc = brick_header_crc(&h);
     *s->header = h;
+    s->name_blocks[0] = 1;
     BRICK_POINT("header");
     return NULL;
 }
@@ -297,13 +321,6 @@ void brick_segment_publish(struct brick_segment *s)
 {
     brick_store_release(&s->header->magic, BRICK_MAGIC); /* O1 */
     BRICK_POINT("published");
-}
-
-/* The host may have closed our descriptor, and its number may now be another file's. */
-static int still_ours(const struct brick_segment *s)
-{
-    struct stat status;
-    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode;
 }
 
 int brick_segment_gone(const struct brick_segment *s)
@@ -315,18 +332,18 @@ int brick_segment_gone(const struct brick_segment *s)
 
 int brick_segment_watched(const struct brick_segment *s)
 {
-    return still_ours(s) && locked_byte(s->fd, BRICK_LOCK_CONSUMER);
+    return brick_segment_ours(s) && locked_byte(s->fd, BRICK_LOCK_CONSUMER);
 }
 
 void brick_segment_remove(struct brick_segment *s)
 {
-    if (still_ours(s))
+    if (brick_segment_ours(s))
         shm_unlink(s->name);
 }
 
 void brick_segment_close(struct brick_segment *s)
 {
-    if (still_ours(s))
+    if (brick_segment_ours(s))
         close(s->fd);
     s->fd = -1;
 }

@@ -114,13 +114,21 @@ static unsigned nested(struct brick_thread *t)
     return BRICK_REFUSED;
 }
 
-/* Nothing is recorded now; below an open span its end must still be told from that span's own. */
-static unsigned begin_off(struct brick_thread *t, const void *key)
+/* The key's stack, if it has something open. */
+static inline struct brick_stack *stack_open(struct brick_thread *t, const void *key)
 {
-    struct brick_stack *s = t->newest != NULL ? brick_stack_of(t, key, 0) : NULL;
-    if (s != NULL && s->top != NULL)
+    struct brick_stack *s = t->current;
+    if (s == NULL || s->key != key)
+        s = brick_stack_of(t, key, 0);
+    return s != NULL && s->top != NULL ? s : NULL;
+}
+
+/* Nothing is recorded now; within what is open its end must still be told from the ends of that. */
+static void begin_off(struct brick_thread *t, const void *key)
+{
+    struct brick_stack *s = stack_open(t, key);
+    if (s != NULL)
         s->refused++;
-    return BRICK_DONE;
 }
 
 static unsigned begin_refused(struct brick_thread *t, struct brick_stack *s)
@@ -144,23 +152,24 @@ static inline struct brick_frame *frame_push(struct brick_thread *t, struct bric
 }
 
 /* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
-static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
+static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome, unsigned spans)
 {
-    if (t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON) {
-        if (!brick_agent_ready()) {
-            if (t != NULL && !t->busy && brick_load_relaxed32(brick_agent.gate) == BRICK_OFF)
-                begin_off(t, key);
-            return NULL;
+    if (brick_load_relaxed32(brick_agent.gate) == BRICK_OFF) {
+        if (t != NULL && !t->busy) {
+            brick_busy(t);
+            begin_off(t, key);
+            brick_idle(t);
         }
-        if (t == NULL && (t = brick_join(outcome)) == NULL)
-            return NULL;
+        return NULL;
     }
+    if (!brick_agent_ready(spans) || (t == NULL && (t = brick_join(outcome, spans)) == NULL))
+        return NULL;
     if (t->busy) {
         *outcome |= nested(t);
         return NULL;
     }
     brick_busy(t);
-    if (wants_attention(t) && (t = brick_obey(t, outcome)) == NULL)
+    if (wants_attention(t) && (t = brick_obey(t, outcome, spans)) == NULL)
         return NULL;
     if ((t->flags & BRICK_CONTROL_OFF) != 0) {
         begin_off(t, key);
@@ -170,12 +179,12 @@ static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key
     return t;
 }
 
-static inline struct brick_thread *enter(const void *key, unsigned *outcome)
+static inline struct brick_thread *enter(const void *key, unsigned *outcome, unsigned spans)
 {
     struct brick_thread *t = brick_self;
     if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
                        || wants_attention(t)))
-        return begin_slowly(t, key, outcome);
+        return begin_slowly(t, key, outcome, spans);
     brick_busy(t);
     return t;
 }
@@ -183,7 +192,7 @@ static inline struct brick_thread *enter(const void *key, unsigned *outcome)
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome);
+    struct brick_thread *t = enter(key, &outcome, 1);
     if (BRICK_UNLIKELY(t == NULL))
         return outcome;
     struct brick_stack *s = t->current;
@@ -255,41 +264,41 @@ static int path_open_below(const struct brick_frame *f)
     return 0;
 }
 
-static unsigned unmatched(struct brick_thread *t)
+static unsigned unmatched(struct brick_thread *t, unsigned outcome)
 {
     brick_add(&t->line->unmatched, 1);
     brick_idle(t);
-    return BRICK_UNMATCHED;
+    return outcome | BRICK_UNMATCHED;
 }
 
-/* As begin_slowly, but spans that are open end whatever was switched off. */
-static struct brick_thread *end_slowly(struct brick_thread *t, unsigned *outcome)
+/* As begin_slowly, but what is open ends whatever was switched off. */
+static struct brick_thread *end_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
     if (t == NULL && gate == BRICK_ON && brick_never_asked()) /* ended here, begun elsewhere: that wants a counter */
-        t = brick_join(outcome);
-    if (t == NULL || !brick_agent_owns() || (gate != BRICK_ON && (gate != BRICK_OFF || t->newest == NULL)))
+        t = brick_join(outcome, 0);
+    if (t == NULL || !brick_agent_owns() || (gate != BRICK_ON && gate != BRICK_OFF))
         return NULL;
     if (t->busy) {
         *outcome |= nested(t);
         return NULL;
     }
     brick_busy(t);
-    if (wants_attention(t) && (t = brick_obey(t, outcome)) == NULL)
+    if (wants_attention(t) && (t = brick_obey(t, outcome, 0)) == NULL)
         return NULL;
-    if ((t->flags & BRICK_CONTROL_OFF) != 0 && t->newest == NULL) {
+    if ((gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && stack_open(t, key) == NULL) {
         brick_idle(t);
         return NULL;
     }
     return t;
 }
 
-static inline struct brick_thread *leave(unsigned *outcome)
+static inline struct brick_thread *leave(const void *key, unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
     if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
                        || wants_attention(t)))
-        return end_slowly(t, outcome);
+        return end_slowly(t, key, outcome);
     brick_busy(t);
     return t;
 }
@@ -297,7 +306,7 @@ static inline struct brick_thread *leave(unsigned *outcome)
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = leave(&outcome);
+    struct brick_thread *t = leave(key, &outcome);
     if (BRICK_UNLIKELY(t == NULL))
         return outcome;
     uint64_t now = brick_ticks(brick_agent.clock);
@@ -305,7 +314,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     if (BRICK_UNLIKELY(s == NULL || s->key != key))
         s = brick_stack_of(t, key, 0);
     if (BRICK_UNLIKELY(s == NULL))
-        return unmatched(t);
+        return unmatched(t, outcome);
     if (BRICK_UNLIKELY(s->refused != 0)) {
         s->refused--;
         brick_idle(t);
@@ -315,7 +324,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     if (BRICK_UNLIKELY(f == NULL || f->scope || f->brick != (uint16_t)brick)) {
         f = frame_find(s, brick);
         if (f == NULL)
-            return unmatched(t);
+            return unmatched(t, outcome);
         brick_abandon(t, s, f);
     }
     elements = checked(t, elements);
@@ -359,7 +368,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
 unsigned brick_layer_begin(uint32_t layer, const void *key)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome);
+    struct brick_thread *t = enter(key, &outcome, 0);
     if (t == NULL)
         return outcome;
     struct brick_stack *s = brick_stack_of(t, key, 1);
@@ -389,12 +398,12 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
 unsigned brick_layer_end(const void *key)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = leave(&outcome);
+    struct brick_thread *t = leave(key, &outcome);
     if (t == NULL)
         return outcome;
     struct brick_stack *s = brick_stack_of(t, key, 0);
     if (s == NULL)
-        return unmatched(t);
+        return unmatched(t, outcome);
     if (s->refused != 0) {
         s->refused--;
         brick_idle(t);
@@ -404,7 +413,7 @@ unsigned brick_layer_end(const void *key)
     while (f != NULL && !f->scope)
         f = f->below;
     if (f == NULL)
-        return unmatched(t);
+        return unmatched(t, outcome);
     brick_abandon(t, s, f);
     brick_frame_pop(t, s);
     if (s->top == NULL)

@@ -77,18 +77,18 @@ struct brick_thread {
     uint32_t chunks;
     uint32_t hand; /* of the sweep */
     uint64_t refused[16]; /* blocks asked for in vain */
-    const struct brick_segment *segment; /* the one its pointers lead into */
+    struct brick_segment *segment; /* the one its pointers lead into */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
-/* The thread's lane, given one if need be; NULL: none, and counted. */
-BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome);
+/* The thread's lane, given one if need be; NULL: none, and the spans that it was for are counted. */
+BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
 /* This thread has not been refused a lane. */
 BRICK_HIDDEN int brick_never_asked(void);
 /* After a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
-BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome);
+BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
 BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
 BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
 BRICK_HIDDEN int brick_nodes_more(struct brick_thread *t);

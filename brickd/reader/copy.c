@@ -1,7 +1,6 @@
 #include "copy.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -140,7 +139,7 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
                       (unsigned long long)spans, (unsigned long long)s->count);
     if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
         return refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
-    if (!isfinite(s->squares) || s->squares < 0)
+    if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
         return refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
         return refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane, path,

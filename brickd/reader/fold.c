@@ -20,6 +20,11 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
     }
 }
 
+static uint64_t sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
+
+/* What of a whole is not in its part; no worker whose parts exceed their whole takes anything from others. */
+double brick_rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
+
 void brick_row_add(struct brick_row *row, const struct brick_summary *s, double tick_ns, double grid_ns, int outer)
 {
     if (s->count == 0)
@@ -29,14 +34,14 @@ void brick_row_add(struct brick_row *row, const struct brick_summary *s, double 
         row->min = min;
     if (max > row->max)
         row->max = max;
-    row->count += s->count;
+    row->count = sum(row->count, s->count);
     row->total += (double)s->total * tick_ns;
-    row->child += (double)s->child * tick_ns;
+    row->self += brick_rest(s->total, s->child) * tick_ns;
     if (outer)
-        row->inclusive += ((double)s->total - (double)s->again) * tick_ns;
+        row->inclusive += brick_rest(s->total, s->again) * tick_ns;
     row->squares += s->squares * tick_ns * tick_ns;
-    row->elements += s->elements;
-    row->bytes += s->bytes;
+    row->elements = sum(row->elements, s->elements);
+    row->bytes = sum(row->bytes, s->bytes);
     histogram_add(row, s, tick_ns / grid_ns);
 }
 

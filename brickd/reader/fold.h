@@ -9,10 +9,13 @@
 
 struct brick_row {
     uint64_t count;
-    double total, child, inclusive, squares, min, max; /* ns */
+    double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
     double histogram[BRICK_BUCKETS]; /* in buckets of the fold's own tick */
 };
+
+/* What of a whole is not in its part: 0 when the part is greater. */
+double brick_rest(uint64_t whole, uint64_t part);
 
 /* tick_ns: the worker's tick; grid_ns: the one that the row's buckets are in.
  * outer: no path above this one belongs to the same row, so that its time is

@@ -411,7 +411,7 @@ static PyObject *shares(const struct brick_summary *s, const int32_t *rows, Py_s
             continue;
         sums[rows[p]][0] += (double)s[p].count;
         sums[rows[p]][1] += (double)s[p].total * tick_ns;
-        sums[rows[p]][2] += ((double)s[p].total - (double)s[p].child) * tick_ns;
+        sums[rows[p]][2] += brick_rest(s[p].total, s[p].child) * tick_ns;
     }
     for (Py_ssize_t r = 0; sums != NULL && result != NULL && r < count; r++) {
         if (sums[r][0] == 0)
@@ -473,7 +473,7 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
     double n = (double)r->count, mean = n > 0 ? r->total / n : 0;
     double variance = n > 0 ? r->squares / n - mean * mean : 0;
     return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K}", "count", (unsigned long long)r->count,
-                         "total_ns", r->inclusive, "self_ns", r->total - r->child, "mean_ns", mean, "deviation_ns",
+                         "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean, "deviation_ns",
                          variance > 0 ? sqrt(variance) : 0.0, "min_ns", r->min, "max_ns", r->max, "p50_ns",
                          brick_row_quantile(r, 0.50, f->grid_ns), "p90_ns", brick_row_quantile(r, 0.90, f->grid_ns),
                          "p99_ns", brick_row_quantile(r, 0.99, f->grid_ns), "p999_ns",

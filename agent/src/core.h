@@ -1,0 +1,118 @@
+/* core.h - brick_agent._core: the writer's face in CPython, what its files share.
+ *
+ *   core.c         the module: its functions, its types
+ *   core_handle.c  names become handles; the segment opens
+ *   core_span.c    the record path, and the amounts of a span
+ *   core_key.c     contexts become the writer's keys
+ *
+ * Knows nothing of shared memory. On the record path it calls no Python code,
+ * allocates nothing and raises nothing.
+ *
+ * A `with` statement looks up __enter__ and __exit__ and calls what it finds.
+ * A method would be bound for each lookup, an allocation twice per span; so
+ * both names are descriptors that return an object which is there already: the
+ * manager itself, whose call with no argument enters and with the three of an
+ * exception leaves.
+ *
+ * Built per Python version: the thread state's context and vectorcall are not
+ * in the limited API.
+ */
+#ifndef BRICK_CORE_H
+#define BRICK_CORE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "brick_agent.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define UNRESOLVED UINT32_MAX
+#define SPARE_SPANS 64 /* kept for the next `b(elements=n)`, which then allocates nothing */
+
+typedef struct Span Span;
+
+/* A handle: a name with its number. Interned, and immortal: at most as many as
+ * the segment has names. */
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    uint32_t number; /* UNRESOLVED until its first use: making a handle opens nothing */
+    PyObject *name;
+    PyObject *category; /* or None */
+    Span *plain;        /* what `with b:` uses */
+} Brick;
+
+/* One `with`: a brick with its amounts. */
+struct Span {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    Brick *brick; /* immortal: not counted */
+    uint64_t elements, bytes, step;
+    bool has_step;
+};
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    uint32_t layer;
+} Layer;
+
+typedef struct {
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type;
+    PyObject *handles; /* dict: name -> Brick */
+    Brick *other;      /* what a name gets when there is no more room */
+    Span *spare[SPARE_SPANS];
+    int spares;
+    unsigned swept;
+    bool strict;
+} CoreState;
+
+/* Process-wide, as the segment is. */
+extern CoreState core_state;
+
+/* ---- keys --------------------------------------------------------------- */
+
+/* The context of the running task, greenlet or thread. A thread that has none
+ * yet is given one, so that a greenlet started later is told from it. */
+static inline const void *core_key(void)
+{
+    PyObject *context = PyThreadState_Get()->context;
+    if (__builtin_expect(context == NULL, 0)) {
+        PyObject *copy = PyContext_CopyCurrent();
+        if (copy == NULL)
+            PyErr_Clear();
+        Py_XDECREF(copy);
+        context = PyThreadState_Get()->context;
+    }
+    return context;
+}
+
+/* After a begin and after an end: references to keys, the thread's own end. */
+void core_begun(unsigned outcome, const void *key);
+PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
+
+/* ---- spans -------------------------------------------------------------- */
+
+Span *core_span_new(Brick *b);
+void core_span_dealloc(PyObject *self);
+/* One keyword of a span: 0, or -1 with an exception set. `category` is taken by span() alone. */
+int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
+int core_amount(PyObject *value, uint64_t *amount);
+
+PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
+PyObject *core_brick_start(PyObject *self, PyObject *unused);
+PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
+
+/* ---- handles ------------------------------------------------------------ */
+
+enum brick_state core_open(struct brick_config *config);
+void core_resolve(Brick *b);
+Brick *core_handle_new(PyObject *name, PyObject *category);
+/* The handle of a name, made at its first mention: a borrowed reference. Out of
+ * memory or of room for names it is "other", and the loss is counted. */
+Brick *core_handle(PyObject *name, PyObject *category);
+
+#endif

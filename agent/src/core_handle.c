@@ -1,0 +1,144 @@
+/* core_handle.c - names become handles, and the first use of one opens the segment. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- opening ----------------------------------------------------------- */
+
+/* "app" for /srv/app.py, "worker" for /srv/worker/__main__.py, "python" for a prompt. */
+static void program_name(char *name, size_t size)
+{
+    const char *path = "";
+    PyObject *argv = PySys_GetObject("argv"), *first;
+    if (argv != NULL && PyList_Check(argv) && PyList_GET_SIZE(argv) > 0
+        && PyUnicode_Check(first = PyList_GET_ITEM(argv, 0)) && (path = PyUnicode_AsUTF8(first)) == NULL) {
+        PyErr_Clear();
+        path = "";
+    }
+    const char *end = path + strlen(path), *slash = strrchr(path, '/');
+    if (slash != NULL && strcmp(slash, "/__main__.py") == 0) {
+        end = slash;
+        while (slash > path && slash[-1] != '/')
+            slash--;
+        path = slash;
+    } else if (slash != NULL) {
+        path = slash + 1;
+    }
+    if (end - path > 3 && strcmp(end - 3, ".py") == 0)
+        end -= 3;
+    size_t length = (size_t)(end - path) < size ? (size_t)(end - path) : size - 1;
+    memcpy(name, path, length);
+    name[length] = 0;
+    if (length == 0 || name[0] == '-')
+        strcpy(name, "python");
+}
+
+enum brick_state core_open(struct brick_config *config)
+{
+    char name[128];
+    const char *service = getenv("BRICKD_SERVICE");
+    if (config->service == NULL && (service == NULL || *service == 0)) {
+        program_name(name, sizeof name);
+        config->service = name;
+    }
+    const char *strict = getenv("BRICKD_STRICT");
+    core_state.strict = strict != NULL && strcmp(strict, "1") == 0;
+    return brick_init(config);
+}
+
+/* The handle's number, at its first use. While nothing is recorded it stays unresolved. */
+void core_resolve(Brick *b)
+{
+    struct brick_config config = {0};
+    enum brick_state now = brick_state();
+    if (now == BRICK_NEW)
+        now = core_open(&config);
+    if (now != BRICK_ON)
+        return;
+    Py_ssize_t length, kind_length;
+    const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
+    const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8AndSize(b->category, &kind_length);
+    b->number = brick_name(name, (size_t)length, category);
+}
+
+/* ---- handles ----------------------------------------------------------- */
+
+/* A name that UTF-8 can hold; a new reference, or NULL with an exception set. */
+static PyObject *to_text(PyObject *value)
+{
+    if (!PyUnicode_Check(value)) {
+        if (core_state.strict) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: a name must be a string, not %R (BRICKD_STRICT=1)", value);
+            return NULL;
+        }
+        return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
+    }
+    if (PyUnicode_AsUTF8(value) != NULL)
+        return Py_NewRef(value);
+    PyErr_Clear();
+    PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
+    PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;
+    Py_XDECREF(bytes);
+    return text;
+}
+
+Brick *core_handle_new(PyObject *name, PyObject *category)
+{
+    Brick *b = PyObject_New(Brick, core_state.brick_type);
+    if (b == NULL)
+        return NULL;
+    b->vectorcall = core_brick_call;
+    b->number = UNRESOLVED;
+    b->name = Py_NewRef(name);
+    b->category = Py_NewRef(category);
+    b->plain = core_span_new(b);
+    if (b->plain == NULL) {
+        Py_DECREF(b);
+        return NULL;
+    }
+    return b;
+}
+
+Brick *core_handle(PyObject *value, PyObject *category)
+{
+    PyObject *found = NULL;
+    if (PyUnicode_CheckExact(value) && (found = PyDict_GetItemWithError(core_state.handles, value)) != NULL
+        && category == Py_None)
+        return (Brick *)found;
+    PyErr_Clear();
+    PyObject *name = to_text(value);
+    PyObject *kind = name == NULL || category == Py_None ? Py_NewRef(Py_None) : to_text(category);
+    if (name == NULL || kind == NULL)
+        goto failed;
+    if (kind != Py_None)
+        Py_SETREF(kind, PyObject_CallMethod(kind, "lower", NULL));
+    if (kind == NULL)
+        goto failed;
+    Brick *b = (Brick *)PyDict_GetItemWithError(core_state.handles, name);
+    if (b == NULL) {
+        uint32_t room = brick_names_room();
+        if (PyUnicode_GET_LENGTH(name) == 0 || PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)room) {
+            brick_name("", 0, NULL); /* counts the refusal */
+            b = core_state.other;
+        } else {
+            b = core_handle_new(name, kind);
+            if (b == NULL || PyDict_SetItem(core_state.handles, name, (PyObject *)b) != 0)
+                goto failed;
+        }
+    } else if (b->category == Py_None && kind != Py_None) { /* the first one declared stays */
+        Py_SETREF(b->category, Py_NewRef(kind));
+        if (b->number != UNRESOLVED)
+            core_resolve(b);
+    }
+    Py_DECREF(name);
+    Py_DECREF(kind);
+    return b;
+failed:
+    Py_XDECREF(name);
+    Py_XDECREF(kind);
+    if (core_state.strict)
+        return NULL;
+    PyErr_Clear();
+    return core_state.other;
+}

@@ -1,0 +1,187 @@
+/* core_span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), `with layer(n):`. */
+#include "core.h"
+
+/* ---- record path ------------------------------------------------------- */
+
+static inline void brick_enter(Brick *b, const uint64_t *step)
+{
+    if (__builtin_expect(b->number == UNRESOLVED, 0)) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        core_resolve(b);
+        PyErr_Restore(type, value, traceback);
+    }
+    const void *key = core_key();
+    unsigned outcome = brick_begin(b->number, key, step);
+    if (outcome)
+        core_begun(outcome, key);
+}
+
+static inline PyObject *brick_leave(Brick *b, uint64_t elements, uint64_t bytes)
+{
+    const void *key = core_key();
+    unsigned outcome = brick_end(b->number, key, elements, bytes);
+    if (outcome)
+        return core_ended(outcome, key);
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    Span *s = (Span *)self;
+    if (PyVectorcall_NARGS(nargsf) != 0)
+        return brick_leave(s->brick, s->elements, s->bytes);
+    brick_enter(s->brick, s->has_step ? &s->step : NULL);
+    return Py_NewRef((PyObject *)s->brick);
+}
+
+PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    const void *key = core_key();
+    if (PyVectorcall_NARGS(nargsf) != 0)
+        return core_ended(brick_layer_end(key), key);
+    core_begun(brick_layer_begin(((Layer *)self)->layer, key), key);
+    return Py_NewRef(self);
+}
+
+/* ---- amounts ----------------------------------------------------------- */
+
+static int complain_strictly(const char *what, PyObject *value)
+{
+    if (!core_state.strict) {
+        PyErr_Clear();
+        return 0;
+    }
+    if (!PyErr_Occurred())
+        PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
+    return -1;
+}
+
+int core_amount(PyObject *value, uint64_t *amount)
+{
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (__builtin_expect(number >= 0 && !overflow, 1)) {
+        *amount = (uint64_t)number;
+        return 0;
+    }
+    *amount = BRICK_BAD_AMOUNT;
+    return complain_strictly("an amount must be an integer from 0 to 2^48", value);
+}
+
+/* An integer as it is, a string by its FNV-1a hash. */
+static int to_step(PyObject *value, Span *s)
+{
+    Py_ssize_t length;
+    s->has_step = value != Py_None;
+    s->step = 0;
+    if (value == Py_None)
+        return 0;
+    if (PyIndex_Check(value)) { /* numpy's integers too */
+        s->step = PyLong_AsUnsignedLongLongMask(value);
+        return PyErr_Occurred() ? complain_strictly("a step must be an integer or a string", value) : 0;
+    }
+    const char *text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &length) : NULL;
+    if (text == NULL) {
+        s->has_step = false;
+        return complain_strictly("a step must be an integer or a string", value);
+    }
+    s->step = UINT64_C(0xCBF29CE484222325);
+    for (Py_ssize_t i = 0; i < length; i++)
+        s->step = (s->step ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
+    return 0;
+}
+
+Span *core_span_new(Brick *b)
+{
+    Span *s;
+    if (core_state.spares > 0) {
+        s = core_state.spare[--core_state.spares];
+        _Py_NewReference((PyObject *)s);
+    } else {
+        s = PyObject_New(Span, core_state.span_type);
+        if (s == NULL)
+            return NULL;
+        s->vectorcall = span_call;
+    }
+    s->brick = b;
+    s->elements = s->bytes = s->step = 0;
+    s->has_step = false;
+    return s;
+}
+
+void core_span_dealloc(PyObject *self)
+{
+    if (core_state.spares < SPARE_SPANS) {
+        core_state.spare[core_state.spares++] = (Span *)self;
+        return;
+    }
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category)
+{
+    if (PyUnicode_CompareWithASCIIString(name, "elements") == 0)
+        return core_amount(value, &s->elements);
+    if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
+        return core_amount(value, &s->bytes);
+    if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
+        return to_step(value, s);
+    if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
+        *category = value;
+        return 0;
+    }
+    PyErr_Format(PyExc_TypeError, "brick_agent: unexpected keyword argument '%U'", name);
+    return -1;
+}
+
+PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    Py_ssize_t given = PyVectorcall_NARGS(nargsf);
+    if (given != 0) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: a brick takes keywords only: elements, bytes, step");
+        return NULL;
+    }
+    Span *s = core_span_new((Brick *)self);
+    if (s == NULL)
+        return NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
+        if (core_span_keyword(s, PyTuple_GET_ITEM(names, i), args[i], NULL) != 0) {
+            Py_DECREF(s);
+            return NULL;
+        }
+    return (PyObject *)s;
+}
+
+PyObject *core_brick_start(PyObject *self, PyObject *unused)
+{
+    brick_enter((Brick *)self, NULL);
+    Py_RETURN_NONE;
+}
+
+PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    uint64_t amounts[2] = {0, 0};
+    if (__builtin_expect(given > 0 || names != NULL, 0)) {
+        if (given > 2) {
+            PyErr_SetString(PyExc_TypeError, "brick_agent: stop takes elements and bytes");
+            return NULL;
+        }
+        for (Py_ssize_t i = 0; i < given; i++)
+            if (core_amount(args[i], &amounts[i]) != 0)
+                return NULL;
+        for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+            PyObject *name = PyTuple_GET_ITEM(names, i);
+            bool is_bytes = PyUnicode_CompareWithASCIIString(name, "bytes") == 0;
+            if (!is_bytes && PyUnicode_CompareWithASCIIString(name, "elements") != 0) {
+                PyErr_Format(PyExc_TypeError, "brick_agent: unexpected keyword argument '%U'", name);
+                return NULL;
+            }
+            if (core_amount(args[given + i], &amounts[is_bytes]) != 0)
+                return NULL;
+        }
+    }
+    return brick_leave((Brick *)self, amounts[0], amounts[1]);
+}
