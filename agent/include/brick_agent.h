@@ -84,6 +84,10 @@ const char *brick_problem(void); /* "" when there was none */
 uint32_t brick_name(const char *text, size_t length, const char *category);
 uint32_t brick_names_room(void); /* how many names there can be; opens nothing */
 
+/* Recording is off and this thread has nothing open: begin and end would do
+ * nothing, so what leads to them may be spared. */
+int brick_is_off(void);
+
 /* step: on whose behalf in the engine's count; NULL takes that of the span around. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);

@@ -189,6 +189,15 @@ static inline struct brick_thread *enter(const void *key, unsigned *outcome, uns
     return t;
 }
 
+int brick_is_off(void)
+{
+    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
+    if (BRICK_LIKELY(gate < BRICK_OFF))
+        return 0;
+    const struct brick_thread *t = brick_self;
+    return t == NULL || gate == BRICK_FAILED || (t->newest == NULL && t->scopes == 0);
+}
+
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 {
     unsigned outcome = BRICK_DONE;
@@ -336,7 +345,6 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     struct brick_frame *above = f->below;
     while (BRICK_UNLIKELY(above != NULL && above->scope))
         above = above->below;
-    struct brick_frame ended = *f;
     brick_frame_pop(t, s);
     brick_fence_signal();
     BRICK_POINT("popped");
@@ -353,7 +361,7 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
         BRICK_POINT("summarized");
         brick_add(&t->line->summarized, 1);
         if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))
-            record_span(t, &ended, duration, elements, bytes);
+            record_span(t, f, duration, elements, bytes);
     }
     if (BRICK_UNLIKELY(s->top == NULL))
         outcome |= BRICK_LAST;
@@ -386,6 +394,7 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
     const struct brick_frame *above = f->below;
     if (above == NULL)
         outcome |= BRICK_FIRST;
+    t->scopes++;
     f->scope = 1;
     f->layer = layer;
     f->path = above != NULL ? above->path : BRICK_ROOT;

@@ -64,6 +64,7 @@ struct brick_thread {
     const struct brick_control *control;
     struct brick_stack *current;
     struct brick_frame *newest;
+    uint64_t scopes; /* layer scopes that are open; spans that are stand in `newest` */
     union brick_node *free;
     struct brick_lane *line;
     uint64_t *sequences;
@@ -112,7 +113,7 @@ static inline void brick_node_give(struct brick_thread *t, void *node)
     t->free = n;
 }
 
-/* Takes a frame off the top of its stack and gives it back. */
+/* Takes a frame off the top of its stack and gives it back; until the next one is taken, all of it but `below` stays. */
 static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
 {
     struct brick_frame *f = s->top;
@@ -125,8 +126,10 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
         if (f->older != NULL)
             f->older->newer = f->newer;
         const struct brick_frame *now = t->newest;
-        brick_store_relaxed(&t->line->open, brick_load_relaxed(&t->line->open) - 1); /* O14 */
+        brick_add(&t->line->open, UINT64_MAX); /* O14: one less */
         brick_store_relaxed(&t->line->current, now != NULL ? brick_open_word(now->start, now->path) : 0);
+    } else {
+        t->scopes--;
     }
     brick_node_give(t, f);
 }

@@ -101,6 +101,7 @@ void core_span_dealloc(PyObject *self);
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
 int core_amount(PyObject *value, uint64_t *amount);
 
+PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_start(PyObject *self, PyObject *unused);
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);

@@ -97,6 +97,7 @@ Brick *core_handle_new(PyObject *name, PyObject *category)
         Py_DECREF(b);
         return NULL;
     }
+    b->plain->vectorcall = core_plain_call; /* it is never given back, so no other span gets it */
     return b;
 }
 
