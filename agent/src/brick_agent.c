@@ -257,14 +257,14 @@ int brick_agent_ready(unsigned spans)
 
 /* Other threads go on recording all the while: into the old mapping, until each
  * is told to move. Names and paths that they meet meanwhile come with the second copy. */
-void brick_agent_reopen(void)
+void brick_agent_reopen(struct brick_segment *lost)
 {
     struct brick_agent *a = &brick_agent;
-    struct brick_segment *lost = a->segment;
     if (!brick_claim32(&a->reopening, 0, 1))
         return;
     int error = errno;
-    struct brick_segment *s = segment_open(&a->plan);
+    /* Another thread may have seen the same and been faster. */
+    struct brick_segment *s = a->segment == lost ? segment_open(&a->plan) : NULL;
     if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
         segment_discard(s);
         s = NULL;

@@ -207,7 +207,7 @@ static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 /* Opens what is to be opened; 1 when the caller may record. Else the spans that it would have begun are counted. */
 BRICK_HIDDEN int brick_agent_ready(unsigned spans);
 /* Another segment in the place of one that is gone. */
-BRICK_HIDDEN void brick_agent_reopen(void);
+BRICK_HIDDEN void brick_agent_reopen(struct brick_segment *lost);
 
 BRICK_HIDDEN int brick_threads_make(uint32_t lanes);
 BRICK_HIDDEN int brick_thread_known(void); /* the calling thread has a lane, or is about to */

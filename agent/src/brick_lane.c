@@ -268,9 +268,10 @@ void brick_look(struct brick_thread *t, uint64_t now)
 {
     t->look = now + BRICK_LOOK_TICKS;
     tell_missed();
-    const struct brick_control *control = brick_control_of(brick_agent.segment);
-    if (brick_segment_gone(brick_agent.segment) || brick_load_relaxed(&control->reopen) != 0)
-        brick_agent_reopen();
+    struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    const struct brick_control *control = brick_control_of(s);
+    if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
+        brick_agent_reopen(s);
     if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) /* at once: its next record may be far away */
         lane_move(t);
 }

@@ -1,0 +1,23 @@
+"""`scripts/bench agent`: what recording a span costs a worker in time, instructions, memory and at import."""
+
+from __future__ import annotations
+
+from benchmarks import callgrind, cases, imports, machine, memory, spans
+from benchmarks.control import compile_control
+from benchmarks.report import Report
+from benchmarks.workplace import Workplace
+
+HELP = "spans against the compiled control, prometheus_client and a pure-Python ring; memory; import"
+
+
+def run(place: Workplace, quick: bool) -> Report:
+    """Measure; times first, while nothing else of ours runs."""
+    clock = place.ask("clock")
+    compile_control(place.folder, clock)
+    tables = [
+        spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400),
+        imports.imported(place, interpreters=10 if quick else 20),
+        memory.committed(place),
+        callgrind.counted(place, workers=2),
+    ]
+    return Report("agent", machine.facts() | {"agent_clock": cases.CLOCKS[clock]}, tables)

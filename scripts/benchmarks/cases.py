@@ -1,0 +1,123 @@
+"""The ways to record a span, and what they are compared with.
+
+Every case is here once; the timed and the counted measurements choose among them by name. `span_cases` opens a segment
+in this process and acts as its consumer, for the ring would be full after 4,096 spans.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import brick_agent as brick
+from brick_agent import _core
+
+from benchmarks.method import Case
+from benchmarks.pure_python_ring import Ring, Span
+from brickd import _reader
+from brickd.segment import Segment
+
+CONTROL_OFFSET = 4096
+_CONSUMER_OFFSET = 8192
+_TAIL = struct.Struct("<QQ")
+
+CLOCKS = {1: "tsc", 2: "cntvct", 3: "CLOCK_MONOTONIC_RAW"}
+TSC = 1
+
+WITH = "with b:"
+WITH_CONTROL = "with control:"
+WITH_EMPTY = "with empty:"
+START = "b.start(); b.stop()"
+START_CONTROL = "control.start(); control.stop()"
+AMOUNTS = "with b(elements=n):"
+BY_NAME = "with brick.span(name):"
+NESTED = "with b: inside a span"
+RINGED = "with b: ring on"
+OFF = "with b: after disable()"
+OFF_CONSUMER = "with b: consumer says off"
+OFF_ENVIRONMENT = "with b: BRICKD=0"
+PYTHON_RING = "with pure-Python ring:"
+PROMETHEUS = "with h.time():"
+
+
+class _Consumer:
+    """The consumer's side of this process's own segment."""
+
+    def __init__(self) -> None:
+        self._fd = os.open(Path(_reader.DIRECTORY) / _core._segment_name(), os.O_RDWR)
+        self._segment = Segment(_core._segment_name(), self._fd)
+        self.clock = self._segment.header["clock"]
+        self.slots = self._segment.header["span_slots"]
+
+    def ring_on(self) -> None:
+        """Make room for a ring of records and ask for them."""
+        for lane, line, _ in _reader.Segment(self._fd).lanes():
+            head = line["span_head"]
+            os.pwrite(self._fd, _TAIL.pack(head, head ^ (1 << 64) - 1), _CONSUMER_OFFSET + 64 * lane)
+        os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
+
+    def off(self) -> None:
+        """Ask for nothing at all."""
+        os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_OFF), CONTROL_OFFSET)
+
+    def usual(self) -> None:
+        """Ask for no details."""
+        os.pwrite(self._fd, struct.pack("<I", 0), CONTROL_OFFSET)
+
+
+def _opened() -> _Consumer:
+    if not brick.init("bench"):
+        raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
+    return _Consumer()
+
+
+def agent_clock() -> int:
+    """The clock that the agent chose here: BRICK_CLOCK_*."""
+    return _opened().clock
+
+
+def _empty_case() -> Case:
+    return Case(WITH_EMPTY, "with b: pass", {"b": importlib.import_module("control_empty").brick()})
+
+
+def span_cases() -> list[Case]:
+    """Our spans and the controls; the modules of control.c are on the path."""
+    consumer = _opened()
+    b, outer = brick.brick("b"), brick.brick("outer")
+    control: Callable[[], object] = importlib.import_module("control_clock").brick
+    return [
+        Case(WITH, "with b: pass", {"b": b}),
+        Case(WITH_CONTROL, "with b: pass", {"b": control()}),
+        _empty_case(),
+        Case(START, START, {"b": b}),
+        Case(START_CONTROL, START, {"b": control()}),
+        Case(AMOUNTS, "with b(elements=n): pass", {"b": b, "n": 4096}),
+        Case(BY_NAME, "with brick.span(name): pass", {"brick": brick, "name": "b"}),
+        Case(NESTED, "with b: pass", {"b": b}, outer.start, outer.stop),
+        Case(RINGED, "with b: pass", {"b": b}, consumer.ring_on, consumer.usual, batch_max=consumer.slots),
+        Case(OFF, "with b: pass", {"b": b}, brick.disable, brick.enable),
+        Case(OFF_CONSUMER, "with b: pass", {"b": b}, consumer.off, consumer.usual),
+    ]
+
+
+def off_cases() -> list[Case]:
+    """What remains where BRICKD=0 was set before Python started."""
+    if os.environ.get("BRICKD") != "0":
+        raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, wanted '0'")
+    return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]
+
+
+def peer_cases() -> list[Case]:
+    """What others offer; PROMETHEUS_MULTIPROC_DIR was set before Python started."""
+    from prometheus_client import CollectorRegistry, Histogram
+
+    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+        raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, wanted: prometheus_client in multiprocess mode")
+    histogram = Histogram("bench", "A span", registry=CollectorRegistry())
+    return [
+        Case(PYTHON_RING, "with b: pass", {"b": Span(Ring(), 1)}),
+        Case(PROMETHEUS, "with h.time(): pass", {"h": histogram}),
+    ]

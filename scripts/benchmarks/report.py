@@ -1,0 +1,82 @@
+"""What a sub-command found: tables for people, one JSON for machines.
+
+A row is a dictionary whose keys are the names in the JSON, units included; `passed` is True, False, or None where there
+is no goal. Nothing here knows what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+SCHEMA_VERSION = 1
+_UNSHOWN = ("reference_ns_min", "reference_ns_median", "attempt", "cpu")
+_WORDS = {True: "yes", False: "NO", None: "-"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one kind; `note` says why there are none, or what to keep in mind."""
+
+    key: str
+    title: str
+    rows: Sequence[dict[str, Any]]
+    note: str = ""
+
+    def text(self) -> str:
+        """Aligned columns: words to the left, numbers to the right."""
+        lines = [self.title + (f" ({self.note})" if self.note else "")]
+        if self.rows:
+            columns = [key for key in self.rows[0] if key not in _UNSHOWN]
+            cells = [[key.replace("_", " ") for key in columns], *([_cell(r[c]) for c in columns] for r in self.rows)]
+            numbers = [any(isinstance(row[key], int | float) for row in self.rows) for key in columns]
+            widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
+            for line in cells:
+                padded = (
+                    cell.rjust(width) if number else cell.ljust(width)
+                    for cell, width, number in zip(line, widths, numbers, strict=True)
+                )
+                lines.append("  " + "  ".join(padded).rstrip())
+        return "\n".join(lines)
+
+
+def _cell(value: object) -> str:
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, float):
+        return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+    return str(value)
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of one sub-command."""
+
+    command: str
+    machine: dict[str, object]
+    tables: Sequence[Table]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no goal was missed."""
+        return not any(row["passed"] is False for table in self.tables for row in table.rows)
+
+    def text(self) -> str:
+        """For people."""
+        facts = ", ".join(f"{key.replace('_', ' ')}: {_cell(value)}" for key, value in self.machine.items())
+        missed = sum(row["passed"] is False for table in self.tables for row in table.rows)
+        end = "All goals met." if self.passed else f"Goals missed: {missed}."
+        return "\n\n".join([facts, *(table.text() for table in self.tables), end])
+
+    def json(self) -> str:
+        """For machines."""
+        body: dict[str, object] = {
+            "schema_version": SCHEMA_VERSION,
+            "command": self.command,
+            "passed": self.passed,
+            "machine": self.machine,
+        }
+        body |= {table.key: {"note": table.note, "rows": list(table.rows)} for table in self.tables}
+        return json.dumps(body, indent=1)

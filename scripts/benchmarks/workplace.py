@@ -1,0 +1,77 @@
+"""Where a run may leave files and segments, and the environment of the processes it starts.
+
+Nothing of it stays: the folder goes with the run, and so do segments under its prefix, whatever became of their
+processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+_SCRIPTS = Path(__file__).resolve().parent.parent
+_SHM = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A folder and the environment of what runs in it."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def python(
+        self, *arguments: str, under: tuple[str, ...] = (), variables: Mapping[str, str] = MappingProxyType({})
+    ) -> subprocess.CompletedProcess[str]:
+        """Run this Python with arguments, under another command if one is given; the output as text."""
+        done = subprocess.run(
+            [*under, sys.executable, *arguments],
+            env=self.environment | dict(variables),
+            cwd=self.folder,  # which Python puts before all that is installed
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{' '.join(arguments)}: exit status {done.returncode}, 0 wanted\n{done.stderr}")
+        return done
+
+    def ask(self, module: str, *arguments: object, **variables: str) -> Any:
+        """What the `main` of a module of this package printed as JSON, in a fresh process."""
+        return json.loads(self.python("-m", f"benchmarks.{module}", *map(str, arguments), variables=variables).stdout)
+
+
+@contextmanager
+def workplace() -> Iterator[Workplace]:
+    """A workplace for one run."""
+    with tempfile.TemporaryDirectory(prefix="brickd-bench-") as name:
+        folder = Path(name)
+        prometheus = folder / "prometheus"
+        prometheus.mkdir()
+        prefix = f"brickd-bench-{os.getpid()}-"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("BRICKD", "PYTHON"))}
+        environment |= {
+            "BRICKD_SHM_PREFIX": prefix,
+            "PROMETHEUS_MULTIPROC_DIR": str(prometheus),
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": os.pathsep.join((str(_SCRIPTS), name)),
+        }
+        try:
+            yield Workplace(folder, environment)
+        finally:
+            for file in _SHM.glob(prefix + "*"):
+                file.unlink(missing_ok=True)
+
+
+def progress(text: str) -> None:
+    """Say what is being done."""
+    print(f"bench: {text}", file=sys.stderr, flush=True)

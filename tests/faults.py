@@ -1,0 +1,146 @@
+"""What the tests of faults share: exact accounts, workers in C, workers with a /dev/shm of their own.
+
+Run as a program it reads every segment that it finds: for a worker whose /dev/shm the test itself does not see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, WRITER, Worker, readings
+from test_agent import record, summaries
+
+from brickd.ledger import ledger_of
+from brickd.segment import Reading, open_segment
+
+__all__ = ["Start", "counts", "exact", "native", "readings", "record", "summaries"]
+
+Start = Callable[..., Worker]
+Compile = Callable[..., Path]
+NATIVE = ROOT / "tests" / "native"
+
+
+def counts(of: Reading) -> dict[str, int]:
+    """How many spans ended under each name, wherever it stands and in whatever layer."""
+    result: Counter[str] = Counter()
+    for path, row in summaries(of).items():
+        result[path[-1].partition("[")[0]] += row["count"]
+    return dict(result)
+
+
+def exact(of: Reading) -> dict[str, int]:
+    """The ledger's terms that are not zero, once it adds up: in each lane, as a whole, and with the summaries."""
+    for _, lane, _ in of.lanes:
+        accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
+        assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
+        assert lane["span_attempts"] - lane["span_head"] - sum(lane["span_dropped"]) in ((0,) if of.alive else (0, 1))
+    spans: dict[str, int] = ledger_of(of).document()["spans"]
+    ended = ("summarized", "rejected", "open", "abandoned", "unpublished")
+    assert spans["begun"] == sum(spans[term] for term in ended)
+    assert sum(counts(of).values()) - spans["summarized"] in (0, spans["unpublished"])
+    assert of.moving == 0
+    return {term: n for term, n in spans.items() if n}
+
+
+def total(many: list[Reading]) -> dict[str, int]:
+    """The exact ledgers of several segments, added up."""
+    result: Counter[str] = Counter()
+    for each in many:
+        result.update(exact(each))
+    return dict(result)
+
+
+def program(compiled: Compile, name: str, *flags: str) -> Path:
+    """A program of tests/native, and the writer built with these flags: once for all programs that want the same."""
+    writer = compiled("writer.so", WRITER, "-shared", "-fPIC", *flags)
+    return compiled(name, (NATIVE / f"{name}.c", writer), *flags)
+
+
+# The writer with its named points, and with so short a time between two looks after its segment that it is always up.
+ALERT = ("-DBRICK_TEST_POINTS", "-DBRICK_LOOK_TICKS=UINT64_C(20000)")
+
+
+@contextmanager
+def native(binary: Path, *arguments: str, **environment: str) -> Iterator[Worker]:
+    """A worker in C; it is killed if it still runs at the end."""
+    process = subprocess.Popen(
+        [binary, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | environment,
+    )
+    with process:
+        try:
+            yield Worker(process)
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def order(worker: Worker, letters: str) -> list[Any]:
+    """Have a native worker obey these letters, one after the other."""
+    answers = []
+    for letter in letters:
+        assert worker.process.stdin is not None
+        worker.process.stdin.write(letter.encode())
+        worker.process.stdin.flush()
+        answers.append(worker.heard())
+    return answers
+
+
+def _namespaces() -> bool:
+    return (
+        os.geteuid() == 0
+        and subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode == 0
+    )
+
+
+needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and unshare, for a /dev/shm of its own")
+
+# A worker's program may begin with this: mounts that nobody else sees, and a look at its segments from inside.
+PRIVATE = f"""
+import ctypes, subprocess
+libc = ctypes.CDLL(None, use_errno=True)
+def mount(source, target, kind, flags, data):
+    if libc.mount(source, target, kind, flags, data) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), target.decode())
+def look():
+    report(json.loads(subprocess.run([sys.executable, {__file__!r}], stdout=subprocess.PIPE, check=True).stdout))
+if libc.unshare(0x20000) != 0:
+    raise OSError(ctypes.get_errno(), "unshare")
+mount(b"none", b"/", None, 0x44000, None)
+"""
+
+
+def _look() -> None:
+    found = [
+        {
+            "spans": exact(each),
+            "dropped": ledger_of(each).document()["details"]["dropped"],
+            "counts": counts(each),
+            "process": each.process,
+        }
+        for each in readings(os.environ["BRICKD_SHM_PREFIX"])
+    ]
+    print(json.dumps(found))
+
+
+def read_file(file: str) -> Reading:
+    """One reading of one segment."""
+    with open_segment(file) as segment:
+        return segment.read()
+
+
+if __name__ == "__main__":
+    _look()
+    sys.exit(0)

@@ -1,0 +1,165 @@
+"""Segments that no worker wrote: the golden one, and what can be made of it byte by byte.
+
+The offsets are worked out here once more, from the table of the layout and the counts alone: a second opinion on
+brick_layout_compute.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import os
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from brickd import _reader, dtypes
+from brickd.segment import Segment
+
+GOLDEN = Path(__file__).parent / "golden"
+PAGE = 4096
+BLOCK = 64
+U64 = 2**64 - 1
+
+
+@functools.cache
+def golden() -> bytes:
+    """The segment that format 1.0 wrote, as if its user were ours."""
+    image = bytearray(gzip.decompress((GOLDEN / "segment-1.0.bin.gz").read_bytes()))
+    put(image, "header", {"uid": os.geteuid()})
+    return seal(image)
+
+
+@functools.cache
+def field(record: str, name: str) -> tuple[int, str, int]:
+    """Offset, code and size of a field of a struct."""
+    ((offset, count, code),) = [row[2:] for row in _reader.layout() if row[:2] == (record, name)]
+    return offset, code, count * struct.calcsize(code)
+
+
+def header_value(image: bytes | bytearray, name: str) -> int:
+    offset, code, _ = field("header", name)
+    return int(struct.unpack_from(f"<{code}", image, offset)[0])
+
+
+def _pages(length: int) -> int:
+    return -(-length // PAGE) * PAGE
+
+
+def regions(image: bytes | bytearray) -> dict[str, int]:
+    """Where everything begins, the size of an area and of the file included, from the counts of a header."""
+    count = {
+        name: header_value(image, name) for name in ("lanes", "paths", "names", "sites", "span_slots", "event_slots")
+    }
+    size = {name: dtypes.dtype(name).itemsize for name in ("consumer", "process", "lane", "name", "summary", "record")}
+    at = {"header": 0, "control": PAGE, "consumer": 2 * PAGE}
+    at["process"] = at["consumer"] + _pages(count["lanes"] * size["consumer"])
+    at["lane"] = at["process"] + size["process"]
+    at["path"] = at["process"] + _pages(size["process"] + count["lanes"] * size["lane"])
+    at["site"] = at["path"] + _pages(count["paths"] * 8)
+    at["name"] = at["site"] + _pages(count["sites"] * 8)
+    at["area"] = at["name"] + _pages(count["names"] * size["name"])
+    at["summary"] = _pages(count["paths"] * 8)
+    at["span_ring"] = at["summary"] + count["paths"] * size["summary"]
+    at["event_ring"] = at["span_ring"] + _pages(count["span_slots"] * size["record"])
+    at["stride"] = at["event_ring"] + _pages(count["event_slots"] * size["record"])
+    at["size"] = at["area"] + count["lanes"] * at["stride"]
+    return at
+
+
+def place(image: bytes | bytearray, record: str, index: int = 0, lane: int = 0) -> int:
+    """Where the index-th struct of a kind begins; summaries and the slots of the rings are a lane's own."""
+    at = regions(image)
+    if record in ("summary", "span_ring", "event_ring"):
+        size = dtypes.dtype("summary" if record == "summary" else "record").itemsize
+        return at["area"] + lane * at["stride"] + at[record] + index * size
+    return at[record] + index * (8 if record == "path" else dtypes.dtype(record).itemsize)
+
+
+def put(
+    image: bytearray, record: str, values: Mapping[str, Any], index: int = 0, lane: int = 0, *, kind: str | None = None
+) -> None:
+    """Set fields of one struct; `kind` names the struct where the place is a ring's."""
+    start = place(image, record, index, lane)
+    for name, value in values.items():
+        offset, code, size = field(kind or record, name)
+        if isinstance(value, bytes):
+            image[start + offset : start + offset + size] = value.ljust(size, b"\0")
+            continue
+        elements = value if isinstance(value, tuple) else (value,)
+        struct.pack_into(f"<{len(elements)}{code}", image, start + offset, *elements)
+
+
+def seal(image: bytearray) -> bytes:
+    """Make the header's checksum right."""
+    magic, crc = field("header", "magic")[0], field("header", "header_crc")[0]
+    page = bytearray(image[:PAGE])
+    page[magic : magic + 8] = bytes(8)
+    page[crc : crc + 4] = bytes(4)
+    struct.pack_into("<I", image, crc, zlib.crc32(page))
+    return bytes(image)
+
+
+def with_header(**values: Any) -> bytes:
+    """The golden segment with other fields in its header, and the checksum right."""
+    image = bytearray(golden())
+    put(image, "header", values)
+    return seal(image)
+
+
+@contextmanager
+def segment_of(image: bytes) -> Iterator[Segment]:
+    """A segment in memory that has no name."""
+    fd = os.memfd_create("forged")
+    try:
+        os.write(fd, image)
+        yield Segment("forged", fd)
+    finally:
+        os.close(fd)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.rstrip(b"\0").hex()
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, tuple | list) else value
+
+
+def rows(array: dtypes.Array) -> list[dict[str, Any]]:
+    """A structured array as JSON has it; of fields with many elements those that are not zero, by their place."""
+    result = []
+    for each in array:
+        row: dict[str, Any] = {}
+        for name in each.dtype.names or ():
+            value = each[name]
+            if not isinstance(value, np.ndarray):
+                row[name] = value.item()
+            elif name != "reserved":
+                row[name] = {str(i): n for i, n in enumerate(value.tolist()) if n}
+        result.append(row)
+    return result
+
+
+def document(segment: Segment) -> dict[str, Any]:
+    """All that a segment says, as JSON has it."""
+    reading = segment.read()
+    rings = {str(number): segment.ring(number, events=False) for number, _, _ in reading.lanes}
+    return {
+        "header": _plain(reading.header),
+        "process": _plain(reading.process),
+        "lanes": [{"number": n, "lane": _plain(lane), "consumer": _plain(tails)} for n, lane, tails in reading.lanes],
+        "names": _plain(reading.names),
+        "paths": [None if p is None else [p.parent, p.name, p.layer, p.unit] for p in reading.paths],
+        "summaries": rows(dtypes.summaries(reading.summaries)),
+        "odd": reading.odd,
+        "moving": reading.moving,
+        "spans": {
+            n: {"first": first, "records": rows(dtypes.span_records(slots))} for n, (first, slots) in rings.items()
+        },
+    }

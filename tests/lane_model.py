@@ -1,0 +1,290 @@
+"""A lane as the format describes it, in plain Python: what each call does to the counters, the totals and the ring.
+
+Written from brick_shm.h and brick_agent.h, with lists and dictionaries where the writer has stacks of nodes. One thread
+at a time has the lane; every time is given.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+ROOT, OTHER = 0xFFFF, 0
+NO_LAYER, LAYER_MAX = -1, 0xFFFFFE
+AMOUNT_MAX = 2**48
+U64 = 2**64 - 1
+OFF, SPANS = 1, 2
+FIRST, LAST, JOINED, REFUSED, UNMATCHED = 1, 2, 4, 8, 16
+
+
+def bucket_of(ticks: int) -> int:
+    return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
+
+
+@dataclass(eq=False)
+class Frame:
+    """A span or a layer scope that is open; it is itself and no other that looks alike."""
+
+    scope: bool
+    brick: int
+    path: int
+    layer: int
+    step: int
+    start: int = 0
+    child: int = 0
+
+
+@dataclass
+class Stack:
+    """What one key has open; ends of what was begun above it without a frame come first."""
+
+    frames: list[Frame] = field(default_factory=list)
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class Summary:
+    count: int = 0
+    total: int = 0
+    child: int = 0
+    again: int = 0
+    squares: float = 0.0
+    min: int = 0
+    max: int = 0
+    elements: int = 0
+    bytes: int = 0
+    histogram: Counter[int] = field(default_factory=Counter)
+
+    def add(self, duration: int, child: int, again: int, elements: int, amount: int) -> None:
+        self.min = min(self.min, duration) if self.count else duration
+        self.max = max(self.max, duration)
+        self.count += 1
+        self.total += duration
+        self.child += child
+        self.again += again
+        self.squares += float(duration) * float(duration)
+        self.elements += elements
+        self.bytes += amount
+        self.histogram[bucket_of(duration)] += 1
+
+
+class Lane:
+    """The model."""
+
+    def __init__(self, paths: int, slots: int) -> None:
+        self.room, self.slots = paths, slots
+        self.counters: Counter[str] = Counter()
+        self.dropped_full = self.rejected_clock = self.rejected_room = 0
+        self.paths: list[tuple[int, int, int]] = [(ROOT, OTHER, NO_LAYER)]
+        self.known: dict[tuple[int, int, int], int] = {}
+        self.summaries: list[Summary] = [Summary()]
+        self.records: list[dict[str, int]] = []
+        self.tail = 0  # the last one that the writer believed
+        self.pair = (0, 0)  # what the consumer wrote
+        self.asked = 0  # the control flags
+        self.enabled = True
+        self.joined = False
+        self.stacks: dict[int, Stack] = {}
+        self.order: list[Frame] = []  # open spans by time of begin
+
+    # ---- what every call does first
+
+    def _on(self) -> bool:
+        return self.enabled and not self.asked & OFF
+
+    def _join(self) -> int:
+        if self.joined:
+            return 0
+        self.joined = True
+        self.counters["opened"] += 1
+        return JOINED
+
+    def _ignored(self, key: int) -> None:
+        """While nothing is recorded, a begin above something open is remembered, so that its end ends nothing else."""
+        stack = self.stacks.get(key)
+        if stack is not None and stack.frames:
+            stack.refused += 1
+
+    # ---- spans
+
+    def begin(self, brick: int, key: int, step: int | None, now: int) -> int:
+        if not self.enabled:
+            self._ignored(key)
+            return 0
+        outcome = self._join()
+        if not self._on():
+            self._ignored(key)
+            return outcome
+        stack = self.stacks.setdefault(key, Stack())
+        if stack.refused:
+            stack.refused += 1
+            self.counters["begun"] += 1
+            self.rejected_room += 1
+            return outcome | REFUSED
+        above = stack.frames[-1] if stack.frames else None
+        outcome |= 0 if above else FIRST
+        layer = above.layer if above else NO_LAYER
+        path = self._path(above.path if above else ROOT, brick, layer)
+        inherited = above.step if above else 0
+        frame = Frame(False, brick, path, layer, inherited if step is None else step, now)
+        stack.frames.append(frame)
+        self.order.append(frame)
+        self.counters["begun"] += 1
+        return outcome
+
+    def _path(self, parent: int, brick: int, layer: int) -> int:
+        if parent == OTHER:
+            return OTHER
+        key = (parent, brick, layer)
+        if key not in self.known:
+            at = parent
+            while at != ROOT and self.paths[at][1:] != (brick, layer):
+                at = self.paths[at][0]
+            if at == ROOT:
+                if len(self.paths) == self.room:
+                    return OTHER
+                at = len(self.paths)
+                self.paths.append(key)
+                self.summaries.append(Summary())
+            self.known[key] = at
+        return self.known[key]
+
+    def end(self, brick: int, key: int, elements: int, amount: int, now: int) -> int:
+        outcome = self._join() if self.enabled else 0
+        stack = self.stacks.get(key, Stack())
+        if not self._on() and not stack.frames:
+            return outcome
+        if stack.refused:
+            stack.refused -= 1
+            return outcome
+        places = [n for n, frame in enumerate(stack.frames) if not frame.scope and frame.brick == brick]
+        if not places:
+            self.counters["unmatched"] += 1
+            return outcome | UNMATCHED
+        self._abandon(stack, places[-1] + 1)
+        frame = stack.frames.pop()
+        self.order.remove(frame)
+        elements, amount = self._checked(elements), self._checked(amount)
+        duration = now - frame.start
+        if duration < 0:
+            self.rejected_clock += 1
+        else:
+            around = [each for each in stack.frames if not each.scope]
+            if around:
+                around[-1].child += duration
+            again = duration if any(each.path == frame.path for each in around) else 0
+            self.summaries[frame.path].add(duration, frame.child, again, elements, amount)
+            self.counters["summarized"] += 1
+            if self.asked & SPANS:
+                self._record(frame, duration, elements, amount)
+        return outcome | (0 if stack.frames else LAST)
+
+    def _checked(self, amount: int) -> int:
+        if amount <= AMOUNT_MAX:
+            return amount
+        self.counters["amounts"] += 1
+        return 0
+
+    def _abandon(self, stack: Stack, keep: int) -> None:
+        for frame in stack.frames[keep:]:
+            if not frame.scope:
+                self.counters["abandoned"] += 1
+                self.order.remove(frame)
+        del stack.frames[keep:]
+        stack.refused = 0
+
+    # ---- the ring
+
+    def _record(self, frame: Frame, duration: int, elements: int, amount: int) -> None:
+        self.counters["span_attempts"] += 1
+        if len(self.records) - self.tail >= self.slots:
+            if self.believed(self.pair):
+                self.tail = self.pair[0]
+            elif self.pair != (0, 0):
+                self.counters["tails_refused"] += 1
+            if len(self.records) - self.tail >= self.slots:
+                self.dropped_full += 1
+                return
+        self.records.append(
+            {
+                "sequence": self.counters["span_attempts"],
+                "path": frame.path,
+                "slots": 1,
+                "kind": 1,
+                "start": frame.start,
+                "duration": duration,
+                "child": frame.child,
+                "step": frame.step,
+                "elements": elements,
+                "bytes": amount,
+            }
+        )
+
+    def believed(self, pair: tuple[int, int]) -> bool:
+        head = len(self.records)
+        return pair[0] == pair[1] ^ U64 and pair[0] <= head and head - pair[0] <= self.slots
+
+    # ---- layers
+
+    def layer(self, layer: int, key: int) -> int:
+        if not self.enabled:
+            self._ignored(key)
+            return 0
+        outcome = self._join()
+        if not self._on():
+            self._ignored(key)
+            return outcome
+        stack = self.stacks.setdefault(key, Stack())
+        if stack.refused:
+            stack.refused += 1
+            return outcome | REFUSED
+        if layer > LAYER_MAX:
+            self.counters["amounts"] += 1
+            layer = NO_LAYER
+        above = stack.frames[-1] if stack.frames else None
+        stack.frames.append(Frame(True, -1, above.path if above else ROOT, layer, above.step if above else 0))
+        return outcome | (0 if above else FIRST)
+
+    def unlayer(self, key: int) -> int:
+        outcome = self._join() if self.enabled else 0
+        stack = self.stacks.get(key, Stack())
+        if not self._on() and not stack.frames:
+            return outcome
+        if stack.refused:
+            stack.refused -= 1
+            return outcome
+        places = [n for n, frame in enumerate(stack.frames) if frame.scope]
+        if not places:
+            self.counters["unmatched"] += 1
+            return outcome | UNMATCHED
+        self._abandon(stack, places[-1] + 1)
+        stack.frames.pop()
+        return outcome | (0 if stack.frames else LAST)
+
+    # ---- threads
+
+    def exit(self) -> None:
+        for stack in self.stacks.values():
+            self._abandon(stack, 0)
+        self.stacks.clear()
+        self.joined = False
+
+    # ---- what a reader must see
+
+    def line(self) -> dict[str, Any]:
+        newest = self.order[-1] if self.order else None
+        return {
+            **{name: self.counters[name] for name in ("begun", "summarized", "opened", "abandoned", "unmatched")},
+            **{name: self.counters[name] for name in ("amounts", "tails_refused", "span_attempts")},
+            "nested": 0,
+            "open": len(self.order),
+            "current": (newest.start >> 8 << 16 | newest.path) if newest else 0,
+            "span_head": len(self.records),
+            "rejected": (self.rejected_clock, self.rejected_room),
+            "span_dropped": (self.dropped_full, 0),
+            "event_head": 0,
+            "event_attempts": 0,
+            "event_records": 0,
+            "event_dropped": (0,) * 16,
+        }

@@ -1,0 +1,5 @@
+/* bucket.c - the format's histogram for tests of its borders. */
+#include "brick_shm.h"
+
+uint32_t bucket(uint64_t ticks);
+uint32_t bucket(uint64_t ticks) { return brick_bucket(ticks); }

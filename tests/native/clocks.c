@@ -1,0 +1,53 @@
+/* clocks FILE: a span of a millisecond, where FILE names the kernel's clocksource.
+ * clocks back: a span during which the clock goes back by a second, and one of 100 ns after it.
+ * Its clock_gettime stands before the C library's. Waits at the end. */
+#include "brick_internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static time_t behind;
+static long passed;
+static int faked;
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = (int)syscall(SYS_clock_gettime, clock, now);
+    if (faked) {
+        now->tv_sec = 1000 - behind;
+        now->tv_nsec = passed;
+    }
+    return result;
+}
+
+int main(int count, char **arguments)
+{
+    char turn;
+    struct brick_config config = {.clocksource = arguments[1]};
+    if (count != 2)
+        return 2;
+    int back = strcmp(arguments[1], "back") == 0;
+    if (back)
+        config = (struct brick_config){.clock = "monotonic"};
+    brick_init(&config);
+    uint32_t b = brick_name("b", 1, NULL);
+    faked = back;
+    brick_begin(b, NULL, NULL);
+    if (back)
+        behind = 1;
+    else
+        for (uint64_t t = brick_clock_ns(CLOCK_MONOTONIC); brick_clock_ns(CLOCK_MONOTONIC) - t < 1000000;)
+            ;
+    brick_end(b, NULL, 0, 0);
+    if (back) {
+        brick_begin(b, NULL, NULL);
+        passed = 100;
+        brick_end(b, NULL, 0, 0);
+    }
+    faked = 0;
+    puts("0");
+    fflush(stdout);
+    return read(0, &turn, 1) == 1 ? 0 : 4;
+}

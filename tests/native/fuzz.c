@@ -1,0 +1,244 @@
+/* fuzz.c - the reader before changed segments: fuzz IMAGE SEED SECONDS
+ *
+ * First every byte of the image with all its bits flipped, then random changes
+ * until the time is over: words that are often wrong, moved stretches, cuts;
+ * every other header gets its checksum right. Whatever the reader lets through
+ * must add up to finite numbers. Sanitizers judge the rest: what is read comes
+ * from a block of the very size of the file.
+ */
+#include "copy.h"
+#include "fold.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct image {
+    uint8_t *bytes;
+    uint64_t size;
+};
+
+static uint64_t state;
+static struct brick_layout golden_layout;
+
+static uint64_t random64(void) /* splitmix64 */
+{
+    uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static int read_image(const struct brick_source *source, uint64_t offset, void *to, uint64_t length)
+{
+    const struct image *image = (const struct image *)source->base;
+    if (offset > image->size || length > image->size - offset)
+        return 0;
+    memcpy(to, image->bytes + offset, length);
+    return 1;
+}
+
+static void *memory(uint64_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    if (p == NULL)
+        exit(2);
+    return p;
+}
+
+static void wrong(const char *what)
+{
+    fprintf(stderr, "fuzz: %s\n", what);
+    exit(1);
+}
+
+static void add_up(const struct brick_summary *s, uint32_t paths)
+{
+    static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
+    struct brick_row row;
+    memset(&row, 0, sizeof row);
+    for (uint32_t path = 0; path < paths; path++)
+        brick_row_add(&row, &s[path], path % 2 ? 1.0 : 0.4, 1.0, 1);
+    for (int i = 0; i < 4; i++) {
+        double q = brick_row_quantile(&row, quantiles[i], 1.0);
+        if (!isfinite(q) || (row.count != 0 && (q < row.min || q > row.max)))
+            wrong("a percentile lies outside");
+    }
+    if (!isfinite(row.total) || !isfinite(row.squares) || !(row.inclusive >= 0) || !(row.squares >= 0))
+        wrong("a sum is no number");
+}
+
+/* Everything that the daemon reads; 1 when all of it was believed. */
+static int digest(struct brick_reader *r)
+{
+    struct brick_process process;
+    if (!brick_reader_process(r, &process))
+        return 0;
+    uint32_t lanes = r->header.lanes, names = r->header.names, paths = r->header.paths, believed = 1;
+    names = process.names < names ? (uint32_t)process.names : names;
+    paths = process.paths < paths ? (uint32_t)process.paths : paths;
+    struct brick_lane *lines = memory(lanes * sizeof *lines);
+    struct brick_consumer *consumers = memory(lanes * sizeof *consumers);
+    struct brick_name *texts = memory(names * sizeof *texts);
+    uint64_t *keys = memory(paths * sizeof *keys);
+    struct brick_summary *into = memory(paths * sizeof *into);
+    memset(into, 0, paths * sizeof *into);
+    believed &= (uint32_t)brick_reader_lanes(r, lines, consumers);
+    believed &= (uint32_t)brick_reader_names(r, texts, names);
+    believed &= (uint32_t)brick_reader_paths(r, keys, paths, r->header.names);
+    for (uint32_t n = 0; believed && n < paths; n++) { /* as a screen does: from each path to its root */
+        uint32_t at = n;
+        for (uint32_t steps = 0; at != BRICK_ROOT && (keys[at] & BRICK_KEY_READY) != 0; steps++) {
+            if (steps > paths)
+                wrong("paths run in a circle");
+            at = brick_key_parent(keys[at]);
+        }
+    }
+    struct brick_doubt doubt = {0, 0};
+    uint32_t whole = believed;
+    for (uint32_t n = 0; whole && n < lanes; n++)
+        whole = (uint32_t)brick_reader_summaries(r, n, paths, into, &doubt);
+    if (whole)
+        add_up(into, paths);
+    for (uint32_t n = 0; n < 2 * lanes; n++) {
+        uint64_t slots = n % 2 ? r->header.event_slots : r->header.span_slots, first = 0;
+        struct brick_record *records = memory(slots * sizeof *records);
+        int64_t count = brick_reader_ring(r, n / 2, (int)(n % 2), records, &first);
+        if (count > (int64_t)slots)
+            wrong("more records than slots");
+        for (int64_t i = 0; i < count; i++)
+            if (records[i].kind == 0xFFFF) /* touch them all */
+                whole &= 1;
+        free(records);
+    }
+    free(lines);
+    free(consumers);
+    free(texts);
+    free(keys);
+    free(into);
+    return (int)(believed & whole);
+}
+
+static int judge(const struct image *image)
+{
+    struct brick_reader r;
+    memset(&r, 0, sizeof r);
+    r.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
+    return brick_reader_open(&r, image->size) && digest(&r);
+}
+
+static void seal(struct image *image)
+{
+    if (image->size < sizeof(struct brick_header))
+        return;
+    struct brick_header *h = (struct brick_header *)(void *)image->bytes;
+    h->header_crc = brick_header_crc(h);
+}
+
+static uint64_t strange(void)
+{
+    static const uint64_t values[] = {0, 1, 2, 63, 64, 65, 120, 121, 1024, 65472, 0xFFFE, 0xFFFF, UINT64_C(1) << 24,
+                                      UINT64_C(1) << 31, UINT64_C(1) << 32, UINT64_C(1) << 62, (UINT64_C(1) << 62) + 1,
+                                      UINT64_C(1) << 63, UINT64_MAX, UINT64_C(0x7FF0000000000000),
+                                      UINT64_C(0x7FF8000000000000), UINT64_C(0xFFF0000000000000)};
+    return random64() % 3 != 0 ? values[random64() % (sizeof values / sizeof *values)] : random64();
+}
+
+/* Most of a segment is zeros: three changes of four go where something is. */
+static uint64_t somewhere(const struct image *image)
+{
+    uint64_t at = random64() % image->size;
+    for (int tries = 0; tries < 2000 && random64() % 4 != 0 && image->bytes[at] == 0; tries++)
+        at = random64() % image->size;
+    return at;
+}
+
+static void change(struct image *image)
+{
+    uint64_t at = somewhere(image), value = strange();
+    uint64_t widths[] = {1, 2, 4, 8}, width = widths[random64() % 4];
+    switch (random64() % 8) {
+    case 0: { /* one stretch over another */
+        uint64_t from = somewhere(image), length = random64() % 256;
+        uint64_t last = at > from ? at : from;
+        length = length < image->size - last ? length : image->size - last;
+        memmove(image->bytes + at, image->bytes + from, length);
+        break;
+    }
+    case 1:
+        image->bytes[at] ^= (uint8_t)(1u << random64() % 8);
+        break;
+    case 2:
+    case 3: /* a sum of one of the first paths, where everything is judged */
+        at = golden_layout.first + random64() % 2 * golden_layout.stride + golden_layout.summaries
+             + random64() % 16 * sizeof(struct brick_summary) + random64() % 9 * 8;
+        width = 8;
+        /* fall through */
+    default:
+        at = at / width * width;
+        if (at + width <= image->size)
+            memcpy(image->bytes + at, &value, width);
+    }
+    if (random64() % 4 == 0) { /* counts of the header */
+        uint64_t field = offsetof(struct brick_header, minor) + random64() % 12 * 4;
+        if (field + 4 <= image->size)
+            memcpy(image->bytes + field, &value, random64() % 2 ? 4 : 2);
+    }
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 4)
+        return 2;
+    FILE *file = fopen(argv[1], "rb");
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0)
+        return 2;
+    struct image golden = {.size = (uint64_t)ftell(file)};
+    golden.bytes = memory(golden.size);
+    rewind(file);
+    if (fread(golden.bytes, 1, golden.size, file) != golden.size || fclose(file) != 0)
+        return 2;
+    state = strtoull(argv[2], NULL, 10);
+    double start = seconds_now(), end = start + atof(argv[3]), flips_end = start + 0.8 * atof(argv[3]);
+    if (!judge(&golden))
+        wrong("the segment is refused as it is");
+    brick_layout_compute((const struct brick_header *)(const void *)golden.bytes, &golden_layout);
+
+    uint64_t flipped = 0, refused = 0, changed = 0, believed = 0;
+    for (uint64_t i = 0; i < golden.size && seconds_now() < flips_end; i++) {
+        /* A stride prime to the size: when the time is over, what was tried lies everywhere. */
+        uint64_t at = i < sizeof(struct brick_header) ? i : i * 7919 % golden.size;
+        golden.bytes[at] ^= 0xFF;
+        refused += !judge(&golden);
+        golden.bytes[at] ^= 0xFF;
+        flipped++;
+    }
+    while (seconds_now() < end) {
+        struct image image = {.size = golden.size};
+        if (random64() % 16 == 0)
+            image.size = random64() % (golden.size + 1);
+        image.bytes = memory(image.size);
+        memcpy(image.bytes, golden.bytes, image.size);
+        for (uint64_t n = image.size > 0 ? 1 + random64() % 8 : 0; n > 0; n--)
+            change(&image);
+        if (random64() % 2)
+            seal(&image);
+        believed += (uint64_t)judge(&image);
+        changed++;
+        free(image.bytes);
+    }
+    printf("%llu of %llu bytes flipped (%llu refused), %llu segments changed (%llu believed)\n",
+           (unsigned long long)flipped, (unsigned long long)golden.size, (unsigned long long)refused,
+           (unsigned long long)changed, (unsigned long long)believed);
+    free(golden.bytes);
+    return 0;
+}

@@ -1,0 +1,141 @@
+/* golden.c - makes a golden segment: golden OUTPUT.
+ *
+ * Run once for each minor of the format; the tests decode what it wrote then
+ * and never run it. Time stands still but where `at` moves it, so that every
+ * duration is known. The copy is taken inside the change of a summary: one
+ * entry is odd, and a span is on its way from one counter to the next. What
+ * would tell this machine, process or minute is overwritten.
+ *
+ *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
+ *       tests/native/golden.c agent/src/brick_*.c -o golden && ./golden segment.bin
+ */
+#include "brick_internal.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static uint64_t now = UINT64_C(1000000000);
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    t->tv_sec = clock == CLOCK_REALTIME ? 1700000000 : (time_t)(now / 1000000000u);
+    t->tv_nsec = clock == CLOCK_REALTIME ? 123456789 : (long)(now % 1000000000u);
+    return 0;
+}
+
+static void at(uint64_t ticks) { now = UINT64_C(1000000000) + ticks; }
+
+/* As a consumer asks and consumes: by pwrite. */
+static void put(uint64_t offset, const void *value, size_t length)
+{
+    if (pwrite(brick_segment_fd(), value, length, (off_t)offset) != (ssize_t)length)
+        abort();
+}
+
+static void ask(uint32_t flags) { put(brick_agent.segment->layout.control, &flags, sizeof flags); }
+
+static void consume(uint32_t lane, uint64_t position)
+{
+    const struct brick_tail tail = {position, ~position};
+    put(brick_agent.segment->layout.consumers + lane * sizeof(struct brick_consumer), &tail, sizeof tail);
+}
+
+static const char *output;
+
+static char *anonymous(char *bytes)
+{
+    struct brick_header *h = (struct brick_header *)(void *)bytes;
+    struct brick_lane *lanes = (struct brick_lane *)(void *)(bytes + brick_agent.segment->layout.lanes);
+    for (uint8_t i = 0; i < 16; i++) {
+        h->uuid[i] = i;
+        h->boot_id[i] = 0xF0 | i;
+    }
+    h->pid = 4242;
+    h->process_start = 123456;
+    h->uid = 0;
+    lanes[0].thread = 4242;
+    h->header_crc = brick_header_crc(h);
+    return bytes;
+}
+
+static void copy_out(const char *step)
+{
+    if (output == NULL || strcmp(step, "summary_half") != 0)
+        return;
+    uint64_t size = brick_agent.segment->layout.size;
+    char *bytes = malloc(size);
+    int fd = open(output, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    if (bytes == NULL || fd < 0 || pread(brick_segment_fd(), bytes, size, 0) != (ssize_t)size
+        || write(fd, anonymous(bytes), size) != (ssize_t)size || close(fd) != 0)
+        abort();
+    free(bytes);
+}
+
+static uint32_t name(const char *text, const char *category) { return brick_name(text, strlen(text), category); }
+
+static void *second_thread(void *unused)
+{
+    uint32_t block = name("block", NULL), strange = name("\x1b[31m\xe6\xa8\xa1", NULL);
+    at(20000);
+    brick_begin(strange, NULL, NULL);
+    at(20040);
+    brick_end(strange, NULL, 0, 0);
+    brick_end(strange, NULL, 0, 0); /* unmatched */
+    brick_begin(block, NULL, NULL); /* abandoned with its thread */
+    return unused;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2)
+        return 2;
+    const struct brick_config config = {.service = "golden", .worker = "0.tp3.pp1", .prefix = "brickd-golden-",
+                                        .clock = "monotonic", .lanes = 2, .paths = 64, .names = 64, .sites = 64,
+                                        .span_slots = 8, .event_slots = 4};
+    if (brick_init(&config) != BRICK_ON)
+        return 1;
+    uint32_t block = name("block", "block"), attention = name("attention", "attention"), ffn = name("ffn", "ffn");
+    uint64_t step = 7, time = 0;
+    ask(BRICK_CONTROL_SPANS);
+    for (uint32_t layer = 0; layer < 3; layer++) { /* nine records for eight slots */
+        brick_layer_begin(layer, NULL);
+        at(time += 10);
+        brick_begin(block, NULL, &step);
+        at(time += 100);
+        brick_begin(attention, NULL, NULL);
+        at(time += 1000 * (layer + 1));
+        brick_end(attention, NULL, 64, 4096);
+        brick_begin(ffn, NULL, NULL);
+        at(time += 31 + layer); /* around the border of the first bucket */
+        brick_end(ffn, NULL, 128, layer == 2 ? BRICK_BAD_AMOUNT : 8192);
+        at(time += 1);
+        brick_end(block, NULL, 0, 0);
+        brick_layer_end(NULL);
+    }
+    consume(0, 3);
+    at(time += 50);
+    brick_begin(ffn, NULL, NULL);
+    at(time += 9);
+    brick_begin(ffn, NULL, NULL); /* a recursion */
+    at(time += 5);
+    brick_end(ffn, NULL, 0, 0);
+    at(time += 7);
+    brick_end(ffn, NULL, 0, 0);
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, second_thread, NULL) != 0 || pthread_join(thread, NULL) != 0)
+        return 1;
+    ask(0);
+    at(30000);
+    brick_begin(block, NULL, NULL); /* stays open */
+    at(30500);
+    brick_begin(attention, NULL, NULL);
+    at(31000);
+    output = argv[1];
+    brick_test_point = copy_out;
+    brick_end(attention, NULL, 1, 1);
+    return 0;
+}

@@ -1,0 +1,99 @@
+/* lane.c - a worker that does as it is told, one line at a time.
+ *
+ *   lane PREFIX LANES PATHS SPAN_SLOTS     prints the name of its segment
+ *
+ *   name TEXT            -> its number
+ *   begin BRICK KEY STEP TIME             STEP -1: none given
+ *   end BRICK KEY ELEMENTS BYTES TIME
+ *   layer LAYER KEY
+ *   unlayer KEY
+ *   enable 0|1
+ *   exit                 the thread gives its lane back, and stays
+ *   thread               the thread ends; another one obeys from here on
+ *
+ * Each is answered by the bits of enum brick_outcome and the thread's id. TIME
+ * is what the clock says at that moment: nobody waits for time to pass. The
+ * test reads the segment from its own process, since the one that lives in a
+ * segment must not open and close it.
+ */
+#include "brick_agent.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now = UINT64_C(1000000000);
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    (void)clock;
+    t->tv_sec = (time_t)(now / 1000000000u);
+    t->tv_nsec = (long)(now % 1000000000u);
+    return 0;
+}
+
+static const void *key_of(unsigned key) { return (const void *)(uintptr_t)key; }
+
+/* 0 when another thread is wanted, 1 at the end. */
+static void *obey(void *unused)
+{
+    char line[300], text[200];
+    unsigned brick, key, layer;
+    int64_t wanted;
+    uint64_t elements, bytes;
+    (void)unused;
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        unsigned outcome = 0;
+        if (sscanf(line, "begin %u %u %" SCNd64 " %" SCNu64, &brick, &key, &wanted, &now) == 4) {
+            uint64_t step = (uint64_t)wanted;
+            outcome = brick_begin(brick, key_of(key), wanted < 0 ? NULL : &step);
+        } else if (sscanf(line, "end %u %u %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &elements, &bytes, &now) == 5) {
+            outcome = brick_end(brick, key_of(key), elements, bytes);
+        } else if (sscanf(line, "layer %u %u", &layer, &key) == 2) {
+            outcome = brick_layer_begin(layer, key_of(key));
+        } else if (sscanf(line, "unlayer %u", &key) == 1) {
+            outcome = brick_layer_end(key_of(key));
+        } else if (sscanf(line, "enable %u", &layer) == 1) {
+            brick_enable((int)layer);
+        } else if (sscanf(line, "name %199s", text) == 1) {
+            outcome = brick_name(text, strlen(text), NULL);
+        } else if (strcmp(line, "exit\n") == 0) {
+            brick_thread_exit(NULL);
+        } else if (strcmp(line, "thread\n") == 0) {
+            return NULL;
+        } else {
+            exit(3);
+        }
+        printf("%u %ld\n", outcome, (long)syscall(SYS_gettid));
+        fflush(stdout);
+    }
+    return &now;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 5)
+        return 2;
+    const struct brick_config config = {.prefix = argv[1], .service = "lane", .clock = "monotonic",
+                                        .lanes = (uint32_t)atoi(argv[2]), .paths = (uint32_t)atoi(argv[3]), .names = 64,
+                                        .sites = 64, .span_slots = (uint32_t)atoi(argv[4]), .event_slots = 4};
+    if (brick_init(&config) != BRICK_ON)
+        return 1;
+    printf("%s\n", brick_segment_name());
+    fflush(stdout);
+    for (void *ended = NULL; ended == NULL;) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, obey, NULL) != 0 || pthread_join(thread, &ended) != 0)
+            return 1;
+        if (ended == NULL) {
+            printf("0 0\n");
+            fflush(stdout);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* Two threads that record on command; built with a short BRICK_LOOK_TICKS.
+ *
+ * One letter each from stdin, answered with a number when done:
+ *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends that one
+ *   o  the other thread does as with m         s  the other records on and on           t  it stops: how many were it
+ *   w  the main thread records until its segment has another name than at the last b: how many were it
+ *   x  the other thread ends
+ */
+#include "brick_internal.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static sem_t asked, answered;
+static char order;
+static uint64_t stop, theirs; /* atomic */
+static uint32_t mine_name, other_name;
+
+static void record(uint32_t brick)
+{
+    brick_begin(brick, NULL, NULL);
+    brick_end(brick, NULL, 0, 0);
+}
+
+static void *other(void *unused)
+{
+    (void)unused;
+    for (char now = 0; now != 'x';) {
+        sem_wait(&asked);
+        now = order;
+        brick_store_relaxed(&theirs, 0);
+        if (now == 'o')
+            for (int n = 0; n < 100; n++)
+                record(other_name);
+        for (; now == 's' && brick_load_acquire(&stop) == 0; brick_add(&theirs, 1))
+            record(other_name);
+        sem_post(&answered);
+    }
+    return NULL;
+}
+
+static uint64_t ask(char what)
+{
+    order = what;
+    sem_post(&asked);
+    sem_wait(&answered);
+    return 100;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    char letter, before[96] = "";
+    sem_init(&asked, 0, 0);
+    sem_init(&answered, 0, 0);
+    brick_init(NULL);
+    mine_name = brick_name("mine", 4, "first");
+    other_name = brick_name("other thread's", 14, NULL);
+    pthread_create(&thread, NULL, other, NULL);
+    while (read(0, &letter, 1) == 1 && letter != 'q') {
+        uint64_t did = 0;
+        switch (letter) {
+        case 'm':
+            for (; did < 100; did++)
+                record(mine_name);
+            break;
+        case 'M':
+            brick_begin(mine_name, NULL, NULL);
+            break;
+        case 'e':
+            brick_end(mine_name, NULL, 0, 0);
+            break;
+        case 's':
+            brick_store_release(&stop, 0);
+            brick_store_relaxed(&theirs, 0);
+            order = 's';
+            sem_post(&asked);
+            while (brick_load_relaxed(&theirs) < 1000)
+                ;
+            break;
+        case 't':
+            brick_store_release(&stop, 1);
+            sem_wait(&answered);
+            did = brick_load_relaxed(&theirs);
+            break;
+        case 'b':
+            strcpy(before, brick_segment_name());
+            break;
+        case 'w':
+            for (; strcmp(before, brick_segment_name()) == 0; did++)
+                record(mine_name);
+            break;
+        default:
+            did = ask(letter);
+            if (letter == 'x')
+                pthread_join(thread, NULL);
+        }
+        printf("%llu\n", (unsigned long long)did);
+        fflush(stdout);
+    }
+    return 0;
+}

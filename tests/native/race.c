@@ -1,0 +1,294 @@
+/* race.c - writers, a reader and a consumer as threads on one mapping.
+ *
+ *   race MILLISECONDS [observe]
+ *
+ * ThreadSanitizer sees nothing across processes or mappings, so here all of
+ * them share one. What the format calls atomic is read by atomic loads of 8
+ * bytes, relaxed but for a head; the records of a ring by memcpy, so that
+ * whoever reads one that is not ordered before is reported. What it cannot see
+ * is checked by numbers: every span has one element, and its bytes follow from
+ * its step, so a copy that is accepted and torn does not add up.
+ *
+ * observe: one more thread reads the rings without being the consumer. Its
+ * copies may be overwritten while they are made, by design, and are then
+ * dropped: nothing for ThreadSanitizer.
+ *
+ * Built with -fno-builtin-memcpy, or gcc's ThreadSanitizer misses it.
+ */
+#include "brick_internal.h"
+#include "copy.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WRITERS = 2, LANES = 3, PATHS = 64, SLOTS = 64, BRICKS = 3, ROUND = 400 };
+
+static uint32_t stop, writers_done;
+static uint32_t bricks[BRICKS];
+static uint64_t begun, consumed[LANES], salvaged, readings, unsure, observed, observer_refused;
+
+static void wrong(const char *what, const struct brick_reader *r)
+{
+    fprintf(stderr, "race: %s%s%s\n", what, r != NULL ? ": " : "", r != NULL ? r->reason : "");
+    _exit(1);
+}
+
+static int stopped(const uint32_t *flag) { return brick_load_acquire32(flag) != 0; }
+
+static uint64_t mixed(uint64_t step) { return (step * UINT64_C(0x9E3779B97F4A7C15)) >> 48; }
+
+/* ---- writers ----------------------------------------------------------- */
+
+static void nest(unsigned depth, uint64_t *step)
+{
+    uint64_t mine = ++*step;
+    brick_begin(bricks[depth], NULL, &mine);
+    if (depth + 1 < BRICKS)
+        nest(depth + 1, step);
+    brick_end(bricks[depth], NULL, 1, mixed(mine));
+}
+
+static void *writer(void *number)
+{
+    uint64_t step = (uint64_t)(uintptr_t)number << 40, spans = 0;
+    for (uint32_t layer = 0; !stopped(&stop); layer++) {
+        for (int i = 0; i < ROUND; i++) {
+            brick_layer_begin(layer % 4, NULL);
+            nest(0, &step);
+            brick_layer_end(NULL);
+            spans += BRICKS;
+        }
+        brick_thread_exit(NULL); /* the next round may get another's lane (O16) */
+    }
+    __atomic_fetch_add(&begun, spans, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* ---- the reader's side ------------------------------------------------- */
+
+static int is_ring(uint64_t offset)
+{
+    const struct brick_layout *l = &brick_agent.segment->layout;
+    return offset >= l->first && (offset - l->first) % l->stride >= l->span_ring;
+}
+
+static int read_mapping(const struct brick_source *source, uint64_t offset, void *to, uint64_t length)
+{
+    const struct brick_layout *l = &brick_agent.segment->layout;
+    const uint8_t *from = (const uint8_t *)source->base + offset;
+    if (offset > l->size || length > l->size - offset)
+        return 0;
+    if (is_ring(offset)) {
+        memcpy(to, from, length);
+        return 1;
+    }
+    int head = length == 8 && offset >= l->lanes && offset < l->paths; /* gcc's TSan knows no fences: O11 by the load */
+    for (uint64_t i = 0; i < length; i += 8) {
+        const uint64_t *word = (const uint64_t *)(const void *)(from + i);
+        uint64_t value = head ? brick_load_acquire(word) : brick_load_relaxed(word);
+        memcpy((uint8_t *)to + i, &value, 8);
+    }
+    return 1;
+}
+
+static void opened(struct brick_reader *r)
+{
+    memset(r, 0, sizeof *r);
+    r->source = (struct brick_source){.read = read_mapping, .fd = -1, .base = brick_agent.segment->base};
+    if (!brick_reader_open(r, brick_agent.segment->layout.size))
+        wrong("the header was refused", r);
+}
+
+static void check_totals(struct brick_reader *r, struct brick_summary *into)
+{
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        struct brick_doubt doubt = {0, 0};
+        memset(into, 0, PATHS * sizeof *into);
+        if (!brick_reader_summaries(r, lane, PATHS, into, &doubt))
+            wrong("totals were refused", r);
+        readings++;
+        if (doubt.odd != 0 || doubt.moving != 0) {
+            unsure++; /* not one state, and said so */
+            continue;
+        }
+        for (uint32_t path = 0; path < PATHS; path++) {
+            uint64_t spans = 0;
+            for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+                spans += into[path].histogram[b];
+            if (into[path].count != into[path].elements || into[path].count != spans)
+                wrong("totals that were accepted are torn", NULL);
+        }
+    }
+}
+
+static void *reader(void *unused)
+{
+    struct brick_reader r;
+    opened(&r);
+    struct brick_summary *into = malloc(PATHS * sizeof *into);
+    struct brick_lane lanes[LANES];
+    struct brick_consumer consumers[LANES];
+    struct brick_name names[BRICK_BLOCK];
+    uint64_t paths[PATHS];
+    while (into != NULL && !stopped(&writers_done)) {
+        check_totals(&r, into);
+        if (!brick_reader_lanes(&r, lanes, consumers) || !brick_reader_names(&r, names, BRICKS + 1)
+            || !brick_reader_paths(&r, paths, PATHS, BRICK_BLOCK))
+            wrong("lanes, names or paths were refused", &r);
+    }
+    free(into);
+    return unused;
+}
+
+static uint64_t check_record(const struct brick_record *slot, uint64_t last)
+{
+    struct brick_span span;
+    memcpy(&span, slot, sizeof span);
+    if (span.kind != BRICK_KIND_SPAN || span.slots != 1 || span.elements != 1 || span.bytes != mixed(span.step)
+        || span.path >= PATHS || span.sequence <= last)
+        wrong("a record that was accepted is torn or out of order", NULL);
+    return span.sequence;
+}
+
+/* ---- the consumer ------------------------------------------------------ */
+
+/* O12, as two pwrites would do it. */
+void race_consume(uint32_t lane, uint64_t position);
+void race_consume(uint32_t lane, uint64_t position)
+{
+    struct brick_tail *tail = &brick_consumer_of(brick_agent.segment, lane)->span;
+    brick_store_release(&tail->complement, ~position);
+    brick_store_release(&tail->position, position);
+}
+
+/* What a consumer does for a dead worker: the record at the head, whole if its number says so (O9). */
+static void salvage(uint32_t lane, uint64_t head, uint64_t last)
+{
+    struct brick_record *records = (struct brick_record *)(void *)(brick_area_of(brick_agent.segment, lane)
+                                                                   + brick_agent.segment->layout.span_ring);
+    const struct brick_record *slot = &records[head & (SLOTS - 1)];
+    if (brick_load_acquire(&slot->sequence) <= last)
+        return;
+    struct brick_record copy;
+    memcpy((uint8_t *)&copy + 8, (const uint8_t *)slot + 8, sizeof copy - 8);
+    copy.sequence = last + 1;
+    check_record(&copy, last);
+    salvaged++;
+}
+
+static void *consumer(void *unused)
+{
+    struct brick_reader r;
+    struct brick_record copy[SLOTS];
+    uint64_t tail[LANES] = {0}, last[LANES] = {0};
+    uint32_t *flags = &brick_control_of(brick_agent.segment)->flags;
+    opened(&r);
+    for (uint32_t turn = 1;; turn++) {
+        int done = stopped(&writers_done);
+        brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            uint64_t first;
+            int64_t count = brick_reader_ring(&r, lane, 0, copy, &first);
+            if (count < 0)
+                wrong("a ring was refused", &r);
+            if (first != tail[lane])
+                wrong("a ring does not begin at its tail", NULL);
+            for (int64_t i = 0; i < count; i++)
+                last[lane] = check_record(&copy[i], last[lane]);
+            tail[lane] += (uint64_t)count;
+            salvage(lane, tail[lane], last[lane]);
+            if (count != 0)
+                race_consume(lane, tail[lane]);
+        }
+        if (done)
+            break;
+    }
+    memcpy(consumed, tail, sizeof tail);
+    return unused;
+}
+
+static void *observer(void *unused)
+{
+    struct brick_reader r;
+    struct brick_record copy[SLOTS];
+    opened(&r);
+    while (!stopped(&writers_done)) {
+        for (uint32_t lane = 0; lane < LANES; lane++) {
+            uint64_t first, last = 0;
+            int64_t count = brick_reader_ring(&r, lane, 0, copy, &first);
+            observer_refused += count < 0;
+            for (int64_t i = 0; i < count; i++, observed++)
+                last = check_record(&copy[i], last);
+        }
+    }
+    return unused;
+}
+
+/* ---- afterwards, when all is quiet ------------------------------------- */
+
+static void check_ledger(void)
+{
+    uint64_t all = 0, records = 0, attempts = 0, torn = 0;
+    for (uint32_t n = 0; n < LANES; n++) {
+        const struct brick_lane *l = brick_lane_of(brick_agent.segment, n);
+        if (l->begun != l->summarized + l->rejected[0] + l->rejected[1] + l->open + l->abandoned || l->open != 0)
+            wrong("the ledger of spans is not exact", NULL);
+        if (l->span_attempts != l->span_head + l->span_dropped[0] + l->span_dropped[1] || consumed[n] != l->span_head)
+            wrong("the ledger of details is not exact", NULL);
+        all += l->begun;
+        torn += l->tails_refused; /* looked at between the consumer's two stores */
+        records += l->span_head;
+        attempts += l->span_attempts;
+    }
+    if (all != begun || brick_process_of(brick_agent.segment)->no_lane != 0)
+        wrong("spans begun and spans counted differ", NULL);
+    printf("%llu spans, %llu of %llu records consumed, %llu salvaged, %llu readings (%llu unsure), %llu tails torn", (unsigned long long)all,
+           (unsigned long long)records, (unsigned long long)attempts, (unsigned long long)salvaged,
+           (unsigned long long)readings, (unsigned long long)unsure, (unsigned long long)torn);
+    if (observed != 0)
+        printf(", %llu records observed (%llu rings refused)", (unsigned long long)observed,
+               (unsigned long long)observer_refused);
+    printf("\n");
+}
+
+static void sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        continue;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2)
+        return 2;
+    static const char *const names[BRICKS] = {"block", "attention", "softmax"};
+    const struct brick_config config = {.service = "race", .lanes = LANES, .paths = PATHS, .names = BRICK_BLOCK,
+                                        .sites = 64, .span_slots = SLOTS, .event_slots = 4};
+    if (brick_init(&config) != BRICK_ON)
+        return 2;
+    for (int i = 0; i < BRICKS; i++)
+        bricks[i] = brick_name(names[i], strlen(names[i]), NULL);
+    pthread_t threads[WRITERS + 3];
+    void *(*const others[])(void *) = {consumer, reader, observer};
+    int count = argc > 2 ? 3 : 2;
+    for (int i = 0; i < WRITERS; i++)
+        if (pthread_create(&threads[i], NULL, writer, (void *)(uintptr_t)(i + 1)) != 0)
+            return 2;
+    for (int i = 0; i < count; i++)
+        if (pthread_create(&threads[WRITERS + i], NULL, others[i], NULL) != 0)
+            return 2;
+    sleep_ms(atol(argv[1]));
+    brick_store_release32(&stop, 1);
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    brick_store_release32(&writers_done, 1);
+    for (int i = 0; i < count; i++)
+        pthread_join(threads[WRITERS + i], NULL);
+    check_ledger();
+    return 0;
+}

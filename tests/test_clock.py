@@ -1,0 +1,136 @@
+"""Clocks that are not trusted, that go back, and that belong to another time namespace."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+from conftest import reading, readings
+from faults import PRIVATE, Compile, Start, exact, native, needs_namespaces, program, record, summaries
+
+from brickd import _reader
+
+TRUSTED = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}[platform.machine()]
+KERNEL = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+
+BUSY = """
+import time
+b = brick.brick("b")
+with b:
+    t = time.perf_counter_ns()
+    while time.perf_counter_ns() - t < 5_000_000: pass
+"""
+
+
+def clocks(compiled: Compile) -> Path:
+    return program(compiled, "clocks")
+
+
+@pytest.mark.parametrize("said", ["hpet\n", "acpi_pm\n", "", "tsc", "tsc\nhpet\n", "\0" * 40, None])
+def test_a_counter_that_the_kernel_does_not_trust_is_not_used(
+    compiled: Compile, prefix: str, tmp_path: Path, said: str | None
+) -> None:
+    source = tmp_path / "current_clocksource"
+    if said is not None:
+        source.write_text(said)
+    with native(clocks(compiled), str(source)) as process:
+        process.heard()
+        got = reading(prefix)
+        assert got.header["clock"] == _reader.CLOCK_MONOTONIC
+        assert got.tick_ns == 1.0
+        assert exact(got) == {"begun": 1, "summarized": 1}
+        assert 1_000_000 <= summaries(got)[("b",)]["total_ns"] < 1e9
+        process.go()
+        assert process.end() == 0
+
+
+@pytest.mark.skipif(
+    not KERNEL.exists() or KERNEL.read_text().strip() != TRUSTED, reason=f"the kernel distrusts {TRUSTED}"
+)
+def test_the_counter_that_the_kernel_trusts_is_used(compiled: Compile, prefix: str) -> None:
+    with native(clocks(compiled), str(KERNEL)) as process:
+        process.heard()
+        got = reading(prefix)
+        assert got.header["clock"] not in (0, _reader.CLOCK_MONOTONIC)
+        assert exact(got) == {"begun": 1, "summarized": 1}
+        assert 1_000_000 * 0.999 <= summaries(got)[("b",)]["total_ns"] < 1e9
+        process.go()
+        assert process.end() == 0
+
+
+def test_a_span_that_would_end_before_it_began_is_rejected_and_counted(compiled: Compile, prefix: str) -> None:
+    with native(clocks(compiled), "back") as process:
+        process.heard()
+        got = reading(prefix)
+        assert exact(got) == {"begun": 2, "summarized": 1, "rejected": 1}
+        assert [lane["rejected"] for _, lane, _ in got.lanes] == [(1, 0)]
+        (row,) = summaries(got).values()
+        assert (row["count"], row["min_ns"], row["max_ns"]) == (1, 100, 100)
+        process.go()
+        assert process.end() == 0
+
+
+def test_the_monotonic_clock_can_be_asked_for(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, BUSY, BRICKD_CLOCK="monotonic")
+    assert got.header["clock"] == _reader.CLOCK_MONOTONIC
+    assert exact(got) == {"begun": 1, "summarized": 1}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("BRICKD_CLOCK", "nonsense"),
+        ("BRICKD_SHM_PREFIX", "with/slash"),
+        ("BRICKD_SHM_PREFIX", "x" * 40),
+        ("BRICKD_GROUP", "no-such-group-here"),
+    ],
+)
+def test_a_setting_that_cannot_be_gives_one_warning_and_an_unharmed_host(
+    worker: Start, prefix: str, variable: str, value: str
+) -> None:
+    process = worker(
+        """
+        for _ in range(100):
+            with brick.span("b"): pass
+        report(brick.init())
+        sys.exit(5)
+        """,
+        **{variable: value},
+    )
+    assert process.heard() is False
+    assert process.end() == 5
+    (line,) = process.said.splitlines()
+    assert line.startswith("brickd: this process is not recorded: ")
+    assert variable in line
+    assert readings(prefix) == []
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("offset", ["1000000", "-100"])
+@pytest.mark.parametrize("clock", ["tsc", "monotonic"])
+def test_the_clock_of_another_time_namespace_measures_the_same(
+    worker: Start, prefix: str, clock: str, offset: str
+) -> None:
+    process = worker(
+        PRIVATE
+        + f"""
+if libc.unshare(0x80) != 0: raise OSError(ctypes.get_errno(), "unshare")
+open("/proc/self/timens_offsets", "w").write("monotonic {offset} 0\\n")
+child = os.fork()
+if child == 0:
+    exec({BUSY!r})
+    pause()
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+""",
+        BRICKD_CLOCK=clock,
+    )
+    process.paused()
+    got = reading(prefix)
+    assert exact(got) == {"begun": 1, "summarized": 1}
+    (row,) = summaries(got).values()
+    assert 5_000_000 * 0.99 <= row["total_ns"] < 1e9
+    process.go()
+    assert process.end() == 0

@@ -1,0 +1,272 @@
+"""Fold against sums, sorted lists and numpy: what the screens add up is what the workers measured."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickd import _reader, dtypes
+
+BUCKET = 2 ** (1 / 4)
+LIMIT = 2**62  # above it the reader refuses a count or a time
+
+
+def bucket_of(ticks: int) -> int:
+    return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
+
+
+@dataclass
+class Spans:
+    """What one path of one worker measured, span by span, in ticks."""
+
+    durations: list[int]
+    child_part: float = 0.0
+    again_part: float = 0.0
+    elements: int = 0
+    bytes: int = 0
+    row: int = 0
+    outer: bool = True
+
+    @property
+    def child(self) -> int:
+        return int(sum(self.durations) * self.child_part)
+
+    @property
+    def again(self) -> int:
+        return int(sum(self.durations) * self.again_part)
+
+
+@dataclass
+class Measured:
+    """A worker: its tick and its paths."""
+
+    tick_ns: float
+    paths: list[Spans]
+
+    def summaries(self) -> bytes:
+        entries = np.zeros(len(self.paths), dtypes.dtype("summary"))
+        for entry, path in zip(entries, self.paths, strict=True):
+            if not path.durations:
+                continue
+            entry["count"], entry["total"] = len(path.durations), sum(path.durations)
+            entry["child"], entry["again"] = path.child, path.again
+            entry["squares"] = math.fsum(float(d) ** 2 for d in path.durations)
+            entry["min"], entry["max"] = min(path.durations), max(path.durations)
+            entry["elements"], entry["bytes"] = path.elements, path.bytes
+            for duration in path.durations:
+                entry["histogram"][bucket_of(duration)] += 1
+        return entries.tobytes()
+
+    def add_to(self, fold: _reader.Fold) -> dict[int, tuple[float, float, float]]:
+        rows = array.array("i", [path.row for path in self.paths])
+        return fold.add(self.summaries(), rows, bytes(path.outer for path in self.paths), self.tick_ns)
+
+
+# Times 160, the greatest ratio of two ticks below, this lies below the last bucket: above that percentiles are bounds.
+MOST = 2**29
+
+
+def durations(most: int = MOST) -> st.SearchStrategy[list[int]]:
+    # Durations of every magnitude, as often small as large.
+    each = st.integers(0, most.bit_length() - 1).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1))
+    return st.lists(each, max_size=12) | st.lists(each, max_size=3).map(lambda values: values * 40)
+
+
+AMOUNT = st.integers(0, 2**48)
+PART = st.floats(0, 1)
+PATH = st.builds(Spans, durations(), PART, PART, AMOUNT, AMOUNT, st.integers(-1, 3), st.booleans())
+TICK = st.sampled_from([1.0, 0.3846153846153846, 0.5, 0.25, 2.0, 1.9, 40.0])
+WORKERS = st.lists(st.builds(Measured, TICK, st.lists(PATH, max_size=5)), max_size=4)
+
+
+def folded(workers: list[Measured]) -> _reader.Fold:
+    fold = _reader.Fold()
+    for worker in workers:
+        worker.add_to(fold)
+    return fold
+
+
+def in_row(workers: list[Measured], row: int) -> list[tuple[float, Spans]]:
+    return [(w.tick_ns, path) for w in workers for path in w.paths if path.row == row and path.durations]
+
+
+@given(WORKERS)
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
+    fold = folded(workers)
+    for index in range(-1, 6):
+        row, parts = fold.row(index), in_row(workers, index if index >= 0 else 99)
+        ns = np.array([d * tick for tick, path in parts for d in path.durations], float)
+        assert row["count"] == len(ns)
+        assert row["elements"] == sum(path.elements for _, path in parts)
+        assert row["bytes"] == sum(path.bytes for _, path in parts)
+        total, child = float(ns.sum()), sum(path.child * tick for tick, path in parts)
+        inclusive = sum((sum(path.durations) - path.again) * tick for tick, path in parts if path.outer)
+        close = 1e-9 * (total + 1)
+        assert row["total_ns"] == pytest.approx(inclusive, abs=close)
+        assert row["self_ns"] == pytest.approx(total - child, abs=close)
+        if not len(ns):
+            assert set(row.values()) == {0}
+            continue
+        assert row["mean_ns"] == pytest.approx(ns.mean())
+        assert row["min_ns"] == pytest.approx(ns.min())
+        assert row["max_ns"] == pytest.approx(ns.max())
+        # A difference of two squares: half of the digits of the largest duration are left.
+        assert row["deviation_ns"] == pytest.approx(ns.std(), rel=1e-6, abs=1e-7 * ns.max())
+
+
+@given(WORKERS)
+@settings(derandomize=True, deadline=None)
+def test_what_one_worker_gave_is_told_apart(workers: list[Measured]) -> None:
+    fold = _reader.Fold()
+    for worker in workers:
+        shares = worker.add_to(fold)
+        for row in range(4):
+            paths = [path for path in worker.paths if path.row == row and path.durations]
+            total = sum(sum(path.durations) for path in paths) * worker.tick_ns
+            child = sum(path.child for path in paths) * worker.tick_ns
+            wanted = (sum(len(path.durations) for path in paths), total, total - child)
+            assert (row in shares) == bool(paths)
+            assert shares.get(row, (0, 0, 0)) == pytest.approx(wanted, rel=1e-9, abs=1e-9 * (total + 1))
+
+
+PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p99_ns": 0.99, "p999_ns": 0.999}
+
+
+def apart(value: float, wanted: float, small: float) -> float:
+    """How far two durations lie apart, in buckets; below `small` there is but one bucket."""
+    return abs(math.log(max(value, small) / max(wanted, small), BUCKET))
+
+
+@given(st.lists(durations(), min_size=1, max_size=3), TICK)
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]], tick_ns: float) -> None:
+    every = sorted(d * tick_ns for each in lists for d in each)
+    row = folded([Measured(tick_ns, [Spans(each) for each in lists])]).row(0)
+    for name, fraction in PERCENTILES.items():
+        wanted = every[max(math.ceil(fraction * len(every)), 1) - 1] if every else 0.0
+        value: float = row[name]  # type: ignore[literal-required]
+        assert row["min_ns"] <= value <= row["max_ns"]
+        assert apart(value, wanted, 2**5.25 * tick_ns) <= 1 + 1e-9
+
+
+@given(WORKERS)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_workers_of_other_clocks_move_a_percentile_by_half_a_bucket_more(workers: list[Measured]) -> None:
+    fold = folded(workers)
+    small = 2**5.25 * max((worker.tick_ns for worker in workers), default=1.0) * BUCKET
+    for index in range(4):
+        every = sorted(d * tick for tick, path in in_row(workers, index) for d in path.durations)
+        row = fold.row(index)
+        for name, fraction in PERCENTILES.items():
+            wanted = every[max(math.ceil(fraction * len(every)), 1) - 1] if every else 0.0
+            value: float = row[name]  # type: ignore[literal-required]
+            assert row["min_ns"] <= value <= row["max_ns"]
+            assert apart(value, wanted, small) <= 1.5 + 1e-9
+
+
+@given(st.lists(st.builds(Measured, TICK, st.lists(PATH, max_size=3)), min_size=2, max_size=3))
+@settings(derandomize=True, deadline=None)
+def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
+    first = [folded(workers).row(index) for index in range(4)]
+    for order in itertools.permutations(workers):
+        fold = folded(list(order))
+        for index, wanted in enumerate(first):
+            row = fold.row(index)
+            for name in ("count", "elements", "bytes", "min_ns", "max_ns"):
+                assert row[name] == wanted[name]
+            for name in ("total_ns", "self_ns", "mean_ns"):
+                close = 1e-9 * (wanted["mean_ns"] * wanted["count"] + 1)
+                assert row[name] == pytest.approx(wanted[name], abs=close)  # type: ignore[literal-required]
+
+
+def test_the_last_bucket_reaches_to_the_longest_span() -> None:
+    row = folded([Measured(1.0, [Spans([2**37, 2**50])])]).row(0)
+    assert row["max_ns"] == 2**50
+    assert 2**36.75 <= row["p50_ns"] <= row["p999_ns"] <= 2**50
+
+
+def test_one_span_has_its_duration_as_every_percentile() -> None:
+    row = folded([Measured(1.0, [Spans([1234567])])]).row(0)
+    assert {row["p50_ns"], row["p90_ns"], row["p99_ns"], row["p999_ns"], row["mean_ns"]} == {1234567.0}
+    assert row["deviation_ns"] == 0
+
+
+def test_a_row_that_nobody_fed_is_empty() -> None:
+    assert set(_reader.Fold().row(7).values()) == {0}
+    assert set(_reader.Fold().row(-1).values()) == {0}
+
+
+@pytest.mark.parametrize("tick_ns", [0.0, -1.0, math.inf, math.nan])
+def test_a_tick_that_is_none_is_refused(tick_ns: float) -> None:
+    with pytest.raises(ValueError, match="tick"):
+        _reader.Fold().add(bytes(1152), bytes(4), b"\1", tick_ns)
+
+
+def test_rows_that_do_not_fit_the_paths_are_refused() -> None:
+    for rows, outer in ((b"", b"\1"), (bytes(8), b"\1"), (bytes(4), b"")):
+        with pytest.raises(ValueError, match="as many rows"):
+            _reader.Fold().add(bytes(1152), rows, outer, 1.0)
+
+
+# ---- numbers that the reader lets through, and that no honest worker wrote
+
+
+def hostile(**values: float) -> bytes:
+    entry = np.zeros(1, dtypes.dtype("summary"))
+    for name, value in values.items():
+        entry[name] = value
+    entry["histogram"][0, 0] = entry["count"][0]
+    return entry.tobytes()
+
+
+def with_one_honest(*lying: bytes) -> _reader.Row:
+    fold = _reader.Fold()
+    Measured(1.0, [Spans([100, 200], elements=3, bytes=5)]).add_to(fold)
+    for each in lying:
+        fold.add(each, bytes(4), b"\1", 1.0)
+    return fold.row(0)
+
+
+@pytest.mark.parametrize("amount", ["elements", "bytes"])
+def test_amounts_do_not_wrap_around(amount: str) -> None:
+    row = with_one_honest(hostile(count=1, total=1, min=1, max=1, **{amount: 2**64 - 1}))
+    assert row[amount] == 2**64 - 1  # type: ignore[literal-required]
+
+
+def test_counts_do_not_wrap_around() -> None:
+    row = with_one_honest(*[hostile(count=LIMIT, total=LIMIT, max=LIMIT)] * 4)
+    assert row["count"] == 2**64 - 1
+
+
+def test_a_worker_whose_children_outlast_it_takes_no_self_time_from_others() -> None:
+    assert with_one_honest(hostile(count=1, total=1, max=1, child=LIMIT))["self_ns"] >= 300
+
+
+def test_a_worker_whose_recursions_outlast_it_takes_no_time_from_others() -> None:
+    assert with_one_honest(hostile(count=1, total=1, max=1, again=LIMIT))["total_ns"] >= 300
+
+
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                name: st.integers(0, LIMIT) | st.just(LIMIT)
+                for name in ("count", "total", "child", "again", "min", "max")
+            }
+            | {"squares": st.floats(0, 2.0**124)}
+        ),
+        max_size=6,
+    )
+)
+@settings(derandomize=True, deadline=None)
+def test_whatever_the_reader_lets_through_gives_finite_numbers(entries: list[dict[str, float]]) -> None:
+    row = with_one_honest(*[hostile(**entry) for entry in entries])
+    assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))

@@ -1,0 +1,704 @@
+"""Segments that lie: whatever their bytes are, they give data or SegmentRefused, and cost nobody but themselves."""
+
+from __future__ import annotations
+
+import array
+import itertools
+import json
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import forge
+import pytest
+from conftest import SHM
+from forge import PAGE, U64, golden, place, put, seal, segment_of, with_header
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from brickd import _reader, dtypes, records
+from brickd.errors import NotPermitted, SegmentRefused
+from brickd.ledger import ledger_of
+from brickd.segment import Reading, Segment, find, open_segment
+
+SETTINGS = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def digest(segment: Segment) -> Reading | None:
+    """All that any verb reads of a segment: the reading, or None where it was refused as a whole."""
+    try:
+        reading = segment.read()
+    except SegmentRefused:
+        return None
+    ledger_of(reading).document()
+    fold = _reader.Fold()
+    fold.add(
+        reading.summaries, array.array("i", range(len(reading.paths))), b"\1" * len(reading.paths), reading.tick_ns
+    )
+    for number, path in enumerate(reading.paths):
+        row = fold.row(number)
+        assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
+        if path is not None:
+            reading.name(path.name).encode()
+            assert path.parent < number
+    for number, _, _ in reading.lanes:
+        for events in (False, True):
+            try:
+                first, slots = segment.ring(number, events=events)
+            except SegmentRefused:
+                continue
+            assert first >= 0
+            found, _ = records.spans(slots)
+            assert len(dtypes.span_records(slots)) == len(found)
+    assert len(reading.service.encode()) <= 3 * 64
+    return reading
+
+
+def judged(image: bytes) -> Reading | None:
+    """As `digest`, of a segment of these bytes."""
+    try:
+        with segment_of(image) as segment:
+            return digest(segment)
+    except SegmentRefused:
+        return None
+
+
+def refusal(image: bytes) -> str:
+    with pytest.raises(SegmentRefused) as caught, segment_of(image) as segment:
+        segment.read()
+    return caught.value.reason
+
+
+@pytest.fixture
+def put_file(prefix: str) -> Callable[[bytes], str]:
+    """Puts a file of these bytes into /dev/shm."""
+    numbers = itertools.count()
+
+    def write(image: bytes) -> str:
+        name = f"{prefix}{next(numbers)}"
+        (SHM / name).write_bytes(image)
+        return name
+
+    return write
+
+
+# ---- the golden segment
+
+
+def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes], str]) -> None:
+    wanted = json.loads((forge.GOLDEN / "segment-1.0.json").read_text())
+    with open_segment(put_file(golden())) as segment:
+        seen = forge.document(segment)
+        assert segment.worker() is None
+    for document in (wanted, seen):
+        del document["header"]["uid"], document["header"]["header_crc"]  # ours, whoever we are
+    assert seen == wanted
+
+
+def test_the_golden_segment_adds_up() -> None:
+    with segment_of(golden()) as segment:
+        reading = digest(segment)
+        assert reading is not None
+        first, slots = segment.ring(0, events=False)
+    ledger = ledger_of(reading)
+    # Its worker died inside the change of a summary: that one span is on its way; what it had open is abandoned.
+    assert {term: n for term, n in ledger.spans.items() if n} == {
+        **{"begun": 15, "summarized": 12, "abandoned": 2, "unpublished": 1, "unmatched": 1}
+    }
+    assert reading.odd == 1
+    assert (reading.service, reading.coordinates, reading.header["index"]) == ("golden", "0.tp3.pp1", 0)
+    spans = dtypes.span_records(slots)
+    assert first == 3
+    # Nine were wanted of a ring of eight before anything was consumed: the number of the ninth is missing.
+    assert spans["sequence"].tolist() == [4, 5, 6, 7, 8, 10, 11]
+    assert set(spans["step"].tolist()) == {0, 7}
+    assert ("\x1b[31m模", 0) in reading.names
+
+
+# ---- every byte
+
+
+def stretches() -> dict[str, tuple[int, int, int]]:
+    """Name -> first byte, bytes, how many to step: 1 where every byte counts, else a sample."""
+    at, image = forge.regions(golden()), golden()
+    result = {name: (at[name], size, 1) for name, size in (("header", PAGE), ("consumer", 128), ("process", 128))}
+    result["lane"] = (at["lane"], 2 * 384, 1)
+    result["path"] = (at["path"], 64 * 8, 1)
+    result["control"] = (at["control"], PAGE, 1)
+    result["name"] = (at["name"], 6 * 128, 1)
+    result["unused name"] = (at["name"] + 6 * 128, 58 * 128, 97)
+    result["slack"] = (at["consumer"] + 128, PAGE - 128, 61)
+    for lane in range(2):
+        area = at["area"] + lane * at["stride"]
+        result[f"sequences {lane}"] = (area, 64 * 8, 1)
+        result[f"summaries {lane}"] = (area + at["summary"], 14 * 1152, 7)
+        result[f"unused summaries {lane}"] = (area + at["summary"] + 14 * 1152, 50 * 1152, 499)
+        result[f"span ring {lane}"] = (area + at["span_ring"], 8 * 64, 1)
+        result[f"event ring {lane}"] = (area + at["event_ring"], 4 * 64, 5)
+    assert len(image) == at["size"]
+    return result
+
+
+STRETCHES = stretches()
+
+
+def mutate(stretch: str, step: int, values: Callable[[int], tuple[int, ...]]) -> tuple[int, int]:
+    """How many changed bytes were tried, and how many of them were refused."""
+    start, length, _ = STRETCHES[stretch]
+    image = golden()
+    fd = os.memfd_create("mutated")
+    tried = refused = 0
+    try:
+        os.write(fd, image)
+        for at in range(start, start + length, step):
+            for value in values(image[at]):
+                os.pwrite(fd, bytes([value]), at)
+                tried += 1
+                try:
+                    refused += digest(Segment("mutated", fd)) is None
+                except SegmentRefused:
+                    refused += 1
+            os.pwrite(fd, image[at : at + 1], at)
+    finally:
+        os.close(fd)
+    return tried, refused
+
+
+@pytest.mark.parametrize("stretch", STRETCHES)
+def test_a_changed_byte_gives_data_or_a_refusal(stretch: str) -> None:
+    # The fast suite flips all bits of a sample; the slow one below tries every byte.
+    _, length, step = STRETCHES[stretch]
+    tried, refused = mutate(stretch, max(step * 5, 1) | 1, lambda old: (old ^ 0xFF,))
+    assert tried > length // (step * 5 + 2)
+    if stretch == "header":
+        assert refused == tried, "the checksum covers every byte of the header"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stretch", STRETCHES)
+def test_any_changed_byte_gives_data_or_a_refusal(stretch: str) -> None:
+    _, length, step = STRETCHES[stretch]
+    tried, refused = mutate(stretch, step, lambda old: (old ^ 0xFF, old ^ 1, old ^ 0x80, old + 1 & 0xFF))
+    assert tried >= 4 * (length // step)
+    assert refused < tried or stretch == "header"
+    print(f"{stretch}: {tried} mutants, {refused} refused")
+
+
+@pytest.mark.slow
+def test_every_word_replaced_by_an_extreme_one_gives_data_or_a_refusal() -> None:
+    image, at = golden(), forge.regions(golden())
+    words = [n for start, length, step in STRETCHES.values() if step == 1 for n in range(start, start + length, 8)]
+    words += range(at["area"] + at["summary"], at["area"] + at["summary"] + 14 * 1152, 8)
+    extremes = [struct.pack("<Q", v) for v in (1, 2**31, 2**32 - 1, 2**62, 2**62 + 1, 2**63, U64)]
+    extremes += [struct.pack("<d", v) for v in (math.inf, -math.inf, math.nan, 1.7e308, -0.0, 5e-324)]
+    for word in words:
+        for extreme in extremes:
+            changed = bytearray(image)
+            changed[word : word + 8] = extreme
+            judged(seal(changed) if word < PAGE else bytes(changed))
+
+
+def test_a_segment_cut_at_any_length_is_refused() -> None:
+    image = golden()
+    lengths = {0, 1, 7, 8, 9, PAGE - 1, PAGE, PAGE + 1, len(image) - 1, *range(0, len(image), 1499)}
+    for length in sorted(lengths):
+        assert judged(image[:length]) is None, length
+
+
+def test_a_segment_that_is_longer_than_it_says_is_refused() -> None:
+    assert "bytes, its header says" in refusal(golden() + b"\0")
+
+
+# ---- headers
+
+
+COUNTS = ("lanes", "paths", "names", "sites", "span_slots", "event_slots", "buckets", "size")
+WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
+WORD |= st.integers(0, 2**32 - 1)
+
+
+@given(st.dictionaries(st.sampled_from([*COUNTS, "clock", "minor", "index", "uid", "pid", "endian"]), WORD, min_size=1))
+@SETTINGS
+def test_a_header_that_lies_with_the_right_checksum_gives_data_or_a_refusal(values: dict[str, int]) -> None:
+    limits = {"minor": 2**16 - 1, "index": 2**31 - 1}
+    values = {name: min(value, limits.get(name, U64)) for name, value in values.items()}
+    reading = judged(with_header(**values))
+    changed = {name: v for name, v in values.items() if v != forge.header_value(golden(), name)}
+    if changed.keys() & {*COUNTS, "uid", "endian"}:
+        assert reading is None
+    else:
+        assert (reading is None) == (values.get("clock", 3) not in (1, 2, 3))
+
+
+@given(*(st.integers(0, 2**64 - 1) for _ in range(4)), st.sampled_from([1, 3]))
+@SETTINGS
+def test_clocks_and_dates_that_lie_give_data(ticks: int, ns: int, started: int, process: int, clock: int) -> None:
+    reading = judged(
+        with_header(anchor_ticks=ticks, anchor_ns=ns, started_ns=started, process_start=process, clock=clock)
+    )
+    assert reading is not None
+    assert 0.05 <= reading.tick_ns <= 50
+
+
+def test_counts_that_make_another_size_are_refused_though_each_is_possible() -> None:
+    image = bytearray(golden())
+    put(image, "header", {"lanes": 1024, "paths": 65472, "span_slots": 2**24})
+    put(image, "header", {"size": forge.regions(image)["size"]})
+    assert "the file has 204800 bytes" in refusal(seal(image))
+
+
+def test_a_sparse_segment_of_the_size_that_its_counts_make_is_read_without_taking_its_memory() -> None:
+    image = bytearray(golden()[:PAGE])
+    put(image, "header", {"lanes": 64, "paths": 65472, "names": 65472, "span_slots": 2**16})
+    size = forge.regions(image)["size"]
+    put(image, "header", {"size": size})
+    fd = os.memfd_create("sparse")
+    try:
+        os.write(fd, seal(image))
+        os.truncate(fd, size)
+        reading = digest(Segment("sparse", fd))
+        assert reading is not None
+        assert reading.lanes == []
+        assert os.fstat(fd).st_blocks * 512 < 1 << 20
+    finally:
+        os.close(fd)
+
+
+def test_another_major_is_refused_by_its_number() -> None:
+    for major in (0, 2, 65535):
+        assert f"format {major}." in refusal(with_header(major=major))
+
+
+def test_a_layout_that_changed_within_a_major_is_refused() -> None:
+    assert "layout 00000001 within format 1.0" in refusal(with_header(layout_crc=1))
+
+
+def test_another_byte_order_is_refused() -> None:
+    assert "another byte order" in refusal(with_header(endian=0x04030201))
+
+
+def test_a_newer_minor_is_read_and_what_it_added_is_skipped() -> None:
+    image = bytearray(golden())
+    put(image, "header", {"minor": 9, "reserved": b"\xaa" * 3824, "reserved0": 7})
+    put(image, "control", {"reserved": (5,) * 253, "flags": 1 << 20})
+    put(image, "process", {"reserved": (5,) * 8})
+    for lane in range(2):
+        put(
+            image,
+            "lane",
+            {"reserved1": 1, "reserved2": (1, 2, 3), "reserved3": (9,) * 8, "event_dropped": (3,) * 16},
+            lane,
+        )
+        put(image, "consumer", {"reserved": (1, 2)}, lane)
+        for path in range(14):
+            put(image, "summary", {"reserved": (8,) * 7}, path, lane)
+    for index, (number, count) in enumerate(((20, 2), (1, 1), (30, 1))):
+        put(image, "event_ring", {"sequence": index + 1, "kind": number, "slots": count}, index, kind="record")
+    put(image, "lane", {"event_head": 4, "event_attempts": 3, "event_records": 3})
+    with segment_of(seal(image)) as segment, segment_of(golden()) as old:
+        newer, older = digest(segment), digest(old)
+        _, slots = segment.ring(0, events=True)
+    assert newer is not None
+    assert older is not None
+    assert forge.rows(dtypes.summaries(newer.summaries)) == forge.rows(dtypes.summaries(older.summaries))
+    assert newer.paths == older.paths
+    assert dtypes.records(slots)["kind"].tolist() == [20, 30]
+    assert newer.header["minor"] == 9
+
+
+# ---- inside
+
+
+def test_paths_that_run_in_a_circle_are_refused() -> None:
+    for parent in (3, 4, 5, 63, 64, 0xFFFE):
+        image = bytearray(golden())
+        struct.pack_into("<Q", image, place(image, "path", 3), 1 << 63 | 1 << 16 | parent)
+        assert f"path 3 stands below path {parent}" in refusal(bytes(image))
+
+
+def test_a_path_of_a_name_that_cannot_be_is_refused() -> None:
+    image = bytearray(golden())
+    struct.pack_into("<Q", image, place(image, "path", 3), 1 << 63 | 64 << 16 | 0xFFFF)
+    assert "path 3 has name 64 of 64" in refusal(bytes(image))
+
+
+@given(st.integers(0, 0xFFFF), st.binary(min_size=120, max_size=120), st.booleans(), st.integers(0, 2**32 - 1))
+@SETTINGS
+def test_a_name_of_any_bytes_is_capped_and_stays_data(length: int, text: bytes, ready: bool, category: int) -> None:
+    image = bytearray(golden())
+    put(image, "name", {"word": ready << 31 | length, "category": category, "text": text}, 2)
+    reading = judged(bytes(image))
+    if ready and length > 120:
+        assert reading is None
+    else:
+        assert reading is not None
+        assert reading.names[2] is None or reading.names[2][0] == text[:length].decode("utf-8", "replace")
+        reading.category(2)
+
+
+@pytest.mark.parametrize(
+    "text", [b"\xff" * 120, b"\0" * 120, b"\x1b]0;owned\x07", "\u202e\U000e0001".encode(), b"=cmd|' /C calc'!A0"]
+)
+def test_a_name_with_escapes_stays_data(text: bytes) -> None:
+    image = bytearray(golden())
+    put(image, "name", {"word": 1 << 31 | len(text), "text": text}, 2)
+    reading = judged(bytes(image))
+    assert reading is not None
+    assert reading.name(2) == text.decode("utf-8", "replace")
+
+
+@given(st.binary(min_size=64, max_size=64), st.binary(min_size=64, max_size=64))
+@SETTINGS
+def test_labels_of_any_bytes_stay_data(service: bytes, coordinates: bytes) -> None:
+    reading = judged(with_header(service=service, coordinates=coordinates))
+    assert reading is not None
+    assert reading.service == service.split(b"\0")[0].decode("utf-8", "replace")
+
+
+EXTREME = st.sampled_from([0, 1, 2**31, 2**53, 2**61, 2**62, 2**62 + 1, 2**63 - 1, 2**63, U64]) | st.integers(0, U64)
+REAL = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 1.7e308])
+ENTRY = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("count", "total", "child", "again", "min", "max", "elements", "bytes"), EXTREME)
+) | st.fixed_dictionaries({"squares": REAL})
+
+
+@given(ENTRY, ENTRY, st.integers(0, 127), EXTREME, EXTREME)
+@SETTINGS
+def test_totals_that_cannot_be_are_refused_and_others_finite(
+    one: dict[str, Any], other: dict[str, Any], bucket: int, spans: int, sequence: int
+) -> None:
+    image = bytearray(golden())
+    for lane, entry in enumerate((one, other)):
+        put(image, "summary", entry, 2, lane)
+        struct.pack_into("<Q", image, place(image, "summary", 2, lane) + 128 + 8 * bucket, spans)
+        struct.pack_into(
+            "<Q", image, forge.regions(image)["area"] + lane * forge.regions(image)["stride"] + 16, sequence
+        )
+    judged(bytes(image))
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({"squares": math.nan}, "sum of squares"),
+        ({"squares": math.inf}, "sum of squares"),
+        ({"squares": -1.0}, "sum of squares"),
+        ({"squares": 1.7e308}, "sum of squares"),
+        ({"total": 2**63}, "2^62"),
+        ({"child": 2**63}, "2^62"),
+        ({"again": U64}, "2^62"),
+        ({"max": U64}, "2^62"),
+        ({"min": 2**62 + 1}, "2^62"),
+        ({"count": 2**63}, "histogram"),
+        ({"count": 2}, "histogram"),
+        ({"count": 0}, "histogram"),
+        ({"min": 2000}, "cannot be"),
+        ({"max": 5000}, "cannot be"),
+        ({"again": 1001}, "cannot be"),
+    ],
+)
+def test_a_total_that_cannot_be_is_refused_with_its_reason(entry: dict[str, Any], why: str) -> None:
+    image = bytearray(golden())
+    put(image, "summary", entry, 2)  # one span of 1,000 ticks
+    assert why in refusal(bytes(image))
+
+
+def test_an_entry_whose_writer_died_in_it_is_read_and_marked() -> None:
+    with segment_of(golden()) as segment:
+        reading = segment.read()
+    dead = dtypes.summaries(reading.summaries)[13]
+    assert (reading.odd, dead["count"], dead["total"], dead["histogram"].sum()) == (1, 1, 500, 0)
+
+
+@given(st.integers(0, U64), st.integers(0, U64), st.integers(0, U64), st.sampled_from(["span", "event"]))
+@SETTINGS
+def test_heads_and_tails_of_any_value_give_records_or_a_refusal(
+    head: int, position: int, complement: int, ring: str
+) -> None:
+    for other in (complement, position ^ U64):
+        image = bytearray(golden())
+        put(image, "lane", {f"{ring}_head": head})
+        put(image, "consumer", {ring: (position, other)})
+        with segment_of(bytes(image)) as segment:
+            digest(segment)
+            slots = 8 if ring == "span" else 4
+            believed = position == other ^ U64 and position <= head <= position + slots
+            if believed or ((position, other) == (0, 0) and head <= slots):
+                first, records_ = segment.ring(0, events=ring == "event")
+                assert (first, len(records_)) == (position, (head - position) * 64)
+            else:
+                with pytest.raises(SegmentRefused, match=r"head .* tail"):
+                    segment.ring(0, events=ring == "event")
+
+
+@given(st.integers(0, 20), st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), min_size=8, max_size=8))
+@SETTINGS
+def test_records_of_unknown_kinds_and_sizes_give_the_spans_among_them(head: int, heads: list[tuple[int, int]]) -> None:
+    image = bytearray(golden())
+    for index, (kind, slots) in enumerate(heads):
+        put(image, "span_ring", {"kind": kind % 3, "slots": slots % 4}, index, kind="record")
+    tail = max(head - 8, 0)
+    put(image, "lane", {"span_head": head})
+    put(image, "consumer", {"span": (tail, tail ^ U64)})
+    assert judged(bytes(image)) is not None
+
+
+@given(st.lists(st.tuples(st.integers(0, 47), EXTREME), max_size=6), st.lists(st.tuples(st.integers(0, 15), EXTREME)))
+@SETTINGS
+def test_counters_of_any_value_give_data(lane: list[tuple[int, int]], process: list[tuple[int, int]]) -> None:
+    image = bytearray(golden())
+    for record, words in (("lane", lane), ("process", process)):
+        for word, value in words:
+            struct.pack_into("<Q", image, place(image, record) + 8 * word, value)
+    assert judged(bytes(image)) is not None
+
+
+def test_what_a_worker_writes_into_the_consumers_lines_moves_no_total() -> None:
+    image = bytearray(golden())
+    for lane in range(2):
+        put(image, "consumer", {"span": (U64, 0), "event": (7, 7), "spans_lost": 5, "events_read": U64}, lane)
+    scribbled, honest = judged(bytes(image)), judged(golden())
+    assert scribbled is not None
+    assert honest is not None
+    assert scribbled.summaries == honest.summaries
+    assert ledger_of(scribbled).spans == ledger_of(honest).spans
+
+
+# ---- files that are none
+
+
+@pytest.fixture
+def odd_files(prefix: str) -> dict[str, str]:
+    """Everything that a name in /dev/shm may be besides a segment."""
+    names = {kind: f"{prefix}{kind}" for kind in ("link", "hard", "fifo", "folder", "real", "empty")}
+    (SHM / names["real"]).write_bytes(golden())
+    os.link(SHM / names["real"], SHM / names["hard"])
+    os.symlink(names["real"], SHM / names["link"])
+    os.mkfifo(SHM / names["fifo"])
+    (SHM / names["folder"]).mkdir()
+    (SHM / names["empty"]).touch()
+    if os.geteuid() == 0:
+        names["device"] = f"{prefix}device"
+        os.mknod(SHM / names["device"], 0o600 | 0o020000, os.makedev(1, 5))  # /dev/zero
+    return names
+
+
+def test_what_is_no_plain_file_is_refused_and_nobody_waits(odd_files: dict[str, str], prefix: str) -> None:
+    assert set(find(prefix)) == set(odd_files.values())
+    for kind, name in odd_files.items():
+        with pytest.raises((SegmentRefused, NotPermitted)) as caught:
+            open_segment(name)
+        assert name in str(caught.value), kind
+
+
+def test_a_file_with_two_names_is_refused_until_one_is_gone(odd_files: dict[str, str]) -> None:
+    with pytest.raises(SegmentRefused, match="has 2 links, not 1"):
+        open_segment(odd_files["real"])
+    (SHM / odd_files["hard"]).unlink()
+    with open_segment(odd_files["real"]) as segment:
+        assert digest(segment) is not None
+
+
+@pytest.mark.parametrize("name", ["gone", "", ".", "..", "/", "a/b", "x" * 300, "nul\0nul", "\udcff"])
+def test_a_name_that_leads_nowhere_is_refused(prefix: str, name: str) -> None:
+    with pytest.raises((SegmentRefused, NotPermitted)):
+        open_segment(name if name in ("", ".", "..", "/") else prefix + name)
+
+
+def test_a_name_that_is_not_utf8_is_found_and_judged(prefix: str) -> None:
+    raw = os.fsencode(SHM / prefix) + b"\xff\xfe"
+    Path(os.fsdecode(raw)).write_bytes(golden())
+    (name,) = find(prefix)
+    with open_segment(name) as segment:
+        assert digest(segment) is not None
+        assert segment.unlink()
+    assert find(prefix) == []
+
+
+def test_a_file_of_an_exbibyte_is_refused_by_its_size(put_file: Callable[[bytes], str]) -> None:
+    for image in (golden(), with_header(size=2**60), b"", b"\1" * 8):
+        name = put_file(image)
+        os.truncate(SHM / name, 2**60)
+        with pytest.raises(SegmentRefused):
+            open_segment(name)
+
+
+def test_a_segment_in_another_users_name_is_refused(put_file: Callable[[bytes], str]) -> None:
+    name = put_file(with_header(uid=os.geteuid() + 1))
+    with pytest.raises(SegmentRefused, match="made it, but user"):
+        open_segment(name)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_users_segment_is_not_permitted_or_refused(put_file: Callable[[bytes], str]) -> None:
+    ours, squatted = put_file(golden()), put_file(golden())
+    os.chmod(SHM / ours, 0o600)
+    os.chmod(SHM / squatted, 0o666)
+    os.chown(SHM / squatted, 1234, 1234)
+    with pytest.raises(SegmentRefused, match="made it, but user 1234 owns it"):
+        open_segment(squatted)  # it says that root made it
+    program = """
+    import os, sys
+    from brickd import segment, errors
+    os.setgid(4321), os.setuid(4321)
+    for name in sys.argv[1:]:
+        try:
+            segment.open_segment(name).read()
+            print("read")
+        except errors.BrickdError as error:
+            print(type(error).__name__)
+    """
+    words = [sys.executable, "-P", "-c", "\n".join(line[4:] for line in program.splitlines()), ours, squatted]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["NotPermitted", "SegmentRefused"]
+
+
+# ---- while it is read
+
+
+def bounded(seconds_of_work: int, change: Callable[[int], None], look: Callable[[], None]) -> None:
+    """Look again and again while a thread changes something, a bounded number of times."""
+    done = threading.Event()
+    failed: list[BaseException] = []
+
+    def changer() -> None:
+        try:
+            for n in range(seconds_of_work):
+                change(n)
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            done.set()
+
+    thread = threading.Thread(target=changer)
+    thread.start()
+    try:
+        look()
+        while not done.is_set():
+            look()
+    finally:
+        thread.join()
+    assert not failed
+
+
+def test_a_segment_that_is_truncated_while_it_is_read_gives_data_or_a_refusal(
+    put_file: Callable[[bytes], str],
+) -> None:
+    name, image = put_file(golden()), golden()
+    rng = random.Random(1)
+    fd = os.open(SHM / name, os.O_RDWR)
+    seen = {"whole": 0, "refused": 0}
+
+    def change(n: int) -> None:
+        os.truncate(fd, rng.randrange(len(image)) if n % 3 else 0)
+        os.pwrite(fd, image, 0)
+
+    def look() -> None:
+        try:
+            with open_segment(name) as segment:
+                seen["refused" if digest(segment) is None else "whole"] += 1
+        except SegmentRefused:
+            seen["refused"] += 1
+
+    bounded(3000, change, look)
+    look()
+    os.close(fd)
+    assert seen["whole"] > 0
+    assert sum(seen.values()) > 1
+
+
+def test_a_segment_that_is_truncated_after_it_was_opened_is_refused(put_file: Callable[[bytes], str]) -> None:
+    name = put_file(golden())
+    with open_segment(name) as segment:
+        for length in (130_000, 30_000, PAGE, 0):
+            os.truncate(SHM / name, length)
+            with pytest.raises(SegmentRefused, match="truncated"):
+                segment.read()
+            with pytest.raises(SegmentRefused, match="truncated"):
+                segment.ring(1, events=False)
+
+
+def test_a_header_is_copied_once(put_file: Callable[[bytes], str]) -> None:
+    name = put_file(golden())
+    with open_segment(name) as segment:
+        before = segment.read()
+        (SHM / name).write_bytes(b"\xff" * PAGE + golden()[PAGE:])
+        after = segment.read()
+        assert after.header == before.header
+        assert after.summaries == before.summaries
+
+
+def test_a_segment_that_is_scribbled_over_while_it_is_read_gives_data_or_a_refusal(
+    put_file: Callable[[bytes], str],
+) -> None:
+    name, image = put_file(golden()), golden()
+    rng = random.Random(2)
+    fd = os.open(SHM / name, os.O_RDWR)
+
+    def change(n: int) -> None:
+        start, length, _ = rng.choice(list(STRETCHES.values()))
+        at = start + rng.randrange(length)
+        os.pwrite(fd, rng.choice([b"\xff" * 8, rng.randbytes(8), image[at : at + 8]]), at)
+        if n % 50 == 0:
+            os.pwrite(fd, image, 0)
+
+    def look() -> None:
+        try:
+            with open_segment(name) as segment:
+                digest(segment)
+        except SegmentRefused:
+            pass
+
+    bounded(20_000, change, look)
+    os.close(fd)
+
+
+def test_a_name_that_leads_to_another_file_by_now_is_noticed_and_not_unlinked(put_file: Callable[[bytes], str]) -> None:
+    name = put_file(golden())
+    with open_segment(name) as segment:
+        assert segment.same_file()
+        other = put_file(golden())
+        os.rename(SHM / other, SHM / name)
+        assert not segment.same_file()
+        assert not segment.unlink()
+        assert (SHM / name).exists()
+    with open_segment(name) as segment:
+        assert segment.unlink()
+        assert not segment.same_file()
+        assert not segment.unlink()
+
+
+def test_a_name_that_is_renamed_all_the_time_leads_to_one_whole_file_or_none(prefix: str) -> None:
+    images = [with_header(index=n) for n in (1, 2)]
+    reasons: set[str] = set()
+    name = f"{prefix}name"
+    (SHM / name).write_bytes(images[0])
+
+    def change(n: int) -> None:
+        (SHM / f"{prefix}next").write_bytes(images[n % 2])
+        if n % 5 == 0:
+            (SHM / name).unlink(missing_ok=True)
+        os.rename(SHM / f"{prefix}next", SHM / name)
+
+    def look() -> None:
+        try:
+            with open_segment(name) as segment:
+                inode = os.fstat(segment.fd).st_ino
+                assert digest(segment) is not None
+                assert segment.header["index"] in (1, 2)
+                if segment.same_file():
+                    assert os.fstat(segment.fd).st_ino == inode
+        except SegmentRefused as refused:
+            reasons.add(refused.reason)
+
+    bounded(2000, change, look)
+    # Between a rename and our look the old file has no name any more.
+    assert reasons <= {"is gone", "has 0 links, not 1"}

@@ -1,0 +1,293 @@
+"""Workers that die at any moment: at most the span they were in is unpublished, and what is left is readable."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from conftest import ROOT, SHM, WRITER, reading, readings
+from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
+
+from brickd.errors import SegmentRefused
+from brickd.segment import find, open_segment
+
+POINTS = sorted({name for source in WRITER for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
+
+# What a death at the first pass of each point leaves: unpublished spans, summaries that stay odd, records lost.
+IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
+IN_END = {
+    "popped": (1, 0, 0),
+    "summary": (1, 0, 0),
+    "summary_odd": (1, 1, 0),
+    "summary_half": (1, 1, 0),
+    "summary_even": (1, 1, 0),
+    "summarized": (1, 0, 0),
+    "record": (0, 0, 1),
+    "record_sequence": (0, 0, 1),
+    "record_head": (0, 0, 1),
+}
+ELSEWHERE = {"header": 0, "published": 0, "name_text": 0, "path_claimed": 1}
+
+
+def test_every_named_step_of_the_write_is_known_here() -> None:
+    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | ELSEWHERE.keys()
+
+
+def left_by(compiled: Compile, point: str, at: int) -> None:
+    with native(program(compiled, "steps", *ALERT), point, str(at)) as process:
+        assert process.end() == -signal.SIGKILL, f"{point} is not passed {at} times"
+
+
+def left_in_lane(prefix: str) -> tuple[dict[str, int], int, int]:
+    """The ledger of the dead, its odd summaries, its lost records; its ring holds what it says and nothing else."""
+    dead = reading(prefix)
+    assert not dead.alive
+    ((number, lane, _),) = dead.lanes
+    with open_segment(dead.file) as segment:
+        first, slots = segment.ring(number, events=False)
+    assert first == 0
+    assert [int.from_bytes(slots[at : at + 8], "little") for at in range(0, len(slots), 64)] == list(
+        range(1, lane["span_head"] + 1)
+    )
+    return exact(dead), dead.odd, lane["span_attempts"] - lane["span_head"]
+
+
+# The spans of the program: outer, inner, inner ends, outer ends; and so on. Hence the terms at the n-th pass.
+@pytest.mark.parametrize("at", [1, 2, 7, 20])
+@pytest.mark.parametrize("point", IN_BEGIN)
+def test_a_death_while_a_span_begins_leaves_at_most_that_span_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at)
+    unpublished, odd, lost = IN_BEGIN[point]
+    around = (at + 1) % 2
+    wanted = {
+        "begun": at,
+        "summarized": at - 1 - around,
+        "abandoned": around + 1 - unpublished,
+        "unpublished": unpublished,
+    }
+    assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
+
+
+@pytest.mark.parametrize("at", [1, 2, 7, 20])
+@pytest.mark.parametrize("point", IN_END)
+def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at)
+    unpublished, odd, lost = IN_END[point]
+    around = at % 2
+    wanted = {
+        "begun": at + around,
+        "summarized": at - unpublished,
+        "abandoned": around,
+        "unpublished": unpublished,
+    }
+    assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
+
+
+@pytest.mark.parametrize(("at", "open_then"), [(1, 0), (2, 1)])
+def test_a_death_between_a_path_and_its_key_leaves_a_number_that_nobody_uses(
+    compiled: Compile, prefix: str, at: int, open_then: int
+) -> None:
+    left_by(compiled, "path_claimed", at)
+    assert reading(prefix).process["paths"] == 1 + at
+    assert reading(prefix).paths[at] is None
+    assert exact(reading(prefix)) == ({"begun": 1, "abandoned": 1} if open_then else {})
+
+
+def test_a_death_while_a_name_is_written_leaves_it_unready(compiled: Compile, prefix: str) -> None:
+    left_by(compiled, "name_text", 3)
+    left = reading(prefix)
+    assert left.process["names"] == 3
+    assert [entry[0] if entry is not None else None for entry in left.names] == ["other", "outer", None]
+    assert exact(left) == {}
+
+
+@pytest.mark.parametrize("point", ["header", "name_text"])
+def test_a_death_before_publication_leaves_a_file_that_is_refused_and_disturbs_nobody(
+    compiled: Compile, worker: Start, prefix: str, point: str
+) -> None:
+    left_by(compiled, point, 1)
+    (file,) = find(prefix)
+    with pytest.raises(SegmentRefused, match="not published"):
+        open_segment(file)
+    process = worker('with brick.span("b"): pass\nreport(_core._segment_name())\npause()')
+    mine = process.heard()
+    assert exact(read_file(mine)) == {"begun": 1, "summarized": 1}
+    process.paused()
+    process.go()
+    assert process.end() == 0
+    assert find(prefix) == [file]
+
+
+def test_a_death_just_after_publication_leaves_an_empty_segment(compiled: Compile, prefix: str) -> None:
+    left_by(compiled, "published", 1)
+    assert exact(reading(prefix)) == {}
+    assert not reading(prefix).alive
+
+
+def test_a_killed_worker_leaves_everything_it_had_recorded(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        outer, inner = brick.brick("outer"), brick.brick("inner")
+        for _ in range(1000):
+            with outer, inner: pass
+        with outer:
+            inner.start()
+            pause()
+        """
+    )
+    process.paused()
+    assert exact(reading(prefix)) == {"begun": 2002, "summarized": 2000, "open": 2}
+    process.kill()
+    assert process.end() == -signal.SIGKILL
+    assert exact(reading(prefix)) == {"begun": 2002, "summarized": 2000, "abandoned": 2}
+    assert counts(reading(prefix)) == {"outer": 1000, "inner": 1000}
+
+
+def test_os_exit_inside_a_span_leaves_it_abandoned(worker: Start, prefix: str) -> None:
+    process = worker('with brick.span("b"):\n    os._exit(6)')
+    assert process.end() == 6
+    assert not reading(prefix).alive
+    assert exact(reading(prefix)) == {"begun": 1, "abandoned": 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
+def test_a_worker_that_dies_of_a_signal_dies_of_that_signal(worker: Start, prefix: str, number: int) -> None:
+    process = worker(f'with brick.span("b"):\n    os.kill(os.getpid(), {int(number)})\n    os.read(0, 1)')
+    assert process.end() == -number
+    assert exact(reading(prefix)) == {"begun": 1, "abandoned": 1}
+
+
+def test_of_more_than_64_dead_segments_a_new_worker_removes_the_oldest(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        ready, gate = os.pipe(), os.pipe()
+        children = []
+        for n in range(70):
+            child = os.fork()
+            if child == 0:
+                os.close(gate[1])
+                for _ in range(n + 1):
+                    with brick.span("b"): pass
+                os.write(ready[1], b".")
+                os.read(gate[0], 1)
+                os._exit(0)
+            children.append(child)
+        for _ in range(70): os.read(ready[0], 1)
+        pause()
+        spared = int(sys.stdin.readline())
+        for child in children:
+            if child != spared:
+                os.kill(child, 9)
+                os.waitpid(child, 0)
+        pause()
+        """
+    )
+    process.paused()
+    alive = {each.file: each for each in readings(prefix)}
+    assert len(alive) == 70
+    assert total(list(alive.values())) == {"begun": 70 * 71 // 2, "summarized": 70 * 71 // 2}
+    # Ages in an order of their own: neither that of names, nor of birth.
+    by_age = sorted(alive, key=lambda file: file[::-1])
+    for age, file in enumerate(by_age):
+        os.utime(SHM / file, ns=(age * 10**9, age * 10**9))
+    spared = by_age[0]
+    assert process.process.stdin is not None
+    process.process.stdin.write(b".%d\n" % alive[spared].header["pid"])
+    process.process.stdin.flush()
+    process.paused()
+    newcomer = worker('with brick.span("new"): pass\npause()')
+    newcomer.paused()
+    left = {each.file: each for each in readings(prefix)}
+    dead = [file for file in by_age if file in left and file != spared]
+    assert dead == by_age[6:], "69 were dead: the five oldest are gone"
+    assert left[spared].alive, "the oldest of all lives: it is not touched"
+    assert sorted(exact(each)["begun"] for each in left.values() if each.alive) == sorted(
+        [1, exact(alive[spared])["begun"]]
+    )
+    newcomer.go()
+    assert newcomer.end() == 0
+
+
+def test_64_dead_segments_are_left_alone(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        ready = os.pipe()
+        children = []
+        for n in range(64):
+            child = os.fork()
+            if child == 0:
+                with brick.span("b"): pass
+                os._exit(0)
+            children.append(child)
+        for child in children: os.waitpid(child, 0)
+        with brick.span("parent"): pass
+        pause()
+        """
+    )
+    process.paused()
+    assert total(readings(prefix)) == {"begun": 65, "summarized": 65}
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_pid_used_again_does_not_bring_the_dead_back(prefix: str) -> None:
+    # In a pid namespace of its own the next pid can be told, and nobody else takes it.
+    source = """
+import os, sys
+def child(record):
+    pid = os.fork()
+    if pid == 0:
+        import brick_agent as brick
+        for _ in range(record):
+            with brick.span("b"): pass
+        os.write(1, b"%d\\n" % os.getpid())
+        os.read(never[0], 1)
+    return pid
+never = os.pipe()
+first = child(10)
+os.read(0, 1)
+os.kill(first, 9); os.waitpid(first, 0)
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(first - 1))
+second = child(0)
+assert second == first
+os.read(0, 1)
+os.kill(second, 9); os.waitpid(second, 0)
+open("/proc/sys/kernel/ns_last_pid", "w").write(str(first - 1))
+third = child(20)
+assert third == first
+os.read(0, 1)
+os.kill(third, 9); os.waitpid(third, 0)
+"""
+    process = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--mount-proc", sys.executable, "-c", source],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        pid = process.stdout.readline()
+        assert reading(prefix).alive
+        os.write(process.stdin.fileno(), b".")
+        assert process.stdout.readline() == pid, "another process has that pid now"
+        assert not reading(prefix).alive
+        assert exact(reading(prefix)) == {"begun": 10, "summarized": 10}
+        os.write(process.stdin.fileno(), b".")
+        assert process.stdout.readline() == pid, "another worker has that pid now"
+        dead, alive = readings(prefix)
+        assert (dead.alive, alive.alive) == (False, True)
+        assert dead.header["pid"] == alive.header["pid"]
+        assert dead.uuid != alive.uuid
+        assert exact(dead) == {"begun": 10, "summarized": 10}
+        assert exact(alive) == {"begun": 20, "summarized": 20}
+        os.write(process.stdin.fileno(), b".")
+        assert process.wait() == 0

@@ -1,0 +1,333 @@
+"""A real lane against its model: after every call a reader in another process sees exactly what the model says.
+
+The writer runs in a process of its own (tests/native/lane.c) with a clock that the test sets and a ring of four slots.
+This process is the reader and the consumer: it opens the segment, asks by the control page and moves the tail.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, SHM, WRITER
+from forge import U64, field, place, rows
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from lane_model import LAYER_MAX, OFF, SPANS, Lane
+
+from brickd import dtypes
+from brickd.errors import SegmentRefused
+from brickd.ledger import ledger_of
+from brickd.segment import Reading, open_segment
+
+PATHS, SLOTS, BRICKS = 64, 4, 5
+PREFIX = f"brickd-test-lane-{os.getpid()}-"
+
+KEY = st.integers(0, 2)
+BRICK = st.integers(0, BRICKS - 1)
+STEP = st.none() | st.integers(0, 2**63 - 1)
+AMOUNT = st.sampled_from([0, 1, 7, 2**48, 2**48 + 1, U64])
+TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(0, 10**7)
+
+
+class Writer:
+    """The process that has the lane."""
+
+    def __init__(self, binary: Path) -> None:
+        self.prefix = f"{PREFIX}{uuid.uuid4().hex[:4]}-"
+        self.process = subprocess.Popen(
+            [binary, self.prefix, "2", str(PATHS), str(SLOTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self.process.stdout is not None
+        self.file = self.process.stdout.readline().decode().strip()
+        self.consumer = os.open(SHM / self.file, os.O_RDWR)
+        self.segment = open_segment(self.file)
+
+    def tell(self, line: str) -> tuple[int, int]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.flush()
+        outcome, thread = self.process.stdout.readline().split()
+        return int(outcome), int(thread)
+
+    def close(self) -> None:
+        self.process.communicate()
+        assert self.process.returncode == 0
+        self.segment.close()
+        os.close(self.consumer)
+        assert not (SHM / self.file).exists()
+
+
+def entry(path: int, reading: Reading) -> dict[str, Any]:
+    return rows(dtypes.summaries(reading.summaries)[path : path + 1])[0]
+
+
+class LaneMachine(RuleBasedStateMachine):
+    binary: Path
+
+    @initialize(flags=st.sampled_from([SPANS, 0]))
+    def start(self, flags: int) -> None:
+        self.writer = Writer(self.binary)
+        self.model = Lane(PATHS, SLOTS)
+        self.now, self.thread = 10**9, 0
+        for number in range(1, BRICKS):
+            assert self.writer.tell(f"name brick_{number}")[0] == number
+        self.ask(flags)
+
+    def teardown(self) -> None:
+        if hasattr(self, "writer"):
+            self.writer.close()
+
+    def _same(self, wanted: int, line: str) -> None:
+        outcome, self.thread = self.writer.tell(line)
+        assert outcome == wanted
+
+    # ---- the worker
+
+    @rule(brick=BRICK, key=KEY, step=STEP, ticks=TICKS)
+    def begin(self, brick: int, key: int, step: int | None, ticks: int) -> None:
+        self.now += ticks
+        wanted = self.model.begin(brick, key, step, self.now)
+        self._same(wanted, f"begin {brick} {key} {-1 if step is None else step} {self.now}")
+
+    def _end(self, brick: int, key: int, elements: int, amount: int, ticks: int) -> None:
+        self.now += ticks
+        wanted = self.model.end(brick, key, elements, amount, self.now)
+        self._same(wanted, f"end {brick} {key} {elements} {amount} {self.now}")
+
+    @precondition(lambda self: self.model.order)
+    @rule(elements=AMOUNT, amount=AMOUNT, ticks=TICKS)
+    def end_the_youngest(self, elements: int, amount: int, ticks: int) -> None:
+        (key,) = [
+            key for key, stack in self.model.stacks.items() if any(f is self.model.order[-1] for f in stack.frames)
+        ]
+        self._end(self.model.order[-1].brick, key, elements, amount, ticks)
+
+    @rule(brick=BRICK, key=KEY, elements=AMOUNT, amount=AMOUNT, ticks=TICKS)
+    def end_any(self, brick: int, key: int, elements: int, amount: int, ticks: int) -> None:
+        self._end(brick, key, elements, amount, ticks)
+
+    @rule(brick=BRICK, key=KEY, many=st.integers(1, 2 * SLOTS + 1), ticks=TICKS)
+    def record_some(self, brick: int, key: int, many: int, ticks: int) -> None:
+        for _ in range(many):
+            self.begin(brick, key, None, abs(ticks))
+            self._end(brick, key, many, 0, ticks)
+
+    @rule(bricks=st.lists(BRICK, min_size=2, max_size=8), key=KEY, ticks=TICKS, unended=st.integers(0, 3))
+    def record_a_nest(self, bricks: list[int], key: int, ticks: int, unended: int) -> None:
+        for brick in bricks:
+            self.begin(brick, key, None, abs(ticks))
+        for brick in reversed(bricks[: len(bricks) - unended]):
+            self._end(brick, key, 1, 0, ticks)
+
+    @rule(key=KEY, unended=st.integers(0, 2))
+    def switch_off_and_on_within_a_span(self, key: int, unended: int) -> None:
+        self.begin(1, key, None, 1)
+        self.change_something("enable 0")
+        for _ in range(unended):
+            self.begin(2, key, None, 1)
+        self.change_something("enable 1")
+        for brick in (3, *[2] * unended, 1):
+            if brick == 3:
+                self.begin(brick, key, None, 1)
+            self._end(brick, key, 1, 0, 1)
+
+    @rule(layers=st.sampled_from([1, 2, 20]), key=KEY)
+    def record_a_model(self, layers: int, key: int) -> None:
+        for layer in range(layers):
+            self.layer_begin(layer, key)
+            for brick in range(1, BRICKS):
+                self.record_some(brick, key, 1, 100)
+            self.layer_end(key)
+
+    @rule(layer=st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1]), key=KEY)
+    def layer_begin(self, layer: int, key: int) -> None:
+        self._same(self.model.layer(layer, key), f"layer {layer} {key}")
+
+    @rule(key=KEY)
+    def layer_end(self, key: int) -> None:
+        self._same(self.model.unlayer(key), f"unlayer {key}")
+
+    @rule(line=st.sampled_from(["enable 0", "enable 1", "exit", "thread"]))
+    def change_something(self, line: str) -> None:
+        if line.startswith("enable"):
+            self.model.enabled = line == "enable 1"
+        else:
+            self.model.exit()
+        self._same(0, line)
+
+    # ---- the consumer
+
+    @rule(flags=st.sampled_from([0, SPANS, SPANS, OFF, OFF | SPANS, 1 << 31, SPANS | 1 << 7]))
+    def ask(self, flags: int) -> None:
+        self.model.asked = flags
+        offset, code, _ = field("control", "flags")
+        os.pwrite(self.writer.consumer, struct.pack(f"<{code}", flags), self._at("control") + offset)
+
+    def _at(self, record: str) -> int:
+        return place(os.pread(self.writer.consumer, 4096, 0), record)
+
+    def _move(self, pair: tuple[int, int]) -> None:
+        self.model.pair = pair
+        os.pwrite(self.writer.consumer, struct.pack("<QQ", *pair), self._at("consumer") + field("consumer", "span")[0])
+
+    @rule(back=st.integers(-1, SLOTS + 1))
+    def move_the_tail_near_the_head(self, back: int) -> None:
+        position = (len(self.model.records) - back) & U64
+        self._move((position, position ^ U64))
+
+    @rule(times=st.integers(1, 3), key=KEY)
+    def record_and_consume(self, times: int, key: int) -> None:
+        for _ in range(times):
+            self.record_some(1, key, SLOTS, 7)
+            self.move_the_tail_near_the_head(0)
+
+    @rule(
+        position=st.sampled_from([0, 1, 2**63, U64]) | st.integers(0, 40), wrong=st.sampled_from([0, 1, U64, 1 << 40])
+    )
+    def move_the_tail_anywhere(self, position: int, wrong: int) -> None:
+        self._move((position, position ^ U64 ^ wrong))  # (0, 0) among them: as if nobody had ever consumed
+
+    # ---- what is seen
+
+    @invariant()
+    def the_reader_sees_what_the_model_says(self) -> None:
+        reading = self.writer.segment.read()
+        self._lane(reading)
+        self._totals(reading)
+        self._ring()
+
+    def _lane(self, reading: Reading) -> None:
+        model = self.model
+        lanes = {number: (lane, consumer) for number, lane, consumer in reading.lanes}
+        assert list(lanes) == ([0] if model.counters["opened"] else [])
+        if lanes:
+            lane, consumer = lanes[0]
+            assert {**lane} == {**model.line(), "thread": self.thread if model.joined else 0}
+            assert consumer["span"] == model.pair
+        assert reading.process["names"] == BRICKS
+        assert reading.process["paths"] == len(model.paths)
+        ledger = ledger_of(reading)
+        assert ledger.spans["unpublished"] == ledger.spans["no_lane"] == 0
+        wanted = ("begun", "summarized", "abandoned", "unmatched")
+        assert {n: ledger.spans[n] for n in wanted} == {n: model.counters[n] for n in wanted}
+        assert ledger.spans["open"] == len(model.order)
+        assert {n: c for n, c in ledger.rejected.items() if c} == {
+            n: c for n, c in (("clock", model.rejected_clock), ("room", model.rejected_room)) if c
+        }
+        assert model.counters["span_attempts"] == len(model.records) + ledger.details_dropped.total()
+
+    def _totals(self, reading: Reading) -> None:
+        model = self.model
+        assert [(p.parent & 0xFFFF, p.name, p.layer, p.unit) for p in reading.paths if p] == [
+            (*p, 0) for p in model.paths
+        ]
+        assert (reading.odd, reading.moving) == (0, 0)
+        for number, summary in enumerate(model.summaries):
+            wanted = {name: getattr(summary, name) for name in summary.__slots__ if name != "histogram"}
+            assert entry(number, reading) == {**wanted, "histogram": {str(b): n for b, n in summary.histogram.items()}}
+
+    def _ring(self) -> None:
+        model = self.model
+        head = len(model.records)
+        if not (model.believed(model.pair) or (model.pair == (0, 0) and head <= SLOTS)):
+            with pytest.raises(SegmentRefused):
+                self.writer.segment.ring(0, events=False)
+            return
+        first, slots = self.writer.segment.ring(0, events=False)
+        assert first == model.pair[0]
+        assert rows(dtypes.span_records(slots)) == model.records[first:head]
+
+
+@pytest.fixture
+def machine(compiled: Callable[..., Path]) -> Iterator[type[LaneMachine]]:
+    LaneMachine.binary = compiled("lane", (ROOT / "tests" / "native" / "lane.c", *WRITER))
+    yield LaneMachine
+    for file in SHM.glob(PREFIX + "*"):
+        file.unlink()
+
+
+@pytest.fixture
+def lane(machine: type[LaneMachine]) -> Iterator[LaneMachine]:
+    """A machine that a test drives by hand."""
+    made = machine()
+    made.start(0)
+    yield made
+    made.the_reader_sees_what_the_model_says()
+    made.teardown()
+
+
+def test_a_layer_survives_a_span_that_was_begun_in_it_while_off(lane: LaneMachine) -> None:
+    lane.layer_begin(1, 0)
+    lane.begin(1, 1, None, 1)
+    lane.change_something("enable 0")
+    lane.begin(2, 0, None, 1)
+    lane._end(1, 1, 0, 0, 1)
+    lane._end(2, 0, 0, 0, 1)
+    lane.change_something("enable 1")
+    lane.layer_end(0)
+    lane.record_some(3, 0, 1, 1)
+    assert lane.model.paths[-1] == (0xFFFF, 3, -1), "what comes after the layer's end is in no layer"
+
+
+def test_a_span_of_one_task_while_off_is_not_unmatched_because_another_task_has_one_open(lane: LaneMachine) -> None:
+    lane.begin(1, 1, None, 1)
+    lane.change_something("enable 0")
+    lane.begin(2, 2, None, 1)
+    lane._end(2, 2, 0, 0, 1)
+    assert lane.model.counters["unmatched"] == 0
+
+
+def test_an_end_that_brought_the_thread_its_lane_says_so(lane: LaneMachine) -> None:
+    lane._end(1, 0, 0, 0, 1)
+    lane.change_something("thread")
+    lane.layer_end(0)
+    assert lane.model.counters["opened"] == 2
+
+
+def test_spans_of_other_around_each_other_count_their_time_once(lane: LaneMachine) -> None:
+    lane.record_a_model(20, 0)  # no path is left
+    lane.begin(0, 0, None, 1)
+    lane.record_some(1, 0, 2, 10)
+    lane._end(0, 0, 0, 0, 1)
+    other = lane.model.summaries[0]
+    assert (other.again, other.total - other.again) == (other.child, other.total - other.child)
+
+
+HEALTHY = [HealthCheck.too_slow, HealthCheck.filter_too_much]
+
+
+def run(machine: type[LaneMachine], examples: int, steps: int, *phases: Phase) -> None:
+    wanted = settings(
+        derandomize=True,
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=HEALTHY,
+        phases=(Phase.generate, *phases),
+    )
+    run_state_machine_as_test(machine, settings=wanted)
+
+
+def test_a_lane_does_what_its_model_does(machine: type[LaneMachine]) -> None:
+    run(machine, 100, 40)  # what fails is made small by the slow test: that takes minutes
+
+
+@pytest.mark.slow
+def test_a_lane_does_what_its_model_does_for_long(machine: type[LaneMachine]) -> None:
+    run(machine, 600, 80, Phase.shrink)

@@ -1,0 +1,180 @@
+"""The layout: the C structs, numpy's view of them and the frozen table agree field by field."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import struct
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import forge
+import numpy as np
+import pytest
+from conftest import ROOT
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickd import _reader, dtypes, records
+
+FROZEN: dict[str, Any] = json.loads((forge.GOLDEN / "layout-1.0.json").read_text())
+STRUCTS = tuple(FROZEN["sizes"])
+
+WHAT_TO_DO = """\
+brick_shm.h no longer has the layout of format 1.0. Segments of released workers have, and this brickd must read them:
+ - a field has moved, grown, or changed its type: undo that, or make a new major (BRICK_MAJOR, a reader for both, new
+   golden files beside these);
+ - a reserved field was given a meaning: split it so that no other field moves, raise BRICK_MINOR, add a golden segment
+   of that minor with tests/native/golden.c, and let this file's test know the new names.
+Never regenerate layout-1.0.json or segment-1.0.bin.gz once 1.0 was released."""
+
+
+def of(record: str) -> list[list[Any]]:
+    return [list(row[1:]) for row in _reader.layout() if row[0] == record]
+
+
+@pytest.mark.parametrize("record", STRUCTS)
+def test_a_struct_is_laid_out_as_format_1_0_froze_it(record: str) -> None:
+    assert of(record) == FROZEN["fields"][record], WHAT_TO_DO
+
+
+def test_no_struct_has_come_or_gone_in_format_1() -> None:
+    assert list(dict.fromkeys(row[0] for row in _reader.layout())) == list(STRUCTS), WHAT_TO_DO
+    assert _reader.FORMAT.split(".")[0] == FROZEN["format"].split(".")[0], WHAT_TO_DO
+
+
+def test_the_checksum_of_the_layout_is_that_of_the_table() -> None:
+    crc = 0
+    for record, name, offset, count, code in _reader.layout():
+        size = count * struct.calcsize(f"<{code}")
+        crc = zlib.crc32((record + name).encode() + struct.pack("<II", offset, size) + code.encode(), crc)
+    assert f"{crc:08x}" == FROZEN["layout_crc"], WHAT_TO_DO
+    assert crc == forge.header_value(forge.golden(), "layout_crc")
+
+
+@pytest.mark.parametrize("record", STRUCTS)
+def test_the_table_covers_every_byte_of_a_struct_once(record: str) -> None:
+    at = 0
+    for _, offset, count, code in of(record):
+        assert offset == at
+        at += count * struct.calcsize(f"<{code}")
+    assert at == FROZEN["sizes"][record]
+
+
+@pytest.mark.parametrize("record", STRUCTS)
+def test_numpy_sees_a_struct_as_the_compiler_does(record: str) -> None:
+    dtype = dtypes.dtype(record)
+    assert dtype.itemsize == FROZEN["sizes"][record]
+    assert list(dtype.names or ()) == [row[0] for row in of(record)]
+    image = np.random.default_rng(1).bytes(dtype.itemsize)
+    seen = np.frombuffer(image, dtype)[0]
+    for name, offset, count, code in of(record):
+        field, at = (dtype.fields or {})[name][:2]
+        assert (at, field.itemsize) == (offset, count * struct.calcsize(f"<{code}"))
+        wanted = struct.unpack_from(f"<{count}{code}", image, offset)
+        np.testing.assert_array_equal(np.atleast_1d(seen[name]), wanted)
+
+
+def test_a_struct_that_is_none_has_no_dtype() -> None:
+    with pytest.raises(KeyError, match="brick"):
+        dtypes.dtype("brick")
+
+
+def test_the_sizes_that_the_format_names_hold() -> None:
+    assert (FROZEN["sizes"]["header"], FROZEN["sizes"]["control"]) == (4096, 4096)
+    assert (FROZEN["sizes"]["consumer"], FROZEN["sizes"]["record"], FROZEN["sizes"]["span"]) == (64, 64, 64)
+    assert FROZEN["sizes"]["summary"] == _reader.SUMMARY_BYTES
+    assert 64 * FROZEN["sizes"]["summary"] % 4096 == 0
+
+
+def test_the_counts_of_a_header_give_the_size_of_its_file() -> None:
+    assert forge.regions(forge.golden())["size"] == len(forge.golden()) == forge.header_value(forge.golden(), "size")
+
+
+def test_reserved_fields_are_zero() -> None:
+    image = forge.golden()
+    places: list[tuple[str, int, int]] = [(name, 0, 0) for name in ("header", "control", "process")]
+    places += [(name, lane, 0) for name in ("consumer", "lane") for lane in range(2)]
+    places += [("summary", path, lane) for path in range(64) for lane in range(2)]
+    for record, index, lane in places:
+        seen = np.frombuffer(image, dtypes.dtype(record), 1, forge.place(image, record, index, lane))[0]
+        for name in dtypes.dtype(record).names or ():
+            assert not (name.startswith("reserved") and np.any(seen[name])), f"{record}.{name}"
+
+
+def test_loading_a_segment_loads_no_numpy() -> None:
+    code = "import sys, brickd.segment; print('numpy' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True).stdout
+        == "False\n"
+    )
+
+
+# ---- buckets
+
+
+@pytest.fixture(scope="session")
+def bucket(compiled: Callable[..., Path]) -> Callable[[int], int]:
+    library = compiled("bucket.so", (ROOT / "tests" / "native" / "bucket.c",), "-shared", "-fPIC")
+    function = ctypes.CDLL(str(library)).bucket
+    function.argtypes, function.restype = [ctypes.c_uint64], ctypes.c_uint32
+    return lambda ticks: int(function(ticks))
+
+
+def exact_bucket(ticks: int) -> int:
+    """The greatest i with ticks >= 2^(5 + i/4), that is ticks^4 >= 2^(20 + i), in whole numbers."""
+    return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
+
+
+def test_every_border_of_a_bucket_lies_where_the_format_says(bucket: Callable[[int], int]) -> None:
+    for i in range(1, 4 * 59):
+        # The least whole number at or above 2^(5 + i/4).
+        low, high = 0, 2**64
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if middle**4 >= 2 ** (20 + i) else (middle + 1, high)
+        for ticks in range(low - 2, min(low + 3, 2**64)):
+            assert bucket(ticks) == exact_bucket(ticks), ticks
+        assert (bucket(low - 1), bucket(low)) == (min(i - 1, 127), min(i, 127))
+
+
+@given(st.integers(0, 63).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1)))
+@settings(derandomize=True, deadline=None, max_examples=500)
+def test_any_duration_falls_into_its_bucket(bucket: Callable[[int], int], ticks: int) -> None:
+    assert bucket(ticks) == exact_bucket(ticks)
+
+
+# ---- records
+
+
+def slot(sequence: int, kind: int = _reader.KIND_SPAN, slots: int = 1, **values: int) -> bytes:
+    image = np.zeros(1, dtypes.dtype("span"))
+    for name, value in {"sequence": sequence, "kind": kind, "slots": slots, **values}.items():
+        image[name] = value
+    return image.tobytes()
+
+
+def test_span_records_are_decoded_whole() -> None:
+    (span,) = dtypes.span_records(slot(1, path=2, start=3, duration=4, child=5, step=6, elements=7, bytes=2**64 - 1))
+    assert span.item() == (1, 2, 1, _reader.KIND_SPAN, 3, 4, 5, 6, 7, 2**64 - 1)
+    assert dtypes.span_records(b"").shape == (0,)
+
+
+def test_records_of_other_kinds_are_left_out_whole() -> None:
+    payload = slot(99)
+    slots = slot(1) + slot(2, kind=7, slots=3) + payload + payload + slot(3, kind=9) + slot(4)
+    assert dtypes.span_records(slots)["sequence"].tolist() == [1, 4]
+    assert dtypes.records(slots)["kind"].tolist() == [1, 7, 9, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 1, 1, 2, 3, 65535])), max_size=12))
+@settings(derandomize=True, deadline=None)
+def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]]) -> None:
+    slots = b"".join(slot(n, kind=kind, slots=count) for n, (kind, count) in enumerate(heads))
+    found, others = records.spans(slots)
+    assert forge.rows(dtypes.span_records(slots)) == found
+    assert len(dtypes.records(slots)) == len(found) + others.total() - others["unreadable"]

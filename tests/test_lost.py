@@ -1,0 +1,399 @@
+"""Segments that somebody else took away, closed or scribbled on while their worker lives."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+
+import pytest
+from conftest import SHM, Worker, reading, readings
+from faults import ALERT, Compile, Start, counts, exact, native, order, program, read_file
+
+from brickd.errors import SegmentRefused
+from brickd.segment import find, open_segment
+
+MASK = 2**64 - 1
+CONTROL = 4096
+CONSUMERS = 8192
+
+
+@pytest.fixture
+def lost(compiled: Compile) -> os.PathLike[str]:
+    """A worker that looks after a few microseconds whether its segment is still there."""
+    return program(compiled, "lost", *ALERT)
+
+
+def taken_away(prefix: str, how: str) -> None:
+    (file,) = find(prefix)
+    if how == "rm":
+        (SHM / file).unlink()
+    else:
+        with (SHM / file).open("r+b", buffering=0) as opened:
+            os.pwrite(opened.fileno(), struct.pack("<Q", 1), CONTROL + 16)
+
+
+WAYS = ["rm", "reopen"]
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bmmM")
+        before = reading(prefix)
+        assert exact(before) == {"begun": 201, "summarized": 200, "open": 1}
+        taken_away(prefix, how)
+        (more,) = order(process, "w")
+        after = reading(prefix)
+        assert after.uuid != before.uuid
+        assert after.alive
+        order(process, "em")
+        after = reading(prefix)
+        assert exact(after) == {"begun": 301 + more, "summarized": 301 + more}
+        assert counts(after) == {"mine": 301 + more}
+        assert after.category(1) == "first"
+        assert [lane["opened"] for _, lane, _ in after.lanes] == [1]
+        process.process.stdin.close()  # type: ignore[union-attr]
+        assert process.process.wait() == 0
+    assert find(prefix) == []
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_slept_through_it_follows_with_its_next_span(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bom")
+        taken_away(prefix, how)
+        (more,) = order(process, "w")
+        order(process, "om")
+        assert exact(reading(prefix)) == {"begun": 400 + more, "summarized": 400 + more}
+        assert counts(reading(prefix)) == {"mine": 200 + more, "other thread's": 200}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_ended_meanwhile_takes_its_totals_along(lost: os.PathLike[str], prefix: str, how: str) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bom")
+        taken_away(prefix, how)
+        (more,) = order(process, "w")
+        order(process, "xm")
+        assert counts(reading(prefix)) == {"mine": 200 + more, "other thread's": 100}
+        assert exact(reading(prefix)) == {"begun": 300 + more, "summarized": 300 + more}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_had_ended_before_is_not_forgotten(lost: os.PathLike[str], prefix: str, how: str) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bomx")
+        taken_away(prefix, how)
+        (more,) = order(process, "w")
+        assert counts(reading(prefix)) == {"mine": 100 + more, "other thread's": 100}
+        assert exact(reading(prefix)) == {"begun": 200 + more, "summarized": 200 + more}
+
+
+def only_uuid(prefix: str) -> str | None:
+    """Of the one segment there is; None while it changes."""
+    try:
+        found = readings(prefix)
+    except SegmentRefused:
+        return None
+    return found[0].uuid if len(found) == 1 else None
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_records_all_the_while_is_counted_exactly(lost: os.PathLike[str], prefix: str, how: str) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        done = 0
+        order(process, "m")
+        for _ in range(20):
+            before = only_uuid(prefix)
+            order(process, "s")
+            taken_away(prefix, how)
+            while only_uuid(prefix) in (before, None):
+                assert process.process.poll() is None, f"it ended with {process.process.returncode}"
+            done += order(process, "t")[0]
+        order(process, "mo")
+        got = reading(prefix)
+        spans = exact(got)
+        assert spans["begun"] + spans.get("no_lane", 0) == 300 + done
+        assert spans["summarized"] == spans["begun"]
+        assert "unmatched" not in spans
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_threads_that_record_while_another_opens_the_next_segment_lose_nothing_uncounted(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        tried = 0
+        for _ in range(10):
+            order(process, "bs")
+            taken_away(prefix, how)
+            tried += sum(order(process, "wt"))
+            tried += sum(order(process, "mo"))
+            spans = exact(reading(prefix))
+            assert spans.keys() <= {"begun", "summarized", "no_lane"}, "nothing stays open, nothing ends unbegun"
+            assert spans["begun"] + spans.get("no_lane", 0) == tried
+
+
+# ---- the descriptor ----------------------------------------------------------------------------------------------
+
+
+def test_a_host_that_closes_every_descriptor_is_recorded_on_and_seen_to_move(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("b")
+        with b: pass
+        os.closerange(3, 256)
+        for _ in range(2):
+            for _ in range(10):
+                with b: pass
+            pause()
+        """
+    )
+    process.paused()
+    (file,) = find(prefix)
+    with open_segment(file) as segment:
+        assert segment.worker() is None, "its lock is lost"
+        before = segment.activity()
+        process.go()
+        process.paused()
+        assert segment.activity() > before, "and yet it moves"
+    got = reading(prefix)
+    assert ([lane["begun"] for _, lane, _ in got.lanes], counts(got)) == ([21], {"b": 21})
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_lock_that_a_stray_close_dropped_does_not_stop_the_counting(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("b")
+        with b: pass
+        os.close(os.open("/dev/shm/" + _core._segment_name(), os.O_RDONLY))
+        for _ in range(2):
+            for _ in range(10):
+                with b: pass
+            pause()
+        """
+    )
+    process.paused()
+    (file,) = find(prefix)
+    with open_segment(file) as segment:
+        assert segment.worker() is None
+        before = segment.activity()
+        process.go()
+        process.paused()
+        assert segment.activity() - before == 20
+    assert exact(reading(prefix)) == {"begun": 21, "summarized": 21}
+    process.go()
+    assert process.end() == 0
+    assert readings(prefix) == []
+
+
+REUSE = """
+import tempfile, threading
+b = brick.brick("b")
+with b: pass
+number = _core._segment_fd()
+os.closerange(3, 256)
+theirs = os.open(os.environ["THEIRS"], os.O_RDWR | os.O_CREAT)
+if theirs != number: os.dup2(theirs, number)
+os.write(number, b"the host's")
+"""
+
+
+def test_a_file_of_the_host_that_took_the_descriptors_number_is_not_closed(
+    worker: Start, prefix: str, tmp_path: os.PathLike[str]
+) -> None:
+    process = worker(
+        REUSE
+        + """
+brick.shutdown()
+os.write(number, b", still")
+if (child := os.fork()) == 0:
+    with b: pass
+    os.write(number, b", and a child's")
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""",
+        THEIRS=os.path.join(tmp_path, "theirs"),
+    )
+    assert process.end() == 0, process.said
+    with open(os.path.join(tmp_path, "theirs")) as theirs:
+        assert theirs.read() == "the host's, still, and a child's"
+
+
+def test_a_file_of_the_host_that_took_the_descriptors_number_does_not_grow(
+    worker: Start, prefix: str, tmp_path: os.PathLike[str]
+) -> None:
+    process = worker(
+        REUSE
+        + """
+def work():
+    for n in range(100):
+        with brick.span(f"path {n}"): pass
+work()
+thread = threading.Thread(target=work); thread.start(); thread.join()
+if (child := os.fork()) == 0:
+    work()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+os.pwrite(number, b"", 0)
+report(os.fstat(number).st_size)
+pause()
+""",
+        THEIRS=os.path.join(tmp_path, "theirs"),
+    )
+    assert process.heard() == len("the host's")
+    process.paused()
+    parent, child = sorted(readings(prefix), key=lambda each: each.header["pid"] != process.pid)
+    assert counts(child) == {f"path {n}": 1 for n in range(100)}
+    begun = sum(lane["begun"] for _, lane, _ in parent.lanes)
+    assert begun + parent.process["no_lane"] == 201
+    assert sum(counts(parent).values()) == begun
+    process.go()
+    assert process.end() == 0
+
+
+# ---- the consumer's pages ----------------------------------------------------------------------------------------
+
+
+def scribble(fd: int, chance: random.Random, lanes: int) -> None:
+    """Whatever a hostile consumer may write, at any length and place, but for the order to stop."""
+    at = chance.randrange(CONTROL + 4, CONSUMERS + 64 * lanes)
+    os.pwrite(fd, chance.randbytes(min(chance.randrange(1, 200), CONSUMERS + 64 * lanes - at)), at)
+    os.pwrite(fd, struct.pack("<I", chance.getrandbits(32) & ~1), CONTROL)
+    tail = chance.choice([0, 1, 4096, chance.getrandbits(64), chance.getrandbits(13)])
+    os.pwrite(fd, struct.pack("<QQ", tail, chance.choice([tail ^ MASK, 0, tail])), CONSUMERS)
+
+
+def test_a_hostile_consumer_changes_no_total(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import threading
+        b = brick.brick("b")
+        def work():
+            for _ in range(300):
+                for _ in range(100):
+                    with b, b(elements=1): pass
+        with b: pass
+        pause()
+        threads = [threading.Thread(target=work) for _ in range(2)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        report("done")
+        pause()
+        """
+    )
+    process.paused()
+    (file,) = find(prefix)
+    chance = random.Random(7)
+    assert process.process.stdout is not None
+    os.set_blocking(process.process.stdout.fileno(), False)
+    with (SHM / file).open("r+b", buffering=0) as opened:
+        process.go()
+        while os.read(process.process.stdout.fileno(), 0) == b"" and not process.process.stdout.peek(1):  # type: ignore[attr-defined]
+            for _ in range(100):
+                scribble(opened.fileno(), chance, 32)
+        os.set_blocking(process.process.stdout.fileno(), True)
+        assert process.heard() == "done"
+        process.paused()
+    got = reading(prefix)
+    assert exact(got) == {"begun": 120_001, "summarized": 120_001}
+    assert counts(got) == {"b": 120_001}
+    for _, lane, _ in got.lanes:
+        assert lane["span_attempts"] == lane["span_head"] + sum(lane["span_dropped"])
+    process.go()
+    assert process.end() == 0
+
+
+FILLING = """
+b = brick.brick("b")
+with b: pass
+pause()
+for _ in range(5000):
+    with b: pass
+pause()
+"""
+
+
+def filled(worker: Start, prefix: str, tail: tuple[int, int]) -> tuple[Worker, str]:
+    """A worker whose span ring overflowed, with this tail in its first consumer line."""
+    process = worker(FILLING)
+    process.paused()
+    (file,) = find(prefix)
+    with (SHM / file).open("r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), struct.pack("<I", 2), CONTROL)
+        os.pwrite(opened.fileno(), struct.pack("<QQ", *tail), CONSUMERS)
+    process.go()
+    process.paused()
+    return process, file
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        (2**40, 2**40 ^ MASK),  # ahead of the head
+        (MASK, 0),
+        (5, 5),  # no pair
+        (0, 7),
+        (4097, 4097 ^ MASK),
+    ],
+)
+def test_a_tail_that_cannot_be_is_not_believed_and_counted(worker: Start, prefix: str, tail: tuple[int, int]) -> None:
+    process, file = filled(worker, prefix, tail)
+    got = read_file(file)
+    ((number, lane, _),) = got.lanes
+    assert (lane["span_head"], lane["span_attempts"], lane["span_dropped"]) == (4096, 5000, (904, 0))
+    assert lane["tails_refused"] == 904
+    with (SHM / file).open("r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), bytes(16), CONSUMERS)
+    with open_segment(file) as segment:
+        first, slots = segment.ring(number, events=False)
+    assert (first, len(slots)) == (0, 4096 * 64), "nothing was overwritten"
+    assert [struct.unpack_from("<Q", slots, at)[0] for at in range(0, len(slots), 64)] == list(range(1, 4097))
+    assert exact(got) == {"begun": 5001, "summarized": 5001}
+    process.go()
+    assert process.end() == 0
+
+
+def test_without_a_consumer_a_full_ring_drops_and_counts_and_keeps_what_it_has(worker: Start, prefix: str) -> None:
+    process, file = filled(worker, prefix, (0, 0))
+    ((_, lane, _),) = read_file(file).lanes
+    assert (lane["span_head"], lane["span_attempts"], lane["span_dropped"]) == (4096, 5000, (904, 0))
+    assert lane["tails_refused"] == 0
+    process.go()
+    assert process.end() == 0
+
+
+def test_an_order_to_stop_is_obeyed_and_spans_that_are_open_still_end(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("b")
+        with b:
+            pause()
+            for _ in range(100):
+                with b: pass
+        pause()
+        for _ in range(10):
+            with b: pass
+        pause()
+        """
+    )
+    process.paused()
+    (file,) = find(prefix)
+    with (SHM / file).open("r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), struct.pack("<I", 1), CONTROL)
+        process.go()
+        process.paused()
+        assert exact(reading(prefix)) == {"begun": 1, "summarized": 1}
+        os.pwrite(opened.fileno(), struct.pack("<I", 0), CONTROL)
+        process.go()
+        process.paused()
+    assert exact(reading(prefix)) == {"begun": 11, "summarized": 11}
+    process.go()
+    assert process.end() == 0

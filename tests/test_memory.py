@@ -1,0 +1,430 @@
+"""No room, in every sense: the host goes on unharmed, says so once, and what is not recorded is counted."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHM, Worker, reading, readings
+from faults import PRIVATE, Start, counts, exact, needs_namespaces
+
+HOST = """
+import threading
+def work():
+    for n in range(100):
+        with brick.span("outer"), brick.span(f"inner {n}"): pass
+work()
+thread = threading.Thread(target=work); thread.start(); thread.join()
+brick.shutdown()
+sys.exit(5)
+"""
+
+
+def unharmed(process: Worker, complaint: str) -> None:
+    """The host did its work, ended as it wanted to, and said one line."""
+    assert process.end() == 5
+    (line,) = process.said.splitlines()
+    assert line.startswith("brickd: this process is not recorded: ")
+    assert complaint in line
+
+
+# ---- limits that need no privilege -------------------------------------------------------------------------------
+
+
+def test_a_limit_on_file_sizes_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n" + HOST
+    )
+    unharmed(process, "ulimit -f")
+    assert readings(prefix) == []
+
+
+def test_a_limit_on_file_sizes_set_later_costs_nothing(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import resource, signal, threading
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        brick.init()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        def work():
+            for n in range(100):
+                with brick.span(f"inner {n}"): pass
+        work()
+        thread = threading.Thread(target=work); thread.start(); work(); thread.join()
+        pause()
+        """
+    )
+    process.paused()
+    assert exact(reading(prefix)) == {"begun": 300, "summarized": 300}
+    assert reading(prefix).process["blocks_refused"] == 0
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_limit_on_address_space_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(
+        "import resource\n"
+        "pages = int(open('/proc/self/statm').read().split()[0])\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (24 << 20),) * 2)\n" + HOST
+    )
+    unharmed(process, "cannot map the segment")
+    assert list(SHM.glob(prefix + "*")) == []
+
+
+def test_no_descriptor_left_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(
+        "import resource, threading\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))\n"
+        "held = []\n"
+        "try:\n"
+        "    while True: held.append(os.dup(0))\n"
+        "except OSError: pass\n" + HOST
+    )
+    unharmed(process, "cannot create a file in /dev/shm")
+    assert list(SHM.glob(prefix + "*")) == []
+
+
+def test_children_of_a_host_that_could_not_record_stay_silent(worker: Start, prefix: str) -> None:
+    process = worker(
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))\n"
+        "brick.init()\n"
+        "for _ in range(3):\n"
+        "    if (child := os.fork()) == 0:\n"
+        "        with brick.span('b'): pass\n"
+        "        os._exit(7)\n"
+        "    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n" + HOST
+    )
+    unharmed(process, "ulimit -f")
+    assert readings(prefix) == []
+
+
+def test_a_host_without_standard_streams_does_not_print_into_its_segment(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        os.close(2)
+        with brick.span("b"): pass
+        try: os.write(2, b"a message of the host's that has nowhere to go")
+        except OSError: pass
+        report(_core._segment_fd())
+        pause()
+        """
+    )
+    assert process.heard() > 2
+    process.paused()
+    assert exact(reading(prefix)) == {"begun": 1, "summarized": 1}
+    process.go()
+    assert process.end() == 0
+
+
+# ---- /dev/shm of its own -----------------------------------------------------------------------------------------
+
+
+def small(size: str) -> str:
+    return PRIVATE + f'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size={size}")\n'
+
+
+FILL = """
+with open("/dev/shm/filler", "wb", buffering=0) as filler:
+    try:
+        while True: filler.write(bytes(4096))
+    except OSError: pass
+"""
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_full_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(small("1m") + FILL + 'assert os.listdir("/dev/shm") == ["filler"]\n' + HOST)
+    unharmed(process, "/dev/shm or the memory cgroup is full")
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_dev_shm_that_cannot_hold_the_first_pages_is_left_as_it_was(worker: Start, prefix: str) -> None:
+    process = worker(small("32k") + 'brick.init()\nassert os.listdir("/dev/shm") == []\n' + HOST)
+    unharmed(process, "/dev/shm or the memory cgroup is full")
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_no_dev_shm_at_all_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev", b"tmpfs", 0, None)\n' + HOST)
+    unharmed(process, "cannot create a file in /dev/shm: No such file or directory")
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_read_only_dev_shm_costs_the_recording_and_not_the_host(worker: Start, prefix: str) -> None:
+    process = worker(PRIVATE + 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 1, None)\n' + HOST)
+    unharmed(process, "cannot create a file in /dev/shm: Read-only file system")
+
+
+def looked(process: Worker) -> dict[str, Any]:
+    (only,) = process.heard()
+    assert isinstance(only, dict)
+    return only
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_dev_shm_that_fills_up_later_folds_new_paths_into_other(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("2m")
+        + """
+with brick.span("first"): pass
+"""
+        + FILL
+        + """
+for n in range(500):
+    with brick.span(f"later {n % 250}"): pass
+    with brick.span("first"): pass
+look()
+"""
+    )
+    got = looked(process)
+    assert got["spans"] == {"begun": 1001, "summarized": 1001}
+    assert got["counts"]["first"] == 501
+    assert got["counts"]["other"] > 300, "four blocks of paths, of which one is there; and names"
+    assert got["process"]["blocks_refused"] > 0
+    assert process.end() == 0
+    assert process.said == ""
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_dev_shm_that_fills_up_later_gives_no_more_lanes_and_counts_their_spans(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("2m")
+        + """
+import threading
+def work():
+    for n in range(100):
+        with brick.span("b"): pass
+work()
+"""
+        + FILL
+        + """
+together = threading.Barrier(4)
+def meet():
+    work()
+    together.wait()
+threads = [threading.Thread(target=meet) for _ in range(4)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+look()
+"""
+    )
+    got = looked(process)
+    assert got["spans"] == {"begun": 100, "summarized": 100, "no_lane": 400}
+    assert got["process"]["lanes_refused"] == 4
+    assert process.end() == 0
+    assert process.said == ""
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_details_without_memory_are_counted_as_dropped(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("2m")
+        + 'with brick.span("b"): pass\n'
+        + FILL
+        + """
+os.pwrite(_core._segment_fd(), b"\\x02", 4096)
+for n in range(100):
+    with brick.span("b"): pass
+look()
+"""
+    )
+    got = looked(process)
+    assert got["spans"] == {"begun": 101, "summarized": 101}
+    assert got["dropped"] == {"memory": 100}
+    assert got["process"]["blocks_refused"] == 1
+    assert process.end() == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_sixteen_workers_fit_into_the_64_mib_of_a_container(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("64m")
+        + """
+import threading
+ready, gate = os.pipe(), os.pipe()
+def work():
+    for _ in range(100):
+        for n in range(100):
+            with brick.span(f"path {n}"): pass
+    together.wait()
+children = []
+for _ in range(16):
+    child = os.fork()
+    if child == 0:
+        os.close(gate[1])
+        together = threading.Barrier(4)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        os.write(ready[1], b".")
+        os.read(gate[0], 1)
+        sys.exit(0)
+    children.append(child)
+for _ in range(16): os.read(ready[0], 1)
+look()
+os.close(gate[1])
+report([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+report(os.listdir("/dev/shm"))
+"""
+    )
+    found = process.heard()
+    assert len(found) == 16
+    for each in found:
+        assert each["spans"] == {"begun": 40_000, "summarized": 40_000}
+        assert each["counts"] == {f"path {n}": 400 for n in range(100)}
+        assert each["process"]["blocks_refused"] == 0
+    assert process.heard() == [0] * 16
+    assert process.heard() == []
+    assert process.end() == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_more_workers_than_a_container_holds_count_what_they_could_not_record(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("4m")
+        + """
+ready, gate = os.pipe(), os.pipe()
+children = []
+for _ in range(16):
+    child = os.fork()
+    if child == 0:
+        os.close(gate[1])
+        for _ in range(10):
+            for n in range(300):
+                with brick.span(f"path {n}"): pass
+        os.write(ready[1], b".")
+        os.read(gate[0], 1)
+        sys.exit(0)
+    children.append(child)
+for _ in range(16): os.read(ready[0], 1)
+look()
+os.close(gate[1])
+report([os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children])
+"""
+    )
+    found = process.heard()
+    assert 0 < len(found) <= 16
+    for each in found:
+        assert each["spans"].get("begun", 0) == each["spans"].get("summarized", 0)
+        assert each["spans"].get("begun", 0) + each["spans"].get("no_lane", 0) == 3000
+    assert sum(each["process"]["blocks_refused"] for each in found) > 0
+    assert process.heard() == [0] * 16
+    assert process.end() == 0
+    assert len(process.said.splitlines()) == 16 - len(found), "one line of each that has no segment"
+
+
+# ---- a memory cgroup ---------------------------------------------------------------------------------------------
+
+V1 = Path("/sys/fs/cgroup/memory")
+V2 = Path("/sys/fs/cgroup")
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A memory cgroup of 32 MiB."""
+    root = V1 if (V1 / "memory.limit_in_bytes").exists() else V2
+    folder = root / f"brickd-test-{uuid.uuid4().hex[:8]}"
+    limit = folder / ("memory.limit_in_bytes" if root == V1 else "memory.max")
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"needs a memory cgroup that may be made: {error}")
+    try:
+        if not limit.exists():
+            pytest.skip(f"needs the memory controller, {limit} is not there")
+        limit.write_text(str(32 << 20))
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+# The worker joins the group and fills it until `room` bytes are left.
+JOINING = """
+group = os.environ["GROUP"]
+open(group + "/cgroup.procs", "w").write(str(os.getpid()))
+import mmap
+def number(file):
+    return int(open(group + "/" + file).read())
+def room():
+    if os.path.exists(group + "/memory.max"):
+        return number("memory.max") - number("memory.current")
+    return number("memory.limit_in_bytes") - number("memory.usage_in_bytes")
+def fill(left):
+    while room() > left + 65536:
+        piece = mmap.mmap(-1, 65536)
+        piece.write(bytes(65536))
+        filler.append(piece)
+filler = []
+"""
+
+
+def kills(group: Path) -> int:
+    """How often the kernel killed for this group's limit."""
+    events = group / ("memory.oom_control" if (group / "memory.oom_control").exists() else "memory.events")
+    return int(dict(line.split() for line in events.read_text().splitlines())["oom_kill"])
+
+
+@pytest.mark.slow
+def test_a_full_memory_cgroup_costs_the_recording_and_not_the_host(worker: Start, prefix: str, group: Path) -> None:
+    process = worker(JOINING + "fill(512 << 10)\n" + HOST, GROUP=str(group))
+    unharmed(process, "/dev/shm or the memory cgroup is full")
+    assert kills(group) == 0
+    assert list(SHM.glob(prefix + "*")) == []
+
+
+@pytest.mark.slow
+def test_lanes_and_paths_are_refused_before_a_memory_cgroup_would_kill(worker: Start, prefix: str, group: Path) -> None:
+    process = worker(
+        JOINING
+        + """
+import threading
+together = threading.Barrier(9)
+def work():
+    together.wait()
+    for _ in range(3):
+        for n in range(900):
+            with bricks[n]: pass
+    together.wait()
+    together.wait()
+bricks = [brick.brick(f"path {n}") for n in range(900)]
+brick.init()
+for each in bricks:
+    with each: pass
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+fill(4 << 20)
+together.wait()
+together.wait()
+pause()
+together.wait()
+for thread in threads: thread.join()
+sys.exit(5)
+""",
+        GROUP=str(group),
+    )
+    process.paused()
+    got = reading(prefix)
+    spans = exact(got)
+    assert spans["begun"] == spans["summarized"]
+    assert spans["begun"] + spans.get("no_lane", 0) == 900 + 8 * 2700
+    assert got.process["blocks_refused"] > 0
+    assert counts(got).get("other", 0) > 0 or spans.get("no_lane", 0) > 0
+    assert kills(group) == 0
+    process.go()
+    assert process.end() == 5
+    assert process.said == ""

@@ -1,0 +1,163 @@
+"""Re-entry: signal handlers, finalizers and weakref callbacks that record while a record is being made."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+from conftest import reading, readings
+from faults import Compile, Start, counts, exact, native, program, record, total
+
+needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps single instructions of an x86")
+
+
+def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import signal
+        fired = 0
+        outer, inner = brick.brick("outer"), brick.brick("inner")
+        def handler(number, frame):
+            global fired
+            fired += 1
+            with brick.span("handler", elements=1): pass
+        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
+        rounds = 0
+        while fired < 300:
+            with outer, inner(elements=2): rounds += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        report([rounds, fired])
+        pause()
+        """
+    )
+    rounds, fired = process.heard()
+    process.paused()
+    got = reading(prefix)
+    assert exact(got) == {"begun": 2 * rounds + fired, "summarized": 2 * rounds + fired}
+    assert counts(got) == {"outer": rounds, "inner": rounds, "handler": fired}
+    process.go()
+    assert process.end() == 0
+
+
+def test_native_handlers_that_interrupt_a_record_are_refused_and_counted(compiled: Compile, prefix: str) -> None:
+    with native(program(compiled, "signals"), "timers", "20000") as process:
+        said = process.heard()
+        got = reading(prefix)
+        spans = exact(got)
+        assert said["attempts"] >= 600
+        assert spans["begun"] == spans["summarized"] == said["spans"] + said["recorded"]
+        assert spans.get("nested", 0) + spans.get("no_lane", 0) == said["refused"] + said["missed"]
+        assert counts(got) == {"plain": said["spans"], "interrupting": said["recorded"]}
+        assert sum(lane["opened"] for _, lane, _ in got.lanes) == 3
+        process.go()
+        assert process.end() == 0
+
+
+@needs_x86
+@pytest.mark.parametrize("of", ["steps", pytest.param("opening", marks=pytest.mark.slow)])
+def test_a_handler_after_every_instruction_of_a_record_corrupts_nothing(
+    compiled: Compile, prefix: str, of: str
+) -> None:
+    with native(program(compiled, "signals"), of, "3") as process:
+        said = process.heard()
+        got = reading(prefix)
+        spans = exact(got)
+        assert said["spans"] == 3
+        assert min(said["recorded"], said["refused"]) > 100
+        assert (said["missed"] > 100) == (of == "opening")
+        assert said["attempts"] == said["recorded"] + said["refused"] + said["missed"]
+        assert spans["begun"] == spans["summarized"] == 3 + said["recorded"]
+        assert spans["nested"] + spans.get("no_lane", 0) == said["refused"] + said["missed"]
+        assert [lane["opened"] for _, lane, _ in got.lanes] == [1], "one thread, one lane"
+        process.go()
+        assert process.end() == 0
+
+
+@needs_x86
+def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledger_exact(
+    compiled: Compile, prefix: str
+) -> None:
+    with native(program(compiled, "signals"), "forks", "1") as process:
+        said = process.heard()
+        assert said["children"] > 20
+        assert said["failures"] == 0
+        found = readings(prefix)
+        (parent,) = (each for each in found if each.alive)
+        assert exact(parent) == {"begun": 2, "summarized": 2}
+        children = [each for each in found if not each.alive]
+        assert all(counts(each)["interrupting"] == 1 for each in children)
+        assert len(children) == said["children"]
+        process.go()
+        assert process.end() == 0
+
+
+def test_finalizers_that_the_collector_calls_at_any_moment_record(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio, gc, threading, weakref
+        made = 0
+        class Knot:
+            def __init__(self): self.self = self
+            def __del__(self):
+                with finalized(elements=1): pass
+        class Plain: pass
+        def called(_):
+            with brick.span("called back"): pass
+        finalized, outer, inner = brick.brick("finalized"), brick.brick("outer"), brick.brick("inner")
+        def knot():
+            global made
+            made += 1
+            Knot()
+            plain = Plain()
+            plain.weak = weakref.ref(plain)
+            kept.append(weakref.ref(plain, called))
+        kept = []
+        gc.set_threshold(1)
+        for n in range(500):
+            with outer:
+                knot()
+                with inner(elements=1, bytes=2), brick.layer(n % 5): knot()
+            with brick.span(f"name {n % 50}", step=n): knot()
+        async def task():
+            with outer: await asyncio.sleep(0)
+        async def tasks():
+            for _ in range(100): await asyncio.create_task(task()); knot()
+        asyncio.run(tasks())
+        def thread():
+            with outer: knot()
+        for _ in range(20):
+            each = threading.Thread(target=thread); each.start(); each.join()
+        gc.collect()
+        gc.disable()
+        assert made == 1620
+        """,
+    )
+    by_name = counts(got)
+    assert (by_name.pop("finalized"), by_name.pop("called back")) == (1620, 1620)
+    assert (by_name.pop("outer"), by_name.pop("inner")) == (620, 500)
+    assert by_name == {f"name {n}": 10 for n in range(50)}
+    assert exact(got) == {"begun": 4860, "summarized": 4860}
+
+
+def test_a_forked_signal_handler_of_python_counts_apart(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import signal
+        b = brick.brick("b")
+        def handler(number, frame):
+            if (child := os.fork()) == 0:
+                with b: pass
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        signal.signal(signal.SIGUSR1, handler)
+        for n in range(10):
+            with b: os.kill(os.getpid(), signal.SIGUSR1)
+        pause()
+        """
+    )
+    process.paused()
+    assert total(readings(prefix)) == {"begun": 20, "summarized": 20}
+    assert len(readings(prefix)) == 11
