@@ -353,8 +353,8 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     } else {
         if (above != NULL)
             above->child += duration;
-        if (BRICK_UNLIKELY((t->committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) == 0)
-            && !brick_block_commit(t, path))
+        /* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
+        if (BRICK_UNLIKELY(brick_load_relaxed(&t->sequences[path]) == 0) && !brick_block_commit(t, path))
             path = BRICK_OTHER;
         summarize(t, path, duration, child, again, elements, bytes);
         brick_fence_signal();

@@ -30,10 +30,7 @@ static inline PyObject *brick_leave(Brick *b, uint64_t elements, uint64_t bytes)
     return Py_NewRef(Py_None);
 }
 
-/* `flatten`: with the whole writer in view the compiler spares the calls into it, some 2 ns a span. */
-#define RECORDS __attribute__((flatten))
-
-RECORDS PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Brick *b = ((Span *)self)->brick;
     if (PyVectorcall_NARGS(nargsf) != 0)
@@ -42,7 +39,7 @@ RECORDS PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t 
     return Py_NewRef((PyObject *)b);
 }
 
-RECORDS static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Span *s = (Span *)self;
     if (PyVectorcall_NARGS(nargsf) != 0)
@@ -171,13 +168,13 @@ PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, 
     return (PyObject *)s;
 }
 
-RECORDS PyObject *core_brick_start(PyObject *self, PyObject *unused)
+PyObject *core_brick_start(PyObject *self, PyObject *unused)
 {
     brick_enter((Brick *)self, NULL);
     Py_RETURN_NONE;
 }
 
-RECORDS PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     uint64_t amounts[2] = {0, 0};
     if (__builtin_expect(given > 0 || names != NULL, 0)) {
