@@ -5,7 +5,7 @@
  *
  *   brick_agent.c (life: open, fork, close) -> brick_lane.c (threads, spans)
  *        -> brick_intern.c (names, paths)   -> brick_segment.c (the file)
- *        -> brick_clock.c
+ *        -> brick_memory.c, brick_clock.c
  */
 #ifndef BRICK_INTERNAL_H
 #define BRICK_INTERNAL_H

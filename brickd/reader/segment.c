@@ -1,0 +1,254 @@
+/* segment.c - brickd._reader.Segment: an open file whose header has been believed.
+ *
+ * Each of its methods takes fresh copies, with the interpreter lock released
+ * where they are large. What does not add up is a ValueError whose text is the
+ * reason.
+ */
+#include "copy.h"
+#include "types.h"
+
+#include <sys/stat.h>
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_reader reader;
+} Segment;
+
+static PyObject *refused(const Segment *s)
+{
+    PyErr_SetString(PyExc_ValueError, s->reader.reason);
+    return NULL;
+}
+
+static PyObject *segment_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"fd", NULL};
+    int fd;
+    struct stat status;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "i:Segment", names, &fd))
+        return NULL;
+    if (fstat(fd, &status) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Segment *s = (Segment *)type->tp_alloc(type, 0);
+    if (s == NULL)
+        return NULL;
+    s->reader.source = (struct brick_source){.read = brick_read_fd, .fd = fd};
+    if (brick_reader_open(&s->reader, (uint64_t)status.st_size))
+        return (PyObject *)s;
+    refused(s);
+    Py_DECREF(s);
+    return NULL;
+}
+
+static PyObject *segment_header(PyObject *self, PyObject *unused)
+{
+    return unpacked("header", &((Segment *)self)->reader.header);
+}
+
+static PyObject *segment_process(PyObject *self, PyObject *unused)
+{
+    struct brick_process process;
+    if (!brick_reader_process(&((Segment *)self)->reader, &process))
+        return refused((Segment *)self);
+    return unpacked("process", &process);
+}
+
+static PyObject *segment_control(PyObject *self, PyObject *unused)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    struct brick_control control;
+    if (!r->source.read(&r->source, r->layout.control, &control, sizeof control))
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return unpacked("control", &control);
+}
+
+/* [(number, lane, consumer)] of the lanes that were ever used. */
+static PyObject *segment_lanes(PyObject *self, PyObject *unused)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    uint32_t count = r->header.lanes;
+    PyObject *rows = NULL;
+    struct brick_lane *lanes = PyMem_Calloc(count, sizeof *lanes);
+    struct brick_consumer *consumers = PyMem_Calloc(count, sizeof *consumers);
+    if (lanes == NULL || consumers == NULL)
+        PyErr_NoMemory();
+    else if (!brick_reader_lanes(r, lanes, consumers))
+        refused((Segment *)self);
+    else
+        rows = PyList_New(0);
+    for (uint32_t n = 0; rows != NULL && n < count; n++) {
+        if (lanes[n].opened == 0)
+            continue;
+        PyObject *lane = unpacked("lane", &lanes[n]), *consumer = unpacked("consumer", &consumers[n]);
+        PyObject *row = lane != NULL && consumer != NULL ? Py_BuildValue("(IOO)", n, lane, consumer) : NULL;
+        if (row == NULL || PyList_Append(rows, row) != 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+        Py_XDECREF(lane);
+        Py_XDECREF(consumer);
+    }
+    PyMem_Free(lanes);
+    PyMem_Free(consumers);
+    return rows;
+}
+
+/* How many names and paths have been given out, never more than there is room for. */
+static int counts(Segment *s, uint32_t *names, uint32_t *paths)
+{
+    struct brick_process process;
+    if (!brick_reader_process(&s->reader, &process)) {
+        refused(s);
+        return 0;
+    }
+    *names = process.names < s->reader.header.names ? (uint32_t)process.names : s->reader.header.names;
+    *paths = process.paths < s->reader.header.paths ? (uint32_t)process.paths : s->reader.header.paths;
+    return 1;
+}
+
+/* [(text, category number)], None where a name is not ready. */
+static PyObject *segment_names(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths;
+    if (!counts(s, &names, &paths))
+        return NULL;
+    PyObject *rows = NULL;
+    struct brick_name *copy = PyMem_Calloc(names + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    if (!brick_reader_names(&s->reader, copy, names))
+        refused(s);
+    else
+        rows = PyList_New(names);
+    for (uint32_t n = 0; rows != NULL && n < names; n++) {
+        PyObject *row;
+        if ((copy[n].word & BRICK_NAME_READY) == 0 || (copy[n].word & BRICK_NAME_VOID) != 0) {
+            row = Py_NewRef(Py_None);
+        } else {
+            PyObject *text = PyUnicode_DecodeUTF8((const char *)copy[n].text, copy[n].word & BRICK_NAME_LENGTH, "replace");
+            row = text != NULL ? Py_BuildValue("(NI)", text, copy[n].category < names ? copy[n].category : 0) : NULL;
+        }
+        if (row == NULL)
+            Py_CLEAR(rows);
+        else
+            PyList_SET_ITEM(rows, n, row);
+    }
+    PyMem_Free(copy);
+    return rows;
+}
+
+/* [(parent, name, layer, unit)]: parent -1 at a root, layer -1 without one; None where a path is not ready. */
+static PyObject *segment_paths(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths;
+    if (!counts(s, &names, &paths))
+        return NULL;
+    PyObject *rows = NULL;
+    uint64_t *copy = PyMem_Calloc(paths + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    if (!brick_reader_paths(&s->reader, copy, paths, s->reader.header.names))
+        refused(s);
+    else
+        rows = PyList_New(paths);
+    for (uint32_t n = 0; rows != NULL && n < paths; n++) {
+        uint32_t parent = brick_key_parent(copy[n]);
+        PyObject *row = (copy[n] & BRICK_KEY_READY) == 0
+                            ? Py_NewRef(Py_None)
+                            : Py_BuildValue("(iIiI)", parent == BRICK_ROOT ? -1 : (int)parent, brick_key_name(copy[n]),
+                                            (int)brick_key_layer(copy[n]), brick_key_unit(copy[n]));
+        if (row == NULL)
+            Py_CLEAR(rows);
+        else
+            PyList_SET_ITEM(rows, n, row);
+    }
+    PyMem_Free(copy);
+    return rows;
+}
+
+static PyObject *segment_summaries(PyObject *self, PyObject *args)
+{
+    Segment *s = (Segment *)self;
+    int only = -1;
+    uint32_t names, paths;
+    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !counts(s, &names, &paths))
+        return NULL;
+    uint32_t lanes = s->reader.header.lanes;
+    if (only >= (int)lanes) {
+        PyErr_Format(PyExc_IndexError, "lane %d of %u", only, lanes);
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(paths * sizeof(struct brick_summary)));
+    struct brick_lane *lines = PyMem_Calloc(lanes, sizeof *lines);
+    struct brick_consumer *consumers = PyMem_Calloc(lanes, sizeof *consumers);
+    if (bytes == NULL || lines == NULL || consumers == NULL) {
+        Py_XDECREF(bytes);
+        PyMem_Free(lines);
+        PyMem_Free(consumers);
+        return PyErr_NoMemory();
+    }
+    struct brick_summary *into = (struct brick_summary *)(void *)PyBytes_AS_STRING(bytes);
+    struct brick_doubt doubt = {0, 0};
+    int whole;
+    Py_BEGIN_ALLOW_THREADS
+    memset(into, 0, paths * sizeof *into);
+    whole = brick_reader_lanes(&s->reader, lines, consumers);
+    for (uint32_t n = 0; whole && n < lanes; n++)
+        if (lines[n].opened != 0 && (only < 0 || only == (int)n))
+            whole = brick_reader_summaries(&s->reader, n, paths, into, &doubt);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(lines);
+    PyMem_Free(consumers);
+    if (!whole) {
+        Py_DECREF(bytes);
+        return refused(s);
+    }
+    return Py_BuildValue("(NKK)", bytes, (unsigned long long)doubt.odd, (unsigned long long)doubt.moving);
+}
+
+static PyObject *segment_ring(PyObject *self, PyObject *args)
+{
+    Segment *s = (Segment *)self;
+    unsigned lane;
+    int events;
+    if (!PyArg_ParseTuple(args, "Ip:ring", &lane, &events))
+        return NULL;
+    if (lane >= s->reader.header.lanes) {
+        PyErr_Format(PyExc_IndexError, "lane %u of %u", lane, s->reader.header.lanes);
+        return NULL;
+    }
+    uint64_t slots = events ? s->reader.header.event_slots : s->reader.header.span_slots, first = 0;
+    struct brick_record *copy = PyMem_Malloc(slots * sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    int64_t count;
+    Py_BEGIN_ALLOW_THREADS
+    count = brick_reader_ring(&s->reader, lane, events, copy, &first);
+    Py_END_ALLOW_THREADS
+    PyObject *result = count < 0 ? refused(s)
+                                 : Py_BuildValue("(Ky#)", (unsigned long long)first, (const char *)copy,
+                                                 (Py_ssize_t)((uint64_t)count * sizeof *copy));
+    PyMem_Free(copy);
+    return result;
+}
+
+static PyMethodDef segment_methods[] = {
+    {"header", segment_header, METH_NOARGS, "The fields of the header."},
+    {"process", segment_process, METH_NOARGS, "The fields of the process line."},
+    {"control", segment_control, METH_NOARGS, "The fields of the control page."},
+    {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
+    {"names", segment_names, METH_NOARGS, "[(text, category) or None]."},
+    {"paths", segment_paths, METH_NOARGS, "[(parent, name, layer, unit) or None]."},
+    {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving), added up over lanes."},
+    {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot segment_slots[] = {
+    {Py_tp_new, segment_new},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_methods, segment_methods},
+    {Py_tp_doc, "Segment(fd): a segment whose header was believed; ValueError says why not."},
+    {0, NULL},
+};
+PyType_Spec segment_spec = {"brickd._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};

@@ -1,0 +1,21 @@
+/* types.h - what the files of brickd._reader share of CPython. */
+#ifndef BRICKD_TYPES_H
+#define BRICKD_TYPES_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "brick_shm.h"
+
+#include <string.h>
+
+extern PyType_Spec segment_spec; /* segment.c */
+extern PyType_Spec fold_spec;    /* fold_type.c */
+
+/* A struct as a dictionary: every field but the reserved ones. */
+PyObject *unpacked(const char *record, const void *bytes);
+/* How many bytes a field's element has, by its code in the table of the layout. */
+uint32_t code_size(char code);
+void plain_dealloc(PyObject *self);
+
+#endif
