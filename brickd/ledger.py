@@ -34,33 +34,10 @@ class Ledger:
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
-    def lost(self) -> int:
-        """Spans and details that were wanted and are nowhere."""
-        spans = self.spans
-        return (
-            spans["rejected"]
-            + spans["no_lane"]
-            + spans["nested"]
-            + self.details_dropped.total()
-            + self.events_dropped.total()
-            + self.details["lost_with_daemon"]
-        )
-
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        spans = (
-            "begun",
-            "summarized",
-            "rejected",
-            "open",
-            "abandoned",
-            "unpublished",
-            "nested",
-            "no_lane",
-            "unmatched",
-        )
         return {
-            "spans": {term: self.spans[term] for term in spans},
+            "spans": {term: self.spans[term] for term in SPANS},
             "details": _stream(self.details, self.details_dropped),
             "events": _stream(self.events, self.events_dropped),
         }

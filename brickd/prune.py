@@ -35,11 +35,14 @@ class Outcome:
     refused: list[SegmentRefused]
 
 
-def prune(*, remove: bool, wait: Callable[[float], None], prefix: str | None = None) -> Outcome:
+def prune(
+    *, remove: bool, wait: Callable[[float], None], refused_too: bool = False, prefix: str | None = None
+) -> Outcome:
     """Find the dead, watch them, remove them.
 
     Args:
         remove: False only tells.
+        refused_too: also files with a segment's name that are no segment, or of another format.
         wait: lets so many seconds pass; called once, if there is anything to watch.
         prefix: of the files' names; None: the configured one.
     """
@@ -48,7 +51,7 @@ def prune(*, remove: bool, wait: Callable[[float], None], prefix: str | None = N
         dead: list[tuple[File, int]] = []
         for name in find(prefix):
             try:
-                file = opened.enter_context(_open(name))
+                file = opened.enter_context(_open(name, refused_too))
             except SegmentRefused as error:
                 refused.append(error)
             except NotPermitted:
@@ -61,10 +64,14 @@ def prune(*, remove: bool, wait: Callable[[float], None], prefix: str | None = N
         return Outcome(list(_removed(dead, remove)), refused)
 
 
-def _open(name: str) -> File:
+def _open(name: str, refused_too: bool) -> File:
     try:
         return open_segment(name)
     except SegmentUnpublished:
+        return open_file(name)
+    except SegmentRefused:
+        if not refused_too:
+            raise
         return open_file(name)
 
 

@@ -6,6 +6,7 @@ is the sum of its workers' ledgers; every problem names the next command; nothin
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -120,11 +121,13 @@ def _losses(worker: Worker) -> list[str]:
         losses.append(f"{ledger.rejected['room']:,} spans not recorded: too many open at once in one thread")
     if ledger.rejected["clock"]:
         losses.append(f"{ledger.rejected['clock']:,} spans not recorded: the clock went back")
-    if process["names_refused"] or process["paths"] >= header["paths"]:
+    if process["names"] >= header["names"] or process["paths"] >= header["paths"]:
         losses.append(
             f"spans folded into 'other': more than {header['names']:,} names or {header['paths']:,} paths;"
             " raise BRICKD_NAMES or BRICKD_PATHS"
         )
+    elif process["names_refused"]:
+        losses.append(f"{process['names_refused']:,} names were empty or found no memory: recorded as 'other'")
     if ledger.details_dropped.total():
         losses.append(f"{ledger.details_dropped.total():,} span details dropped; totals are whole")
     if ledger.spans["nested"]:
@@ -132,9 +135,14 @@ def _losses(worker: Worker) -> list[str]:
     return losses
 
 
+def _inspect(name: str) -> str:
+    """The command, safe to paste: the name is a worker's own text."""
+    return f"brickd inspect {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}"
+
+
 def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> list[Problem]:
     problems = [
-        {"text": f"{error.path} is quarantined: {error.reason}", "command": f"brickd inspect {error.path}"}
+        {"text": f"{error.path} is quarantined: {error.reason}", "command": "brickd prune --refused"}
         for error in refused
     ]
     dead = [worker.name for worker in workers if not worker.reading.alive]
@@ -142,7 +150,7 @@ def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> l
         who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
         problems.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
     problems += [
-        {"text": f"{worker.name}: {loss}", "command": f"brickd inspect {worker.name}"}
+        {"text": f"{worker.name}: {loss}", "command": _inspect(worker.name)}
         for worker in workers
         for loss in _losses(worker)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from conftest import Worker, reading, readings
@@ -511,6 +512,48 @@ def test_both_clocks_measure_the_same(worker: Start, prefix: str, clock: str) ->
     (row,) = summaries(got).values()
     assert row["min_ns"] == pytest.approx(row["max_ns"])
     assert row["total_ns"] >= 19_900_000
+
+
+def test_neither_an_empty_name_nor_a_handle_opens_anything(worker: Start, prefix: str) -> None:
+    process = worker('brick.brick(""); brick.brick("x"); brick.layer(1)\npause()\nwith brick.layer(1): pass\npause()')
+    process.paused()
+    assert readings(prefix) == []
+    process.go()
+    process.paused()
+    got = reading(prefix)
+    assert (got.service, got.process["names_refused"]) == ("python", 1)
+
+
+@pytest.mark.parametrize("given", ["worker=3", "worker=object()", "service='\\udcff'", "service='a\\0b'", "lanes=None",
+                                   "lanes=-1", "names=2**40", "paths='many'"])  # fmt: skip
+def test_init_takes_whatever_it_is_given(worker: Start, prefix: str, given: str) -> None:
+    got = record(worker, prefix, f"assert brick.init({given}) is True")
+    assert got.header["lanes"] == 32
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(
+    worker: Start, prefix: str, tmp_path: Path, method: str
+) -> None:
+    program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it spawns
+    program.write_text(
+        f"""
+import multiprocessing, brick_agent as brick
+def work():
+    with brick.span("child"): pass
+if __name__ == "__main__":
+    with brick.span("parent"): pass
+    children = [multiprocessing.get_context({method!r}).Process(target=work) for _ in range(3)]
+    for child in children: child.start()
+    for child in children: child.join()
+    assert [child.exitcode for child in children] == [0, 0, 0]
+    print('"done"', flush=True)
+    input()
+"""
+    )
+    process = worker(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')")
+    assert process.heard() == "done"
+    assert spans(reading(prefix)) == {"begun": 1, "summarized": 1}
 
 
 def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> None:

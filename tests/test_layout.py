@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from typing import Any
 import forge
 import numpy as np
 import pytest
-from conftest import ROOT
+from conftest import INCLUDES, ROOT, WRITER
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -178,3 +179,16 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
     found, others = records.spans(slots)
     assert forge.rows(dtypes.span_records(slots)) == found
     assert len(dtypes.records(slots)) == len(found) + others.total() - others["unreadable"]
+
+
+def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too() -> None:
+    strict = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", *INCLUDES]
+    subprocess.run(["gcc", "-std=c11", *strict, *WRITER], check=True)
+    for header in ("brick_shm.h", "brick_agent.h"):
+        source = f'#include "{header}"\n'
+        language = ["-std=c11", "-x", "c", "-"]
+        subprocess.run(["gcc", *language, *strict, "-Wno-unused-variable"], input=source, text=True, check=True)
+    if shutil.which("g++") is not None:
+        source = '#include "brick_shm.h"\n#include "brick_agent.h"\n'
+        command = ["g++", "-std=c++17", "-x", "c++", "-", *strict, "-Wno-unused-variable"]
+        subprocess.run(command, input=source, text=True, check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -131,6 +132,29 @@ def test_prune_removes_the_dead_and_only_them(worker: Start, prefix: str) -> Non
     assert len(readings(prefix)) == 2
     assert len(json.loads(brickd("prune", "--json").stdout)["removed"]) == 1
     assert [reading.pid for reading in readings(prefix)] == [live.pid]
+
+
+@pytest.mark.slow
+def test_prune_removes_what_only_has_a_segments_name_when_asked(prefix: str) -> None:
+    (SHM / f"{prefix}junk").write_bytes(b"no segment")
+    left = brickd("prune", "--json")
+    assert json.loads(left.stdout)["refused"][0]["segment"] == f"{prefix}junk"
+    assert "--refused" in left.stderr
+    assert len(json.loads(brickd("prune", "--refused", "--json").stdout)["removed"]) == 1
+    assert not (SHM / f"{prefix}junk").exists()
+
+
+def test_a_command_that_is_offered_is_safe_to_paste(worker: Start) -> None:
+    started(worker, 'brick.init(names=64)\nfor n in range(99):\n    with brick.span(str(n)): pass\npause()',
+            BRICKD_SERVICE="x; touch y #")  # fmt: skip
+    (problem,) = status()["problems"]
+    assert shlex.split(problem["command"]) == ["brickd", "inspect", "x; touch y #/0"]
+
+
+def test_the_demo_wants_a_number_of_seconds() -> None:
+    result = brickd("demo", "--seconds", "nan")
+    assert result.returncode == 2
+    assert "nan is no number" in result.stderr
 
 
 def test_prune_has_nothing_to_do_among_the_living(worker: Start) -> None:

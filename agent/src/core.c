@@ -54,19 +54,48 @@ static PyObject *core_layer(PyObject *module, PyObject *index)
 
 /* ---- life -------------------------------------------------------------- */
 
+/* What was given as text: a new reference, or NULL for what is none. -1 with an exception set, in strict mode. */
+static int given_text(PyObject *value, PyObject **text, const char **utf8)
+{
+    *text = value == Py_None ? NULL : PyObject_Str(value);
+    *utf8 = *text != NULL ? PyUnicode_AsUTF8(*text) : NULL;
+    if (value == Py_None || *utf8 != NULL)
+        return 0;
+    if (core_strict())
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+static int given_count(PyObject *value, uint32_t *count)
+{
+    uint64_t amount;
+    *count = 0;
+    if (core_amount(value, &amount) != 0)
+        return -1;
+    if (amount <= UINT32_MAX)
+        *count = (uint32_t)amount;
+    return 0;
+}
+
 static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
 {
     static char *names[] = {"service", "worker", "lanes", "paths", "names", NULL};
     struct brick_config c = {0};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|zz$III:init", names, &c.service, &c.worker, &c.lanes, &c.paths,
-                                     &c.names))
-        return NULL;
-    enum brick_state now = core_open(&c);
-    if (now == BRICK_FAILED && core_state.strict) {
-        PyErr_Format(PyExc_RuntimeError, "brick_agent: %s (BRICKD_STRICT=1)", brick_problem());
-        return NULL;
-    }
-    return PyBool_FromLong(now == BRICK_ON);
+    PyObject *given[2] = {Py_None, Py_None}, *texts[2] = {NULL, NULL}, *zero = PyLong_FromLong(0);
+    PyObject *counts[3] = {zero, zero, zero};
+    PyObject *result = NULL;
+    if (zero != NULL
+        && PyArg_ParseTupleAndKeywords(args, keywords, "|OO$OOO:init", names, &given[0], &given[1], &counts[0],
+                                       &counts[1], &counts[2])
+        && given_text(given[0], &texts[0], &c.service) == 0 && given_text(given[1], &texts[1], &c.worker) == 0
+        && given_count(counts[0], &c.lanes) == 0 && given_count(counts[1], &c.paths) == 0
+        && given_count(counts[2], &c.names) == 0 && core_open(&c) == 0)
+        result = PyBool_FromLong(brick_state() == BRICK_ON);
+    Py_XDECREF(texts[0]);
+    Py_XDECREF(texts[1]);
+    Py_XDECREF(zero);
+    return result;
 }
 
 static PyObject *core_shutdown(PyObject *module, PyObject *unused)
@@ -251,8 +280,9 @@ PyDoc_STRVAR(core_layer_doc,
 PyDoc_STRVAR(core_init_doc,
 "init(service=None, worker=None, *, lanes=0, paths=0, names=0)\n--\n\n"
 "Open this process's segment now rather than at its first span; True when it records.\n\n"
-"Never raises and may be called again; the first call decides. What is not given comes from\n"
-"BRICKD_SERVICE, BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, else from defaults.");
+"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises and may be called\n"
+"again; the first call decides. What is not given, or cannot be, comes from BRICKD_SERVICE,\n"
+"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, else from defaults.");
 PyDoc_STRVAR(core_shutdown_doc,
 "shutdown()\n--\n\nEnd recording in this process for good. Done by itself at exit.");
 PyDoc_STRVAR(core_enable_doc, "enable()\n--\n\nRecord again after disable().");

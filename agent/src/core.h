@@ -66,7 +66,8 @@ typedef struct {
     Span *spare[SPARE_SPANS];
     int spares;
     unsigned swept;
-    bool strict;
+    unsigned refused; /* names refused before there was a counter for them */
+    long finalized;   /* the process that multiprocessing will tell of its end */
 } CoreState;
 
 /* Process-wide, as the segment is. */
@@ -109,8 +110,11 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 
 /* ---- handles ------------------------------------------------------------ */
 
-enum brick_state core_open(struct brick_config *config);
-void core_resolve(Brick *b);
+/* BRICKD_STRICT=1: what is else counted is raised. Asked only where something went wrong. */
+bool core_strict(void);
+/* Every way to the segment leads through here; -1 with an exception set, in strict mode, when it failed. */
+int core_open(struct brick_config *config);
+int core_resolve(Brick *b);
 Brick *core_handle_new(PyObject *name, PyObject *category);
 /* The handle of a name, made at its first mention: a borrowed reference. Out of
  * memory or of room for names it is "other", and the loss is counted. */

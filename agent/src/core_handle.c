@@ -34,7 +34,13 @@ static void program_name(char *name, size_t size)
         strcpy(name, "python");
 }
 
-enum brick_state core_open(struct brick_config *config)
+bool core_strict(void)
+{
+    const char *strict = getenv("BRICKD_STRICT");
+    return strict != NULL && strcmp(strict, "1") == 0;
+}
+
+int core_open(struct brick_config *config)
 {
     char name[128];
     const char *service = getenv("BRICKD_SERVICE");
@@ -42,24 +48,31 @@ enum brick_state core_open(struct brick_config *config)
         program_name(name, sizeof name);
         config->service = name;
     }
-    const char *strict = getenv("BRICKD_STRICT");
-    core_state.strict = strict != NULL && strcmp(strict, "1") == 0;
-    return brick_init(config);
+    enum brick_state now = brick_init(config);
+    for (; now == BRICK_ON && core_state.refused > 0; core_state.refused--)
+        brick_name("", 0, NULL); /* counts */
+    if (now != BRICK_FAILED || !core_strict())
+        return 0;
+    PyErr_Format(PyExc_RuntimeError, "brick_agent: %s (BRICKD_STRICT=1)", brick_problem());
+    return -1;
 }
 
 /* The handle's number, at its first use. While nothing is recorded it stays unresolved. */
-void core_resolve(Brick *b)
+int core_resolve(Brick *b)
 {
     struct brick_config config = {0};
-    enum brick_state now = brick_state();
-    if (now == BRICK_NEW)
-        now = core_open(&config);
-    if (now != BRICK_ON)
-        return;
+    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+        return -1;
+    if (brick_state() != BRICK_ON)
+        return 0;
     Py_ssize_t length, kind_length;
     const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
     const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8AndSize(b->category, &kind_length);
-    b->number = brick_name(name, (size_t)length, category);
+    if (name == NULL || (category == NULL && b->category != Py_None))
+        PyErr_Clear(); /* no memory: another time */
+    else
+        b->number = brick_name(name, (size_t)length, category);
+    return 0;
 }
 
 /* ---- handles ----------------------------------------------------------- */
@@ -68,14 +81,14 @@ void core_resolve(Brick *b)
 static PyObject *to_text(PyObject *value)
 {
     if (!PyUnicode_Check(value)) {
-        if (core_state.strict) {
+        if (core_strict()) {
             PyErr_Format(PyExc_TypeError, "brick_agent: a name must be a string, not %R (BRICKD_STRICT=1)", value);
             return NULL;
         }
         return PyUnicode_FromFormat("<%s>", Py_TYPE(value)->tp_name);
     }
     if (PyUnicode_AsUTF8(value) != NULL)
-        return Py_NewRef(value);
+        return PyUnicode_FromObject(value); /* a plain str, whatever its class may do */
     PyErr_Clear();
     PyObject *bytes = PyUnicode_AsEncodedString(value, "utf-8", "backslashreplace");
     PyObject *text = bytes != NULL ? PyUnicode_FromEncodedObject(bytes, "utf-8", "strict") : NULL;
@@ -120,7 +133,10 @@ Brick *core_handle(PyObject *value, PyObject *category)
     if (b == NULL) {
         uint32_t room = brick_names_room();
         if (PyUnicode_GET_LENGTH(name) == 0 || PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)room) {
-            brick_name("", 0, NULL); /* counts the refusal */
+            if (brick_state() == BRICK_ON)
+                brick_name("", 0, NULL); /* counts */
+            else
+                core_state.refused++;
             b = core_state.other;
         } else {
             b = core_handle_new(name, kind);
@@ -129,8 +145,8 @@ Brick *core_handle(PyObject *value, PyObject *category)
         }
     } else if (b->category == Py_None && kind != Py_None) { /* the first one declared stays */
         Py_SETREF(b->category, Py_NewRef(kind));
-        if (b->number != UNRESOLVED)
-            core_resolve(b);
+        if (b->number != UNRESOLVED && core_resolve(b) != 0)
+            goto failed;
     }
     Py_DECREF(name);
     Py_DECREF(kind);
@@ -138,7 +154,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
 failed:
     Py_XDECREF(name);
     Py_XDECREF(kind);
-    if (core_state.strict)
+    if (core_strict())
         return NULL;
     PyErr_Clear();
     return core_state.other;

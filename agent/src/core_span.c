@@ -3,20 +3,18 @@
 
 /* ---- record path ------------------------------------------------------- */
 
-static inline void brick_enter(Brick *b, const uint64_t *step)
+/* `result`, or NULL in strict mode when the segment could not be opened. */
+static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *result)
 {
     if (__builtin_expect(brick_is_off(), 0))
-        return;
-    if (__builtin_expect(b->number == UNRESOLVED, 0)) {
-        PyObject *type, *value, *traceback;
-        PyErr_Fetch(&type, &value, &traceback);
-        core_resolve(b);
-        PyErr_Restore(type, value, traceback);
-    }
+        return Py_NewRef(result);
+    if (__builtin_expect(b->number == UNRESOLVED, 0) && core_resolve(b) != 0)
+        return NULL;
     const void *key = core_key();
     unsigned outcome = brick_begin(b->number, key, step);
     if (outcome)
         core_begun(outcome, key);
+    return Py_NewRef(result);
 }
 
 static inline PyObject *brick_leave(Brick *b, uint64_t elements, uint64_t bytes)
@@ -35,8 +33,7 @@ PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, 
     Brick *b = ((Span *)self)->brick;
     if (PyVectorcall_NARGS(nargsf) != 0)
         return brick_leave(b, 0, 0);
-    brick_enter(b, NULL);
-    return Py_NewRef((PyObject *)b);
+    return brick_enter(b, NULL, (PyObject *)b);
 }
 
 static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
@@ -44,8 +41,7 @@ static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf,
     Span *s = (Span *)self;
     if (PyVectorcall_NARGS(nargsf) != 0)
         return brick_leave(s->brick, s->elements, s->bytes);
-    brick_enter(s->brick, s->has_step ? &s->step : NULL);
-    return Py_NewRef((PyObject *)s->brick);
+    return brick_enter(s->brick, s->has_step ? &s->step : NULL, (PyObject *)s->brick);
 }
 
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
@@ -53,6 +49,9 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
     const void *key = core_key();
     if (PyVectorcall_NARGS(nargsf) != 0)
         return core_ended(brick_layer_end(key), key);
+    struct brick_config config = {0};
+    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+        return NULL;
     core_begun(brick_layer_begin(((Layer *)self)->layer, key), key);
     return Py_NewRef(self);
 }
@@ -61,7 +60,7 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 
 static int complain_strictly(const char *what, PyObject *value)
 {
-    if (!core_state.strict) {
+    if (!core_strict()) {
         PyErr_Clear();
         return 0;
     }
@@ -170,8 +169,7 @@ PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 
 PyObject *core_brick_start(PyObject *self, PyObject *unused)
 {
-    brick_enter((Brick *)self, NULL);
-    Py_RETURN_NONE;
+    return brick_enter((Brick *)self, NULL, Py_None);
 }
 
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)

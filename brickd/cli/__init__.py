@@ -85,8 +85,7 @@ def brickd() -> None:
     """Where the time goes in a multi-process server, live, from shared memory.
 
     \b
-    Exit codes: 0 fine or equal, 1 differs or unhealthy, 2 usage or trouble,
-    3 no daemon, 4 no such worker, 5 not permitted, 6 nothing comparable.
+    Exit codes: 0 fine, 2 usage or trouble, 4 no such worker, 5 not permitted.
     """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 

@@ -20,10 +20,11 @@ _STEPS = 20
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Tell what would be removed; remove nothing.")
+@click.option("--refused", is_flag=True, help="Also what only has a segment's name, or is of another format.")
 @output_options
-def prune(dry_run: bool, output: str) -> None:
+def prune(dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers."""
-    outcome = pruning.prune(remove=not dry_run, wait=_wait)
+    outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=_wait)
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
@@ -33,7 +34,7 @@ def prune(dry_run: bool, output: str) -> None:
         "refused": [{"segment": one.path, "reason": one.reason} for one in outcome.refused],
     }
     for one in outcome.refused:
-        say(f"left alone: {one}")
+        say(f"left alone: {one}" + ("" if refused else " (brickd prune --refused removes your own)"))
 
     def table(_: Screen) -> list[str]:
         would = "would remove" if dry_run else "removed"
