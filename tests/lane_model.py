@@ -246,7 +246,8 @@ class Lane:
         stack.frames.append(Frame(True, -1, above.path if above else ROOT, layer, above.step if above else 0))
         return outcome | (0 if above else FIRST)
 
-    def unlayer(self, key: int) -> int:
+    def unlayer(self, layer: int, key: int) -> int:
+        layer = layer if layer <= LAYER_MAX else NO_LAYER
         outcome = self._join() if self.enabled else 0
         stack = self.stacks.get(key, Stack())
         if not self._on() and not stack.frames:
@@ -254,7 +255,7 @@ class Lane:
         if stack.refused:
             stack.refused -= 1
             return outcome
-        places = [n for n, frame in enumerate(stack.frames) if frame.scope]
+        places = [n for n, frame in enumerate(stack.frames) if frame.scope and frame.layer == layer]
         if not places:
             self.counters["unmatched"] += 1
             return outcome | UNMATCHED

@@ -612,3 +612,20 @@ def test_a_layer_left_while_disabled_is_left(worker: Start, prefix: str) -> None
         """,
     )
     assert {path: row["count"] for path, row in summaries(got).items()} == {("b",): 2}
+
+
+def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        a, b = brick.brick("a"), brick.brick("b")
+        with brick.layer(1):
+            a.start()
+            with brick.layer(2):
+                a.stop()
+            with b: pass
+        """,
+    )
+    assert {path: row["count"] for path, row in summaries(got).items()} == {("a[1]",): 1, ("b[1]",): 1}
+    assert spans(got) == {"begun": 2, "summarized": 2, "unmatched": 1}

@@ -37,6 +37,7 @@ from brickd.segment import Reading, open_segment
 PATHS, SLOTS, BRICKS = 64, 4, 5
 PREFIX = f"brickd-test-lane-{os.getpid()}-"
 
+LAYER = st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1])
 KEY = st.integers(0, 2)
 BRICK = st.integers(0, BRICKS - 1)
 STEP = st.none() | st.integers(0, 2**63 - 1)
@@ -153,15 +154,15 @@ class LaneMachine(RuleBasedStateMachine):
             self.layer_begin(layer, key)
             for brick in range(1, BRICKS):
                 self.record_some(brick, key, 1, 100)
-            self.layer_end(key)
+            self.layer_end(layer, key)
 
-    @rule(layer=st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1]), key=KEY)
+    @rule(layer=LAYER, key=KEY)
     def layer_begin(self, layer: int, key: int) -> None:
         self._same(self.model.layer(layer, key), f"layer {layer} {key}")
 
-    @rule(key=KEY)
-    def layer_end(self, key: int) -> None:
-        self._same(self.model.unlayer(key), f"unlayer {key}")
+    @rule(layer=LAYER, key=KEY)
+    def layer_end(self, layer: int, key: int) -> None:
+        self._same(self.model.unlayer(layer, key), f"unlayer {layer} {key}")
 
     @rule(line=st.sampled_from(["enable 0", "enable 1", "exit", "thread"]))
     def change_something(self, line: str) -> None:
@@ -280,7 +281,7 @@ def test_a_layer_survives_a_span_that_was_begun_in_it_while_off(lane: LaneMachin
     lane._end(1, 1, 0, 0, 1)
     lane._end(2, 0, 0, 0, 1)
     lane.change_something("enable 1")
-    lane.layer_end(0)
+    lane.layer_end(1, 0)
     lane.record_some(3, 0, 1, 1)
     assert lane.model.paths[-1] == (0xFFFF, 3, -1), "what comes after the layer's end is in no layer"
 
@@ -296,7 +297,7 @@ def test_a_span_of_one_task_while_off_is_not_unmatched_because_another_task_has_
 def test_an_end_that_brought_the_thread_its_lane_says_so(lane: LaneMachine) -> None:
     lane._end(1, 0, 0, 0, 1)
     lane.change_something("thread")
-    lane.layer_end(0)
+    lane.layer_end(0, 0)
     assert lane.model.counters["opened"] == 2
 
 

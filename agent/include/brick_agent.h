@@ -95,9 +95,10 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
 /* Amounts that are no such number: pass this, it is counted. */
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
-/* Spans begun between the two know their layer (0 to 16,777,214). */
+/* Spans begun between the two know their layer (0 to 16,777,214). Both are given
+ * the same one, so that an end whose scope is gone by now ends no other. */
 unsigned brick_layer_begin(uint32_t layer, const void *key);
-unsigned brick_layer_end(const void *key);
+unsigned brick_layer_end(uint32_t layer, const void *key);
 
 /* The calling thread records no more: its lane becomes free. Called by itself
  * when the thread ends. `drop` is called for each key that still had something

@@ -404,7 +404,7 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
     return outcome;
 }
 
-unsigned brick_layer_end(const void *key)
+unsigned brick_layer_end(uint32_t layer, const void *key)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = leave(key, &outcome);
@@ -418,8 +418,9 @@ unsigned brick_layer_end(const void *key)
         brick_idle(t);
         return outcome;
     }
+    layer = layer <= BRICK_LAYER_MAX ? layer : BRICK_NO_LAYER;
     struct brick_frame *f = s->top;
-    while (f != NULL && !f->scope)
+    while (f != NULL && (!f->scope || f->layer != layer))
         f = f->below;
     if (f == NULL)
         return unmatched(t, outcome);

@@ -48,7 +48,7 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 {
     const void *key = core_key();
     if (PyVectorcall_NARGS(nargsf) != 0)
-        return core_ended(brick_layer_end(key), key);
+        return core_ended(brick_layer_end(((Layer *)self)->layer, key), key);
     struct brick_config config = {0};
     if (brick_state() == BRICK_NEW && core_open(&config) != 0)
         return NULL;

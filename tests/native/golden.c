@@ -114,7 +114,7 @@ int main(int argc, char **argv)
         brick_end(ffn, NULL, 128, layer == 2 ? BRICK_BAD_AMOUNT : 8192);
         at(time += 1);
         brick_end(block, NULL, 0, 0);
-        brick_layer_end(NULL);
+        brick_layer_end(layer, NULL);
     }
     consume(0, 3);
     at(time += 50);

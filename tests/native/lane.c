@@ -6,7 +6,7 @@
  *   begin BRICK KEY STEP TIME             STEP -1: none given
  *   end BRICK KEY ELEMENTS BYTES TIME
  *   layer LAYER KEY
- *   unlayer KEY
+ *   unlayer LAYER KEY
  *   enable 0|1
  *   exit                 the thread gives its lane back, and stays
  *   thread               the thread ends; another one obeys from here on
@@ -56,8 +56,8 @@ static void *obey(void *unused)
             outcome = brick_end(brick, key_of(key), elements, bytes);
         } else if (sscanf(line, "layer %u %u", &layer, &key) == 2) {
             outcome = brick_layer_begin(layer, key_of(key));
-        } else if (sscanf(line, "unlayer %u", &key) == 1) {
-            outcome = brick_layer_end(key_of(key));
+        } else if (sscanf(line, "unlayer %u %u", &layer, &key) == 2) {
+            outcome = brick_layer_end(layer, key_of(key));
         } else if (sscanf(line, "enable %u", &layer) == 1) {
             brick_enable((int)layer);
         } else if (sscanf(line, "name %199s", text) == 1) {

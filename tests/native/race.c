@@ -59,7 +59,7 @@ static void *writer(void *number)
         for (int i = 0; i < ROUND; i++) {
             brick_layer_begin(layer % 4, NULL);
             nest(0, &step);
-            brick_layer_end(NULL);
+            brick_layer_end(layer % 4, NULL);
             spans += BRICKS;
         }
         brick_thread_exit(NULL); /* the next round may get another's lane (O16) */
