@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 
 import pytest
-from conftest import reading, readings
-from faults import Compile, Start, exact, native, program, record
+from conftest import WRITER, reading, readings
+from faults import Compile, Start, counts, exact, native, program, record
 
 CHURN = """
 import threading
@@ -210,3 +211,25 @@ def test_a_host_that_ends_inside_a_span_ends_as_it_wanted_to(
     assert process.end() == status
     assert "brickd" not in process.said
     assert len(readings(prefix)) == (status < 0), "who dies of a signal leaves it"
+
+
+def test_a_number_that_no_name_has_is_recorded_as_other(compiled: Compile, prefix: str, tmp_path: Path) -> None:
+    source = tmp_path / "unknown.c"
+    source.write_text(
+        """
+        #include "brick_agent.h"
+        #include <unistd.h>
+        int main(void)
+        {
+            char turn;
+            brick_begin(UINT32_MAX, NULL, NULL);
+            brick_end(UINT32_MAX, NULL, 0, 0);
+            return write(1, "1\\n", 2) == 2 && read(0, &turn, 1) == 1 ? 0 : 4;
+        }
+        """
+    )
+    with native(compiled("unknown", (source, *WRITER))) as process:
+        process.heard()
+        assert counts(reading(prefix)) == {"other": 1}
+        process.go()
+        assert process.end() == 0

@@ -194,6 +194,8 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
     if (brick_key_parent(key) == BRICK_OTHER)
         return other; /* below "other" everything is other */
+    if (brick_key_name(key) >= s->header->names)
+        return other; /* no number of ours: a reader would refuse the whole segment for it */
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
         return value;
