@@ -13,6 +13,9 @@ CONTROL_OFF: int
 CONTROL_SPANS: int
 KIND_SPAN: int
 SUMMARY_BYTES: int
+UNIT_NS: int
+PART_OUTER: int
+PART_NS: int
 
 class Header(TypedDict):
     magic: int
@@ -113,7 +116,7 @@ class Segment:
 @final
 class Fold:
     def add(
-        self, summaries: Buffer, rows: Buffer, outer: Buffer, tick_ns: float, /
+        self, summaries: Buffer, rows: Buffer, parents: Buffer, flags: Buffer, tick_ns: float, /
     ) -> dict[int, tuple[float, float, float]]: ...
     def row(self, index: int, /) -> Row: ...
 

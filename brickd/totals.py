@@ -1,21 +1,20 @@
 """Totals over workers: by brick, and by category.
 
-Owns: which path counts for which brick, and whose time is whose. Must not know: files, states of workers, screens.
-Invariants: self times add up to the time that was recorded, each moment once; a brick's total counts a moment once even
-where the brick stands below itself; the order of workers changes nothing.
+Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
+Invariant: the categories' times add up to the time that was recorded.
 """
 
 from __future__ import annotations
 
 import statistics
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from brickd import _reader
-from brickd.segment import Reading
+from brickd.fold import Fold
+from brickd.segment import Path, Reading
 from brickd.workers import Worker
 
 
@@ -48,8 +47,7 @@ class Brick:
 
 def bricks(workers: Iterable[Worker]) -> list[Brick]:
     """Every brick that was recorded, the largest self time first."""
-    fold = _reader.Fold()
-    rows: dict[str, int] = {}
+    fold: Fold[str] = Fold()
     categories: dict[str, str] = {}
     means: dict[int, list[tuple[float, str]]] = defaultdict(list)
     like: Reading | None = None
@@ -57,12 +55,11 @@ def bricks(workers: Iterable[Worker]) -> list[Brick]:
         # Workers of one service mostly met the same names and paths in the same order.
         if like is None or (worker.reading.paths, worker.reading.names) != (like.paths, like.names):
             like = worker.reading
-            of_path, outer = _rows(like, rows, categories)
-        shares = fold.add(worker.reading.summaries, of_path, outer, worker.reading.tick_ns)
-        for share, (count, total_ns, _) in shares.items():
-            means[share].append((total_ns / count, worker.name))
+            places = fold.places(like, _names(like, categories))
+        for number, (count, total_ns, _) in fold.add(worker.reading, places).items():
+            means[number].append((total_ns / count, worker.name))
     result = []
-    for name, number in rows.items():
+    for number, name in enumerate(fold.keys):
         row = fold.row(number)
         if row["count"]:
             worst, who = max(means[number])
@@ -71,29 +68,19 @@ def bricks(workers: Iterable[Worker]) -> list[Brick]:
     return sorted(result, key=lambda brick: (-brick.row["self_ns"], brick.name))
 
 
-def _rows(reading: Reading, rows: dict[str, int], categories: dict[str, str]) -> tuple[array[int], bytes]:
-    """For each path the row of its brick, and whether no path above it belongs to the same one."""
-    of_name: dict[int, int] = {}
-    of_path = array("i")
-    above: list[int] = []  # by path: the rows of its ancestors and itself, a bit each
-    outer = bytearray()
-    for path in reading.paths:
-        if path is None:
-            of_path.append(-1)
-            outer.append(0)
-            above.append(0)
-            continue
-        row = of_name.get(path.name)
-        if row is None:
-            name, category = reading.name(path.name), reading.category(path.name)
-            row = of_name[path.name] = rows.setdefault(name, len(rows))
+def _names(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], str]:
+    """Names a path's brick, and notes the first category that was declared for it."""
+    known: dict[int, str] = {}
+
+    def name_of(path: Path, _: int) -> str:
+        name = known.get(path.name)
+        if name is None:
+            name = known[path.name] = reading.name(path.name)
             if categories.get(name, "other") == "other":
-                categories[name] = category
-        ancestors = above[path.parent] if path.parent >= 0 else 0
-        of_path.append(row)
-        outer.append(not ancestors >> row & 1)
-        above.append(ancestors | 1 << row)
-    return of_path, bytes(outer)
+                categories[name] = reading.category(path.name)
+        return name
+
+    return name_of
 
 
 def categories(of: Iterable[Brick]) -> list[dict[str, Any]]:

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-import array
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path as File
 
 import pytest
 from conftest import Worker, reading, readings
 
 from brickd import _reader
+from brickd.fold import Fold
 from brickd.ledger import ledger_of
-from brickd.segment import Reading
+from brickd.segment import Path, Reading
 
 Start = Callable[..., Worker]
 
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
     """Each path's numbers by the names that lead to it; a layer is written behind its name."""
-    fold = _reader.Fold()
-    fold.add(of.summaries, array.array("i", range(len(of.paths))), bytes([1] * len(of.paths)), of.tick_ns)
-    result = {}
-    for number in range(len(of.paths)):
-        names: list[str] = []
-        path = of.paths[number]
-        while path is not None:
-            names.append(of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else ""))
-            path = of.paths[path.parent] if path.parent >= 0 else None
-        if fold.row(number)["count"]:
-            result[tuple(reversed(names))] = fold.row(number)
-    return result
+    fold: Fold[tuple[str, ...]] = Fold()
+
+    def names(path: Path, above: int) -> tuple[str, ...]:
+        name = of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else "")
+        return (*(fold.keys[above] if above >= 0 else ()), name)
+
+    fold.add(of, fold.places(of, names))
+    return {key: fold.row(row) for row, key in enumerate(fold.keys) if fold.row(row)["count"]}
 
 
 def spans(of: Reading) -> dict[str, int]:
@@ -533,7 +529,7 @@ def test_init_takes_whatever_it_is_given(worker: Start, prefix: str, given: str)
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(
-    worker: Start, prefix: str, tmp_path: Path, method: str
+    worker: Start, prefix: str, tmp_path: File, method: str
 ) -> None:
     program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it spawns
     program.write_text(

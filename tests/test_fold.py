@@ -22,6 +22,10 @@ def bucket_of(ticks: int) -> int:
     return min(max((ticks**4).bit_length() - 1 - 20, 0), 127)
 
 
+def roots(paths: int) -> bytes:
+    return array.array("i", [-1] * paths).tobytes()
+
+
 @dataclass
 class Spans:
     """What one path of one worker measured, span by span, in ticks."""
@@ -66,7 +70,8 @@ class Measured:
 
     def add_to(self, fold: _reader.Fold) -> dict[int, tuple[float, float, float]]:
         rows = array.array("i", [path.row for path in self.paths])
-        return fold.add(self.summaries(), rows, bytes(path.outer for path in self.paths), self.tick_ns)
+        flags = bytes(_reader.PART_OUTER * path.outer for path in self.paths)
+        return fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns)
 
 
 # Times 160, the greatest ratio of two ticks below, this lies below the last bucket: above that percentiles are bounds.
@@ -187,6 +192,28 @@ def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
                 assert row[name] == pytest.approx(wanted[name], abs=close)  # type: ignore[literal-required]
 
 
+@given(durations(), durations(), durations(), st.booleans())
+@settings(derandomize=True, deadline=None)
+def test_given_times_are_nanoseconds_and_no_more_their_parents_own(
+    parent: list[int], measured: list[int], given_: list[int], again: bool
+) -> None:
+    child_part = sum(measured) / sum(parent) if sum(parent) > sum(measured) else 0.0
+    paths = [Spans(parent, child_part), Spans(measured, row=1), Spans(given_, row=0 if again else 2)]
+    places = array.array("i", [path.row for path in paths]), array.array("i", [-1, 0, 0])
+    flags = bytes([_reader.PART_OUTER, _reader.PART_OUTER, _reader.PART_NS | (0 if again else _reader.PART_OUTER)])
+    fold = _reader.Fold()
+    shares = fold.add(Measured(2.0, paths).summaries(), *places, flags, 2.0)
+    own = (sum(parent) - paths[0].child) * 2.0
+    wanted = max(own - sum(given_), 0) + (sum(given_) if again else 0)
+    close = 1e-9 * (sum(parent) * 2.0 + sum(given_) + 1)
+    assert fold.row(0)["self_ns"] == pytest.approx(wanted if parent else sum(given_) * again, abs=close)
+    assert shares.get(0, (0, 0, 0))[2] == pytest.approx(fold.row(0)["self_ns"], abs=close)
+    assert fold.row(0)["total_ns"] == pytest.approx(sum(parent) * 2.0, abs=close)
+    if given_ and not again:
+        assert fold.row(2)["max_ns"] == max(given_)
+        assert fold.row(2)["total_ns"] == sum(given_)
+
+
 def test_the_last_bucket_reaches_to_the_longest_span() -> None:
     row = folded([Measured(1.0, [Spans([2**37, 2**50])])]).row(0)
     assert row["max_ns"] == 2**50
@@ -207,13 +234,13 @@ def test_a_row_that_nobody_fed_is_empty() -> None:
 @pytest.mark.parametrize("tick_ns", [0.0, -1.0, math.inf, math.nan])
 def test_a_tick_that_is_none_is_refused(tick_ns: float) -> None:
     with pytest.raises(ValueError, match="tick"):
-        _reader.Fold().add(bytes(1152), bytes(4), b"\1", tick_ns)
+        _reader.Fold().add(bytes(1152), bytes(4), bytes(4), b"\1", tick_ns)
 
 
 def test_rows_that_do_not_fit_the_paths_are_refused() -> None:
-    for rows, outer in ((b"", b"\1"), (bytes(8), b"\1"), (bytes(4), b"")):
+    for rows, parents, flags in ((0, 4, 1), (8, 4, 1), (4, 4, 0), (4, 0, 1)):
         with pytest.raises(ValueError, match="as many rows"):
-            _reader.Fold().add(bytes(1152), rows, outer, 1.0)
+            _reader.Fold().add(bytes(1152), bytes(rows), bytes(parents), bytes(flags), 1.0)
 
 
 # ---- numbers that the reader lets through, and that no honest worker wrote
@@ -231,7 +258,7 @@ def with_one_honest(*lying: bytes) -> _reader.Row:
     fold = _reader.Fold()
     Measured(1.0, [Spans([100, 200], elements=3, bytes=5)]).add_to(fold)
     for each in lying:
-        fold.add(each, bytes(4), b"\1", 1.0)
+        fold.add(each, bytes(4), roots(1), b"\1", 1.0)
     return fold.row(0)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import array
 import itertools
 import json
 import math
@@ -23,8 +22,9 @@ from forge import PAGE, U64, golden, place, put, seal, segment_of, with_header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes, records
+from brickd import dtypes, records
 from brickd.errors import NotPermitted, SegmentRefused
+from brickd.fold import Fold
 from brickd.ledger import ledger_of
 from brickd.segment import Reading, Segment, find, open_segment
 
@@ -38,13 +38,11 @@ def digest(segment: Segment) -> Reading | None:
     except SegmentRefused:
         return None
     ledger_of(reading).document()
-    fold = _reader.Fold()
-    fold.add(
-        reading.summaries, array.array("i", range(len(reading.paths))), b"\1" * len(reading.paths), reading.tick_ns
-    )
-    for number, path in enumerate(reading.paths):
-        row = fold.row(number)
+    fold: Fold[tuple[object, ...]] = Fold()
+    fold.add(reading, fold.places(reading, lambda path, above: (above, *path)))
+    for row in map(fold.row, range(len(fold.keys))):
         assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
+    for number, path in enumerate(reading.paths):
         if path is not None:
             reading.name(path.name).encode()
             assert path.parent < number

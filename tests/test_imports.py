@@ -15,7 +15,7 @@ from conftest import ROOT
 LAYERS = (
     {"brickd._reader", "brickd.errors", "brickd.escape"},
     {"brickd.segment", "brickd.records", "brickd.dtypes"},
-    {"brickd.ledger", "brickd.prune"},
+    {"brickd.ledger", "brickd.prune", "brickd.fold"},
     {"brickd.workers"},
     {"brickd.totals"},
     {"brickd.status"},

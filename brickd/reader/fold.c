@@ -23,10 +23,18 @@ static void histogram_add(struct brick_row *row, const struct brick_summary *s, 
 static uint64_t sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
 /* What of a whole is not in its part; no worker whose parts exceed their whole takes anything from others. */
-double brick_rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
+static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
 
-void brick_row_add(struct brick_row *row, const struct brick_summary *s, double tick_ns, double grid_ns, int outer)
+double brick_self_ns(const struct brick_part *part)
 {
+    double own = rest(part->summary->total, part->summary->child) * part->tick_ns;
+    return own > part->given_ns ? own - part->given_ns : 0;
+}
+
+void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns)
+{
+    const struct brick_summary *s = part->summary;
+    double tick_ns = part->tick_ns;
     if (s->count == 0)
         return;
     double min = (double)s->min * tick_ns, max = (double)s->max * tick_ns;
@@ -36,9 +44,9 @@ void brick_row_add(struct brick_row *row, const struct brick_summary *s, double 
         row->max = max;
     row->count = sum(row->count, s->count);
     row->total += (double)s->total * tick_ns;
-    row->self += brick_rest(s->total, s->child) * tick_ns;
-    if (outer)
-        row->inclusive += brick_rest(s->total, s->again) * tick_ns;
+    row->self += brick_self_ns(part);
+    if (part->outer)
+        row->inclusive += rest(s->total, s->again) * tick_ns;
     row->squares += s->squares * tick_ns * tick_ns;
     row->elements = sum(row->elements, s->elements);
     row->bytes = sum(row->bytes, s->bytes);

@@ -41,19 +41,19 @@ static int fold_grow(Fold *f, Py_ssize_t count)
 }
 
 /* What one worker gave to the rows that it has: {row: (count, total_ns, self_ns)}. */
-static PyObject *shares(const struct brick_summary *s, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count,
-                        double tick_ns)
+static PyObject *shares(const struct brick_part *parts, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count)
 {
     PyObject *result = PyDict_New();
     double(*sums)[3] = PyMem_Calloc((size_t)count + 1, sizeof *sums);
     if (sums == NULL)
         PyErr_NoMemory();
     for (Py_ssize_t p = 0; sums != NULL && p < paths; p++) {
-        if (rows[p] < 0 || s[p].count == 0)
+        const struct brick_summary *s = parts[p].summary;
+        if (rows[p] < 0 || s->count == 0)
             continue;
-        sums[rows[p]][0] += (double)s[p].count;
-        sums[rows[p]][1] += (double)s[p].total * tick_ns;
-        sums[rows[p]][2] += brick_rest(s[p].total, s[p].child) * tick_ns;
+        sums[rows[p]][0] += (double)s->count;
+        sums[rows[p]][1] += (double)s->total * parts[p].tick_ns;
+        sums[rows[p]][2] += brick_self_ns(&parts[p]);
     }
     for (Py_ssize_t r = 0; sums != NULL && result != NULL && r < count; r++) {
         if (sums[r][0] == 0)
@@ -70,22 +70,40 @@ static PyObject *shares(const struct brick_summary *s, const int32_t *rows, Py_s
     return result;
 }
 
+/* Each path with its own tick, and with the times that were given inside its spans. */
+static void measure(struct brick_part *parts, const struct brick_summary *s, const int32_t *parents, const int8_t *flags,
+                    Py_ssize_t paths, double tick_ns)
+{
+    for (Py_ssize_t p = 0; p < paths; p++)
+        parts[p] = (struct brick_part){
+            .summary = &s[p], .tick_ns = flags[p] & BRICK_PART_NS ? 1.0 : tick_ns, .outer = flags[p] & BRICK_PART_OUTER};
+    for (Py_ssize_t p = 0; p < paths; p++)
+        if ((flags[p] & BRICK_PART_NS) && parents[p] >= 0 && parents[p] < paths)
+            parts[parents[p]].given_ns += (double)s[p].total;
+}
+
 static PyObject *fold_add(PyObject *self, PyObject *args)
 {
     Fold *f = (Fold *)self;
-    Py_buffer summaries, rows, outer;
+    Py_buffer summaries, rows, parents, flags;
     double tick_ns;
-    if (!PyArg_ParseTuple(args, "y*y*y*d:add", &summaries, &rows, &outer, &tick_ns))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*d:add", &summaries, &rows, &parents, &flags, &tick_ns))
         return NULL;
     PyObject *result = NULL;
     Py_ssize_t paths = summaries.len / (Py_ssize_t)sizeof(struct brick_summary), most = -1;
-    const struct brick_summary *s = summaries.buf;
     const int32_t *row = rows.buf;
-    if (rows.len != paths * (Py_ssize_t)sizeof *row || outer.len != paths || !(tick_ns > 0) || !isfinite(tick_ns)) {
-        PyErr_Format(PyExc_ValueError, "%zd paths need as many rows (int32) and outer flags (int8), and a tick above 0",
-                     paths);
+    struct brick_part *parts = PyMem_Calloc((size_t)paths + 1, sizeof *parts);
+    if (parts == NULL) {
+        PyErr_NoMemory();
         goto done;
     }
+    if (rows.len != paths * (Py_ssize_t)sizeof *row || parents.len != rows.len || flags.len != paths || !(tick_ns > 0)
+        || !isfinite(tick_ns)) {
+        PyErr_Format(PyExc_ValueError,
+                     "%zd paths need as many rows and parents (int32) and flags (int8), and a tick above 0", paths);
+        goto done;
+    }
+    measure(parts, summaries.buf, parents.buf, flags.buf, paths, tick_ns);
     for (Py_ssize_t p = 0; p < paths; p++)
         most = row[p] > most ? row[p] : most;
     if (!fold_grow(f, most + 1))
@@ -94,12 +112,14 @@ static PyObject *fold_add(PyObject *self, PyObject *args)
         f->grid_ns = tick_ns;
     for (Py_ssize_t p = 0; p < paths; p++)
         if (row[p] >= 0)
-            brick_row_add(&f->rows[row[p]], &s[p], tick_ns, f->grid_ns, ((const int8_t *)outer.buf)[p]);
-    result = shares(s, row, paths, most + 1, tick_ns);
+            brick_row_add(&f->rows[row[p]], &parts[p], f->grid_ns);
+    result = shares(parts, row, paths, most + 1);
 done:
+    PyMem_Free(parts);
     PyBuffer_Release(&summaries);
     PyBuffer_Release(&rows);
-    PyBuffer_Release(&outer);
+    PyBuffer_Release(&parents);
+    PyBuffer_Release(&flags);
     return result;
 }
 
@@ -125,7 +145,7 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
 
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS,
-     "add(summaries, rows, outer, tick_ns) -> {row: (count, total_ns, self_ns)} of what was added."},
+     "add(summaries, rows, parents, flags, tick_ns) -> {row: (count, total_ns, self_ns)} of what was added."},
     {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
     {NULL, NULL, 0, NULL},
 };

@@ -1,0 +1,87 @@
+"""Summaries of many workers added up under keys that the caller chooses: bricks, nodes of a tree, whatever has totals.
+
+Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
+self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
+stands below itself; the order of readings changes nothing.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from brickd import _reader
+from brickd.segment import Path, Reading
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Places(NamedTuple):
+    """For each path of a reading: its row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
+
+    rows: array[int]
+    parents: array[int]
+    flags: bytes
+
+
+class Fold(Generic[Key]):
+    """The totals of every key.
+
+    Attributes:
+        keys: each row's key; a row's number is its place.
+    """
+
+    def __init__(self) -> None:
+        self.keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        self._fold = _reader.Fold()
+
+    def places(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Places:
+        """Where the paths of a reading, and of every other with the same paths and names, belong.
+
+        Args:
+            reading: whose paths.
+            key_of: a path's key, given the path and the row of the one above it, -1 at a root.
+        """
+        count = len(reading.paths)
+        rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
+        open_rows: Counter[int] = Counter()  # of the paths on the way down to where we are
+        below: list[list[int]] = [[] for _ in range(count)]
+        to_visit: list[int] = []
+        for number in reversed(range(count)):
+            path = reading.paths[number]
+            if path is not None:
+                (to_visit if path.parent < 0 else below[path.parent]).append(number)
+        while to_visit:
+            number = to_visit.pop()
+            if number < 0:  # everything below it was visited
+                open_rows[rows[~number]] -= 1
+                continue
+            path = reading.paths[number]
+            if path is None:
+                continue
+            row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
+            parents[number] = path.parent
+            flags[number] = (0 if open_rows[row] else _reader.PART_OUTER) | (
+                _reader.PART_NS if path.unit == _reader.UNIT_NS else 0
+            )
+            open_rows[row] += 1
+            to_visit.append(~number)
+            to_visit += below[number]
+        return Places(rows, parents, bytes(flags))
+
+    def _row_of(self, key: Key) -> int:
+        number = self._numbers.setdefault(key, len(self.keys))
+        if number == len(self.keys):
+            self.keys.append(key)
+        return number
+
+    def add(self, reading: Reading, places: Places) -> dict[int, tuple[float, float, float]]:
+        """Add a reading; for each row that it has (count, total_ns, self_ns) of what was added."""
+        return self._fold.add(reading.summaries, *places, reading.tick_ns)
+
+    def row(self, number: int) -> _reader.Row:
+        """The totals of a row."""
+        return self._fold.row(number)
