@@ -15,6 +15,7 @@ from typing import Any
 from brickd import _reader
 
 SLOT_BYTES = 64
+SPANS = (_reader.KIND_SPAN, _reader.KIND_STEP)  # the kinds of records that are spans
 
 
 @functools.cache
@@ -35,7 +36,7 @@ def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
         if count == 0 or at + count * SLOT_BYTES > len(slots):
             others["unreadable"] += 1
             break
-        if kind == _reader.KIND_SPAN and count == 1:
+        if kind in SPANS and count == 1:
             found.append(dict(zip(names, span.unpack_from(slots, at), strict=True)))
         else:
             others[f"kind_{kind}"] += 1

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from conftest import ROOT, WRITER, Worker, readings
-from test_agent import record, summaries
+from recorded import record, summaries
 
 from brickd.ledger import ledger_of
 from brickd.segment import Reading, open_segment

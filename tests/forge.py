@@ -27,10 +27,13 @@ BLOCK = 64
 U64 = 2**64 - 1
 
 
+MINORS = ("1.0", "1.1")
+
+
 @functools.cache
-def golden() -> bytes:
-    """The segment that format 1.0 wrote, as if its user were ours."""
-    image = bytearray(gzip.decompress((GOLDEN / "segment-1.0.bin.gz").read_bytes()))
+def golden(minor: str = "1.0") -> bytes:
+    """The segment that a format wrote, as if its user were ours."""
+    image = bytearray(gzip.decompress((GOLDEN / f"segment-{minor}.bin.gz").read_bytes()))
     put(image, "header", {"uid": os.geteuid()})
     return seal(image)
 

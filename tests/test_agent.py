@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable
-from pathlib import Path as File
-
 import pytest
-from conftest import Worker, reading, readings
-
-from brickd import _reader
-from brickd.fold import Fold
-from brickd.ledger import ledger_of
-from brickd.segment import Path, Reading
-
-Start = Callable[..., Worker]
-
-
-def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
-    """Each path's numbers by the names that lead to it; a layer is written behind its name."""
-    fold: Fold[tuple[str, ...]] = Fold()
-
-    def names(path: Path, above: int) -> tuple[str, ...]:
-        name = of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else "")
-        return (*(fold.keys[above] if above >= 0 else ()), name)
-
-    fold.add(of, fold.places(of, names))
-    return {key: fold.row(row) for row, key in enumerate(fold.keys) if fold.row(row)["count"]}
-
-
-def spans(of: Reading) -> dict[str, int]:
-    return {term: n for term, n in ledger_of(of).document()["spans"].items() if n}
-
-
-def record(worker: Start, prefix: str, program: str, **environment: str) -> Reading:
-    """Run a program, read its segment while it pauses at the end, see it end well."""
-    process = worker(textwrap.dedent(program) + "\npause()\n", **environment)
-    process.paused()
-    result = reading(prefix)
-    process.go()
-    assert process.end() == 0
-    assert readings(prefix) == [], "a process that ended cleanly removes its segment"
-    return result
+from conftest import reading, readings
+from recorded import Start, counts, record, spans, summaries
 
 
 def test_a_span_is_counted_under_its_name(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, 'with brick.brick("rms_norm", category="norm"): pass')
-    assert {path: row["count"] for path, row in summaries(got).items()} == {("rms_norm",): 1}
+    assert counts(got) == {("rms_norm",): 1}
     assert spans(got) == {"begun": 1, "summarized": 1}
     assert got.category(got.paths[1].name if got.paths[1] else 0) == "norm"
 
@@ -98,7 +61,7 @@ def test_spans_nest_into_paths_and_layers(worker: Start, prefix: str) -> None:
     )
     wanted: dict[tuple[str, ...], int] = {(f"block[{index}]",): 1 for index in range(3)}
     wanted |= {(f"block[{index}]", f"attention[{index}]"): 2 for index in range(3)}
-    assert {path: row["count"] for path, row in summaries(got).items()} == wanted
+    assert counts(got) == wanted
 
 
 def test_self_time_is_the_time_outside_of_children(worker: Start, prefix: str) -> None:
@@ -167,158 +130,6 @@ def test_bricks_that_call_each_other_in_turn_take_two_paths(worker: Start, prefi
     assert rows[("a", "b")]["total_ns"] < rows[("a",)]["total_ns"]
 
 
-def test_asyncio_tasks_interleaved_on_one_handle_keep_their_own_durations(worker: Start, prefix: str) -> None:
-    rows = summaries(
-        record(
-            worker,
-            prefix,
-            """
-            import asyncio
-            short, long = brick.brick("short"), brick.brick("long")
-            async def first(ready, done):
-                with long:
-                    ready.set()
-                    await done.wait()
-            async def second(ready, done):
-                await ready.wait()
-                with short: pass
-                with long:
-                    with short: pass
-                done.set()
-            async def main():
-                ready, done = asyncio.Event(), asyncio.Event()
-                await asyncio.gather(first(ready, done), second(ready, done))
-            asyncio.run(main())
-            """,
-        )
-    )
-    assert {path: row["count"] for path, row in rows.items()} == {("long",): 2, ("short",): 1, ("long", "short"): 1}
-    assert rows[("long",)]["max_ns"] > rows[("short",)]["max_ns"] + rows[("long", "short")]["max_ns"]
-
-
-def test_a_thousand_interleaved_tasks_leave_an_exact_ledger(worker: Start, prefix: str) -> None:
-    got = record(
-        worker,
-        prefix,
-        """
-        import asyncio
-        outer, inner = brick.brick("outer"), brick.brick("inner")
-        async def task():
-            for _ in range(3):
-                with outer:
-                    await asyncio.sleep(0)
-                    with inner:
-                        await asyncio.sleep(0)
-        async def main():
-            await asyncio.gather(*(task() for _ in range(1000)))
-        asyncio.run(main())
-        """,
-    )
-    assert {path: row["count"] for path, row in summaries(got).items()} == {("outer",): 3000, ("outer", "inner"): 3000}
-    assert spans(got) == {"begun": 6000, "summarized": 6000}
-
-
-def test_greenlets_interleaved_on_one_thread_keep_their_own_stacks(worker: Start, prefix: str) -> None:
-    rows = summaries(
-        record(
-            worker,
-            prefix,
-            """
-            from greenlet import greenlet
-            a, b = brick.brick("a"), brick.brick("b")
-            def one():
-                with a:
-                    two_.switch()
-                    with b: pass
-                two_.switch()
-            def two():
-                with b:
-                    one_.switch()
-                main_.switch()
-            main_, one_, two_ = greenlet.getcurrent(), greenlet(one), greenlet(two)
-            one_.switch()
-            """,
-        )
-    )
-    assert {path: row["count"] for path, row in rows.items()} == {("a",): 1, ("a", "b"): 1, ("b",): 1}
-
-
-def test_a_task_that_ends_with_a_span_open_is_counted_as_abandoned(worker: Start, prefix: str) -> None:
-    got = record(
-        worker,
-        prefix,
-        """
-        import asyncio
-        b = brick.brick("b")
-        async def leaves():
-            b.start()
-        async def main():
-            for _ in range(50):
-                await asyncio.create_task(leaves())
-        asyncio.run(main())
-        # The keys are looked at in turn as other work goes on.
-        for _ in range(64 * 256):
-            with brick.span("work"): pass
-        """,
-    )
-    assert spans(got) == {"begun": 64 * 256 + 50, "summarized": 64 * 256, "abandoned": 50}
-
-
-def test_threads_have_lanes_of_their_own_and_give_them_back(worker: Start, prefix: str) -> None:
-    got = record(
-        worker,
-        prefix,
-        """
-        import threading
-        b = brick.brick("b")
-        brick.init()
-        def run(many):
-            for _ in range(many):
-                with b: pass
-        for _ in range(100):
-            thread = threading.Thread(target=run, args=(10,)); thread.start(); thread.join()
-        """,
-    )
-    assert spans(got) == {"begun": 1000, "summarized": 1000}
-    assert [lane["opened"] for _, lane, _ in got.lanes] == [100]
-    assert [lane["thread"] for _, lane, _ in got.lanes] == [0]
-
-
-def test_threads_beyond_the_lanes_are_counted(worker: Start, prefix: str) -> None:
-    got = record(
-        worker,
-        prefix,
-        """
-        import threading
-        brick.init(lanes=2)
-        b = brick.brick("b")
-        barrier = threading.Barrier(5)
-        def run():
-            barrier.wait()
-            for _ in range(10):
-                with b: pass
-            barrier.wait()
-        threads = [threading.Thread(target=run) for _ in range(5)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        """,
-    )
-    assert spans(got) == {"begun": 20, "summarized": 20, "no_lane": 30}
-    assert got.process["lanes_refused"] == 3
-
-
-def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: str) -> None:
-    got = record(
-        worker,
-        prefix,
-        """
-        import threading
-        thread = threading.Thread(target=brick.brick("b").start); thread.start(); thread.join()
-        """,
-    )
-    assert spans(got) == {"begun": 1, "abandoned": 1}
-
-
 def test_a_stop_without_a_start_is_counted_and_harmless(worker: Start, prefix: str) -> None:
     got = record(
         worker,
@@ -349,7 +160,7 @@ def test_a_missed_stop_is_abandoned_when_the_span_around_it_ends(worker: Start, 
         """,
     )
     assert spans(got) == {"begun": 6, "summarized": 3, "abandoned": 3}
-    assert {path: row["count"] for path, row in summaries(got).items()} == {("a",): 3}
+    assert counts(got) == {("a",): 3}
 
 
 def test_an_exception_passes_through_and_the_span_is_recorded(worker: Start, prefix: str) -> None:
@@ -527,31 +338,6 @@ def test_init_takes_whatever_it_is_given(worker: Start, prefix: str, given: str)
     assert got.header["lanes"] == 32
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(
-    worker: Start, prefix: str, tmp_path: File, method: str
-) -> None:
-    program = tmp_path / "program.py"  # multiprocessing imports it again in a child that it spawns
-    program.write_text(
-        f"""
-import multiprocessing, brick_agent as brick
-def work():
-    with brick.span("child"): pass
-if __name__ == "__main__":
-    with brick.span("parent"): pass
-    children = [multiprocessing.get_context({method!r}).Process(target=work) for _ in range(3)]
-    for child in children: child.start()
-    for child in children: child.join()
-    assert [child.exitcode for child in children] == [0, 0, 0]
-    print('"done"', flush=True)
-    input()
-"""
-    )
-    process = worker(f"import runpy; runpy.run_path({str(program)!r}, run_name='__main__')")
-    assert process.heard() == "done"
-    assert spans(reading(prefix)) == {"begun": 1, "summarized": 1}
-
-
 def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> None:
     process = worker(
         """
@@ -560,7 +346,8 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
         report(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split())
         """
     )
-    assert process.heard() == ["brick_agent", "brick_agent._core"]
+    modules = ["brick_agent", "brick_agent._core", "brick_agent._native", "brick_agent._trace"]
+    assert process.heard() == ["__future__", *modules]
     assert process.end() == 0
 
 
@@ -607,7 +394,7 @@ def test_a_layer_left_while_disabled_is_left(worker: Start, prefix: str) -> None
         with b: pass
         """,
     )
-    assert {path: row["count"] for path, row in summaries(got).items()} == {("b",): 2}
+    assert counts(got) == {("b",): 2}
 
 
 def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -> None:
@@ -623,5 +410,5 @@ def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -
             with b: pass
         """,
     )
-    assert {path: row["count"] for path, row in summaries(got).items()} == {("a[1]",): 1, ("b[1]",): 1}
+    assert counts(got) == {("a[1]",): 1, ("b[1]",): 1}
     assert spans(got) == {"begun": 2, "summarized": 2, "unmatched": 1}

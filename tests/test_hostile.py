@@ -22,7 +22,7 @@ from forge import PAGE, U64, golden, place, put, seal, segment_of, with_header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brickd import dtypes, records
+from brickd import _reader, dtypes, records
 from brickd.errors import NotPermitted, SegmentRefused
 from brickd.fold import Fold
 from brickd.ledger import ledger_of
@@ -90,9 +90,10 @@ def put_file(prefix: str) -> Callable[[bytes], str]:
 # ---- the golden segment
 
 
-def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes], str]) -> None:
-    wanted = json.loads((forge.GOLDEN / "segment-1.0.json").read_text())
-    with open_segment(put_file(golden())) as segment:
+@pytest.mark.parametrize("minor", forge.MINORS)
+def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes], str], minor: str) -> None:
+    wanted = json.loads((forge.GOLDEN / f"segment-{minor}.json").read_text())
+    with open_segment(put_file(golden(minor))) as segment:
         seen = forge.document(segment)
         assert segment.worker() is None
     for document in (wanted, seen):
@@ -118,6 +119,21 @@ def test_the_golden_segment_adds_up() -> None:
     assert spans["sequence"].tolist() == [4, 5, 6, 7, 8, 10, 11]
     assert set(spans["step"].tolist()) == {0, 7}
     assert ("\x1b[31m模", 0) in reading.names
+
+
+def test_steps_and_given_times_came_with_format_1_1() -> None:
+    with segment_of(golden("1.1")) as segment:
+        reading = segment.read()
+        _, slots = segment.ring(0, events=False)
+    given, step = dtypes.span_records(slots)[-2:]
+    assert step["kind"] == _reader.KIND_STEP
+    assert (step["step"], step["elements"], step["bytes"], step["duration"]) == (7, 32, 30, 20)
+    assert (given["kind"], given["step"], given["duration"]) == (_reader.KIND_SPAN, 7, 17)
+    path = reading.paths[given["path"]]
+    assert path is not None
+    assert (path.unit, path.parent) == (_reader.UNIT_NS, step["path"])
+    summary = dtypes.summaries(reading.summaries)[step["path"]]
+    assert (summary["elements"], summary["bytes"]) == (30, 0), "rows that are padding are no work"
 
 
 # ---- every byte

@@ -7,7 +7,10 @@
         ...
     with rms(elements=4096):
         ...
-    with brick.span("prefill", step=17), brick.layer(3):
+    with brick.step(17, kind="decode", rows=32), brick.layer(3):
+        ...
+    @brick.trace
+    def tokenize(text):
         ...
 
 Nothing here ever raises, blocks or starts a thread on account of recording; what cannot be
@@ -15,6 +18,22 @@ recorded is counted, and `brickd inspect` shows it. The segment opens at init() 
 first span, never at import.
 """
 
-from brick_agent._core import Brick, Layer, Span, brick, disable, enable, init, layer, shutdown, span
+from brick_agent._core import Brick, Layer, Span, brick, disable, enable, init, layer, shutdown, span, step
+from brick_agent._native import get_include
+from brick_agent._trace import trace
 
-__all__ = ["Brick", "Layer", "Span", "brick", "disable", "enable", "init", "layer", "shutdown", "span"]
+__all__ = [
+    "Brick",
+    "Layer",
+    "Span",
+    "brick",
+    "disable",
+    "enable",
+    "get_include",
+    "init",
+    "layer",
+    "shutdown",
+    "span",
+    "step",
+    "trace",
+]

@@ -58,7 +58,7 @@ enum brick_state {
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: this key now has something open and must stay valid */
-    BRICK_LAST = 2,      /* end: this key has nothing open any more */
+    BRICK_LAST = 2,      /* end: this key has nothing open any more, and is not borrowed */
     BRICK_JOINED = 4,    /* begin: this thread was given a lane */
     BRICK_REFUSED = 8,   /* not recorded, and counted */
     BRICK_UNMATCHED = 16 /* end without a begin, counted */
@@ -92,6 +92,16 @@ int brick_is_off(void);
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
+/* Ends a span that was one step of an engine, begun by brick_begin with the
+ * step's key: a batch of so many rows, the first `valid` of which are not
+ * padding. Totals count the valid ones as elements. */
+unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid);
+
+/* A span that was timed elsewhere (a device's event, a library's own clock) and
+ * took so long. It stands below what is open for the key, and is taken from the
+ * own time of that. */
+unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
+
 /* Amounts that are no such number: pass this, it is counted. */
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
@@ -99,6 +109,10 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
  * the same one, so that an end whose scope is gone by now ends no other. */
 unsigned brick_layer_begin(uint32_t layer, const void *key);
 unsigned brick_layer_end(uint32_t layer, const void *key);
+
+/* After BRICK_FIRST: the caller keeps the key valid by other means than by a
+ * reference that BRICK_LAST, the sweep or the thread's exit would give back. */
+void brick_borrow(const void *key);
 
 /* The calling thread records no more: its lane becomes free. Called by itself
  * when the thread ends. `drop` is called for each key that still had something

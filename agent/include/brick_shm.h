@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.0.
+/* brick_shm.h - the shared-memory format of brickd, version 1.1.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -159,7 +159,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 0
+#define BRICK_MINOR 1
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -415,6 +415,7 @@ static inline uint32_t brick_bucket(uint64_t ticks)
 enum brick_kind {
     BRICK_KIND_NONE = 0,
     BRICK_KIND_SPAN = 1, /* span ring only */
+    BRICK_KIND_STEP = 2, /* since 1.1, span ring only: a span that was an engine's step, with rows and valid rows */
     /* The event ring's kinds come with later minors. */
 };
 
@@ -432,14 +433,14 @@ BRICK_ASSERT(sizeof(struct brick_record) == 64, "a slot is one cache line");
 struct brick_span {
     uint64_t sequence;
     uint32_t path;
-    uint16_t slots; /* 1 */
-    uint16_t kind;  /* BRICK_KIND_SPAN */
-    uint64_t start; /* ticks */
-    uint64_t duration;
+    uint16_t slots;    /* 1 */
+    uint16_t kind;     /* BRICK_KIND_SPAN, BRICK_KIND_STEP */
+    uint64_t start;    /* ticks; of a time that was given, the moment when it was */
+    uint64_t duration; /* in the path's unit */
     uint64_t child;
-    uint64_t step;  /* 0 = none */
-    uint64_t elements;
-    uint64_t bytes;
+    uint64_t step;     /* 0 = none */
+    uint64_t elements; /* of a step: its rows */
+    uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
 };
 BRICK_ASSERT(sizeof(struct brick_span) == sizeof(struct brick_record), "a span is one slot");
 BRICK_ASSERT(offsetof(struct brick_span, kind) == offsetof(struct brick_record, kind), "one head for all kinds");

@@ -317,13 +317,15 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
         return NULL;
     const void *key = NULL;
     brick_busy(t);
-    struct brick_stack *s = t->buckets[t->hand++ % BRICK_STACK_BUCKETS];
-    while (s != NULL && (s->top == NULL || !dead(s->key)))
+    struct brick_stack *s = t->buckets[t->hand % BRICK_STACK_BUCKETS];
+    while (s != NULL && (s->top == NULL || s->borrowed || !dead(s->key)))
         s = s->next;
     if (s != NULL) {
         key = s->key;
         brick_abandon(t, s, NULL);
         brick_stack_drop(t, s);
+    } else {
+        t->hand++;
     }
     brick_idle(t);
     return key;
@@ -343,7 +345,7 @@ void brick_thread_exit(void (*drop)(const void *key))
     for (uint32_t b = 0; b < BRICK_STACK_BUCKETS;) {
         brick_busy(t);
         struct brick_stack *s = t->buckets[b];
-        const void *key = s != NULL && s->top != NULL ? s->key : NULL;
+        const void *key = s != NULL && s->top != NULL && !s->borrowed ? s->key : NULL;
         if (s != NULL) {
             brick_abandon(t, s, NULL);
             brick_stack_drop(t, s);

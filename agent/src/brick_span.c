@@ -1,4 +1,4 @@
-/* brick_span.c - the record path: a span begins, a span ends.
+/* brick_span.c - the record path: a span begins, a span ends, a time is given.
  *
  * No system call, no allocation, no lock, no call into the host. What is rare
  * is in functions of its own, so that the usual way is short and straight.
@@ -30,8 +30,8 @@ static uint64_t tail_now(struct brick_thread *t, const struct brick_tail *tail, 
     return ring->tail;
 }
 
-static void record_span(struct brick_thread *t, const struct brick_frame *f, uint64_t duration, uint64_t elements,
-                        uint64_t bytes)
+static void record_span(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
+                        uint64_t elements, uint64_t bytes)
 {
     struct brick_ring *ring = &t->span_ring;
     struct brick_lane *line = t->line;
@@ -52,7 +52,7 @@ static void record_span(struct brick_thread *t, const struct brick_frame *f, uin
     BRICK_POINT("record");
     r->path = f->path;
     r->slots = 1;
-    r->kind = BRICK_KIND_SPAN;
+    r->kind = kind;
     r->start = f->start;
     r->duration = duration;
     r->child = f->child;
@@ -151,11 +151,16 @@ static inline struct brick_frame *frame_push(struct brick_thread *t, struct bric
     return f;
 }
 
+/* What a call brings: a span or a scope, each with an end of its own, or a span that is over. */
+enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED };
+
 /* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
-static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome, unsigned spans)
+static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
+                                         enum brick_arrival what)
 {
+    const unsigned spans = what != ARRIVES_SCOPE, ends = what != ARRIVES_ENDED;
     if (brick_load_relaxed32(brick_agent.gate) == BRICK_OFF) {
-        if (t != NULL && !t->busy) {
+        if (t != NULL && !t->busy && ends) {
             brick_busy(t);
             begin_off(t, key);
             brick_idle(t);
@@ -172,19 +177,20 @@ static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key
     if (wants_attention(t) && (t = brick_obey(t, outcome, spans)) == NULL)
         return NULL;
     if ((t->flags & BRICK_CONTROL_OFF) != 0) {
-        begin_off(t, key);
+        if (ends)
+            begin_off(t, key);
         brick_idle(t);
         return NULL;
     }
     return t;
 }
 
-static inline struct brick_thread *enter(const void *key, unsigned *outcome, unsigned spans)
+static inline struct brick_thread *enter(const void *key, unsigned *outcome, enum brick_arrival what)
 {
     struct brick_thread *t = brick_self;
     if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
                        || wants_attention(t)))
-        return begin_slowly(t, key, outcome, spans);
+        return begin_slowly(t, key, outcome, what);
     brick_busy(t);
     return t;
 }
@@ -198,10 +204,17 @@ int brick_is_off(void)
     return t == NULL || gate == BRICK_FAILED || (t->newest == NULL && t->scopes == 0);
 }
 
+/* The number of a path and whether it is an ancestor's. */
+static inline uint64_t path_of(struct brick_thread *t, uint64_t path_key)
+{
+    uint64_t path = brick_path_find(&brick_agent.tables, path_key);
+    return BRICK_LIKELY(path != 0) ? path : brick_path_intern(&brick_agent.tables, t->segment, path_key);
+}
+
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome, 1);
+    struct brick_thread *t = enter(key, &outcome, ARRIVES_SPAN);
     if (BRICK_UNLIKELY(t == NULL))
         return outcome;
     struct brick_stack *s = t->current;
@@ -219,16 +232,14 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
         again = above->again;
         inherited = above->step;
     }
-    uint64_t path_key = brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_TICKS);
-    uint64_t path = brick_path_find(&brick_agent.tables, path_key);
-    if (BRICK_UNLIKELY(path == 0))
-        path = brick_path_intern(&brick_agent.tables, t->segment, path_key);
-
+    uint64_t path = path_of(t, brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_TICKS));
     struct brick_frame *f = frame_push(t, s);
     if (BRICK_UNLIKELY(f == NULL))
         return outcome | begin_refused(t, s);
-    if (above == NULL)
+    if (above == NULL) {
         outcome |= BRICK_FIRST;
+        s->borrowed = 0;
+    }
     f->scope = 0;
     f->child = 0;
     f->brick = (uint16_t)brick;
@@ -273,6 +284,11 @@ static int path_open_below(const struct brick_frame *f)
     return 0;
 }
 
+static inline unsigned last_of(const struct brick_stack *s)
+{
+    return BRICK_UNLIKELY(s->top == NULL) && !s->borrowed ? BRICK_LAST : BRICK_DONE;
+}
+
 static unsigned unmatched(struct brick_thread *t, unsigned outcome)
 {
     brick_add(&t->line->unmatched, 1);
@@ -312,7 +328,24 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
-unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
+/* A span that is over goes into its path's summary and, where it is wanted, into the ring. */
+static inline void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
+                           uint64_t child, uint64_t again, uint64_t elements, uint64_t bytes)
+{
+    uint32_t path = f->path;
+    const int is_step = kind == BRICK_KIND_STEP;
+    /* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
+    if (BRICK_UNLIKELY(brick_load_relaxed(&t->sequences[path]) == 0) && !brick_block_commit(t, path))
+        path = BRICK_OTHER;
+    summarize(t, path, duration, child, again, is_step ? bytes : elements, is_step ? 0 : bytes);
+    brick_fence_signal();
+    BRICK_POINT("summarized");
+    brick_add(&t->line->summarized, 1);
+    if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))
+        record_span(t, kind, f, duration, elements, bytes);
+}
+
+static inline unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = leave(key, &outcome);
@@ -338,9 +371,12 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     }
     elements = checked(t, elements);
     bytes = checked(t, bytes);
+    if (kind == BRICK_KIND_STEP && bytes > elements) {
+        brick_add(&t->line->amounts, 1);
+        bytes = elements;
+    }
 
     uint64_t duration = now - f->start, child = f->child;
-    uint32_t path = f->path;
     uint64_t again = BRICK_UNLIKELY(f->again) && path_open_below(f) ? duration : 0;
     struct brick_frame *above = f->below;
     while (BRICK_UNLIKELY(above != NULL && above->scope))
@@ -353,30 +389,72 @@ unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t 
     } else {
         if (above != NULL)
             above->child += duration;
-        /* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
-        if (BRICK_UNLIKELY(brick_load_relaxed(&t->sequences[path]) == 0) && !brick_block_commit(t, path))
-            path = BRICK_OTHER;
-        summarize(t, path, duration, child, again, elements, bytes);
-        brick_fence_signal();
-        BRICK_POINT("summarized");
-        brick_add(&t->line->summarized, 1);
-        if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))
-            record_span(t, f, duration, elements, bytes);
+        publish(t, kind, f, duration, child, again, elements, bytes);
     }
-    if (BRICK_UNLIKELY(s->top == NULL))
-        outcome |= BRICK_LAST;
+    outcome |= last_of(s);
     if (BRICK_UNLIKELY(now > t->look))
         brick_look(t, now);
     brick_idle(t);
     return outcome;
 }
 
-/* ---- layers ------------------------------------------------------------ */
+unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
+{
+    return end(BRICK_KIND_SPAN, brick, key, elements, bytes);
+}
+
+unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid)
+{
+    return end(BRICK_KIND_STEP, brick, key, rows, valid);
+}
+
+unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    uint64_t now = brick_ticks(brick_agent.clock);
+    brick_add(&t->line->begun, 1);
+    const struct brick_stack *s = brick_stack_of(t, key, 0);
+    const struct brick_frame *above = s != NULL ? s->top : NULL;
+    uint32_t parent = above != NULL ? above->path : BRICK_ROOT, layer = above != NULL ? above->layer : BRICK_NO_LAYER;
+    uint32_t path = (uint32_t)(path_of(t, brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_NS)) & 0xFFFF);
+    /* "Other" counts ticks: what finds no room of its own is not added to it. */
+    int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER
+               && (brick_load_relaxed(&t->sequences[path]) != 0 || brick_block_commit(t, path));
+    if (!room || elapsed_ns > AMOUNT_MAX) {
+        brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
+        outcome |= BRICK_REFUSED;
+    } else {
+        const struct brick_frame given = {
+            .start = now, .step = above != NULL ? above->step : 0, .path = (uint16_t)path};
+        publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, checked(t, elements), checked(t, bytes));
+    }
+    if (BRICK_UNLIKELY(now > t->look))
+        brick_look(t, now);
+    brick_idle(t);
+    return outcome;
+}
+
+/* ---- keys and layers --------------------------------------------------- */
+
+void brick_borrow(const void *key)
+{
+    struct brick_thread *t = brick_self;
+    if (t == NULL || t->busy || !brick_agent_owns())
+        return;
+    brick_busy(t);
+    struct brick_stack *s = stack_open(t, key);
+    if (s != NULL)
+        s->borrowed = 1;
+    brick_idle(t);
+}
 
 unsigned brick_layer_begin(uint32_t layer, const void *key)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome, 0);
+    struct brick_thread *t = enter(key, &outcome, ARRIVES_SCOPE);
     if (t == NULL)
         return outcome;
     struct brick_stack *s = brick_stack_of(t, key, 1);
@@ -392,8 +470,10 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
         layer = BRICK_NO_LAYER;
     }
     const struct brick_frame *above = f->below;
-    if (above == NULL)
+    if (above == NULL) {
         outcome |= BRICK_FIRST;
+        s->borrowed = 0;
+    }
     t->scopes++;
     f->scope = 1;
     f->layer = layer;
@@ -426,8 +506,7 @@ unsigned brick_layer_end(uint32_t layer, const void *key)
         return unmatched(t, outcome);
     brick_abandon(t, s, f);
     brick_frame_pop(t, s);
-    if (s->top == NULL)
-        outcome |= BRICK_LAST;
+    outcome |= last_of(s);
     brick_idle(t);
     return outcome;
 }

@@ -29,6 +29,7 @@ struct brick_stack {
     struct brick_frame *top;
     struct brick_stack *next; /* in its bucket */
     uint64_t refused;         /* begun above top without a frame; their ends come first */
+    uint32_t borrowed;        /* the host holds no reference to the key for what is open */
 };
 
 union brick_node {

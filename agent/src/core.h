@@ -4,6 +4,7 @@
  *   core_handle.c  names become handles; the segment opens
  *   core_span.c    the record path, and the amounts of a span
  *   core_key.c     contexts become the writer's keys
+ *   core_native.c  other extensions record through a capsule
  *
  * Knows nothing of shared memory. On the record path it calls no Python code,
  * allocates nothing and raises nothing.
@@ -49,7 +50,7 @@ struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Brick *brick; /* immortal: not counted */
-    uint64_t elements, bytes, step;
+    uint64_t elements, bytes, step; /* of an engine's step: rows, valid rows */
     bool has_step;
 };
 
@@ -62,12 +63,15 @@ typedef struct {
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type;
     PyObject *handles; /* dict: name -> Brick */
+    PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
+    PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
     Brick *other;      /* what a name gets when there is no more room */
     Span *spare[SPARE_SPANS];
     int spares;
     unsigned swept;
     unsigned refused; /* names refused before there was a counter for them */
     long finalized;   /* the process that multiprocessing will tell of its end */
+    char program[128];
 } CoreState;
 
 /* Process-wide, as the segment is. */
@@ -90,6 +94,8 @@ static inline const void *core_key(void)
     return context;
 }
 
+/* This thread and this process have begun to record: what is to be done at their ends. */
+void core_watch(void);
 /* After a begin and after an end: references to keys, the thread's own end. */
 void core_begun(unsigned outcome, const void *key);
 PyObject *core_ended(unsigned outcome, const void *key); /* None; NULL in strict mode, for an end without a begin */
@@ -101,23 +107,32 @@ void core_span_dealloc(PyObject *self);
 /* One keyword of a span: 0, or -1 with an exception set. `category` is taken by span() alone. */
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
 int core_amount(PyObject *value, uint64_t *amount);
+int core_to_step(PyObject *value, Span *s);
 
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_start(PyObject *self, PyObject *unused);
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 
 /* ---- handles ------------------------------------------------------------ */
 
 /* BRICKD_STRICT=1: what is else counted is raised. Asked only where something went wrong. */
 bool core_strict(void);
+/* Notes the program's name, while there is none and nothing is open: needed where Python cannot be asked. */
+void core_note_program(void);
 /* Every way to the segment leads through here; -1 with an exception set, in strict mode, when it failed. */
 int core_open(struct brick_config *config);
 int core_resolve(Brick *b);
+/* As core_resolve, without the interpreter lock: raises nothing. */
+void core_number(Brick *b);
 Brick *core_handle_new(PyObject *name, PyObject *category);
 /* The handle of a name, made at its first mention: a borrowed reference. Out of
  * memory or of room for names it is "other", and the loss is counted. */
 Brick *core_handle(PyObject *name, PyObject *category);
+
+PyObject *core_native(void); /* the capsule */
 
 #endif

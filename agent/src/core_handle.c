@@ -40,39 +40,58 @@ bool core_strict(void)
     return strict != NULL && strcmp(strict, "1") == 0;
 }
 
-int core_open(struct brick_config *config)
+void core_note_program(void)
 {
-    char name[128];
+    if (brick_state() == BRICK_NEW)
+        program_name(core_state.program, sizeof core_state.program);
+}
+
+static enum brick_state open_segment(struct brick_config *config)
+{
     const char *service = getenv("BRICKD_SERVICE");
-    if (config->service == NULL && (service == NULL || *service == 0)) {
-        program_name(name, sizeof name);
-        config->service = name;
-    }
+    if (config->service == NULL && (service == NULL || *service == 0))
+        config->service = core_state.program;
     enum brick_state now = brick_init(config);
     for (; now == BRICK_ON && core_state.refused > 0; core_state.refused--)
         brick_name("", 0, NULL); /* counts */
-    if (now != BRICK_FAILED || !core_strict())
+    return now;
+}
+
+int core_open(struct brick_config *config)
+{
+    if (open_segment(config) != BRICK_FAILED || !core_strict())
         return 0;
     PyErr_Format(PyExc_RuntimeError, "brick_agent: %s (BRICKD_STRICT=1)", brick_problem());
     return -1;
 }
 
-/* The handle's number, at its first use. While nothing is recorded it stays unresolved. */
+/* The handle's number, at its first use. While nothing is recorded it stays
+ * unresolved. Its strings are as UTF-8 already: reading them asks for nothing. */
+static void number_now(Brick *b)
+{
+    if (brick_state() != BRICK_ON)
+        return;
+    Py_ssize_t length;
+    const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
+    const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8(b->category);
+    __atomic_store_n(&b->number, brick_name(name, (size_t)length, category), __ATOMIC_RELAXED);
+}
+
 int core_resolve(Brick *b)
 {
     struct brick_config config = {0};
     if (brick_state() == BRICK_NEW && core_open(&config) != 0)
         return -1;
-    if (brick_state() != BRICK_ON)
-        return 0;
-    Py_ssize_t length, kind_length;
-    const char *name = PyUnicode_AsUTF8AndSize(b->name, &length);
-    const char *category = b->category == Py_None ? NULL : PyUnicode_AsUTF8AndSize(b->category, &kind_length);
-    if (name == NULL || (category == NULL && b->category != Py_None))
-        PyErr_Clear(); /* no memory: another time */
-    else
-        b->number = brick_name(name, (size_t)length, category);
+    number_now(b);
     return 0;
+}
+
+void core_number(Brick *b)
+{
+    struct brick_config config = {0};
+    if (brick_state() == BRICK_NEW)
+        open_segment(&config);
+    number_now(b);
 }
 
 /* ---- handles ----------------------------------------------------------- */
@@ -98,7 +117,8 @@ static PyObject *to_text(PyObject *value)
 
 Brick *core_handle_new(PyObject *name, PyObject *category)
 {
-    Brick *b = PyObject_New(Brick, core_state.brick_type);
+    core_note_program();
+    Brick *b = PyUnicode_AsUTF8(name) != NULL ? PyObject_New(Brick, core_state.brick_type) : NULL;
     if (b == NULL)
         return NULL;
     b->vectorcall = core_brick_call;
@@ -127,7 +147,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
         goto failed;
     if (kind != Py_None)
         Py_SETREF(kind, PyObject_CallMethod(kind, "lower", NULL));
-    if (kind == NULL)
+    if (kind == NULL || (kind != Py_None && PyUnicode_AsUTF8(kind) == NULL))
         goto failed;
     Brick *b = (Brick *)PyDict_GetItemWithError(core_state.handles, name);
     if (b == NULL) {

@@ -87,7 +87,7 @@ static void watch_process(void)
     PyErr_Restore(type, value, traceback);
 }
 
-static void joined(void)
+void core_watch(void)
 {
     watch_thread();
     watch_process();
@@ -102,7 +102,7 @@ void core_begun(unsigned outcome, const void *key)
             key_drop(brick_thread_sweep(key_is_dead));
     }
     if (__builtin_expect(outcome & BRICK_JOINED, 0))
-        joined();
+        core_watch();
 }
 
 PyObject *core_ended(unsigned outcome, const void *key)
@@ -110,7 +110,7 @@ PyObject *core_ended(unsigned outcome, const void *key)
     if (outcome & BRICK_LAST)
         key_drop(key);
     if (__builtin_expect(outcome & BRICK_JOINED, 0))
-        joined();
+        core_watch();
     if (__builtin_expect((outcome & BRICK_UNMATCHED) && core_strict(), 0)) {
         PyErr_SetString(PyExc_RuntimeError, "brick_agent: a span ended that had not begun here (BRICKD_STRICT=1)");
         return NULL;

@@ -1,4 +1,4 @@
-/* core_span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), `with layer(n):`. */
+/* core_span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), b.record(ns), `with step(key):`, `with layer(n):`. */
 #include "core.h"
 
 /* ---- record path ------------------------------------------------------- */
@@ -44,6 +44,17 @@ static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf,
     return brick_enter(s->brick, s->has_step ? &s->step : NULL, (PyObject *)s->brick);
 }
 
+PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    Span *s = (Span *)self;
+    if (PyVectorcall_NARGS(nargsf) == 0)
+        return brick_enter(s->brick, s->has_step ? &s->step : NULL, (PyObject *)s->brick);
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    const void *key = core_key();
+    return core_ended(brick_step_end(s->brick->number, key, s->elements, s->bytes), key);
+}
+
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     const void *key = core_key();
@@ -82,7 +93,7 @@ int core_amount(PyObject *value, uint64_t *amount)
 }
 
 /* An integer as it is, a string by its FNV-1a hash. */
-static int to_step(PyObject *value, Span *s)
+int core_to_step(PyObject *value, Span *s)
 {
     Py_ssize_t length;
     s->has_step = value != Py_None;
@@ -114,8 +125,8 @@ Span *core_span_new(Brick *b)
         s = PyObject_New(Span, core_state.span_type);
         if (s == NULL)
             return NULL;
-        s->vectorcall = span_call;
     }
+    s->vectorcall = span_call;
     s->brick = b;
     s->elements = s->bytes = s->step = 0;
     s->has_step = false;
@@ -140,7 +151,7 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
     if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
         return core_amount(value, &s->bytes);
     if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-        return to_step(value, s);
+        return core_to_step(value, s);
     if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
         *category = value;
         return 0;
@@ -172,27 +183,66 @@ PyObject *core_brick_start(PyObject *self, PyObject *unused)
     return brick_enter((Brick *)self, NULL, Py_None);
 }
 
+/* What stop and record take behind their own arguments: elements and bytes, by place or by name. */
+static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names, uint64_t amounts[2])
+{
+    if (given > 2) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes elements and bytes, and no more", method);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < given; i++)
+        if (core_amount(args[i], &amounts[i]) != 0)
+            return -1;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        bool is_bytes = PyUnicode_CompareWithASCIIString(name, "bytes") == 0;
+        if ((!is_bytes && PyUnicode_CompareWithASCIIString(name, "elements") != 0) || is_bytes + 1 <= given) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", method, name);
+            return -1;
+        }
+        if (core_amount(args[given + i], &amounts[is_bytes]) != 0)
+            return -1;
+    }
+    return 0;
+}
+
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     uint64_t amounts[2] = {0, 0};
-    if (__builtin_expect(given > 0 || names != NULL, 0)) {
-        if (given > 2) {
-            PyErr_SetString(PyExc_TypeError, "brick_agent: stop takes elements and bytes");
-            return NULL;
-        }
-        for (Py_ssize_t i = 0; i < given; i++)
-            if (core_amount(args[i], &amounts[i]) != 0)
-                return NULL;
-        for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
-            PyObject *name = PyTuple_GET_ITEM(names, i);
-            bool is_bytes = PyUnicode_CompareWithASCIIString(name, "bytes") == 0;
-            if (!is_bytes && PyUnicode_CompareWithASCIIString(name, "elements") != 0) {
-                PyErr_Format(PyExc_TypeError, "brick_agent: unexpected keyword argument '%U'", name);
-                return NULL;
-            }
-            if (core_amount(args[given + i], &amounts[is_bytes]) != 0)
-                return NULL;
-        }
-    }
+    if (__builtin_expect(given > 0 || names != NULL, 0) && take_amounts("stop", args, given, names, amounts) != 0)
+        return NULL;
     return brick_leave((Brick *)self, amounts[0], amounts[1]);
+}
+
+/* Nanoseconds, also as the float that a device's clock or a subtraction gives. */
+static int to_elapsed(PyObject *value, uint64_t *elapsed_ns)
+{
+    if (!PyFloat_Check(value))
+        return core_amount(value, elapsed_ns);
+    double ns = PyFloat_AS_DOUBLE(value);
+    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN */
+        *elapsed_ns = (uint64_t)(ns + 0.5);
+        return 0;
+    }
+    *elapsed_ns = BRICK_BAD_AMOUNT;
+    return complain_strictly("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
+}
+
+PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    Brick *b = (Brick *)self;
+    uint64_t elapsed_ns, amounts[2] = {0, 0};
+    if (given < 1) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: record takes elapsed_ns, then elements and bytes");
+        return NULL;
+    }
+    if (to_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, amounts) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (b->number == UNRESOLVED && core_resolve(b) != 0)
+        return NULL;
+    const void *key = core_key();
+    core_begun(brick_record(b->number, key, elapsed_ns, amounts[0], amounts[1]), key);
+    Py_RETURN_NONE;
 }

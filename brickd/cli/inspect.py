@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from brickd import records
+from brickd import _reader, records
 from brickd.cli import table as tables
 from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options
@@ -125,15 +125,19 @@ def _lane(segment: Segment, reading: Reading, number: int, lane: Any, most: int)
 def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
     path = reading.paths[span["path"]] if span["path"] < len(reading.paths) else None
     began = (span["start"] - reading.header["anchor_ticks"]) * reading.tick_ns
+    given = path is not None and path.unit == _reader.UNIT_NS
+    is_step = span["kind"] == _reader.KIND_STEP
     return {
         "sequence": span["sequence"],
+        "kind": "step" if is_step else "given" if given else "span",
         "brick": reading.name(path.name) if path is not None else f"path#{span['path']}",
         "layer": path.layer if path is not None and path.layer >= 0 else None,
         "since_start_ns": round(began),
-        "duration_ns": round(span["duration"] * reading.tick_ns),
+        "duration_ns": span["duration"] if given else round(span["duration"] * reading.tick_ns),
         "step": f"{span['step']:016x}" if span["step"] else None,
-        "elements": span["elements"],
-        "bytes": span["bytes"],
+        "elements": span["bytes"] if is_step else span["elements"],
+        "bytes": 0 if is_step else span["bytes"],
+        "rows": span["elements"] if is_step else None,
     }
 
 

@@ -100,6 +100,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CONTROL_OFF", BRICK_CONTROL_OFF) != 0
         || PyModule_AddIntConstant(module, "CONTROL_SPANS", BRICK_CONTROL_SPANS) != 0
         || PyModule_AddIntConstant(module, "KIND_SPAN", BRICK_KIND_SPAN) != 0
+        || PyModule_AddIntConstant(module, "KIND_STEP", BRICK_KIND_STEP) != 0
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
         || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0

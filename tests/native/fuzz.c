@@ -59,8 +59,10 @@ static void add_up(const struct brick_summary *s, uint32_t paths)
     static const double quantiles[] = {0.5, 0.9, 0.99, 0.999};
     struct brick_row row;
     memset(&row, 0, sizeof row);
-    for (uint32_t path = 0; path < paths; path++)
-        brick_row_add(&row, &s[path], path % 2 ? 1.0 : 0.4, 1.0, 1);
+    for (uint32_t path = 0; path < paths; path++) {
+        struct brick_part part = {.summary = &s[path], .tick_ns = path % 2 ? 1.0 : 0.4, .given_ns = path * 10.0, .outer = 1};
+        brick_row_add(&row, &part, 1.0);
+    }
     for (int i = 0; i < 4; i++) {
         double q = brick_row_quantile(&row, quantiles[i], 1.0);
         if (!isfinite(q) || (row.count != 0 && (q < row.min || q > row.max)))

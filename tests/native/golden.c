@@ -1,7 +1,7 @@
 /* golden.c - makes a golden segment: golden OUTPUT.
  *
- * Run once for each minor of the format; the tests decode what it wrote then
- * and never run it. Time stands still but where `at` moves it, so that every
+ * Run once for each minor of the format, which it then shows whole; the tests
+ * decode what it wrote then and never run it. Time stands still but where `at` moves it, so that every
  * duration is known. The copy is taken inside the change of a summary: one
  * entry is odd, and a span is on its way from one counter to the next. What
  * would tell this machine, process or minute is overwritten.
@@ -125,6 +125,13 @@ int main(int argc, char **argv)
     brick_end(ffn, NULL, 0, 0);
     at(time += 7);
     brick_end(ffn, NULL, 0, 0);
+    uint32_t decode = name("decode", "step"); /* since 1.1: a step, a time that was given */
+    consume(0, 5);
+    at(time += 3);
+    brick_begin(decode, NULL, &step);
+    brick_record(attention, NULL, 17, 2, 3);
+    at(time += 20);
+    brick_step_end(decode, NULL, 32, 30);
     pthread_t thread;
     if (pthread_create(&thread, NULL, second_thread, NULL) != 0 || pthread_join(thread, NULL) != 0)
         return 1;

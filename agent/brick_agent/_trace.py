@@ -1,0 +1,177 @@
+"""The decorator `trace`.
+
+Owns: which kind of callable gets which wrapper, and which stretches of its life are spans. Must not know: how a span is
+recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included;
+no span of a generator stays open while its consumer runs.
+"""
+
+from __future__ import annotations
+
+import os
+
+from brick_agent._core import Brick, brick
+
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator
+    from typing import Any, ParamSpec, TypeVar, overload
+
+    Parameters = ParamSpec("Parameters")
+    Result = TypeVar("Result")
+
+    @overload
+    def trace(function: Callable[Parameters, Result], /) -> Callable[Parameters, Result]: ...
+    @overload
+    def trace(
+        name: str | None = None, /, *, category: str | None = None, waits: bool = True
+    ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
+    def trace(what: Any = None, /, *, category: str | None = None, waits: bool = True) -> Any: ...
+
+else:
+
+    def trace(what=None, /, *, category=None, waits=True):
+        """Time each call of a function: `@trace`, or `@trace("name", category="ffn")`.
+
+        The brick is named as the function is (its `__qualname__`) where no name is given. A generator is timed from
+        each resumption to its next `yield`, not while its consumer has the value; an asynchronous generator likewise,
+        with what it awaits on the way. A coroutine is one span from its first step to its end, with what it awaits.
+
+        Args:
+            what: the function, or a name.
+            category: as of `brick`.
+            waits: False: each resumption of what is asynchronous is a span of its own, and no time between them is.
+
+        >>> @brick.trace
+        ... def tokenize(text):
+        ...     return text.split()
+        >>> tokenize("a b")
+        ['a', 'b']
+
+        >>> @brick.trace("stream", category="host")
+        ... def tokens():
+        ...     yield "a"
+        ...     yield "b"
+        >>> list(tokens())
+        ['a', 'b']
+
+        >>> @brick.trace(waits=False)
+        ... async def handle(request):
+        ...     return request + 1
+        >>> import asyncio
+        >>> asyncio.run(handle(1))
+        2
+        """
+        if what is None or isinstance(what, str):
+            return lambda function: _traced(function, what, category, waits)
+        return _traced(what, None, category, waits)
+
+
+def _traced(function: Any, name: str | None, category: str | None, waits: bool) -> Any:
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_traced(function.__func__, name, category, waits))
+    if isinstance(function, type) or not callable(function):
+        if os.environ.get("BRICKD_STRICT") == "1":
+            raise TypeError(f"brick_agent: trace takes a function, not {function!r} (BRICKD_STRICT=1)")
+        return function
+    import functools
+    import inspect
+
+    if name is None:
+        name = str(getattr(function, "__qualname__", type(function).__qualname__))
+    b = brick(name, category)
+    if inspect.iscoroutinefunction(function):
+        traced = _coroutine(function, b, waits)
+    elif inspect.isasyncgenfunction(function):
+        traced = _async_generator(function, b, waits)
+    elif inspect.isgeneratorfunction(function):
+        traced = _generator(function, b)
+    else:
+        traced = _function(function, b)
+    return functools.wraps(function)(traced)
+
+
+def _function(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:
+    def traced(*args: Any, **keywords: Any) -> Any:
+        with b:
+            return function(*args, **keywords)
+
+    return traced
+
+
+def _generator(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:
+    def traced(*args: Any, **keywords: Any) -> Generator[Any, Any, Any]:
+        return (yield from _resumed(function(*args, **keywords), b))
+
+    return traced
+
+
+def _coroutine(function: Callable[..., Any], b: Brick, waits: bool) -> Callable[..., Any]:
+    async def with_waits(*args: Any, **keywords: Any) -> Any:
+        with b:
+            return await function(*args, **keywords)
+
+    async def without(*args: Any, **keywords: Any) -> Any:
+        return await _Resumed(function(*args, **keywords), b)
+
+    return with_waits if waits else without
+
+
+def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Callable[..., Any]:
+    async def timed(awaited: Any) -> Any:
+        if not waits:
+            return await _Resumed(awaited, b)
+        with b:
+            return await awaited
+
+    async def traced(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
+        inner = function(*args, **keywords)
+        resume, given = inner.asend, None
+        while True:
+            try:
+                value = await timed(resume(given))
+            except StopAsyncIteration:
+                return
+            try:
+                given = yield value
+                resume = inner.asend
+            except GeneratorExit:
+                await timed(inner.aclose())
+                raise
+            except BaseException as error:
+                resume, given = inner.athrow, error
+
+    return traced
+
+
+class _Resumed:
+    """Awaits what it is given, each resumption in a span."""
+
+    __slots__ = ("_awaited", "_brick")
+
+    def __init__(self, awaited: Any, b: Brick) -> None:
+        self._awaited = awaited
+        self._brick = b
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return _resumed(self._awaited, self._brick)
+
+
+def _resumed(inner: Any, b: Brick) -> Generator[Any, Any, Any]:
+    """`yield from inner`, for what has send, throw and close, each resumption in a span."""
+    resume, given = inner.send, None
+    while True:
+        try:
+            with b:
+                value = resume(given)
+        except StopIteration as stop:
+            return stop.value
+        try:
+            given = yield value
+            resume = inner.send
+        except GeneratorExit:
+            with b:
+                inner.close()
+            raise
+        except BaseException as error:
+            resume, given = inner.throw, error

@@ -1,0 +1,79 @@
+/* brick_python.h - native code inside a Python process records into the segment of that process.
+ *
+ *   static const struct brick_python *brick;
+ *
+ *   PyMODINIT_FUNC PyInit_engine(void)
+ *   {
+ *       brick = brick_python();                       once; NULL with an exception set
+ *       gemm = brick->brick("gemm", "ffn");           as brick_agent.brick("gemm", "ffn")
+ *       ...
+ *   const void *task = brick->task();                 with the interpreter lock
+ *   Py_BEGIN_ALLOW_THREADS
+ *   brick->begin(gemm, task, NULL);                   with it or without it
+ *   ...
+ *   brick->end(gemm, task, elements, bytes);
+ *   Py_END_ALLOW_THREADS
+ *
+ * The writer is compiled into brick_agent's own extension; another extension
+ * reaches it through a PyCapsule, so that a process has one segment whatever
+ * was built into it. Nothing is linked: this header, the folder of which
+ * brick_agent.get_include() tells, is all that is needed to compile.
+ *
+ * A task is the key of whatever Python runs here now (a context: a thread's,
+ * an asyncio task's, a greenlet's): what is begun for it stands below the
+ * Python spans that are open around the call. It holds until the call from
+ * Python that asked for it returns, on the thread that asked. Threads that
+ * Python knows nothing of use NULL, which stands for the thread itself; so may
+ * any other, for spans that stand below no other.
+ *
+ * The calls are those of brick_agent.h, with its promises, but that nobody has
+ * to look at an outcome.
+ */
+#ifndef BRICK_PYTHON_H
+#define BRICK_PYTHON_H
+
+#include <Python.h>
+
+#include "brick_agent.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BRICK_PYTHON_CAPSULE "brick_agent._core.native"
+
+struct brick_handle;
+
+struct brick_python {
+    size_t size; /* of this struct where it was made: a later one has more at its end */
+
+    /* With the interpreter lock. The handle of a name, which lives as long as the process; opens nothing, never NULL. */
+    struct brick_handle *(*brick)(const char *name, const char *category);
+    const void *(*task)(void);
+
+    /* With it or without it. */
+    void (*begin)(struct brick_handle *brick, const void *task, const uint64_t *step);
+    void (*end)(struct brick_handle *brick, const void *task, uint64_t elements, uint64_t bytes);
+    void (*step_end)(struct brick_handle *brick, const void *task, uint64_t rows, uint64_t valid);
+    void (*record)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
+    void (*layer_begin)(uint32_t layer, const void *task);
+    void (*layer_end)(uint32_t layer, const void *task);
+    int (*is_off)(void);
+};
+
+/* NULL with an exception set: brick_agent is not installed, or older than this header. */
+static inline const struct brick_python *brick_python(void)
+{
+    const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);
+    if (found == NULL || found->size >= sizeof *found)
+        return found;
+    PyErr_Format(PyExc_ImportError, "brick_agent's capsule has %zu bytes, %zu wanted: install a later brick-agent",
+                 found->size, sizeof *found);
+    return NULL;
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,102 @@
+/* core_native.c - the capsule through which other extensions reach this process's writer.
+ *
+ * Most of it is called without the interpreter lock, on threads that Python may
+ * know nothing of: it reads of a handle what never changes, and touches no
+ * other object. So no reference is taken for what native code begins: a key
+ * that had nothing open is marked as borrowed, and its task keeps it valid.
+ */
+#include "core.h"
+
+#include "brick_python.h"
+
+/* Joined without the lock: what Python is to do at the thread's end is still to be arranged. */
+static __thread bool unwatched;
+
+/* ---- with the interpreter lock ------------------------------------------ */
+
+static struct brick_handle *native_brick(const char *name, const char *category)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *text = PyUnicode_DecodeUTF8(name, (Py_ssize_t)strlen(name), "replace");
+    PyObject *kind = category != NULL ? PyUnicode_DecodeUTF8(category, (Py_ssize_t)strlen(category), "replace") : NULL;
+    Brick *b = text != NULL ? core_handle(text, kind != NULL ? kind : Py_None) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(kind);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+    return (struct brick_handle *)(b != NULL ? b : core_state.other);
+}
+
+static const void *native_task(void)
+{
+    if (brick_state() == BRICK_NEW || unwatched) {
+        unwatched = false;
+        core_watch();
+    }
+    return core_key();
+}
+
+/* ---- with it or without it ---------------------------------------------- */
+
+static uint32_t number_of(struct brick_handle *handle)
+{
+    Brick *b = (Brick *)handle;
+    uint32_t number = __atomic_load_n(&b->number, __ATOMIC_RELAXED);
+    if (__builtin_expect(number != UNRESOLVED, 1))
+        return number;
+    core_number(b);
+    return __atomic_load_n(&b->number, __ATOMIC_RELAXED);
+}
+
+static void native_begin(struct brick_handle *brick, const void *task, const uint64_t *step)
+{
+    if (brick_is_off())
+        return;
+    unsigned outcome = brick_begin(number_of(brick), task, step);
+    if ((outcome & BRICK_FIRST) != 0)
+        brick_borrow(task);
+    unwatched |= (outcome & BRICK_JOINED) != 0;
+}
+
+static void native_end(struct brick_handle *brick, const void *task, uint64_t elements, uint64_t bytes)
+{
+    brick_end(((Brick *)brick)->number, task, elements, bytes);
+}
+
+static void native_step_end(struct brick_handle *brick, const void *task, uint64_t rows, uint64_t valid)
+{
+    brick_step_end(((Brick *)brick)->number, task, rows, valid);
+}
+
+static void native_record(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, uint64_t elements,
+                          uint64_t bytes)
+{
+    if (!brick_is_off())
+        unwatched |= (brick_record(number_of(brick), task, elapsed_ns, elements, bytes) & BRICK_JOINED) != 0;
+}
+
+static void native_layer_begin(uint32_t layer, const void *task)
+{
+    unsigned outcome = brick_layer_begin(layer, task);
+    if ((outcome & BRICK_FIRST) != 0)
+        brick_borrow(task);
+    unwatched |= (outcome & BRICK_JOINED) != 0;
+}
+
+static void native_layer_end(uint32_t layer, const void *task) { brick_layer_end(layer, task); }
+
+static struct brick_python native = {
+    .size = sizeof native,
+    .brick = native_brick,
+    .task = native_task,
+    .begin = native_begin,
+    .end = native_end,
+    .step_end = native_step_end,
+    .record = native_record,
+    .layer_begin = native_layer_begin,
+    .layer_end = native_layer_end,
+    .is_off = brick_is_off,
+};
+
+PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

@@ -1,0 +1,67 @@
+"""Every example in the documentation of the agent's public names runs, and is recorded."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+from collections.abc import Iterator
+
+import brick_agent
+import pytest
+from conftest import reading
+from recorded import Start, counts, record, spans
+
+
+def documented() -> Iterator[tuple[str, object]]:
+    """Every public name, and every public method of the public types."""
+    for name in brick_agent.__all__:
+        thing = getattr(brick_agent, name)
+        yield name, thing
+        if isinstance(thing, type):
+            yield from ((f"{name}.{key}", each) for key, each in vars(thing).items()
+                        if inspect.isroutine(each) and not key.startswith("_"))  # fmt: skip
+
+
+EXAMPLES = dict(documented())
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_a_public_name_is_documented_with_an_example(name: str) -> None:
+    text = inspect.getdoc(EXAMPLES[name])
+    assert text
+    assert doctest.DocTestParser().get_examples(text)
+
+
+def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
+    # shutdown's is last: nothing is recorded after it.
+    names = sorted(EXAMPLES, key=lambda name: name == "shutdown")
+    process = worker(
+        f"""
+        import doctest, inspect
+        runner = doctest.DocTestRunner()
+        for name in {names!r}:
+            thing = brick
+            for part in name.split("."): thing = getattr(thing, part)
+            if name == "shutdown": pause()
+            test = doctest.DocTestParser().get_doctest(inspect.getdoc(thing), {{"brick": brick}}, name, None, 0)
+            report([name, runner.run(test, out=lambda text: os.write(2, text.encode())).failed])
+        """
+    )
+    for name in names[:-1]:
+        assert process.heard() == [name, 0]
+    process.paused()
+    got = reading(prefix)
+    assert spans(got)["begun"] == spans(got)["summarized"]
+    recorded = {name for path in counts(got) for name in path}
+    assert {"rms_norm", "copy", "moe_gemm", "prefill", "decode", "attention[3]", "tokenize", "stream"} <= recorded
+    process.go()
+    assert process.heard() == ["shutdown", 0]
+    assert process.end() == 0
+
+
+def test_the_example_of_the_package_is_recorded(worker: Start, prefix: str) -> None:
+    """The module's own docstring, its ellipses taken for what they are."""
+    assert brick_agent.__doc__
+    lines = [line[4:] for line in brick_agent.__doc__.splitlines() if line.startswith("    ")]
+    got = record(worker, prefix, "\n".join(lines) + '\ntokenize("text")')
+    assert spans(got) == {"begun": 4, "summarized": 4}

@@ -1,0 +1,377 @@
+"""`@brick.trace`: what is wrapped behaves as before, and its spans are where its time is."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import Start, counts, record, spans, summaries
+
+
+def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        class Model:
+            @brick.trace
+            def forward(self, x, *, scale=1): return x * scale
+            @brick.trace
+            @staticmethod
+            def help(x): return x
+            @staticmethod
+            @brick.trace
+            def aid(x): return x
+            @brick.trace
+            @classmethod
+            def make(cls): return cls()
+        @brick.trace("sampling", category="scheduler")
+        def sample(): return 3
+        model = Model.make()
+        assert (model.forward(2, scale=3), Model.help(4), Model.aid(5), sample()) == (6, 4, 5, 3)
+        """,
+    )
+    names = ("Model.make", "Model.forward", "Model.help", "Model.aid", "sampling")
+    assert counts(got) == {(name,): 1 for name in names}
+    assert {got.category(path.name) for path in got.paths if path and got.name(path.name) == "sampling"} == {
+        "scheduler"
+    }
+
+
+def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
+    record(
+        worker,
+        prefix,
+        """
+        import asyncio, inspect, pickle, functools
+        def f(a: int, b: str = "x") -> bool:
+            "What f does."
+        async def c(): pass
+        def g(): yield
+        async def ag(): yield
+        for function in (f, c, g, ag):
+            traced = brick.trace(function)
+            assert inspect.signature(traced) == inspect.signature(function)
+            assert (traced.__name__, traced.__doc__) == (function.__name__, function.__doc__)
+            assert traced.__wrapped__ is function
+            for is_one in (inspect.isfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+                           inspect.isasyncgenfunction, asyncio.iscoroutinefunction):
+                assert is_one(traced) == is_one(function), (function, is_one)
+        assert asyncio.iscoroutinefunction(brick.trace(waits=False)(c))
+        original, f = f, brick.trace(f)
+        assert pickle.loads(pickle.dumps(f)) is f
+        assert brick.trace(functools.partial(int, base=2))("101") == 5
+        assert brick.trace(len)("abc") == 3
+        """,
+    )
+
+
+def test_a_traced_function_that_raises_is_counted_and_its_exception_is_the_callers(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio
+        error = KeyError("mine")
+        @brick.trace
+        def f(): raise error
+        @brick.trace
+        async def c(): raise error
+        @brick.trace
+        def g():
+            yield 1
+            raise error
+        def consume(): return list(g())
+        for call in (f, lambda: asyncio.run(c()), consume):
+            try: call()
+            except KeyError as seen: assert seen is error
+            else: raise AssertionError(call)
+        try: f("one argument too many")
+        except TypeError: pass
+        """,
+    )
+    assert counts(got) == {("f",): 2, ("c",): 1, ("g",): 2}
+    assert spans(got) == {"begun": 5, "summarized": 5}
+
+
+def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            import time
+            consumer = brick.brick("consumer")
+            @brick.trace
+            def tokens():
+                for n in range(3):
+                    yield n
+            for _ in tokens():
+                with consumer:
+                    time.sleep(0.002)
+            """,
+        )
+    )
+    # Three values and the end; a consumer below its generator would stand in its path.
+    assert {path: row["count"] for path, row in rows.items()} == {("tokens",): 4, ("consumer",): 3}
+    assert rows[("tokens",)]["total_ns"] < rows[("consumer",)]["total_ns"]
+
+
+def test_a_generator_closed_early_is_closed_within_a_span_and_leaves_nothing_open(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        log = []
+        @brick.trace
+        def g():
+            try:
+                yield 1
+                yield 2
+            finally:
+                with brick.span("cleanup"): log.append("closed")
+        first = g(); next(first); first.close()
+        second = g(); next(second); del second
+        never = g(); never.close()
+        unused = g(); del unused
+        assert log == ["closed", "closed"]
+        """,
+    )
+    assert counts(got) == {("g",): 4, ("g", "cleanup"): 2}
+    assert spans(got) == {"begun": 6, "summarized": 6}
+
+
+def test_a_generator_takes_what_is_sent_and_thrown_and_returns_its_value(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        @brick.trace
+        def g():
+            try: seen = yield "ready"
+            except KeyError: seen = "thrown"
+            yield seen
+            return "value"
+        def outer(result): result.append((yield from g()))
+        result = []
+        it = outer(result)
+        assert (next(it), it.send("sent")) == ("ready", "sent")
+        assert next(it, "end") == "end" and result == ["value"]
+        it = g()
+        next(it)
+        assert it.throw(KeyError("k")) == "thrown"
+        try: it.throw(ZeroDivisionError())
+        except ZeroDivisionError: pass
+        else: raise AssertionError
+        """,
+    )
+    assert spans(got) == {"begun": 6, "summarized": 6}
+
+
+def test_a_span_left_open_across_a_yield_is_abandoned_and_ends_no_other(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        inner = brick.brick("inner")
+        @brick.trace
+        def g():
+            with inner:
+                yield 1
+        list(g())
+        """,
+    )
+    assert counts(got) == {("g",): 2}
+    assert spans(got) == {"begun": 3, "summarized": 2, "abandoned": 1, "unmatched": 1}
+
+
+WAITING = """
+import asyncio
+async def wait(event):
+    with brick.span("asked"): pass
+    await event.wait()
+    with brick.span("told"): pass
+@brick.trace("handle"{})
+async def handle(event): return await wait(event)
+async def main():
+    event = asyncio.Event()
+    tasks = [asyncio.create_task(handle(event)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with brick.span("others"): await asyncio.sleep(0.01)
+    event.set()
+    await asyncio.gather(*tasks)
+asyncio.run(main())
+"""
+
+
+def test_a_coroutine_is_one_span_with_what_it_waits_for(worker: Start, prefix: str) -> None:
+    rows = summaries(record(worker, prefix, WAITING.format("")))
+    assert {path: row["count"] for path, row in rows.items()} == {
+        ("handle",): 3,
+        ("handle", "asked"): 3,
+        ("handle", "told"): 3,
+        ("others",): 1,
+    }
+    assert rows[("handle",)]["min_ns"] > rows[("others",)]["max_ns"]
+
+
+def test_a_coroutine_without_its_waits_is_a_span_a_resumption(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, WAITING.format(", waits=False"))
+    rows = summaries(got)
+    assert {path: row["count"] for path, row in rows.items()} == {
+        ("handle",): 6,
+        ("handle", "asked"): 3,
+        ("handle", "told"): 3,
+        ("others",): 1,
+    }
+    assert rows[("handle",)]["total_ns"] < rows[("others",)]["total_ns"]
+    assert spans(got) == {"begun": 13, "summarized": 13}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefix: str, waits: bool) -> None:
+    got = record(
+        worker,
+        prefix,
+        f"""
+        import asyncio
+        log = []
+        @brick.trace(waits={waits})
+        async def waits():
+            try:
+                with brick.span("inner"):
+                    await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                log.append("cancelled")
+                raise
+        async def main():
+            tasks = [asyncio.create_task(waits()) for _ in range(100)]
+            await asyncio.sleep(0)
+            for task in tasks: task.cancel()
+            assert all(isinstance(each, asyncio.CancelledError)
+                       for each in await asyncio.gather(*tasks, return_exceptions=True))
+        asyncio.run(main())
+        assert log == ["cancelled"] * 100
+        """,
+    )
+    # Without waits `inner` stands open between two resumptions of `waits`: abandoned with the first, unmatched later.
+    wanted = (
+        {"begun": 200, "summarized": 200}
+        if waits
+        else {"begun": 300, "summarized": 200, "abandoned": 100, "unmatched": 100}
+    )
+    assert spans(got) == wanted
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_asynchronous_generator_is_timed_while_it_is_asked(worker: Start, prefix: str, waits: bool) -> None:
+    got = record(
+        worker,
+        prefix,
+        f"""
+        import asyncio
+        log = []
+        @brick.trace(waits={waits})
+        async def stream():
+            try:
+                sent = yield 1
+                await asyncio.sleep(0)
+                try: yield sent
+                except KeyError: yield "thrown"
+            finally:
+                await asyncio.sleep(0)
+                log.append("closed")
+        async def main():
+            values = []
+            async for value in stream():
+                with brick.span("consumer"): await asyncio.sleep(0.001)
+                values.append(value)
+            assert values == [1, None]
+            it = stream()
+            assert (await it.__anext__(), await it.asend("sent"), await it.athrow(KeyError())) == (1, "sent", "thrown")
+            await it.aclose()
+            try: await it.__anext__()
+            except StopAsyncIteration: pass
+            broken = stream()
+            await broken.__anext__()
+            try: await broken.athrow(ZeroDivisionError())
+            except ZeroDivisionError: pass
+            assert log == ["closed"] * 3
+        asyncio.run(main())
+        """,
+    )
+    # Asked three times (two values and the end), four times, twice; what awaits is resumed once more each time.
+    asked, resumed_after_a_wait = 3 + 4 + 2, 2 + 2 + 1
+    assert counts(got) == {("stream",): asked + (0 if waits else resumed_after_a_wait), ("consumer",): 2}
+    assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
+
+
+def test_an_asynchronous_generator_that_is_dropped_is_closed_by_the_loop(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio
+        log = []
+        @brick.trace
+        async def stream():
+            try:
+                yield 1
+                yield 2
+            finally:
+                log.append("closed")
+        async def main():
+            async for _ in stream(): break
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        asyncio.run(main())
+        assert log == ["closed"]
+        """,
+    )
+    assert spans(got)["begun"] == spans(got)["summarized"]
+
+
+def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        @brick.trace
+        def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
+        assert fib(15) == 610
+        """,
+    )
+    assert counts(got) == {("fib",): 1973}
+    (row,) = summaries(got).values()
+    assert row["total_ns"] == pytest.approx(row["self_ns"])
+
+
+def test_a_traced_function_records_in_whatever_thread_and_child_it_runs(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import threading
+        @brick.trace
+        def work(): return sum(range(10))
+        threads = [threading.Thread(target=lambda: [work() for _ in range(100)]) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        child = os.fork()
+        if not child:
+            work()
+            brick.shutdown()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    assert spans(got) == {"begun": 400, "summarized": 400}
+
+
+@pytest.mark.parametrize("what", ["3", "int", "object()"])
+def test_what_is_no_function_is_left_as_it_is(worker: Start, prefix: str, what: str) -> None:
+    program = f"""
+    thing = {what}
+    try: report(brick.trace(thing) is thing)
+    except TypeError as error: report(str(error))
+    """
+    assert worker(program).heard() is True
+    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").heard()
