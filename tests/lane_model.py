@@ -15,6 +15,8 @@ NO_LAYER, LAYER_MAX = -1, 0xFFFFFE
 AMOUNT_MAX = 2**48
 U64 = 2**64 - 1
 OFF, SPANS = 1, 2
+TICKS, NS = 0, 1
+SPAN, STEP = 1, 2
 FIRST, LAST, JOINED, REFUSED, UNMATCHED = 1, 2, 4, 8, 16
 
 
@@ -41,6 +43,7 @@ class Stack:
 
     frames: list[Frame] = field(default_factory=list)
     refused: int = 0
+    borrowed: bool = False
 
 
 @dataclass(slots=True)
@@ -76,8 +79,8 @@ class Lane:
         self.room, self.slots = paths, slots
         self.counters: Counter[str] = Counter()
         self.dropped_full = self.rejected_clock = self.rejected_room = 0
-        self.paths: list[tuple[int, int, int]] = [(ROOT, OTHER, NO_LAYER)]
-        self.known: dict[tuple[int, int, int], int] = {}
+        self.paths: list[tuple[int, int, int, int]] = [(ROOT, OTHER, NO_LAYER, TICKS)]
+        self.known: dict[tuple[int, int, int, int], int] = {}
         self.summaries: list[Summary] = [Summary()]
         self.records: list[dict[str, int]] = []
         self.tail = 0  # the last one that the writer believed
@@ -123,7 +126,9 @@ class Lane:
             self.rejected_room += 1
             return outcome | REFUSED
         above = stack.frames[-1] if stack.frames else None
-        outcome |= 0 if above else FIRST
+        if not above:
+            outcome |= FIRST
+            stack.borrowed = False
         layer = above.layer if above else NO_LAYER
         path = self._path(above.path if above else ROOT, brick, layer)
         inherited = above.step if above else 0
@@ -133,13 +138,13 @@ class Lane:
         self.counters["begun"] += 1
         return outcome
 
-    def _path(self, parent: int, brick: int, layer: int) -> int:
+    def _path(self, parent: int, brick: int, layer: int, unit: int = TICKS) -> int:
         if parent == OTHER:
             return OTHER
-        key = (parent, brick, layer)
+        key = (parent, brick, layer, unit)
         if key not in self.known:
             at = parent
-            while at != ROOT and self.paths[at][1:] != (brick, layer):
+            while at != ROOT and self.paths[at][1:] != key[1:]:
                 at = self.paths[at][0]
             if at == ROOT:
                 if len(self.paths) == self.room:
@@ -150,7 +155,7 @@ class Lane:
             self.known[key] = at
         return self.known[key]
 
-    def end(self, brick: int, key: int, elements: int, amount: int, now: int) -> int:
+    def end(self, brick: int, key: int, elements: int, amount: int, now: int, kind: int = SPAN) -> int:
         outcome = self._join() if self.enabled else 0
         stack = self.stacks.get(key, Stack())
         if not self._on() and not stack.frames:
@@ -166,6 +171,9 @@ class Lane:
         frame = stack.frames.pop()
         self.order.remove(frame)
         elements, amount = self._checked(elements), self._checked(amount)
+        if kind == STEP and amount > elements:
+            self.counters["amounts"] += 1
+            amount = elements
         duration = now - frame.start
         if duration < 0:
             self.rejected_clock += 1
@@ -174,11 +182,42 @@ class Lane:
             if around:
                 around[-1].child += duration
             again = duration if any(each.path == frame.path for each in around) else 0
-            self.summaries[frame.path].add(duration, frame.child, again, elements, amount)
-            self.counters["summarized"] += 1
-            if self.asked & SPANS:
-                self._record(frame, duration, elements, amount)
-        return outcome | (0 if stack.frames else LAST)
+            self._publish(frame, duration, again, elements, amount, kind)
+        return outcome | self._last(stack)
+
+    def _publish(self, frame: Frame, duration: int, again: int, elements: int, amount: int, kind: int) -> None:
+        work = (amount, 0) if kind == STEP else (elements, amount)
+        self.summaries[frame.path].add(duration, frame.child, again, *work)
+        self.counters["summarized"] += 1
+        if self.asked & SPANS:
+            self._record(frame, duration, elements, amount, kind)
+
+    def _last(self, stack: Stack) -> int:
+        return 0 if stack.frames or stack.borrowed else LAST
+
+    def record(self, brick: int, key: int, ns: int, elements: int, amount: int, now: int) -> int:
+        if not self.enabled:
+            return 0
+        outcome = self._join()
+        if not self._on():
+            return outcome
+        stack = self.stacks.get(key, Stack())
+        self.counters["begun"] += 1
+        above = stack.frames[-1] if stack.frames else None
+        path = self._path(above.path if above else ROOT, brick, above.layer if above else NO_LAYER, NS)
+        if stack.refused or path == OTHER:
+            self.rejected_room += 1
+            return outcome | REFUSED
+        if ns > AMOUNT_MAX:
+            self.rejected_clock += 1
+            return outcome | REFUSED
+        given = Frame(False, brick, path, NO_LAYER, above.step if above else 0, now)
+        self._publish(given, ns, 0, self._checked(elements), self._checked(amount), SPAN)
+        return outcome
+
+    def borrow(self, key: int) -> None:
+        if self.joined and key in self.stacks and self.stacks[key].frames:
+            self.stacks[key].borrowed = True
 
     def _checked(self, amount: int) -> int:
         if amount <= AMOUNT_MAX:
@@ -196,7 +235,7 @@ class Lane:
 
     # ---- the ring
 
-    def _record(self, frame: Frame, duration: int, elements: int, amount: int) -> None:
+    def _record(self, frame: Frame, duration: int, elements: int, amount: int, kind: int) -> None:
         self.counters["span_attempts"] += 1
         if len(self.records) - self.tail >= self.slots:
             if self.believed(self.pair):
@@ -211,7 +250,7 @@ class Lane:
                 "sequence": self.counters["span_attempts"],
                 "path": frame.path,
                 "slots": 1,
-                "kind": 1,
+                "kind": kind,
                 "start": frame.start,
                 "duration": duration,
                 "child": frame.child,
@@ -244,6 +283,8 @@ class Lane:
             layer = NO_LAYER
         above = stack.frames[-1] if stack.frames else None
         stack.frames.append(Frame(True, -1, above.path if above else ROOT, layer, above.step if above else 0))
+        if not above:
+            stack.borrowed = False
         return outcome | (0 if above else FIRST)
 
     def unlayer(self, layer: int, key: int) -> int:
@@ -261,7 +302,7 @@ class Lane:
             return outcome | UNMATCHED
         self._abandon(stack, places[-1] + 1)
         stack.frames.pop()
-        return outcome | (0 if stack.frames else LAST)
+        return outcome | self._last(stack)
 
     # ---- threads
 

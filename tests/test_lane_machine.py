@@ -28,6 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from lane_model import LAYER_MAX, OFF, SPANS, Lane
+from lane_model import STEP as STEP_KIND
 
 from brickd import dtypes
 from brickd.errors import SegmentRefused
@@ -140,6 +141,7 @@ class LaneMachine(RuleBasedStateMachine):
     def switch_off_and_on_within_a_span(self, key: int, unended: int) -> None:
         self.begin(1, key, None, 1)
         self.change_something("enable 0")
+        self.record_a_given_time(4, key, 5, 1, 1)
         for _ in range(unended):
             self.begin(2, key, None, 1)
         self.change_something("enable 1")
@@ -155,6 +157,27 @@ class LaneMachine(RuleBasedStateMachine):
             for brick in range(1, BRICKS):
                 self.record_some(brick, key, 1, 100)
             self.layer_end(layer, key)
+
+    @rule(brick=BRICK, key=KEY, ns=AMOUNT | TICKS.map(abs), elements=AMOUNT, amount=AMOUNT)
+    def record_a_given_time(self, brick: int, key: int, ns: int, elements: int, amount: int) -> None:
+        wanted = self.model.record(brick, key, ns, elements, amount, self.now)
+        self._same(wanted, f"record {brick} {key} {ns} {elements} {amount} {self.now}")
+
+    @rule(key=KEY, step=STEP, rows=AMOUNT, valid=AMOUNT, ticks=TICKS)
+    def record_a_step(self, key: int, step: int | None, rows: int, valid: int, ticks: int) -> None:
+        self.begin(1, key, step, 1)
+        self.record_a_given_time(2, key, 17, 1, 1)
+        self.now += ticks
+        wanted = self.model.end(1, key, rows, valid, self.now, STEP_KIND)
+        self._same(wanted, f"stepend 1 {key} {rows} {valid} {self.now}")
+
+    @rule(key=KEY, ends=st.booleans())
+    def borrow(self, key: int, ends: bool) -> None:
+        self.begin(1, key, None, 1)
+        self.model.borrow(key)
+        self._same(0, f"borrow {key}")
+        if ends:
+            self._end(1, key, 0, 0, 1)
 
     @rule(layer=LAYER, key=KEY)
     def layer_begin(self, layer: int, key: int) -> None:
@@ -235,9 +258,7 @@ class LaneMachine(RuleBasedStateMachine):
 
     def _totals(self, reading: Reading) -> None:
         model = self.model
-        assert [(p.parent & 0xFFFF, p.name, p.layer, p.unit) for p in reading.paths if p] == [
-            (*p, 0) for p in model.paths
-        ]
+        assert [(p.parent & 0xFFFF, p.name, p.layer, p.unit) for p in reading.paths if p] == [*model.paths]
         assert (reading.odd, reading.moving) == (0, 0)
         for number, summary in enumerate(model.summaries):
             wanted = {name: getattr(summary, name) for name in summary.__slots__ if name != "histogram"}
@@ -283,7 +304,7 @@ def test_a_layer_survives_a_span_that_was_begun_in_it_while_off(lane: LaneMachin
     lane.change_something("enable 1")
     lane.layer_end(1, 0)
     lane.record_some(3, 0, 1, 1)
-    assert lane.model.paths[-1] == (0xFFFF, 3, -1), "what comes after the layer's end is in no layer"
+    assert lane.model.paths[-1] == (0xFFFF, 3, -1, 0), "what comes after the layer's end is in no layer"
 
 
 def test_a_span_of_one_task_while_off_is_not_unmatched_because_another_task_has_one_open(lane: LaneMachine) -> None:

@@ -5,6 +5,9 @@
  *   name TEXT            -> its number
  *   begin BRICK KEY STEP TIME             STEP -1: none given
  *   end BRICK KEY ELEMENTS BYTES TIME
+ *   stepend BRICK KEY ROWS VALID TIME
+ *   record BRICK KEY NS ELEMENTS BYTES TIME
+ *   borrow KEY
  *   layer LAYER KEY
  *   unlayer LAYER KEY
  *   enable 0|1
@@ -45,7 +48,7 @@ static void *obey(void *unused)
     char line[300], text[200];
     unsigned brick, key, layer;
     int64_t wanted;
-    uint64_t elements, bytes;
+    uint64_t elements, bytes, ns;
     (void)unused;
     while (fgets(line, sizeof line, stdin) != NULL) {
         unsigned outcome = 0;
@@ -54,6 +57,13 @@ static void *obey(void *unused)
             outcome = brick_begin(brick, key_of(key), wanted < 0 ? NULL : &step);
         } else if (sscanf(line, "end %u %u %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &elements, &bytes, &now) == 5) {
             outcome = brick_end(brick, key_of(key), elements, bytes);
+        } else if (sscanf(line, "stepend %u %u %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &elements, &bytes, &now) == 5) {
+            outcome = brick_step_end(brick, key_of(key), elements, bytes);
+        } else if (sscanf(line, "record %u %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &ns, &elements,
+                          &bytes, &now) == 6) {
+            outcome = brick_record(brick, key_of(key), ns, elements, bytes);
+        } else if (sscanf(line, "borrow %u", &key) == 1) {
+            brick_borrow(key_of(key));
         } else if (sscanf(line, "layer %u %u", &layer, &key) == 2) {
             outcome = brick_layer_begin(layer, key_of(key));
         } else if (sscanf(line, "unlayer %u %u", &layer, &key) == 2) {
