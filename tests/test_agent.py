@@ -253,10 +253,12 @@ def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> Non
     process = worker(
         """
         b = brick.brick("b")
-        with b:
+        traced = brick.trace(lambda: 7)
+        with b, brick.step(1):
             brick.shutdown()
-        with b(elements=1), brick.layer(1): pass
-        b.start(); b.stop()
+        with b(elements=1), brick.layer(1), brick.step(2, rows=3): pass
+        b.start(); b.stop(); b.record(5)
+        assert traced() == 7
         brick.enable()
         brick.init()
         with brick.span("new"): pass

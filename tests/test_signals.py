@@ -20,12 +20,17 @@ def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: St
         def handler(number, frame):
             global fired
             fired += 1
-            with brick.span("handler", elements=1): pass
+            with brick.span("handler", elements=1): kernel.record(7)
+        kernel = brick.brick("kernel")
         signal.signal(signal.SIGALRM, handler)
         signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)
         rounds = 0
+        @brick.trace("traced")
+        def step():
+            with brick.step(17, rows=2): pass
         while fired < 300:
             with outer, inner(elements=2): rounds += 1
+            step()
         signal.setitimer(signal.ITIMER_REAL, 0)
         report([rounds, fired])
         pause()
@@ -34,8 +39,9 @@ def test_python_handlers_of_a_timer_record_beside_what_they_interrupt(worker: St
     rounds, fired = process.heard()
     process.paused()
     got = reading(prefix)
-    assert exact(got) == {"begun": 2 * rounds + fired, "summarized": 2 * rounds + fired}
-    assert counts(got) == {"outer": rounds, "inner": rounds, "handler": fired}
+    assert exact(got) == {"begun": 4 * rounds + 2 * fired, "summarized": 4 * rounds + 2 * fired}
+    names = ("outer", "inner", "traced", "step")
+    assert counts(got) == {**dict.fromkeys(names, rounds), "handler": fired, "kernel": fired}
     process.go()
     assert process.end() == 0
 

@@ -1,6 +1,7 @@
 /* core.h - brick_agent._core: the writer's face in CPython, what its files share.
  *
- *   core.c         the module: its functions, its types
+ *   core.c         the module and its functions
+ *   core_type.c    its types
  *   core_handle.c  names become handles; the segment opens
  *   core_span.c    the record path, and the amounts of a span
  *   core_key.c     contexts become the writer's keys
@@ -133,6 +134,9 @@ Brick *core_handle_new(PyObject *name, PyObject *category);
  * memory or of room for names it is "other", and the loss is counted. */
 Brick *core_handle(PyObject *name, PyObject *category);
 
+/* ---- module ------------------------------------------------------------- */
+
+int core_add_types(PyObject *module);
 PyObject *core_native(void); /* the capsule */
 
 #endif
