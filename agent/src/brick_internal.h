@@ -23,6 +23,7 @@
 #define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BRICK_HIDDEN __attribute__((visibility("hidden")))
+#define BRICK_ALWAYS static inline __attribute__((always_inline)) /* on the record path, though called from several places */
 
 /* Named steps of each write. A build for tests kills the process at one. */
 #ifdef BRICK_TEST_POINTS

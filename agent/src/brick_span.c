@@ -67,7 +67,7 @@ static void record_span(struct brick_thread *t, uint16_t kind, const struct bric
 
 /* ---- summaries --------------------------------------------------------- */
 
-static inline void summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
+BRICK_ALWAYS void summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
                              uint64_t elements, uint64_t bytes)
 {
     uint64_t *sequence = &t->sequences[path];
@@ -329,7 +329,7 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
 }
 
 /* A span that is over goes into its path's summary and, where it is wanted, into the ring. */
-static inline void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
+BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                            uint64_t child, uint64_t again, uint64_t elements, uint64_t bytes)
 {
     uint32_t path = f->path;
@@ -345,7 +345,7 @@ static inline void publish(struct brick_thread *t, uint16_t kind, const struct b
         record_span(t, kind, f, duration, elements, bytes);
 }
 
-static inline unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
+BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = leave(key, &outcome);
