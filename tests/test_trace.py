@@ -41,7 +41,7 @@ def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
         worker,
         prefix,
         """
-        import asyncio, inspect, pickle, functools
+        import asyncio, copy, functools, inspect, pickle, weakref
         def f(a: int, b: str = "x") -> bool:
             "What f does."
         async def c(): pass
@@ -52,7 +52,8 @@ def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
             assert inspect.signature(traced) == inspect.signature(function)
             assert (traced.__name__, traced.__doc__) == (function.__name__, function.__doc__)
             assert traced.__wrapped__ is function
-            for is_one in (inspect.isfunction, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
+            assert traced is copy.copy(traced) is copy.deepcopy(traced)
+            for is_one in (callable, inspect.isroutine, inspect.iscoroutinefunction, inspect.isgeneratorfunction,
                            inspect.isasyncgenfunction, asyncio.iscoroutinefunction):
                 assert is_one(traced) == is_one(function), (function, is_one)
         assert asyncio.iscoroutinefunction(brick.trace(waits=False)(c))
@@ -60,6 +61,9 @@ def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
         assert pickle.loads(pickle.dumps(f)) is f
         assert brick.trace(functools.partial(int, base=2))("101") == 5
         assert brick.trace(len)("abc") == 3
+        assert weakref.ref(f)() is f
+        f.mine = 1
+        assert (f.mine, repr(f)) == (1, f"<traced {original!r}>")
         """,
     )
 
@@ -375,3 +379,44 @@ def test_what_is_no_function_is_left_as_it_is(worker: Start, prefix: str, what: 
     """
     assert worker(program).heard() is True
     assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").heard()
+
+
+def test_a_traced_function_that_refers_to_itself_is_collected(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import gc, weakref
+        def make():
+            @brick.trace
+            def fall(n): return fall(n - 1) if n else 0
+            return fall
+        fall = make()
+        fall.circle = fall
+        assert fall(3) == 0
+        gone = weakref.ref(fall)
+        del fall
+        gc.collect()
+        report(gone() is None)
+        """,
+        python=("-X", "dev"),
+    )
+    assert process.heard() is True
+    assert process.end() == 0
+
+
+def test_a_traced_function_whose_end_is_refused_raises_its_own_exception_first(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("f")
+        @brick.trace("f")
+        def f(error):
+            b.stop()  # ends the span around this call
+            if error: raise error
+            return 7
+        for error in (KeyError("mine"), None):
+            try: report(f(error))
+            except (KeyError, RuntimeError) as seen: report(type(seen).__name__)
+        """,
+        BRICKD_STRICT="1",
+    )
+    assert (process.heard(), process.heard()) == ("KeyError", "RuntimeError")
+    assert process.end() == 0

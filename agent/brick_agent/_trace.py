@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from brick_agent._core import Brick, brick
+from brick_agent._core import _traced as _traced_function
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -87,16 +88,8 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     elif inspect.isgeneratorfunction(function):
         traced = _generator(function, b)
     else:
-        traced = _function(function, b)
+        traced = _traced_function(function, b)
     return functools.wraps(function)(traced)
-
-
-def _function(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:
-    def traced(*args: Any, **keywords: Any) -> Any:
-        with b:
-            return function(*args, **keywords)
-
-    return traced
 
 
 def _generator(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:

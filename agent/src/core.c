@@ -211,6 +211,7 @@ static PyMethodDef core_methods[] = {
     {"step", (PyCFunction)(void (*)(void))core_step, METH_VARARGS | METH_KEYWORDS, core_step_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
+    {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
     {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},

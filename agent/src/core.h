@@ -2,6 +2,7 @@
  *
  *   core.c         the module and its functions
  *   core_type.c    its types
+ *   core_traced.c  what the decorator makes of a function
  *   core_handle.c  names become handles; the segment opens
  *   core_span.c    the record path, and the amounts of a span
  *   core_key.c     contexts become the writer's keys
@@ -62,7 +63,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type;
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
@@ -137,6 +138,8 @@ Brick *core_handle(PyObject *name, PyObject *category);
 /* ---- module ------------------------------------------------------------- */
 
 int core_add_types(PyObject *module);
+extern PyType_Spec core_traced_spec;
+PyObject *core_traced(PyObject *module, PyObject *args);
 PyObject *core_native(void); /* the capsule */
 
 #endif

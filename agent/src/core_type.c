@@ -186,6 +186,7 @@ int core_add_types(PyObject *module)
     return core_state.manager_type == NULL || (core_state.brick_type = add_type(module, &brick_spec, true)) == NULL
                    || (core_state.span_type = add_type(module, &span_spec, true)) == NULL
                    || (core_state.layer_type = add_type(module, &layer_spec, true)) == NULL
+                   || (core_state.traced_type = add_type(module, &core_traced_spec, false)) == NULL
                ? -1
                : 0;
 }
