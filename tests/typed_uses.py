@@ -1,0 +1,53 @@
+"""Uses of the agent that a type checker must understand: never run, held by mypy in scripts/lint."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Generator
+from typing import assert_type
+
+import brick_agent as brick
+
+
+@brick.trace
+def plain(a: int, b: str = "x") -> bool:
+    return str(a) == b
+
+
+@brick.trace("named", category="ffn")
+async def waits(a: int) -> str:
+    return str(a)
+
+
+@brick.trace(waits=False)
+async def stream() -> AsyncGenerator[int, None]:
+    yield 1
+
+
+class Model:
+    @brick.trace
+    def forward(self, x: float) -> float:
+        return x
+
+    @classmethod
+    @brick.trace
+    def make(cls) -> Model:
+        return cls()
+
+    @brick.trace
+    def tokens(self) -> Generator[str, None, int]:
+        yield "a"
+        return 1
+
+
+async def uses() -> None:
+    assert_type(plain(1, b="y"), bool)
+    assert_type(await waits(1), str)
+    assert_type(stream(), AsyncGenerator[int, None])
+    assert_type(Model.make().forward(1.0), float)
+    assert_type(Model().tokens(), Generator[str, None, int])
+    with brick.step("request-7", kind="decode", rows=8) as b:
+        assert_type(b, brick.Brick)
+    b.record(1.5, bytes=3)
+    plain("wrong")  # type: ignore[arg-type]
+    b.record("wrong")  # type: ignore[arg-type]
+    brick.step(1, kinds="x")  # type: ignore[call-arg]
