@@ -48,21 +48,18 @@ class Path(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """All that a segment said at one time, copied and checked; times still in ticks."""
+class Identity:
+    """Who a segment's worker says it is, and whether it lives: all that its name depends on.
+
+    Attributes:
+        file: the segment's name.
+        header: what the worker said once, at its birth.
+        pid: of the process that lives in it, as our namespace sees it (0: not at all); None: it ended.
+    """
 
     file: str
     header: _reader.Header
-    process: _reader.Process
-    lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
-    names: list[tuple[str, int] | None]
-    paths: list[Path | None]
-    summaries: bytes
-    odd: int
-    moving: int
     pid: int | None
-    tick_ns: float
-    now_ticks: int
 
     @property
     def service(self) -> str:
@@ -83,6 +80,21 @@ class Reading:
     def alive(self) -> bool:
         """Whether its process held the worker's lock."""
         return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Identity):
+    """All that a segment said at one time, copied and checked; times still in ticks."""
+
+    process: _reader.Process
+    lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
+    names: list[tuple[str, int] | None]
+    paths: list[Path | None]
+    summaries: bytes
+    odd: int
+    moving: int
+    tick_ns: float
+    now_ticks: int
 
     def name(self, number: int) -> str:
         """The text of a name; one that is not ready is told by its number."""
@@ -197,6 +209,10 @@ class Segment(File):
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 
+    def identity(self) -> Identity:
+        """What its worker's name depends on, without a look at what was recorded."""
+        return Identity(self.name, self.header, self.worker())
+
     def read(self) -> Reading:
         """Copy everything but the rings."""
         with _refusing(self.name):
@@ -209,6 +225,7 @@ class Segment(File):
             return Reading(
                 file=self.name,
                 header=self.header,
+                pid=pid,
                 process=self._copier.process(),
                 lanes=self._copier.lanes(),
                 names=names,
@@ -216,7 +233,6 @@ class Segment(File):
                 summaries=summaries,
                 odd=odd,
                 moving=moving,
-                pid=pid,
                 tick_ns=tick_ns,
                 now_ticks=now_ticks,
             )

@@ -1,21 +1,20 @@
-"""All workers of this machine: surveyed, named, told dead from alive.
+"""All workers of this machine: surveyed, told dead from alive, chosen by name.
 
-Owns: which segments there are, who is called what, who lives. Must not know: totals, screens. Invariants: a bad segment
-costs itself alone and is listed with its reason; a name stands for one worker; nobody is declared dead whose segment
-moves, whatever became of its lock.
+Owns: which segments there are, who lives. Must not know: totals, screens, how a name comes about. Invariants: a bad
+segment costs itself alone and is listed with its reason; nobody is declared dead whose segment moves, whatever became
+of its lock.
 """
 
 from __future__ import annotations
 
-import difflib
-import itertools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.ledger import Ledger, ledger_of
-from brickd.segment import Reading, Segment, find, open_segment
+from brickd.naming import Who, named, near
+from brickd.segment import Identity, Reading, Segment, find, open_segment
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
 # this evidence: `brickd prune` looks longer.
@@ -53,7 +52,19 @@ class Survey:
 
 def survey(prefix: str | None = None) -> Survey:
     """Read every segment of this machine that may be read."""
-    readings: list[Reading] = []
+    readings, refused, foreign = _look(prefix, Segment.read)
+    workers = [Worker(name, reading, ledger_of(reading)) for name, reading in named(readings)]
+    return Survey(workers, refused, foreign)
+
+
+def identities(prefix: str | None = None) -> list[tuple[str, Identity]]:
+    """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
+    return named(_look(prefix, Segment.identity)[0])
+
+
+def _look(prefix: str | None, read: Callable[[Segment], Who]) -> tuple[list[Who], list[SegmentRefused], int]:
+    """What is read of each segment, those that were refused, and how many we may not read."""
+    found: list[Who] = []
     refused: list[SegmentRefused] = []
     foreign = 0
     unlocked: list[Segment] = []
@@ -70,12 +81,12 @@ def survey(prefix: str | None = None) -> Survey:
                 foreign += 1
                 continue
             try:
-                readings.append(segment.read())
+                found.append(read(segment))
             except SegmentRefused as error:
                 refused.append(error)
                 segment.close()
                 continue
-            if readings[-1].alive:
+            if found[-1].alive:
                 segment.close()
             else:
                 unlocked.append(segment)
@@ -83,8 +94,7 @@ def survey(prefix: str | None = None) -> Survey:
     finally:
         for segment in unlocked:
             segment.close()
-    readings = [replace(reading, pid=0) if reading.file in moving else reading for reading in readings]
-    return Survey(_named(readings), refused, foreign)
+    return [replace(each, pid=0) if each.file in moving else each for each in found], refused, foreign
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
@@ -103,51 +113,33 @@ def _activity(segment: Segment) -> int:
         return -1
 
 
-def _named(readings: Iterable[Reading]) -> list[Worker]:
-    """Give each its name: the declared one, else the lowest number of its service that is free, by age.
-
-    The living come first, so that a worker that was started again has the name and the dead one a mark behind it.
-    """
-    by_age = sorted(readings, key=lambda r: (not r.alive, r.header["started_ns"], r.uuid))
-    declared = {name for reading in by_age if (name := _declared(reading)) is not None}
-    taken: set[str] = set()
-    workers = []
-    for reading in by_age:
-        name = _declared(reading)
-        if name is None:
-            numbers = (f"{reading.service}/{number}" for number in itertools.count())
-            name = next(free for free in numbers if free not in declared and free not in taken)
-        if name in taken:
-            name = f"{name}~{reading.uuid[:6]}"
-        taken.add(name)
-        workers.append(Worker(name, reading, ledger_of(reading)))
-    return sorted(workers, key=lambda worker: (worker.service, _natural(worker.name)))
-
-
-def _declared(reading: Reading) -> str | None:
-    if reading.coordinates:
-        return f"{reading.service}/{reading.coordinates}"
-    return f"{reading.service}/{reading.header['index']}" if reading.header["index"] >= 0 else None
-
-
-def _natural(name: str) -> tuple[tuple[int, str], ...]:
-    """Order api/10 behind api/9."""
-    parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
-    return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
-
-
-def select(workers: Sequence[Worker], names: Sequence[str]) -> list[Worker]:
+def select(workers: Sequence[Worker], names: Sequence[str], *, segments: Iterable[str] | None = None) -> list[Worker]:
     """Those that are named, or whose service is; all when nothing is named.
+
+    Args:
+        workers: to choose from.
+        names: of workers and services.
+        segments: where a segment's file could have been named as well: those that there are.
 
     Raises:
         NoSuchWorker: a name that nobody has, with the ones that come near it.
     """
-    if not names:
-        return list(workers)
     known = {worker.name for worker in workers} | {worker.service for worker in workers}
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3) or sorted(known)[:3]
-            hint = f"there are {', '.join(near)}" if near else "nothing is recorded here at all"
-            raise NoSuchWorker(f"no worker or service {name}: {hint} (see brickd status)")
+            what = "worker or service" if segments is None else "worker, service or segment"
+            raise NoSuchWorker(f"no {what} {name}: {_hint(name, known | set(segments or ()))} (see brickd status)")
+    if not names:
+        return list(workers)
     return [worker for worker in workers if worker.name in names or worker.service in names]
+
+
+def _hint(name: str, known: set[str]) -> str:
+    if not known:
+        return "nothing is recorded here at all"
+    meant = near(name, known)
+    if meant:
+        return f"did you mean {' or '.join(meant)}?"
+    first = sorted(known)[:3]
+    rest = f" and {len(known) - len(first)} more" if len(known) > len(first) else ""
+    return f"there are {', '.join(first)}{rest}"

@@ -16,7 +16,7 @@ LAYERS = (
     {"brickd._reader", "brickd.errors", "brickd.escape"},
     {"brickd.segment", "brickd.records"},
     {"brickd.dtypes"},
-    {"brickd.ledger", "brickd.prune", "brickd.fold"},
+    {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.prune"},
     {"brickd.workers"},
     {"brickd.totals"},
     {"brickd.status"},

@@ -65,7 +65,7 @@ def _chosen(name: str | None) -> tuple[str, str | None]:
         return name, named.get(name)
     workers = survey().workers
     if name is not None:
-        chosen: list[Worker] = select(workers, [name])
+        chosen: list[Worker] = select(workers, [name], segments=find())
     elif workers:
         chosen = workers
     else:

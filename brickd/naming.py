@@ -1,0 +1,73 @@
+"""Who is called what.
+
+Owns: the names of workers, their order, and which names come near one that nobody has. Must not know: what was
+recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing else, so that
+whoever reads the headers alone calls everybody the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import TypeVar
+
+from brickd.segment import Identity
+
+Who = TypeVar("Who", bound=Identity)
+
+
+def named(everybody: Iterable[Who]) -> list[tuple[str, Who]]:
+    """Give each its name: the declared one, else the lowest number of its service that is free, by age.
+
+    The living come first, so that a worker that was started again has the name and the dead one a mark behind it.
+
+    Returns:
+        Them all, by service and name.
+    """
+    by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
+    declared = {name for who in by_age if (name := _declared(who)) is not None}
+    taken: set[str] = set()
+    result = []
+    for who in by_age:
+        name = _declared(who)
+        if name is None:
+            numbers = (f"{who.service}/{number}" for number in itertools.count())
+            name = next(free for free in numbers if free not in declared and free not in taken)
+        if name in taken:
+            name = f"{name}~{who.uuid[:6]}"
+        taken.add(name)
+        result.append((name, who))
+    return sorted(result, key=lambda pair: (pair[1].service, _natural(pair[0])))
+
+
+def _declared(who: Identity) -> str | None:
+    if who.coordinates:
+        return f"{who.service}/{who.coordinates}"
+    return f"{who.service}/{who.header['index']}" if who.header["index"] >= 0 else None
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Order api/10 behind api/9."""
+    parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
+    return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those that were probably meant: they hold what was typed, or are spelled nearly so; the likeliest first.
+
+    >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
+    (['api/10', 'api/2'], ['batch/0'])
+    """
+    # 2 ms that only a name that nobody has costs.
+    from difflib import get_close_matches
+
+    spelled: dict[str, list[str]] = {}
+    for each in sorted(known):
+        spelled.setdefault(each.casefold(), []).append(each)
+    wanted = name.casefold()
+    holding = sorted(
+        (each for each in spelled if wanted and wanted in each),
+        key=lambda each: (not each.startswith(wanted), len(each), each),
+    )
+    close = get_close_matches(wanted, spelled, n=most)
+    return [each for folded in dict.fromkeys(holding + close) for each in spelled[folded]][:most]
