@@ -1,13 +1,14 @@
 """Who is called what.
 
-Owns: the names of workers, their order, and which names come near one that nobody has. Must not know: what was
-recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing else, so that
-whoever reads the headers alone calls everybody the same.
+Owns: the names of workers, their order, how a command is given one, and which come near one that nobody has. Must not
+know: what was recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing
+else, so that whoever reads the headers alone calls everybody the same.
 """
 
 from __future__ import annotations
 
 import itertools
+import shlex
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -71,3 +72,12 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     )
     close = get_close_matches(wanted, spelled, n=most)
     return [each for folded in dict.fromkeys(holding + close) for each in spelled[folded]][:most]
+
+
+def as_argument(name: str) -> str:
+    """The name as a command takes it, safe to paste: it is a worker's own text.
+
+    >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
+    ('api/0', "'x; touch y'", '-- -x')
+    """
+    return f"{'-- ' if name.startswith('-') else ''}{shlex.quote(name)}"

@@ -6,13 +6,14 @@ is the sum of its workers' ledgers; every problem names the next command; nothin
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from brickd.errors import SegmentRefused
 from brickd.ledger import Ledger
+from brickd.losses import losses
+from brickd.naming import as_argument
 from brickd.segment import Reading
 from brickd.totals import Brick, categories
 from brickd.workers import Survey, Worker
@@ -62,7 +63,7 @@ def open_bricks(reading: Reading) -> list[dict[str, Any]]:
 
 def _worker(worker: Worker) -> dict[str, Any]:
     reading = worker.reading
-    problems = _losses(worker)
+    problems = losses(worker.reading, worker.ledger)
     return {
         "name": worker.name,
         "service": worker.service,
@@ -75,7 +76,7 @@ def _worker(worker: Worker) -> dict[str, Any]:
         "rss_bytes": None,
         "open": open_bricks(reading) if reading.alive else [],
         "pending": 0,
-        "problem": problems[0] if problems else None,
+        "problem": str(problems[0]) if problems else None,
     }
 
 
@@ -105,41 +106,6 @@ def _instant(ns: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _losses(worker: Worker) -> list[str]:
-    """What this worker could not record, the worst first."""
-    reading, ledger = worker.reading, worker.ledger
-    header, process = reading.header, reading.process
-    losses = []
-    if ledger.spans["no_lane"]:
-        losses.append(
-            f"{ledger.spans['no_lane']:,} spans not recorded: more threads than its {header['lanes']} lanes,"
-            " or no memory for one; raise BRICKD_LANES"
-        )
-    if process["blocks_refused"]:
-        losses.append(f"memory refused {process['blocks_refused']:,} times: /dev/shm or its memory cgroup is full")
-    if ledger.rejected["room"]:
-        losses.append(f"{ledger.rejected['room']:,} spans not recorded: too many open at once in one thread")
-    if ledger.rejected["clock"]:
-        losses.append(f"{ledger.rejected['clock']:,} spans not recorded: the clock went back")
-    if process["names"] >= header["names"] or process["paths"] >= header["paths"]:
-        losses.append(
-            f"spans folded into 'other': more than {header['names']:,} names or {header['paths']:,} paths;"
-            " raise BRICKD_NAMES or BRICKD_PATHS"
-        )
-    elif process["names_refused"]:
-        losses.append(f"{process['names_refused']:,} names were empty or found no memory: recorded as 'other'")
-    if ledger.details_dropped.total():
-        losses.append(f"{ledger.details_dropped.total():,} span details dropped; totals are whole")
-    if ledger.spans["nested"]:
-        losses.append(f"{ledger.spans['nested']:,} calls from signal handlers not recorded")
-    return losses
-
-
-def _inspect(name: str) -> str:
-    """The command, safe to paste: the name is a worker's own text."""
-    return f"brickd inspect {'-- ' if name.startswith('-') else ''}{shlex.quote(name)}"
-
-
 def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> list[Problem]:
     problems = [
         {"text": f"{error.path} is quarantined: {error.reason}", "command": "brickd prune --refused"}
@@ -150,8 +116,8 @@ def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> l
         who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
         problems.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
     problems += [
-        {"text": f"{worker.name}: {loss}", "command": _inspect(worker.name)}
+        {"text": f"{worker.name}: {loss}", "command": f"brickd inspect {as_argument(worker.name)}"}
         for worker in workers
-        for loss in _losses(worker)
+        for loss in losses(worker.reading, worker.ledger)
     ]
     return problems

@@ -17,7 +17,7 @@ LAYERS = (
     {"brickd.segment", "brickd.records"},
     {"brickd.dtypes"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.prune"},
-    {"brickd.workers"},
+    {"brickd.losses", "brickd.workers"},
     {"brickd.totals"},
     {"brickd.status"},
     {"brickd.cli.output", "brickd.cli.units"},

@@ -104,6 +104,8 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
         || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
+        || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
+        || PyModule_AddIntConstant(module, "NUMBERS_MAX", BRICK_NUMBERS_MAX) != 0
         || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
         return -1;
     return 0;

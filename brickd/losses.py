@@ -1,0 +1,87 @@
+"""What a worker could not record, and what would have made room for it.
+
+Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: nothing that a counter
+shows is left out; what is to be raised is named with the value that it should have, and never one that the format
+cannot hold.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from brickd import _reader
+from brickd.ledger import Ledger
+from brickd.segment import Reading
+
+Kind = Literal["lanes", "memory", "opening", "nesting", "clock", "tables", "names", "details", "signals"]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One thing that is missing in a worker's totals or details.
+
+    Attributes:
+        kind: the cause; a worker has each at most once.
+        text: what is missing, and why.
+        spans: whether whole spans are missing; else only where they belong, or their details.
+        settings: what to set for the worker's next start, each as a shell assigns it.
+    """
+
+    kind: Kind
+    text: str
+    spans: bool
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        names = " and ".join(setting.partition("=")[0] for setting in self.settings)
+        return f"{self.text}; raise {names}" if names else self.text
+
+
+def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
+    """What this worker could not record, the worst first."""
+    header, process = reading.header, reading.process
+    found = []
+    if ledger.spans["no_lane"]:
+        found.append(_without_lane(reading, ledger.spans["no_lane"]))
+    if process["blocks_refused"]:
+        text = f"memory refused {process['blocks_refused']:,} times: /dev/shm or its memory cgroup is full"
+        found.append(Loss("memory", text, spans=True))
+    if ledger.rejected["room"]:
+        text = f"{ledger.rejected['room']:,} spans not recorded: too many open at once in one thread"
+        found.append(Loss("nesting", text, spans=True))
+    if ledger.rejected["clock"]:
+        found.append(Loss("clock", f"{ledger.rejected['clock']:,} spans not recorded: the clock went back", spans=True))
+    tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
+    full = [(what, room) for what, used, room in tables if used >= room]
+    if full:
+        rooms = " or ".join(f"{room:,} {what}" for what, room in full)
+        settings = tuple(setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX))
+        found.append(
+            Loss("tables", f"spans folded into 'other': more than its {rooms}", spans=False, settings=settings)
+        )
+    elif process["names_refused"]:
+        text = f"{process['names_refused']:,} names were empty or found no memory: recorded as 'other'"
+        found.append(Loss("names", text, spans=False))
+    if ledger.details_dropped.total():
+        text = f"{ledger.details_dropped.total():,} span details dropped; totals are whole"
+        found.append(Loss("details", text, spans=False))
+    if ledger.spans["nested"]:
+        text = f"{ledger.spans['nested']:,} calls from signal handlers not recorded"
+        found.append(Loss("signals", text, spans=False))
+    return found
+
+
+def _without_lane(reading: Reading, spans: int) -> Loss:
+    lanes = reading.header["lanes"]
+    if len(reading.lanes) >= lanes:
+        text = f"{spans:,} spans not recorded: more threads than its {lanes:,} lanes"
+        return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
+    if reading.process["blocks_refused"]:
+        return Loss("lanes", f"{spans:,} spans not recorded: no memory for their threads' lanes", spans=True)
+    return Loss("opening", f"{spans:,} spans not recorded: they began while the segment was being made", spans=True)
+
+
+def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
+    """Twice the room, as far as the format goes; nothing where it has that already."""
+    return (f"BRICKD_{what.upper()}={min(2 * room, most)}",) if room < most else ()

@@ -1,0 +1,61 @@
+"""What is said of a worker's counters, on counters that were made up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from forge import golden, header_value, put, seal, segment_of
+
+from brickd.ledger import ledger_of
+from brickd.losses import Loss, losses
+
+LANES, NAMES, PATHS = (header_value(golden(), what) for what in ("lanes", "names", "paths"))
+
+
+def lost(*, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, **process: int) -> list[Loss]:
+    """The losses of the golden segment, had it counted this."""
+    image = bytearray(golden())
+    put(image, "process", process)
+    for number in range(LANES):
+        put(image, "lane", {"opened": int(number < lanes_used), "span_dropped": (0, 0)}, number)
+    put(image, "lane", lane or {}, 0)
+    with segment_of(seal(image)) as segment:
+        reading = segment.read()
+    return losses(reading, ledger_of(reading))
+
+
+def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
+    assert lost() == []
+
+
+@pytest.mark.parametrize(
+    ("counted", "kind", "settings"),
+    [
+        ({"no_lane": 7, "lanes_refused": 1, "lanes_used": LANES}, "lanes", (f"BRICKD_LANES={2 * LANES}",)),
+        ({"no_lane": 7}, "opening", ()),
+        ({"names": NAMES}, "tables", (f"BRICKD_NAMES={2 * NAMES}",)),
+        ({"names": 2**64 - 1, "paths": PATHS}, "tables", (f"BRICKD_NAMES={2 * NAMES}", f"BRICKD_PATHS={2 * PATHS}")),
+        ({"names_refused": 3}, "names", ()),
+        ({"blocks_refused": 2}, "memory", ()),
+        ({"lane": {"rejected": (4, 0)}}, "clock", ()),
+        ({"lane": {"rejected": (0, 4)}}, "nesting", ()),
+        ({"lane": {"span_dropped": (5, 0)}}, "details", ()),
+        ({"lane": {"nested": 6}}, "signals", ()),
+    ],
+)
+def test_each_counter_has_its_cause_and_what_to_raise(
+    counted: dict[str, Any], kind: str, settings: tuple[str, ...]
+) -> None:
+    (loss,) = lost(**counted)
+    assert (loss.kind, loss.settings) == (kind, settings)
+    assert str(loss).startswith(loss.text)
+    assert all(setting.partition("=")[0] in str(loss) for setting in settings)
+    assert loss.spans == (kind in ("lanes", "opening", "memory", "clock", "nesting"))
+
+
+def test_threads_without_a_lane_for_want_of_memory_ask_for_no_more_lanes() -> None:
+    lanes, memory = lost(no_lane=9, blocks_refused=1)
+    assert (lanes.kind, lanes.settings, memory.kind) == ("lanes", (), "memory")
+    assert "no memory" in lanes.text
