@@ -14,7 +14,7 @@ from brickd import _reader
 from brickd.ledger import Ledger
 from brickd.segment import Reading
 
-Kind = Literal["lanes", "memory", "opening", "nesting", "clock", "tables", "names", "details", "signals"]
+Kind = Literal["lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "details", "signals"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
         text = f"{spans:,} spans not recorded: more threads than its {lanes:,} lanes"
         return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
     if reading.process["blocks_refused"]:
-        return Loss("lanes", f"{spans:,} spans not recorded: no memory for their threads' lanes", spans=True)
+        return Loss("lane-memory", f"{spans:,} spans not recorded: no memory for their threads' lanes", spans=True)
     return Loss("opening", f"{spans:,} spans not recorded: they began while the segment was being made", spans=True)
 
 

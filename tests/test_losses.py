@@ -57,5 +57,5 @@ def test_each_counter_has_its_cause_and_what_to_raise(
 
 def test_threads_without_a_lane_for_want_of_memory_ask_for_no_more_lanes() -> None:
     lanes, memory = lost(no_lane=9, blocks_refused=1)
-    assert (lanes.kind, lanes.settings, memory.kind) == ("lanes", (), "memory")
+    assert (lanes.kind, lanes.settings, memory.kind) == ("lane-memory", (), "memory")
     assert "no memory" in lanes.text

@@ -34,6 +34,7 @@ VERBS = {
     "status": Verb("brickd.cli.status:status", "Live totals over all workers, problems first."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
+    "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
     "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and their status while they run."),
     "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),
 }
@@ -85,7 +86,7 @@ def brickd() -> None:
     """Where the time goes in a multi-process server, live, from shared memory.
 
     \b
-    Exit codes: 0 fine, 2 usage or trouble, 4 no such worker, 5 not permitted.
+    Exit codes: 0 fine, 1 unhealthy, 2 usage or trouble, 4 no such worker, 5 not permitted.
     """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 

@@ -1,0 +1,62 @@
+"""The verb `doctor`.
+
+Owns: how findings are shown. Must not know: any check. Invariants: what needs a fix comes first, each with its fix
+whole on the next line, whatever the terminal's width; what is fine is counted; it answers where nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from brickd import escape
+from brickd.cli.output import Screen, emit, output_options
+from brickd.doctor.finding import Finding
+from brickd.errors import Exit
+
+_COLOURS = {"broken": "red", "advice": "yellow"}
+
+
+@click.command()
+@output_options
+def doctor(output: str) -> Exit:
+    """What keeps brickd from working on this machine, each with its fix."""
+    findings = _findings()
+    healthy = all(finding.state != "broken" for finding in findings)
+    document = {
+        "schema_version": 1,
+        "healthy": healthy,
+        "findings": [finding.document() for finding in findings],
+    }
+    emit(document, output, table=lambda screen: render(findings, screen), rows="findings")
+    return Exit.OK if healthy else Exit.DIFFERS
+
+
+def _findings() -> list[Finding]:
+    try:
+        from brickd.doctor.examination import examine
+    except ImportError as error:
+        from brickd.doctor.installed import unloadable
+
+        return [unloadable(str(error))]
+    return examine()
+
+
+def render(findings: Sequence[Finding], screen: Screen) -> list[str]:
+    """The screen, finished lines."""
+    lines = []
+    for finding in findings:
+        if finding.fix is not None:
+            text = f"{finding.state}  {finding.name}: {finding.seen}; wanted: {finding.wanted}"
+            lines.append(screen.paint(escape.text(text, screen.width), _COLOURS[finding.state]))
+            lines.append(
+                f"        {escape.text(finding.fix)}" + (f"  # {escape.text(finding.why)}" if finding.why else "")
+            )
+    fine = sum(finding.state == "ok" for finding in findings)
+    lines.append(
+        f"{fine} of {len(findings)} checks fine"
+        if fine < len(findings)
+        else screen.paint(f"all {fine} checks fine", "green")
+    )
+    return lines

@@ -1,0 +1,92 @@
+"""The clock that workers read: the processor's own, where the kernel trusts it.
+
+Owns: what the kernel says of its clocks, and what workers took. Must not know: what a segment holds beside its header.
+Invariant: the kernel's judgement is followed, never second-guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from brickd.doctor.finding import Finding, fine, listed
+from brickd.doctor.kernel import read
+
+_FOLDER = "sys/devices/system/clocksource/clocksource0"
+# By architecture: what the kernel calls the processor's own counter.
+_COUNTERS = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}
+_FLAGS = ("constant_tsc", "nonstop_tsc")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """What the kernel uses, could use, and says of the processor; `current` None: it does not say."""
+
+    machine: str
+    current: str | None
+    available: tuple[str, ...] = ()
+    flags: frozenset[str] = frozenset(_FLAGS)
+
+    @property
+    def counter(self) -> str | None:
+        """The name of this architecture's counter; None where workers know none."""
+        return _COUNTERS.get(self.machine)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a worker that starts now would take the counter."""
+        return self.current is not None and self.current == self.counter and not self.missing
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The flags that the processor should have and lacks."""
+        return tuple(flag for flag in _FLAGS if self.machine == "x86_64" and flag not in self.flags)
+
+
+def observe(machine: str, root: Path = Path("/")) -> Clock:
+    """Read what the kernel says; `machine` as uname has it."""
+    current = read(root / _FOLDER / "current_clocksource")
+    available = read(root / _FOLDER / "available_clocksource") or ""
+    # The first processor's flags are everybody's; of hundreds of processors the rest is not read.
+    lines = (read(root / "proc/cpuinfo", 8192) or "").splitlines()
+    flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
+    return Clock(
+        machine, None if current is None else current.strip(), tuple(available.split()), frozenset(flags.split())
+    )
+
+
+def judge_source(clock: Clock) -> Finding:
+    """Can workers read the processor's counter?"""
+    if clock.counter is None:
+        return fine("clock", f"{clock.current or 'unknown'} on {clock.machine}", "the system's clock")
+    wanted = " with ".join(filter(None, (clock.counter, " and ".join(_FLAGS) if clock.machine == "x86_64" else "")))
+    why = "a span costs about twice as much; nothing else is wrong"
+    if clock.current is None:
+        fix = "mount -t sysfs sysfs /sys"
+        return Finding("clock", "advice", "the kernel does not say: no /sys", wanted, fix, why)
+    if clock.current != clock.counter:
+        fix = f"{clock.counter}=reliable on the kernel's command line, where the hypervisor vouches for it"
+        if clock.counter in clock.available:
+            fix = f"echo {clock.counter} > /{_FOLDER}/current_clocksource"
+        return Finding("clock", "advice", clock.current, wanted, fix, why)
+    if clock.missing:
+        seen = f"{clock.current} without {' and '.join(clock.missing)}"
+        fix = "give the virtual machine the host's invariant TSC: -cpu host,+invtsc in QEMU"
+        return Finding("clock", "advice", seen, wanted, fix, why)
+    return fine("clock", f"{clock.current}, trusted by the kernel", wanted)
+
+
+def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
+    """Did each live worker (by name: whether it reads the counter) take the clock that it should have?"""
+    wanted = "the processor's counter" if clock.trusted else "the system's clock"
+    slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
+    wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]
+    if wrong:
+        seen = f"{listed(wrong)}: the processor's counter, which the kernel trusts no more"
+        fix, why = "BRICKD_CLOCK=monotonic", "for the server's environment, or just restart it: its times may be wrong"
+        return Finding("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
+    if slow:
+        fix, why = "BRICKD_CLOCK=auto", "for the server's environment: a span costs about twice as much"
+        return Finding("clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow))
+    return fine("clock-choice", f"{len(counters):,} workers read what they should", wanted, tuple(counters))

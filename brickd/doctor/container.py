@@ -1,0 +1,90 @@
+"""Whether brickd runs in a container, how that is known, and how such a container is changed.
+
+Owns: the ways of each kind of container. Must not know: what is to be changed. Invariant: what is offered to be pasted
+belongs to the place where the person is, a container or a machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from brickd.doctor.kernel import read
+
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Where brickd runs; `kind` None: on the machine itself, as far as can be seen."""
+
+    kind: Literal["kubernetes", "docker", "podman", "other"] | None
+    evidence: str
+
+    def __str__(self) -> str:
+        if self.kind is None:
+            return "no container"
+        return f"a container ({self.evidence})" if self.kind == "other" else f"{self.kind} ({self.evidence})"
+
+
+def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container:
+    """Look for what container runtimes leave behind."""
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
+    if (root / "run/.containerenv").exists():
+        return Container("podman", "/run/.containerenv is there")
+    if (root / ".dockerenv").exists():
+        return Container("docker", "/.dockerenv is there")
+    if manager := read(root / "run/systemd/container"):
+        return Container("other", f"/run/systemd/container says {manager.strip()[:40]}")
+    if "container" in environment:
+        return Container("other", f"container={environment['container'][:40]} is set")
+    return Container(None, "no trace of one")
+
+
+def enlarged(container: Container, size_bytes: int) -> str:
+    """What gives /dev/shm at least this size, in whole GiB."""
+    size = max(1, -(-size_bytes // _GIB))
+    match container.kind:
+        case None:
+            return f"mount -o remount,size={size}G /dev/shm"
+        case "kubernetes":
+            return (
+                f"volumes: [{{name: shm, emptyDir: {{medium: Memory, sizeLimit: {size}Gi}}}}]"
+                " and volumeMounts: [{name: shm, mountPath: /dev/shm}]"
+            )
+        case "podman":
+            return f"podman run --shm-size={size}g IMAGE"
+        case _:
+            return f"docker run --shm-size={size}g IMAGE"
+
+
+def shared(container: Container) -> str:
+    """What makes two places have one /dev/shm."""
+    match container.kind:
+        case None:
+            return "docker run --ipc=host IMAGE, in Kubernetes hostIPC: true"
+        case "kubernetes":
+            return (
+                "volumes: [{name: shm, emptyDir: {medium: Memory}}]"
+                " and in both containers volumeMounts: [{name: shm, mountPath: /dev/shm}]"
+            )
+        case "podman":
+            return "podman run --ipc=container:SERVER IMAGE"
+        case _:
+            return "docker run --ipc=container:SERVER IMAGE"
+
+
+def more_memory(container: Container, group: str, limit_bytes: int) -> str:
+    """What raises the memory limit of this control group to so many bytes."""
+    match container.kind:
+        case None:
+            return f"echo {limit_bytes} > {group}"
+        case "kubernetes":
+            return f"resources: {{limits: {{memory: {-(-limit_bytes // (1 << 20))}Mi}}}}"
+        case "podman":
+            return f"podman update --memory={limit_bytes} CONTAINER"
+        case _:
+            return f"docker update --memory={limit_bytes} CONTAINER"

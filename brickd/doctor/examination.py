@@ -1,0 +1,107 @@
+"""The whole examination: all facts first, then all findings.
+
+Owns: which checks there are, and their order. Must not know: what any of them looks at, screens. Invariants: `judge`
+depends on its facts alone; a part of the machine that cannot be looked at costs its own facts and no others.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+from dataclasses import dataclass
+
+from brickd import _reader
+from brickd.doctor import (
+    clock,
+    container,
+    installed,
+    logind,
+    losses,
+    memory_group,
+    namespaces,
+    processes,
+    segments,
+    shared_memory,
+)
+from brickd.doctor.finding import STATES, Finding
+from brickd.segment import prefix
+from brickd.workers import survey
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was seen of this machine."""
+
+    uid: int
+    group: str
+    prefix: str
+    versions: installed.Versions
+    container: container.Container
+    shm: shared_memory.SharedMemory
+    logind: logind.Logind
+    clock: clock.Clock
+    memory: memory_group.Limit | None
+    segments: segments.Segments
+    processes: processes.Processes
+
+
+def examine() -> list[Finding]:
+    """Look at this machine and say what is found."""
+    return judge(observe())
+
+
+def observe() -> Facts:
+    """Look at everything once."""
+    try:
+        found = segments.observe(survey())
+    except OSError:  # the folder cannot be listed: that is a finding of its own
+        found = segments.Segments()
+    return Facts(
+        uid=os.geteuid(),
+        group=_group(),
+        prefix=prefix(),
+        versions=installed.observe(),
+        container=container.observe(os.environ),
+        shm=shared_memory.observe(_reader.DIRECTORY),
+        logind=logind.observe({os.geteuid(), *(worker.uid for worker in found.workers)}),
+        clock=clock.observe(os.uname().machine),
+        memory=memory_group.observe(),
+        segments=found,
+        processes=processes.observe(_reader.DIRECTORY),
+    )
+
+
+def _group() -> str:
+    try:
+        return grp.getgrgid(os.getegid()).gr_name
+    except KeyError:
+        return str(os.getegid())
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """Every check's answer: what is broken first, then advice, then what is fine; each in the order of the checks."""
+    workers, around = facts.segments, facts.processes
+    demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]
+    found = [
+        installed.judge(facts.versions),
+        shared_memory.judge_place(facts.shm),
+        *shared_memory.judge_access(facts.shm),
+        *shared_memory.judge_room(facts.shm, demands, facts.container),
+        memory_group.judge(facts.memory, facts.container),
+        logind.judge(facts.logind),
+        namespaces.judge_search(around, workers, facts.uid),
+        namespaces.judge_mounts(around, workers, facts.container),
+        *namespaces.judge_prefix(around, workers, facts.prefix),
+        segments.judge_foreign(workers, facts.group),
+        *segments.judge_refused(workers),
+        segments.judge_dead(workers),
+        namespaces.judge_removed(around),
+        namespaces.judge_locks(around, workers),
+        *namespaces.judge_silence(around, facts.container),
+        *losses.judge(workers, facts.shm, facts.container),
+        clock.judge_source(facts.clock),
+        clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
+        namespaces.judge_time(around, workers),
+        namespaces.judge_pids(workers),
+    ]
+    return sorted(found, key=lambda finding: STATES.index(finding.state))

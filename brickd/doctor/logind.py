@@ -1,0 +1,114 @@
+"""RemoveIPC: systemd-logind deletes what a user has in /dev/shm when their last session ends.
+
+Owns: whose segments that would take. Must not know: segments. Invariants: settings are read in systemd's own order
+(the first main file of /etc, /run, /usr/local/lib, /usr/lib; then all drop-ins by name, where a name in an earlier of
+these folders hides the same in a later one; the last assignment that is a boolean counts); system users are spared.
+"""
+
+from __future__ import annotations
+
+import pwd
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from brickd.doctor.finding import Finding, fine, listed
+from brickd.doctor.kernel import read
+
+_FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
+_BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(
+    ("0", "no", "n", "false", "f", "off"), False
+)
+_SYS_UID_MAX = 999  # where login.defs says nothing
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who has, or would have, segments here."""
+
+    name: str
+    system: bool
+    lingering: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Logind:
+    """What is set, and where: '' where it is systemd's default."""
+
+    running: bool
+    remove_ipc: bool = True
+    source: str = ""
+    users: tuple[User, ...] = ()
+
+
+def observe(uids: Iterable[int], root: Path = Path("/")) -> Logind:
+    """Read the settings, and what is to be known of these users."""
+    if not (root / "run/systemd/system").is_dir():
+        return Logind(running=False)
+    remove_ipc, source = True, ""
+    for file in _files(root):
+        for value in _assigned(read(file) or ""):
+            remove_ipc, source = value, f"/{file.relative_to(root)}"
+    highest = _sys_uid_max(read(root / "etc/login.defs") or "")
+    users = tuple(_user(uid, uid <= highest, root) for uid in sorted(set(uids)))
+    return Logind(running=True, remove_ipc=remove_ipc, source=source, users=users)
+
+
+def _files(root: Path) -> list[Path]:
+    mains = [root / folder / "logind.conf" for folder in _FOLDERS]
+    files = [file for file in mains if file.exists()][:1]
+    drop_ins: dict[str, Path] = {}
+    for folder in _FOLDERS:
+        for file in (root / folder / "logind.conf.d").glob("*.conf"):
+            drop_ins.setdefault(file.name, file)
+    return files + [file for _, file in sorted(drop_ins.items())]
+
+
+def _assigned(text: str) -> list[bool]:
+    """What RemoveIPC is set to in the section [Login], in order; what is no boolean is passed over."""
+    section, values = "", []
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            section = line
+        key, equals, value = line.partition("=")
+        if section == "[Login]" and equals and key.strip() == "RemoveIPC" and value.strip().lower() in _BOOLEANS:
+            values.append(_BOOLEANS[value.strip().lower()])
+    return values
+
+
+def _sys_uid_max(text: str) -> int:
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) >= 2 and fields[0] == "SYS_UID_MAX" and fields[1].isascii() and fields[1].isdigit():
+            return int(fields[1])
+    return _SYS_UID_MAX
+
+
+def _user(uid: int, system: bool, root: Path) -> User:
+    try:
+        name = pwd.getpwuid(uid).pw_name
+    except KeyError:
+        name = str(uid)
+    return User(name, system, (root / "var/lib/systemd/linger" / name).exists())
+
+
+def judge(logind: Logind) -> Finding:
+    """Does anybody lose segments by logging out?"""
+    wanted = "RemoveIPC=no, or users who linger"
+    if not logind.running:
+        return fine("logind", "systemd does not run here", wanted)
+    said = f"RemoveIPC={'yes' if logind.remove_ipc else 'no'} ({logind.source or 'the default'})"
+    losing: Sequence[str] = [user.name for user in logind.users if not user.system and not user.lingering]
+    if not logind.remove_ipc or not losing:
+        reason = "" if not logind.remove_ipc else ", and no user here is touched by it"
+        return fine("logind", said + reason, wanted)
+    return Finding(
+        "logind",
+        "advice",
+        f"{said} for {listed(losing)}",
+        wanted,
+        f"loginctl enable-linger {shlex.join(losing)}",
+        "the segments go when their user's last session ends; the workers open new ones",
+        tuple(losing),
+    )

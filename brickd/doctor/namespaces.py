@@ -1,0 +1,172 @@
+"""Workers that brickd cannot see, or not wholly: other mounts, prefixes, namespaces; files that were taken away.
+
+Owns: why a process that should be a worker is none here. Must not know: /proc, what segments hold. Invariants: a
+process is judged by the segment that it lives in; one that only maps its parent's has nothing wrong with it.
+"""
+
+from __future__ import annotations
+
+import grp
+import shlex
+from collections.abc import Sequence
+
+from brickd.doctor.container import Container, enlarged, shared
+from brickd.doctor.finding import Finding, fine, listed, mib
+from brickd.doctor.processes import Mapped, Place, Process, Processes
+from brickd.doctor.segments import Segments
+from brickd.doctor.shared_memory import LEAST_BYTES, MOST_BYTES
+
+_RANDOM_DIGITS = 32  # at the end of a segment's name
+_PREFIX_BYTES = 39
+
+
+def _who(processes: Sequence[Process]) -> str:
+    return listed([f"pid {process.pid} ({process.command})" for process in processes])
+
+
+def _pids(processes: Sequence[Process]) -> tuple[str, ...]:
+    return tuple(str(process.pid) for process in processes)
+
+
+def _own(process: Process, place: Place) -> list[Mapped]:
+    return [segment for segment in process.segments if segment.owned and segment.place == place]
+
+
+def judge_search(processes: Processes, segments: Segments, uid: int) -> Finding:
+    """Could the processes be looked into? `uid`: ours, for root has nobody to ask for more."""
+    wanted = "every process looked into"
+    seen = f"{len(processes.found):,} of {processes.seen:,} processes have to do with brickd"
+    if processes.left:
+        seen += f"; {processes.left:,} more were left out: too many"
+    if processes.closed:
+        seen += f"; {processes.closed:,} could not be looked into"
+        if not segments.live and uid != 0:
+            why = "no worker is seen; one of another user would not be"
+            return Finding("processes", "advice", seen, wanted, "sudo brickd doctor", why)
+    return fine("processes", seen, wanted, _pids(processes.found))
+
+
+def judge_mounts(processes: Processes, segments: Segments, container: Container) -> Finding:
+    """Who writes to a /dev/shm that is not ours?"""
+    away = [process for process in processes.found if _own(process, "elsewhere")]
+    wanted = "one /dev/shm for brickd and its workers"
+    if not away:
+        return fine("shm-namespace", "no process writes to another /dev/shm", wanted)
+    seen, why = f"{_who(away)}: another /dev/shm", f"brickd sees only its own; it runs in {container}"
+    return Finding("shm-namespace", segments.hidden, seen, wanted, shared(container), why, _pids(away))
+
+
+def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[Finding]:
+    """Who names their segments so that we do not look at them? One finding for each of their prefixes."""
+    others: dict[str, list[Process]] = {}
+    for process in processes.found:
+        for segment in _own(process, "here"):
+            if not segment.file.startswith(prefix):
+                others.setdefault(segment.file[:-_RANDOM_DIGITS], []).append(process)
+    wanted = f"segments that begin with {prefix}"
+    if not others:
+        return [fine("prefix", "no worker uses another prefix", wanted)]
+    return [
+        Finding(
+            name="prefix",
+            state=segments.hidden,
+            seen=f"{_who(many)}: {theirs}",
+            wanted=wanted,
+            fix=f"BRICKD_SHM_PREFIX={shlex.quote(theirs)} brickd status",
+            why="brickd looks for its own prefix alone",
+            about=_pids(many),
+        )
+        for theirs, many in sorted(others.items())
+    ]
+
+
+def judge_removed(processes: Processes) -> Finding:
+    """Whose segment was taken away under them?"""
+    lost = [process for process in processes.found if _own(process, "removed") and not _own(process, "here")]
+    wanted = "segments that nobody else removes"
+    if not lost:
+        return fine("removed", "no worker's segment was removed", wanted)
+    why = "instead of rm /dev/shm/*; logind's RemoveIPC does it too. They open new ones with a span, within 10 s"
+    return Finding("removed", "advice", f"{_who(lost)}: it was removed", wanted, "brickd prune", why, _pids(lost))
+
+
+def judge_locks(processes: Processes, segments: Segments) -> Finding:
+    """Whose lock on their own segment was lost?"""
+    by_file = {worker.file: worker for worker in segments.workers}
+    unlocked = [
+        process
+        for process in processes.found
+        for segment in process.segments
+        if segment.place == "here" and not segment.owned and segment.file in by_file
+        if by_file[segment.file].own_pid == process.pid and not by_file[segment.file].pid
+    ]
+    wanted = "a lock that each worker holds on its segment"
+    if not unlocked:
+        return fine("lock", "no worker has lost its lock", wanted)
+    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker is taken for dead"
+    return Finding("lock", "advice", f"{_who(unlocked)}: none held", wanted, "brick.init()", why, _pids(unlocked))
+
+
+def judge_silence(processes: Processes, container: Container) -> list[Finding]:
+    """Who has loaded brick_agent and no segment? Those with one reason are told together."""
+    alike: dict[tuple[str, str], list[Process]] = {}
+    for process in processes.found:
+        if not process.segments:
+            alike.setdefault(_reason(process, container), []).append(process)
+    wanted = "a segment in each process that loads brick_agent"
+    if not alike:
+        return [fine("silent", "every process that loads brick_agent has a segment", wanted)]
+    return [
+        Finding("silent", "advice", f"{_who(many)}: none", wanted, fix, why, _pids(many))
+        for (why, fix), many in alike.items()
+    ]
+
+
+def _reason(process: Process, container: Container) -> tuple[str, str]:
+    settings = process.settings or {}
+    if settings.get("BRICKD") == "0":
+        return "BRICKD=0 switched it off", "unset BRICKD"
+    prefix = settings.get("BRICKD_SHM_PREFIX", "")
+    if "/" in prefix or len(prefix.encode()) > _PREFIX_BYTES:
+        return f"its BRICKD_SHM_PREFIX is longer than {_PREFIX_BYTES} bytes or has a slash", "unset BRICKD_SHM_PREFIX"
+    if settings.get("BRICKD_CLOCK", "") not in ("", "auto", "tsc", "monotonic"):
+        return "its BRICKD_CLOCK is neither auto nor tsc nor monotonic", "unset BRICKD_CLOCK"
+    if not _is_group(settings.get("BRICKD_GROUP", "")):
+        return "its BRICKD_GROUP names no group of this system", "unset BRICKD_GROUP"
+    if process.free_bytes is not None and process.free_bytes < LEAST_BYTES:
+        return f"its /dev/shm is full: {mib(process.free_bytes)} free", enlarged(container, 2 * MOST_BYTES)
+    return "it has recorded nothing yet, or its stderr says why it cannot", "brick.init()"
+
+
+def _is_group(name: str) -> bool:
+    if not name or name.isdecimal():
+        return True
+    try:
+        grp.getgrnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def judge_time(processes: Processes, segments: Segments) -> Finding:
+    """Whose clock cannot be compared with ours?"""
+    by_file = {worker.file: worker for worker in segments.workers}
+    apart = [
+        process
+        for process in processes.found
+        for segment in _own(process, "here")
+        if process.our_time is False and segment.file in by_file and not by_file[segment.file].reads_counter
+    ]
+    wanted = "one time namespace, or the processor's counter"
+    if not apart:
+        return fine("time-namespace", "the clocks of all workers can be compared with ours", wanted)
+    why = "durations are right; since when a brick is open is not"
+    fix = f"nsenter --target {apart[0].pid} --time brickd status"
+    return Finding("time-namespace", "advice", f"{_who(apart)}: another", wanted, fix, why, _pids(apart))
+
+
+def judge_pids(segments: Segments) -> Finding:
+    """Who lives in another pid namespace? That is well: locks tell who lives."""
+    apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
+    seen = f"{listed(apart)} in another" if apart else "all workers in ours"
+    return fine("pid-namespace", seen, "any: locks tell who lives", apart)

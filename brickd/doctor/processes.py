@@ -1,0 +1,160 @@
+"""The processes of this machine that brickd should know of: those that load brick_agent or map a segment.
+
+Owns: what /proc tells of them. Must not know: what that means. Invariants: a process that may not be looked into, or
+ends meanwhile, costs itself alone, and is counted; however many there are, the search ends after a second and says
+how far it came; a process owns the segment whose lock it holds, whatever else it maps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from brickd.doctor.kernel import read
+
+_LONGEST_SECONDS = 1.0
+_EXTENSION = b"brick_agent/_core"
+# A line of /proc/PID/maps: device, inode and path of a file right below the folder whose name ends as a segment's does.
+_SEGMENT = re.compile(
+    rb"^\S+ \S+ \S+ ([0-9a-f]+):([0-9a-f]+) (\d+) +/dev/shm/([^/\n]{0,39}[0-9a-f]{32})( \(deleted\))?$", re.MULTILINE
+)
+
+Place = Literal["here", "elsewhere", "removed"]
+File = tuple[int, int, int]  # device, major and minor, and inode
+
+
+class Mapped(NamedTuple):
+    """A segment that a process maps: its own, its parent's, or one that it has given up.
+
+    Attributes:
+        file: its name.
+        place: in our /dev/shm, in another one, or in none any more.
+        owned: whether this process lives in it.
+    """
+
+    file: str
+    place: Place
+    owned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process; what could not be learnt is None.
+
+    Attributes:
+        pid: as we see it.
+        command: its short name, in its own words.
+        segments: that it maps.
+        settings: those of its variables that begin with BRICKD, as it was started.
+        our_shm: whether its /dev/shm is ours.
+        our_time: whether it lives in our time namespace.
+        free_bytes: what its /dev/shm still holds.
+    """
+
+    pid: int
+    command: str
+    segments: tuple[Mapped, ...] = ()
+    settings: Mapping[str, str] | None = None
+    our_shm: bool | None = None
+    our_time: bool | None = None
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """What the search found, and how far it came."""
+
+    found: tuple[Process, ...]
+    seen: int
+    closed: int
+    left: int
+
+
+def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
+    """Look into every process that lets us; the youngest first, for what was just started is asked about most."""
+    pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
+    owners = _owners(read(proc / "locks", 1 << 24) or "")
+    found: list[Process] = []
+    closed = seen = 0
+    deadline = time.monotonic() + _LONGEST_SECONDS
+    for pid in pids:
+        if time.monotonic() > deadline:
+            break
+        seen += 1
+        try:
+            maps = (proc / str(pid) / "maps").read_bytes()
+        except PermissionError:
+            closed += bool(read(proc / str(pid) / "cmdline", 1))  # a thread of the kernel has none
+            continue
+        except OSError:
+            continue
+        segments = tuple(_segments(pid, maps, owners, shm))
+        if segments or _EXTENSION in maps:
+            found.append(_process(pid, segments, shm, proc))
+    return Processes(tuple(sorted(found, key=lambda process: process.pid)), seen, closed, len(pids) - seen)
+
+
+def _owners(locks: str) -> set[tuple[int, File]]:
+    """Who holds a write lock on a worker's byte of which file, as /proc/locks has it."""
+    owners = set()
+    for line in locks.splitlines():
+        fields = line.replace("-> ", "").split()
+        if len(fields) == 8 and fields[1] == "POSIX" and fields[3] == "WRITE" and fields[6] == "0":
+            major, minor, inode = fields[5].split(":")
+            owners.add((int(fields[4]), (int(major, 16), int(minor, 16), int(inode))))
+    return owners
+
+
+def _segments(pid: int, maps: bytes, owners: set[tuple[int, File]], shm: str) -> Iterable[Mapped]:
+    if b"/dev/shm/" not in maps:
+        return
+    files: dict[File, tuple[str, bool]] = {}
+    for major, minor, inode, name, deleted in _SEGMENT.findall(maps):
+        files[int(major, 16), int(minor, 16), int(inode)] = os.fsdecode(name), bool(deleted)
+    for file, (name, deleted) in files.items():
+        place: Place = "removed" if deleted else "here" if _named(shm, name) == file else "elsewhere"
+        yield Mapped(name, place, (pid, file) in owners)
+
+
+def _named(shm: str, name: str) -> File | None:
+    try:
+        status = os.stat(os.path.join(shm, name), follow_symlinks=False)
+    except OSError:
+        return None
+    return os.major(status.st_dev), os.minor(status.st_dev), status.st_ino
+
+
+def _process(pid: int, segments: tuple[Mapped, ...], shm: str, proc: Path) -> Process:
+    of = proc / str(pid)
+    theirs = of / "root" / shm.lstrip("/")
+    environ = read(of / "environ", 1 << 20)
+    pairs = (entry.partition("=") for entry in (environ or "").split("\0") if entry.startswith("BRICKD"))
+    return Process(
+        pid=pid,
+        command=(read(of / "comm") or "").rstrip("\n"),
+        segments=segments,
+        settings=None if environ is None else {name: value for name, _, value in pairs},
+        our_shm=_same(theirs, Path(shm)),
+        our_time=_same(of / "ns/time", proc / "self/ns/time"),
+        free_bytes=_free_bytes(theirs),
+    )
+
+
+def _same(one: Path, other: Path) -> bool | None:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return None
+
+
+def _free_bytes(folder: Path) -> int | None:
+    try:
+        room = os.statvfs(folder)
+    except OSError:
+        return None
+    return room.f_bavail * room.f_frsize if room.f_blocks else None

@@ -1,0 +1,148 @@
+"""/dev/shm: whether it is there, who may write to it, how much room it has.
+
+Owns: what a worker needs of it. Must not know: what segments hold. Invariant: where one thing is wrong, what follows
+from it is not told a second time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from brickd.doctor.container import Container, enlarged
+from brickd.doctor.finding import Finding, fine, mib
+from brickd.doctor.kernel import read
+
+# README, "What it costs": a segment at its birth, and one with 32 threads and all 1,024 paths.
+LEAST_BYTES = 400 << 10
+MOST_BYTES = 44 << 20
+
+_IN_MEMORY = ("tmpfs", "devtmpfs", "ramfs")
+_MODE = 0o1777
+
+
+class Demand(NamedTuple):
+    """What one live worker's segment takes now, and what it may take."""
+
+    taken_bytes: int
+    most_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMemory:
+    """What the kernel says of the folder.
+
+    Attributes:
+        path: of the folder.
+        filesystem: its type; None: there is no such folder.
+        read_only: nobody can write to it.
+        mode: its permissions.
+        owner: its user.
+        usable: whether we may list it and make files in it.
+        size_bytes: 0 for one without a limit.
+        free_bytes: of that size.
+        more_files: whether one more file fits.
+    """
+
+    path: str
+    filesystem: str | None
+    read_only: bool = False
+    mode: int = _MODE
+    owner: int = 0
+    usable: bool = True
+    size_bytes: int = 0
+    free_bytes: int = 0
+    more_files: bool = True
+
+
+def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> SharedMemory:
+    """Ask the kernel."""
+    try:
+        status, room = os.stat(path), os.statvfs(path)
+    except OSError:
+        return SharedMemory(path, None)
+    if not os.path.isdir(path):
+        return SharedMemory(path, None)
+    return SharedMemory(
+        path=path,
+        filesystem=_filesystem(path, read(mounts, 1 << 22) or ""),
+        read_only=bool(room.f_flag & os.ST_RDONLY),
+        mode=status.st_mode & 0o7777,
+        owner=status.st_uid,
+        usable=os.access(path, os.R_OK | os.W_OK | os.X_OK, effective_ids=True),
+        size_bytes=room.f_blocks * room.f_frsize,
+        free_bytes=room.f_bavail * room.f_frsize,
+        # A tmpfs without a limit says 0 of 0.
+        more_files=room.f_files == 0 or room.f_favail > 0,
+    )
+
+
+def _filesystem(path: str, mounts: str) -> str:
+    """The type of the mount that holds a path: the longest one, and of those the last, which lies on top."""
+    best, kind = "", "unknown"
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if "-" not in fields[6:]:
+            continue
+        point = fields[4]
+        if len(point) >= len(best) and (path == point or path.startswith(point.rstrip("/") + "/")):
+            best, kind = point, fields[fields.index("-", 6) + 1]
+    return kind
+
+
+def judge_place(shm: SharedMemory) -> Finding:
+    """Is it there, in memory, and writable at all?"""
+    wanted = "a tmpfs that can be written to"
+    mount = f"mkdir -p {shm.path} && mount -t tmpfs -o mode=1777 tmpfs {shm.path}"
+    if shm.filesystem is None:
+        return Finding("shm", "broken", f"no folder {shm.path}", wanted, mount, "workers have no place to write to")
+    if shm.read_only:
+        fix = f"mount -o remount,rw {shm.path}"
+        return Finding("shm", "broken", f"{shm.path} is read-only", wanted, fix, "workers cannot write to it")
+    if shm.filesystem not in _IN_MEMORY and shm.filesystem != "unknown":
+        seen, why = f"{shm.path} is on {shm.filesystem}", "what workers write goes to a disk"
+        return Finding("shm", "advice", seen, wanted, mount, why)
+    return fine("shm", f"{shm.path} is a {shm.filesystem}", wanted)
+
+
+def judge_access(shm: SharedMemory) -> list[Finding]:
+    """May a user, this one and others, make files there?"""
+    if shm.filesystem is None or shm.read_only:
+        return []
+    seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
+    if not shm.usable:
+        return [
+            Finding("shm-access", "broken", seen, wanted, fix, "this user can neither make nor find segments there")
+        ]
+    if shm.mode != _MODE:
+        return [
+            Finding(
+                "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or may delete our segments"
+            )
+        ]
+    return [fine("shm-access", seen, wanted)]
+
+
+def judge_room(shm: SharedMemory, workers: Sequence[Demand], container: Container) -> list[Finding]:
+    """Is there room for another worker, and for those that are there to grow?"""
+    if shm.filesystem is None:
+        return []
+    if shm.size_bytes == 0:
+        return [fine("shm-room", "no limit on its size", "room for workers")]
+    growth = sum(max(0, worker.most_bytes - worker.taken_bytes) for worker in workers)
+    need = growth if workers else MOST_BYTES
+    seen = f"{mib(shm.free_bytes)} of {mib(shm.size_bytes)} free, in {container}"
+    wanted = f"{mib(need)}, what {len(workers) or 'one'} worker{'s' if len(workers) > 1 else ''} may still take"
+    fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
+    if not shm.more_files:
+        more = f"mount -o remount,nr_inodes=1M {shm.path}"
+        seen = f"no file more fits, whatever its size, in {container}"
+        return [Finding("shm-room", "broken", seen, "room for files", more, "no worker can make its segment")]
+    if shm.free_bytes < LEAST_BYTES:
+        return [Finding("shm-room", "broken", seen, wanted, fix, "full: workers run on unrecorded")]
+    if shm.free_bytes < need:
+        return [Finding("shm-room", "advice", seen, wanted, fix, "when it is full, spans are lost")]
+    return [fine("shm-room", seen, wanted)]

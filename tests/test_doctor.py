@@ -1,0 +1,541 @@
+"""What the doctor makes of facts: on facts that were made up, and on folders that look like a machine's."""
+
+from __future__ import annotations
+
+import doctest
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from brickd.doctor import (
+    clock,
+    container,
+    finding,
+    installed,
+    logind,
+    losses,
+    memory_group,
+    namespaces,
+    segments,
+    shared_memory,
+)
+from brickd.doctor.clock import Clock
+from brickd.doctor.container import Container
+from brickd.doctor.examination import Facts, judge
+from brickd.doctor.finding import STATES, Finding
+from brickd.doctor.logind import Logind, User
+from brickd.doctor.memory_group import Limit
+from brickd.doctor.processes import Mapped, Process, Processes
+from brickd.doctor.segments import Known, Refused, Segments
+from brickd.doctor.shared_memory import Demand, SharedMemory
+from brickd.losses import Loss
+
+MIB = 1 << 20
+SHM = SharedMemory("/dev/shm", "tmpfs", size_bytes=64 * MIB, free_bytes=64 * MIB)
+HOST = Container(None, "no trace of one")
+DOCKER = Container("docker", "/.dockerenv is there")
+POD = Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
+TSC = Clock("x86_64", "tsc", ("tsc", "hpet"))
+API = Known("api/0", "brickd-0", pid=7, own_pid=7)
+ALIVE = Segments(workers=(API,))
+OWN = Mapped("brickd-" + 32 * "0", "here", True)
+FILE = "0123456789abcdef" * 2
+
+
+def processes(*found: Process, closed: int = 0, left: int = 0) -> Processes:
+    return Processes(found, 80, closed, left)
+
+
+def test_the_doctests_of_findings_hold() -> None:
+    assert doctest.testmod(finding).failed == 0
+
+
+def test_what_is_fine_has_no_fix_and_what_is_not_has_one() -> None:
+    with pytest.raises(ValueError, match="a fix belongs"):
+        Finding("x", "ok", "seen", "wanted", "fix")
+    with pytest.raises(ValueError, match="a fix belongs"):
+        Finding("x", "broken", "seen", "wanted")
+
+
+def facts() -> Facts:
+    return Facts(
+        uid=0,
+        group="ops",
+        prefix="brickd-",
+        versions=installed.Versions("1.0", None, "1.0"),
+        container=HOST,
+        shm=SHM,
+        logind=Logind(running=False),
+        clock=TSC,
+        memory=None,
+        segments=ALIVE,
+        processes=processes(Process(7, "python", (OWN,))),
+    )
+
+
+def test_a_machine_in_good_health_needs_nothing() -> None:
+    found = judge(facts())
+    assert {one.state for one in found} == {"ok"}
+    assert len({one.name for one in found}) == len(found)
+
+
+def test_the_worst_comes_first_and_one_fault_touches_no_other_finding() -> None:
+    sick = replace(facts(), shm=replace(SHM, read_only=True), clock=replace(TSC, current="hpet"))
+    found = judge(sick)
+    assert [STATES.index(one.state) for one in found] == sorted(STATES.index(one.state) for one in found)
+    assert {one.name for one in found if one.state != "ok"} == {"shm", "clock", "clock-choice"}
+
+
+# ---- /dev/shm
+
+
+@pytest.mark.parametrize(
+    ("shm", "state", "fix"),
+    [
+        (SHM, "ok", None),
+        (replace(SHM, filesystem=None), "broken", "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm"),
+        (replace(SHM, read_only=True), "broken", "mount -o remount,rw /dev/shm"),
+        (replace(SHM, filesystem="ext4"), "advice", "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 tmpfs /dev/shm"),
+        (replace(SHM, filesystem="unknown"), "ok", None),
+    ],
+)
+def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: SharedMemory, state: str, fix: str | None) -> None:
+    found = shared_memory.judge_place(shm)
+    assert (found.state, found.fix) == (state, fix)
+
+
+@pytest.mark.parametrize(
+    ("shm", "states"),
+    [
+        (SHM, ["ok"]),
+        (replace(SHM, usable=False, mode=0o755), ["broken"]),
+        (replace(SHM, mode=0o777), ["advice"]),
+        (replace(SHM, filesystem=None, usable=False), []),
+        (replace(SHM, read_only=True, usable=False), []),
+    ],
+)
+def test_everybody_may_make_files_there(shm: SharedMemory, states: list[str]) -> None:
+    found = shared_memory.judge_access(shm)
+    assert [one.state for one in found] == states
+    assert {one.fix for one in found} <= {None, "chmod 1777 /dev/shm"}
+
+
+@pytest.mark.parametrize(
+    ("free", "workers", "state"),
+    [
+        (64 * MIB, [], "ok"),
+        (40 * MIB, [], "advice"),  # one worker at its most has no room
+        (40 * MIB, [Demand(10 * MIB, 44 * MIB)], "ok"),  # it has most of what it may take
+        (40 * MIB, 2 * [Demand(10 * MIB, 44 * MIB)], "advice"),
+        (100 << 10, [Demand(44 * MIB, 44 * MIB)], "broken"),
+        (0, [], "broken"),
+    ],
+)
+def test_there_is_room_for_what_workers_may_still_take(free: int, workers: list[Demand], state: str) -> None:
+    (found,) = shared_memory.judge_room(replace(SHM, free_bytes=free), workers, HOST)
+    assert found.state == state
+
+
+def test_no_limit_on_size_or_files_is_no_want_of_room() -> None:
+    (found,) = shared_memory.judge_room(replace(SHM, size_bytes=0, free_bytes=0), [], HOST)
+    assert found.state == "ok"
+    (found,) = shared_memory.judge_room(replace(SHM, more_files=False), [], HOST)
+    assert (found.state, found.fix) == ("broken", "mount -o remount,nr_inodes=1M /dev/shm")
+
+
+@pytest.mark.parametrize(
+    ("where", "fix"),
+    [
+        (HOST, "mount -o remount,size=1G /dev/shm"),
+        (DOCKER, "docker run --shm-size=1g IMAGE"),
+        (Container("podman", "x"), "podman run --shm-size=1g IMAGE"),
+        (POD, "medium: Memory, sizeLimit: 1Gi"),
+    ],
+)
+def test_room_is_made_in_the_way_of_the_place_and_the_place_is_told(where: Container, fix: str) -> None:
+    (found,) = shared_memory.judge_room(replace(SHM, free_bytes=0), [], where)
+    assert fix in (found.fix or "")
+    assert where.evidence in found.seen or where.kind is None
+
+
+def test_the_size_that_is_asked_for_holds_what_is_there_twice() -> None:
+    full = replace(SHM, size_bytes=3 << 30, free_bytes=0)
+    (found,) = shared_memory.judge_room(full, [], HOST)
+    assert found.fix == "mount -o remount,size=7G /dev/shm"
+
+
+def test_the_mount_on_top_says_what_dev_shm_is(tmp_path: Path) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n"
+        f"30 27 0:5 / {tmp_path} rw - xfs x rw\n"
+        f"31 30 0:6 / {tmp_path}/s rw shared:1 - tmpfs - rw\n"
+        f"32 30 0:7 / {tmp_path}/sh rw - nfs x rw\n"
+        f"33 31 0:8 / {tmp_path}/s rw - overlay x rw\n"
+        "junk\n"
+    )
+    (tmp_path / "s").mkdir()
+    assert shared_memory.observe(str(tmp_path / "s"), mounts).filesystem == "overlay"
+    assert shared_memory.observe(str(tmp_path), mounts).filesystem == "xfs"
+    assert shared_memory.observe(str(mounts), mounts).filesystem is None
+    assert shared_memory.observe(str(tmp_path / "nothing"), mounts).filesystem is None
+    assert shared_memory.observe("/", tmp_path / "nothing").filesystem == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("file", "kind"), [(".dockerenv", "docker"), ("run/.containerenv", "podman"), ("run/systemd/container", "other")]
+)
+def test_a_container_is_known_by_what_its_runtime_leaves(tmp_path: Path, file: str, kind: str) -> None:
+    assert container.observe({}, tmp_path).kind is None
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text("lxc\n")
+    seen = container.observe({}, tmp_path)
+    assert (seen.kind, f"/{file}" in seen.evidence) == (kind, True)
+    assert container.observe({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path).kind == "kubernetes"
+    assert container.observe({"container": "oci"}, tmp_path / "else").kind == "other"
+
+
+# ---- logind
+
+ALICE, ROOT, LINGERING = User("alice", False, False), User("root", True, False), User("bob", False, True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "fix"),
+    [
+        (Logind(running=False, users=(ALICE,)), None),
+        (Logind(running=True, users=(ROOT, LINGERING)), None),
+        (Logind(running=True, remove_ipc=False, users=(ALICE,)), None),
+        (Logind(running=True, users=(ALICE, ROOT, User("x y", False, False))), "loginctl enable-linger alice 'x y'"),
+    ],
+)
+def test_logging_out_removes_the_segments_of_users_who_do_not_linger(seen: Logind, fix: str | None) -> None:
+    found = logind.judge(seen)
+    assert (found.state, found.fix) == ("advice" if fix else "ok", fix)
+    assert found.about == (("alice", "x y") if fix else ())
+
+
+NO, YES = "[Login]\nRemoveIPC=no\n", "[Login]\nRemoveIPC=yes\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "removes", "source"),
+    [
+        ({}, True, ""),
+        ({"etc/systemd/logind.conf": NO}, False, "/etc/systemd/logind.conf"),
+        ({"etc/systemd/logind.conf": "#RemoveIPC=no\n[Other]\nRemoveIPC=no\n"}, True, ""),
+        ({"etc/systemd/logind.conf": "[Login]\n RemoveIPC = Off \nRemoveIPC=perhaps\n"}, False,
+         "/etc/systemd/logind.conf"),
+        # One main file counts, the first; the others are not read.
+        ({"etc/systemd/logind.conf": "", "usr/lib/systemd/logind.conf": NO}, True, ""),
+        ({"usr/lib/systemd/logind.conf": NO}, False, "/usr/lib/systemd/logind.conf"),
+        # Drop-ins come after it, by name, whatever their folder.
+        ({"etc/systemd/logind.conf": YES, "usr/lib/systemd/logind.conf.d/x.conf": NO}, False,
+         "/usr/lib/systemd/logind.conf.d/x.conf"),
+        ({"etc/systemd/logind.conf.d/10.conf": NO, "usr/lib/systemd/logind.conf.d/20.conf": YES}, True,
+         "/usr/lib/systemd/logind.conf.d/20.conf"),
+        # A name in /etc hides the same name in /run and /usr/lib.
+        ({"etc/systemd/logind.conf.d/a.conf": "", "run/systemd/logind.conf.d/a.conf": NO}, True, ""),
+        ({"etc/systemd/logind.conf.d/a.txt": NO}, True, ""),
+    ],
+)  # fmt: skip
+def test_settings_are_read_in_systemds_order(tmp_path: Path, files: dict[str, str], removes: bool, source: str) -> None:
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    seen = logind.observe([], tmp_path)
+    assert (seen.running, seen.remove_ipc, seen.source) == (True, removes, source)
+
+
+def test_users_are_told_apart_by_number_and_by_the_file_of_lingering(tmp_path: Path) -> None:
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/login.defs").write_text("#SYS_UID_MAX 5\nSYS_UID_MAX\t 499\n")
+    (tmp_path / "var/lib/systemd/linger").mkdir(parents=True)
+    (tmp_path / "var/lib/systemd/linger/4000001").write_text("")
+    seen = logind.observe([0, 499, 4000000, 4000001, 4000000], tmp_path).users
+    assert [(user.system, user.lingering) for user in seen] == [
+        (True, False), (True, False), (False, False), (False, True),
+    ]  # fmt: skip
+    assert seen[2].name == "4000000"
+
+
+def test_a_machine_without_systemd_has_no_logind(tmp_path: Path) -> None:
+    assert not logind.observe([0], tmp_path).running
+
+
+# ---- the clock
+
+
+@pytest.mark.parametrize(
+    ("seen", "state", "fix"),
+    [
+        (TSC, "ok", None),
+        (Clock("aarch64", "arch_sys_counter", flags=frozenset()), "ok", None),
+        (Clock("riscv64", "riscv_clocksource", flags=frozenset()), "ok", None),
+        (replace(TSC, current="hpet"), "advice", "echo tsc > /sys/devices/system/clocksource/clocksource0/current"),
+        (replace(TSC, current="hpet", available=("hpet",)), "advice", "tsc=reliable on the kernel's command line"),
+        (replace(TSC, flags=frozenset({"constant_tsc"})), "advice", "+invtsc"),
+        (replace(TSC, current=None), "advice", "mount -t sysfs"),
+    ],
+)  # fmt: skip
+def test_the_kernel_trusts_the_processors_counter(seen: Clock, state: str, fix: str | None) -> None:
+    found = clock.judge_source(seen)
+    assert found.state == state
+    assert (fix or "") in (found.fix or "")
+
+
+@pytest.mark.parametrize(
+    ("seen", "counters", "state", "about"),
+    [
+        (TSC, {"a": True, "b": True}, "ok", ("a", "b")),
+        (TSC, {"a": True, "b": False}, "advice", ("b",)),
+        (replace(TSC, current="hpet"), {"a": False}, "ok", ("a",)),
+        (replace(TSC, current="hpet"), {"a": False, "b": True}, "broken", ("b",)),
+        (TSC, {}, "ok", ()),
+    ],
+)
+def test_workers_took_the_clock_that_they_should(
+    seen: Clock, counters: dict[str, bool], state: str, about: tuple[str, ...]
+) -> None:
+    found = clock.judge_choice(seen, counters)
+    assert (found.state, found.about) == (state, about)
+
+
+def test_the_clock_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/devices/system/clocksource/clocksource0"
+    folder.mkdir(parents=True)
+    (folder / "current_clocksource").write_text("kvm-clock\n")
+    (folder / "available_clocksource").write_text("kvm-clock tsc acpi_pm \n")
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc\n" * 2)
+    assert clock.observe("x86_64", tmp_path) == Clock(
+        "x86_64", "kvm-clock", ("kvm-clock", "tsc", "acpi_pm"), frozenset({"fpu", "constant_tsc", "nonstop_tsc"})
+    )
+    assert clock.observe("x86_64", tmp_path / "nothing").current is None
+
+
+# ---- the memory control group
+
+GROUP = "/sys/fs/cgroup/a/memory.max"
+
+
+@pytest.mark.parametrize(
+    ("limit", "where", "fix"),
+    [
+        (None, HOST, None),
+        (Limit(GROUP, 1000 * MIB, 900 * MIB), HOST, None),
+        (Limit(GROUP, 1024 * MIB, 1023 * MIB), HOST, f"echo 2147483648 > {GROUP}"),
+        (Limit(GROUP, 1024 * MIB, 1024 * MIB), DOCKER, "docker update --memory=2147483648 CONTAINER"),
+        (Limit(GROUP, 1024 * MIB, 2048 * MIB), POD, "resources: {limits: {memory: 2048Mi}}"),
+    ],
+)  # fmt: skip
+def test_a_control_group_leaves_room_for_a_worker(limit: Limit | None, where: Container, fix: str | None) -> None:
+    found = memory_group.judge(limit, where)
+    assert (found.state, found.fix) == ("advice" if fix else "ok", fix)
+
+
+def group(folder: Path, limit: object, used: int, inactive: int, names: tuple[str, str, str]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / names[0]).write_text(f"{limit}\n")
+    (folder / names[1]).write_text(f"{used}\n")
+    (folder / "memory.stat").write_text(f"anon 5\n{names[2]} {inactive}\nfile 1\n")
+
+
+V2 = ("memory.max", "memory.current", "inactive_file")
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+
+
+def test_the_tightest_of_all_groups_above_binds(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("0::/a/b\n")
+    group(tmp_path / "sys/fs/cgroup/a/b", "max", 10, 0, V2)
+    group(tmp_path / "sys/fs/cgroup/a", 100, 90, 40, V2)
+    group(tmp_path / "sys/fs/cgroup", 1000, 970, 0, V2)
+    assert memory_group.observe(tmp_path) == Limit("/sys/fs/cgroup/memory.max", 1000, 970)
+    group(tmp_path / "sys/fs/cgroup/a", 100, 90, 0, V2)
+    assert memory_group.observe(tmp_path) == Limit(GROUP, 100, 90)
+
+
+def test_version_1_and_paths_outside_of_what_is_mounted_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text("4:cpu,memory:/docker/0123\n0::/\n1:name=systemd:/x\njunk\n")
+    assert memory_group.observe(tmp_path) is None
+    group(tmp_path / "sys/fs/cgroup/memory", 500, 200, 50, V1)
+    assert memory_group.observe(tmp_path) == Limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", 500, 150)
+    group(tmp_path / "sys/fs/cgroup/memory", 9223372036854771712, 200, 50, V1)
+    assert memory_group.observe(tmp_path) is None
+
+
+# ---- segments
+
+
+def test_dead_segments_are_counted_with_their_memory() -> None:
+    dead = tuple(Known(f"api/{n}", f"brickd-{n}", taken_bytes=MIB) for n in range(5))
+    found = segments.judge_dead(Segments(workers=(API, *dead)))
+    assert (found.state, found.fix, len(found.about)) == ("advice", "brickd prune", 5)
+    assert found.seen == "5 of dead workers (api/0, api/1, api/2 and 2 more), 5.0 MiB"
+    assert segments.judge_dead(ALIVE).state == "ok"
+
+
+def test_refused_files_with_one_fix_are_told_together() -> None:
+    refused = (
+        Refused("brickd-a", "magic", "root"),
+        Refused("brickd-b", "magic", "root"),
+        Refused("brickd-c", "format 2.0", "root", alive=True),
+        Refused("brickd-d", "magic", "#1234", ours=False),
+        Refused("brickd-x y", "a FIFO", "root", regular=False),
+    )
+    found = segments.judge_refused(Segments(refused=refused))
+    assert [(one.state, one.fix, one.about) for one in found] == [
+        ("advice", "brickd prune --refused", ("brickd-a", "brickd-b")),
+        ("broken", "pip install ./agent .", ("brickd-c",)),
+        ("advice", "sudo -u '#1234' brickd prune --refused", ("brickd-d",)),
+        ("advice", "rm -r -- '/dev/shm/brickd-x y'", ("brickd-x y",)),
+    ]
+    assert found[0].seen == "brickd-a: magic; and 1 more"
+    assert [one.state for one in segments.judge_refused(ALIVE)] == ["ok"]
+
+
+def test_segments_of_others_are_broken_where_nothing_else_is_seen() -> None:
+    others = Segments(foreign=("bob", "alice", "bob"))
+    found = segments.judge_foreign(others, "ops")
+    assert (found.state, found.fix, found.about) == ("broken", "sudo -u alice brickd status", ("alice", "bob"))
+    assert found.why == "or BRICKD_GROUP=ops in the server's environment"
+    assert segments.judge_foreign(replace(others, workers=(API,)), "ops").state == "advice"
+    assert segments.judge_foreign(ALIVE, "ops").state == "ok"
+
+
+def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
+    def lost(name: str, *found: Loss) -> Known:
+        return Known(name, name, losses=found)
+
+    lanes = [Loss("lanes", "9 spans", spans=True, settings=(f"BRICKD_LANES={n}",)) for n in (2, 64)]
+    signals = Loss("signals", "3 calls", spans=False)
+    memory = Loss("memory", "refused", spans=True)
+    workers = (lost("a b", lanes[0], signals), lost("c", lanes[1]), lost("d", memory))
+    found = losses.judge(Segments(workers=workers), SHM, HOST)
+    assert [(one.name, one.state, one.fix, one.about) for one in found] == [
+        ("loss-lanes", "broken", "BRICKD_LANES=64", ("a b", "c")),
+        ("loss-signals", "advice", "brickd inspect 'a b'", ("a b",)),
+        ("loss-memory", "broken", "mount -o remount,size=1G /dev/shm", ("d",)),
+    ]
+    assert found[0].seen == "a b: 9 spans; and 1 more workers"
+    assert [one.state for one in losses.judge(ALIVE, SHM, HOST)] == ["ok"]
+
+
+# ---- processes
+
+
+def test_what_could_not_be_looked_into_matters_where_no_worker_is_seen() -> None:
+    nothing = Segments()
+    assert namespaces.judge_search(processes(closed=3), ALIVE, 1000).state == "ok"
+    assert namespaces.judge_search(processes(), nothing, 1000).state == "ok"
+    assert namespaces.judge_search(processes(closed=3), nothing, 0).state == "ok"
+    found = namespaces.judge_search(processes(closed=3, left=1000), nothing, 1000)
+    assert (found.state, found.fix) == ("advice", "sudo brickd doctor")
+    assert "1,000 more were left out" in found.seen
+
+
+@pytest.mark.parametrize("where", [HOST, DOCKER, POD, Container("podman", "x")])
+def test_a_worker_with_another_dev_shm_is_told_how_to_share_it(where: Container) -> None:
+    away = Process(9, "python", (OWN._replace(place="elsewhere"),))
+    found = namespaces.judge_mounts(processes(away, Process(7, "p", (OWN,))), Segments(), where)
+    assert (found.state, found.about, found.fix) == ("broken", ("9",), container.shared(where))
+    assert "pid 9 (python)" in found.seen
+    assert namespaces.judge_mounts(processes(away), ALIVE, where).state == "advice"
+
+
+def test_a_segment_that_only_is_mapped_is_its_parents_business() -> None:
+    for place in ("here", "elsewhere", "removed"):
+        child = processes(Process(9, "python", (Mapped("x-" + FILE, place, False),)))
+        found = [
+            namespaces.judge_mounts(child, ALIVE, HOST),
+            *namespaces.judge_prefix(child, ALIVE, "brickd-"),
+            namespaces.judge_removed(child),
+            namespaces.judge_locks(child, ALIVE),
+            *namespaces.judge_silence(child, HOST),
+        ]
+        assert {one.state for one in found} == {"ok"}
+
+
+def test_each_foreign_prefix_is_told_with_the_variable_to_set() -> None:
+    around = processes(
+        Process(1, "a", (OWN,)),
+        Process(2, "b", (OWN._replace(file="x y" + FILE),)),
+        Process(3, "c", (OWN._replace(file="x y" + FILE),)),
+        Process(4, "d", (OWN._replace(file="brickd" + FILE),)),
+    )
+    found = namespaces.judge_prefix(around, Segments(), "brickd-")
+    assert [(one.state, one.fix, one.about) for one in found] == [
+        ("broken", "BRICKD_SHM_PREFIX=brickd brickd status", ("4",)),
+        ("broken", "BRICKD_SHM_PREFIX='x y' brickd status", ("2", "3")),
+    ]
+
+
+def test_a_removed_segment_matters_until_there_is_another() -> None:
+    gone = OWN._replace(place="removed")
+    lost, found_again, ended = Process(1, "a", (gone,)), Process(2, "b", (gone, OWN)), gone._replace(owned=False)
+    found = namespaces.judge_removed(processes(lost, found_again, Process(3, "c", (ended,))))
+    assert (found.state, found.about) == ("advice", ("1",))
+
+
+def test_a_lost_lock_is_told_of_the_worker_whose_segment_it_is() -> None:
+    mapped = OWN._replace(file="brickd-0", owned=False)
+    around = processes(Process(7, "python", (mapped,)), Process(8, "child", (mapped,)))
+    for pid in (0, None):
+        found = namespaces.judge_locks(around, Segments(workers=(API._replace(pid=pid),)))
+        assert (found.state, found.about) == ("advice", ("7",))
+    assert namespaces.judge_locks(around, ALIVE).state == "ok"
+
+
+def test_processes_without_a_segment_are_told_by_their_reason() -> None:
+    around = processes(
+        Process(1, "a", settings={"BRICKD": "0"}),
+        Process(2, "b", settings={"BRICKD": "0"}),
+        Process(3, "c", settings={}, free_bytes=0),
+        Process(4, "d", settings=None, free_bytes=None),
+        Process(5, "e", (OWN,)),
+        Process(6, "f", settings={"BRICKD_SHM_PREFIX": 40 * "x"}),
+    )
+    found = namespaces.judge_silence(around, DOCKER)
+    assert [(one.fix, one.about) for one in found] == [
+        ("unset BRICKD", ("1", "2")),
+        ("docker run --shm-size=1g IMAGE", ("3",)),
+        ("brick.init()", ("4",)),
+        ("unset BRICKD_SHM_PREFIX", ("6",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("our_time", "reads_counter", "state"),
+    [(True, False, "ok"), (None, False, "ok"), (False, True, "ok"), (False, False, "advice")],
+)
+def test_another_time_namespace_matters_to_the_systems_clock_alone(
+    our_time: bool | None, reads_counter: bool, state: str
+) -> None:
+    workers = Segments(workers=(API._replace(file=OWN.file, reads_counter=reads_counter),))
+    found = namespaces.judge_time(processes(Process(7, "python", (OWN,), our_time=our_time)), workers)
+    assert found.state == state
+
+
+def test_another_pid_namespace_is_well_and_said() -> None:
+    found = namespaces.judge_pids(
+        Segments(workers=(API, API._replace(name="api/1", pid=0), API._replace(name="x", pid=None)))
+    )
+    assert (found.state, found.seen, found.about) == ("ok", "api/1 in another", ("api/1",))
+
+
+def test_the_observer_of_processes_survives_a_machine_without_proc(tmp_path: Path) -> None:
+    from brickd.doctor.processes import observe
+
+    assert observe("/dev/shm", tmp_path / "nothing") == Processes((), 0, 0, 0)
+    (tmp_path / "12").mkdir()
+    (tmp_path / "13").mkdir()
+    (tmp_path / "13/maps").write_bytes(b"7f-8f r-xp 0 00:01 1 /x/brick_agent/_core.so\n" + os.urandom(99))
+    found = observe("/dev/shm", tmp_path)
+    assert [(process.pid, process.segments, process.settings) for process in found.found] == [(13, (), None)]
+    assert found.seen == 2

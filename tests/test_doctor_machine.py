@@ -1,0 +1,362 @@
+"""`brickd doctor` on this machine, with real workers in real trouble.
+
+Other processes of this machine are examined too, so each test looks at what is said about its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SHM, reading
+from faults import PRIVATE, Start, needs_namespaces
+from test_status import SPANS, brickd, started
+
+Finding = dict[str, Any]
+
+
+def examined(**environment: str) -> list[Finding]:
+    result = brickd("doctor", "--json", **environment)
+    document = json.loads(result.stdout)
+    assert document["healthy"] == all(finding["state"] != "broken" for finding in document["findings"])
+    assert result.returncode == (0 if document["healthy"] else 1)
+    assert result.stderr == ""
+    findings: list[Finding] = document["findings"]
+    return findings
+
+
+def about(findings: list[Finding], name: str, what: object) -> Finding:
+    """The one finding of this check that is about this worker, process or file."""
+    (found,) = [finding for finding in findings if finding["name"] == name and str(what) in finding["about"]]
+    return found
+
+
+def test_a_machine_with_a_worker_in_good_health_needs_nothing(worker: Start) -> None:
+    process = started(worker, BRICKD_SERVICE="api")
+    findings = examined()
+    assert "broken" not in {finding["state"] for finding in findings}
+    assert about(findings, "processes", process.pid)["state"] == "ok"
+    of_ours = ("segments-foreign", "segments-refused", "segments-dead", "losses", "pid-namespace")
+    assert {finding["state"] for finding in findings if finding["name"] in of_ours} == {"ok"}
+    unwanted = [
+        finding["name"] for finding in findings if finding["state"] != "ok" and str(process.pid) in finding["about"]
+    ]
+    assert unwanted == []
+
+
+def test_a_dead_workers_segment_is_told_with_its_size_and_prune(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api").kill()
+    finding = about(examined(), "segments-dead", reading(prefix).file)
+    assert (finding["state"], finding["fix"]) == ("advice", "brickd prune")
+    assert "1 of dead workers (api/0), " in finding["seen"]
+
+
+def test_a_refused_file_is_told_with_its_reason(worker: Start, prefix: str) -> None:
+    started(worker)
+    (SHM / f"{prefix}junk").write_bytes(b"\1" * 8192)
+    (SHM / f"{prefix}link").symlink_to("/etc/passwd")
+    findings = examined()
+    junk, link = (
+        about(findings, "segments-refused", f"{prefix}junk"),
+        about(findings, "segments-refused", f"{prefix}link"),
+    )
+    assert (junk["state"], junk["fix"]) == ("advice", "brickd prune --refused")
+    assert "not a segment" in junk["seen"]
+    assert link["fix"] == f"rm -r -- /dev/shm/{prefix}link"
+
+
+def test_a_live_segment_that_nobody_can_read_is_broken(worker: Start, prefix: str) -> None:
+    started(worker)
+    file = reading(prefix).file
+    with (SHM / file).open("r+b", buffering=0) as opened:
+        os.pwrite(opened.fileno(), b"\xff", 12)  # the format's major
+    finding = about(examined(), "segments-refused", file)
+    assert (finding["state"], finding["fix"]) == ("broken", "pip install ./agent .")
+    assert "format" in finding["seen"]
+
+
+def test_a_worker_with_another_prefix_is_found_and_the_prefix_named(worker: Start, prefix: str) -> None:
+    process = started(worker, BRICKD_SHM_PREFIX=f"x {prefix}")
+    try:
+        finding = about(examined(), "prefix", process.pid)
+        assert finding["state"] == "broken"  # no worker at all is seen with ours
+        told = subprocess.run(
+            finding["fix"].replace(" brickd status", f" {sys.executable} -P -m brickd status --json"),
+            shell=True, capture_output=True, text=True, check=True, env=os.environ | {"BRICKD_SHM_PREFIX": prefix},
+        )  # fmt: skip
+        assert [each["pid"] for each in json.loads(told.stdout)["workers"]] == [process.pid]
+    finally:
+        process.kill()
+        for file in SHM.glob(f"x {prefix}*"):
+            file.unlink()
+
+
+def test_another_prefix_is_only_advice_beside_workers_that_are_seen(worker: Start, prefix: str) -> None:
+    started(worker)
+    other = started(worker, BRICKD_SHM_PREFIX=f"x{prefix}")
+    try:
+        assert about(examined(), "prefix", other.pid)["state"] == "advice"
+    finally:
+        other.kill()
+        for file in SHM.glob(f"x{prefix}*"):
+            file.unlink()
+
+
+def test_a_worker_whose_file_was_removed_is_told_until_it_has_another(worker: Start, prefix: str) -> None:
+    process = started(worker)
+    (SHM / reading(prefix).file).unlink()
+    finding = about(examined(), "removed", process.pid)
+    assert (finding["state"], "RemoveIPC" in finding["why"]) == ("advice", True)
+
+
+def test_a_child_that_only_has_its_parents_segment_is_well(worker: Start) -> None:
+    process = worker(
+        """
+        with brick.span("b"): pass
+        reader, writer = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        report(child)
+        pause()
+        os.close(writer)
+        os.waitpid(child, 0)
+        """
+    )
+    child = process.heard()
+    process.paused()
+    findings = examined()
+    wrong = [finding["name"] for finding in findings if finding["state"] != "ok" and str(child) in finding["about"]]
+    assert wrong == []
+    assert about(findings, "processes", child)
+    process.go()
+    assert process.end() == 0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "why"),
+    [
+        ("BRICKD", "0", "BRICKD=0 switched it off"),
+        ("BRICKD_SHM_PREFIX", "a/b", "has a slash"),
+        ("BRICKD_CLOCK", "sundial", "neither auto nor tsc nor monotonic"),
+        ("BRICKD_GROUP", "no such group", "names no group"),
+        ("BRICKD_WORKER", "3", "has recorded nothing yet"),
+    ],
+)
+def test_a_process_that_loads_the_agent_and_has_no_segment_is_told_why(
+    worker: Start, variable: str, value: str, why: str
+) -> None:
+    program = "brick.init()\npause()" if variable != "BRICKD_WORKER" else "pause()"
+    process = started(worker, program, **{variable: value})
+    finding = about(examined(), "silent", process.pid)
+    assert finding["state"] == "advice"
+    assert why in finding["why"]
+    assert finding["fix"] == ("brick.init()" if variable == "BRICKD_WORKER" else f"unset {variable}")
+
+
+def test_a_worker_whose_host_closed_its_descriptor_is_told(worker: Start) -> None:
+    process = started(worker, "brick.init()\nos.close(_core._segment_fd())\npause()")
+    finding = about(examined(), "lock", process.pid)
+    assert (finding["state"], finding["fix"]) == ("advice", "brick.init()")
+
+
+def test_losses_are_broken_or_advice_with_the_value_to_set(worker: Start) -> None:
+    started(
+        worker,
+        """
+        brick.init(lanes=1, names=64)
+        import threading
+        for number in range(100):
+            with brick.span(f"n{number}"): pass
+        thread = threading.Thread(target=lambda: brick.brick("b").start()); thread.start(); thread.join()
+        pause()
+        """,
+        BRICKD_SERVICE="api",
+    )
+    findings = examined()
+    lanes, tables = about(findings, "loss-lanes", "api/0"), about(findings, "loss-tables", "api/0")
+    assert (lanes["state"], lanes["fix"]) == ("broken", "BRICKD_LANES=2")
+    assert (tables["state"], tables["fix"]) == ("advice", "BRICKD_NAMES=128")
+
+
+def test_hostile_names_stay_harmless(worker: Start, prefix: str) -> None:
+    program = """
+    import ctypes
+    ctypes.CDLL(None).prctl(15, b"\\x1b[2J\\n$(reboot)")
+    brick.init(lanes=1, names=64)
+    for number in range(100):
+        with brick.span(str(number)): pass
+    pause()
+    """
+    process = started(worker, program, BRICKD_SERVICE="\x1b]0;x; touch y #")
+    (SHM / f"{prefix}\x1b[2J\nrm").write_bytes(b"junk")
+    (SHM / f"{prefix}\x1b[2J\nln").symlink_to("nowhere")
+    screen = brickd("doctor").stdout
+    assert "\x1b" not in screen
+    assert r"\x1b[2J\nrm" in screen
+    assert rf"        rm -r -- '/dev/shm/{prefix}\x1b[2J\nln'" in screen
+    assert all(line.startswith(("broken  ", "advice  ", "        ")) for line in screen.splitlines()[:-1])
+    finding = about(examined(), "loss-tables", "_]0;x; touch y #/0")
+    assert finding["seen"].startswith("_]0;x; touch y #/0: ")
+    assert about(examined(), "processes", process.pid)
+
+
+def test_what_needs_a_fix_comes_first_each_with_its_fix_and_the_rest_is_counted(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api").kill()
+    states = [finding["state"] for finding in examined()]
+    assert states == sorted(states, key=["broken", "advice", "ok"].index)
+    *lines, last = brickd("doctor", COLUMNS="60").stdout.splitlines()
+    told = lines.index(next(line for line in lines if line.startswith("advice  segments-dead")))
+    assert len(lines[told]) <= 60
+    assert lines[told + 1].startswith("        brickd prune  # ")
+    fine, checks = (int(word) for word in last.split() if word.isdigit())
+    assert len(lines) == 2 * (checks - fine)
+    assert last == f"{fine} of {checks} checks fine"
+    rows = brickd("doctor", "-o", "csv").stdout.splitlines()
+    assert rows[0] == "name,state,seen,wanted,fix,why,about"
+
+
+def test_it_answers_where_the_reader_does_not_load(tmp_path: Path, prefix: str) -> None:
+    (tmp_path / "broken.py").write_text(
+        "import sys\nsys.modules['brickd._reader'] = None\n"
+        "from brickd.cli import main\nsys.argv = ['brickd', 'doctor', '--json']\nsys.exit(main())\n"
+    )
+    result = subprocess.run([sys.executable, "-P", tmp_path / "broken.py"], capture_output=True, text=True, check=False)
+    (finding,) = json.loads(result.stdout)["findings"]
+    assert (result.returncode, finding["name"], finding["state"]) == (1, "versions", "broken")
+    assert "_reader" in finding["seen"]
+
+
+# ---- in mounts and namespaces of its own
+
+
+@pytest.fixture
+def nobody() -> list[str]:
+    """What begins a command that another user than ours is to run."""
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if os.geteuid() != 0 or shutil.which(command[0]) is None:
+        pytest.skip("needs root and setpriv, to be another user")
+    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
+        pytest.skip("user 65534 may not read this installation")
+    return command
+
+
+ELSEWHERE = (
+    PRIVATE
+    + 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=8m")\n'
+    + SPANS
+    + "report(_core._segment_name())\npause()"
+)
+
+# Runs `brickd doctor` where the program's mounts are; the machine below it is whatever the program made of it.
+INSIDE = """
+def examine(*before):
+    done = subprocess.run([*before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"], stdout=subprocess.PIPE)
+    report([done.returncode, json.loads(done.stdout)["findings"]])
+"""
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_worker_in_another_mount_namespace_is_found(worker: Start) -> None:
+    process = started(worker, ELSEWHERE)
+    process.go()
+    (SHM / process.heard()).write_bytes(b"another file of that name")
+    finding = about(examined(), "shm-namespace", process.pid)
+    assert finding["state"] == "broken"
+    assert f"pid {process.pid} (python" in finding["seen"]
+    started(worker)
+    assert about(examined(), "shm-namespace", process.pid)["state"] == "advice"
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("mounted", "name", "fix"),
+    [
+        ('mount(b"tmpfs", b"/dev", b"tmpfs", 0, None)', "shm", "mount -t tmpfs"),
+        ('mount(b"tmpfs", b"/dev/shm", b"tmpfs", 1, None)', "shm", "mount -o remount,rw"),
+        ('mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=128k")', "shm-room", ""),
+        ('mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"nr_inodes=1")', "shm-room", "nr_inodes"),
+    ],
+)
+def test_a_dev_shm_that_workers_cannot_use_is_broken(worker: Start, mounted: str, name: str, fix: str) -> None:
+    process = worker(f"{PRIVATE}{mounted}\n{INSIDE}\nexamine()")
+    code, findings = process.heard()
+    assert code == 1
+    (broken,) = [finding for finding in findings if finding["name"] == name]
+    assert broken["state"] == "broken"
+    assert fix in broken["fix"]
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_dev_shm_that_may_not_even_be_listed_is_broken(worker: Start, nobody: list[str]) -> None:
+    mounted = 'mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"mode=0700")'
+    process = worker(f"{PRIVATE}{mounted}\n{INSIDE}\nexamine(*{nobody!r})")
+    code, findings = process.heard()
+    (access,) = [finding for finding in findings if finding["name"] == "shm-access"]
+    assert (code, access["state"], access["fix"]) == (1, "broken", "chmod 1777 /dev/shm")
+    assert access["seen"] == "mode 0700 of user 0"
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_dev_shm_without_a_limit_is_well(worker: Start) -> None:
+    process = worker(f'{PRIVATE}mount(b"tmpfs", b"/dev/shm", b"tmpfs", 0, b"size=0,nr_inodes=0")\n{INSIDE}\nexamine()')
+    _, findings = process.heard()
+    (room,) = [finding for finding in findings if finding["name"] == "shm-room"]
+    assert (room["state"], room["seen"]) == ("ok", "no limit on its size")
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_worker_in_another_pid_namespace_is_well(worker: Start, prefix: str) -> None:
+    unshare = ["unshare", "-p", "-f", "--kill-child", sys.executable, "-c"]
+    program = "import brick_agent as brick\nwith brick.span('b'): pass\nprint('x', flush=True)\ninput()"
+    environment = os.environ | {"BRICKD_SERVICE": "api"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*unshare, program], stdin=pipe, stdout=pipe, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"x\n"
+        finding = about(examined(), "pid-namespace", "api/0")
+        assert finding["state"] == "ok"
+        process.communicate(b"\n")
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_worker_in_another_time_namespace_with_its_own_clock_is_told(worker: Start, prefix: str) -> None:
+    unshare = ["unshare", "-T", "--monotonic", "1000", sys.executable, "-c"]
+    program = "import brick_agent as brick\nwith brick.span('b'): pass\nprint('x', flush=True)\ninput()"
+    environment = os.environ | {"BRICKD_CLOCK": "monotonic"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*unshare, program], stdin=pipe, stdout=pipe, env=environment) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"x\n"
+        finding = about(examined(), "time-namespace", process.pid)
+        assert finding["fix"] == f"nsenter --target {process.pid} --time brickd status"
+        process.communicate(b"\n")
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_segments_of_another_user_are_told_with_their_user(worker: Start, nobody: list[str]) -> None:
+    started(worker, SPANS)
+    command = [*nobody, sys.executable, "-P", "-m", "brickd", "doctor", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    findings = json.loads(result.stdout)["findings"]
+    (search,) = [finding for finding in findings if finding["name"] == "processes"]
+    assert (search["state"], search["fix"]) == ("advice", "sudo brickd doctor")
+    finding = about(findings, "segments-foreign", "root")
+    assert (result.returncode, finding["state"], finding["fix"]) == (1, "broken", "sudo -u root brickd status")
+    assert "BRICKD_GROUP=" in finding["why"]
