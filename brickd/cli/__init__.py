@@ -6,19 +6,25 @@ of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "
 `Exit`.
 """
 
+from __future__ import annotations
+
 import contextlib
 import errno
 import importlib
 import io
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from brickd import escape
 from brickd.cli.output import say
+from brickd.cli.tab import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 _INTERRUPTED = 130
 
@@ -36,6 +42,7 @@ VERBS = {
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
     "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and their status while they run."),
+    "completion": Verb("brickd.cli.completion:completion", "The script that completes brickd at a TAB."),
     "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),
 }
 
@@ -52,6 +59,13 @@ class _Group(click.Group):
         module, attribute = VERBS[cmd_name].target.split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
+        from click.shell_completion import CompletionItem
+
+        verbs = [CompletionItem(name, help=verb.help) for name, verb in VERBS.items() if name.startswith(incomplete)]
+        # Not the group's own way, which imports every verb to ask whether it is hidden.
+        return verbs + click.Command.shell_complete(self, ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Verbs"):
@@ -71,7 +85,7 @@ class _Group(click.Group):
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
+    if wanted and not context.resilient_parsing:  # at a TAB nothing is printed but words
         from brickd.cli.version import installed
 
         click.echo(f"brickd {installed() or 'not installed'}")
@@ -99,6 +113,8 @@ def main() -> int:
         # In an ASCII locale a worker's name is shown by its escapes; it does not end the verb.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if instruction := os.environ.get(VARIABLE):
+            return answer(brickd, instruction)
         return _run(sys.argv[1:] or ["--help"])
     except click.exceptions.Exit as end:
         return end.exit_code

@@ -14,6 +14,7 @@ from brickd import _reader, records
 from brickd.cli import table as tables
 from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.escape import text as escaped
@@ -46,7 +47,7 @@ _CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 @click.command()
-@click.argument("name", required=False, metavar="[WORKER|SEGMENT]")
+@click.argument("name", required=False, metavar="[WORKER|SEGMENT]", shell_complete=complete_segments)
 @click.option("-n", "--records", "most", type=click.IntRange(0, 100_000), default=10, show_default=True,
               help="How many of the newest records of each ring to show.")  # fmt: skip
 @output_options

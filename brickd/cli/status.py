@@ -16,6 +16,7 @@ from brickd import escape
 from brickd.cli import table as tables
 from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.tab import complete_workers
 from brickd.cli.table import Column
 from brickd.status import document as status_document
 from brickd.totals import bricks as brick_totals
@@ -48,7 +49,7 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[WORKER|SERVICE]...")
+@click.argument("names", nargs=-1, metavar="[WORKER|SERVICE]...", shell_complete=complete_workers)
 @output_options
 def status(names: tuple[str, ...], output: str) -> None:
     """Live totals over all workers, problems first."""

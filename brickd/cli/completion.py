@@ -1,0 +1,18 @@
+"""The verb `completion`.
+
+Owns: nothing but its own line of arguments. Must not know: what a TAB is answered.
+"""
+
+from __future__ import annotations
+
+import click
+
+from brickd.cli.tab import SHELLS, script
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> None:
+    """The script that makes a shell complete brickd at a TAB."""
+    click.echo(script(context.find_root().command, shell), nl=False)

@@ -1,0 +1,212 @@
+"""TAB, as a real bash asks for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from conftest import SHM, reading
+from faults import Start
+from forge import with_header
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_status import brickd, started
+
+from brickd.cli import VERBS
+from brickd.cli import brickd as group
+from brickd.cli.tab import SHELLS, _means_itself, script
+
+# What readline does at a TAB: it sets these, calls the function, reads COMPREPLY. The arguments: the script, the place
+# of the cursor, the line.
+ASK = """
+eval "$1"; shift
+type=mine value=mine line=mine completion=mine
+COMP_CWORD=$1; shift; COMP_WORDS=("$@")
+_brickd_completion "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+[[ $type$value$line$completion = mineminemine"mine" ]] || echo "variables of the person's shell were changed" >&2
+(( ${#COMPREPLY[@]} == 0 )) || printf '%s\\0' "${COMPREPLY[@]}"
+"""
+
+
+def environment() -> dict[str, str]:
+    """In which `brickd` is the one that is tested."""
+    return os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
+    """What bash offers behind this line, the last word of which is not finished."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    result = subprocess.run(
+        [bash, "--norc", "-c", ASK, "bash", script(group, "bash"), str(len(line)), first, *line],
+        capture_output=True, text=True, check=True, env=environment(), cwd=at,
+    )  # fmt: skip
+    assert result.stderr == ""
+    return result.stdout.split("\0")[:-1]
+
+
+def test_a_tab_offers_verbs() -> None:
+    assert tab("") == list(VERBS)
+    assert tab("st") == ["status"]
+    assert tab("--v") == ["--version"]
+    assert tab("nonsense") == []
+
+
+def test_a_tab_offers_options_and_choices() -> None:
+    assert tab("prune", "--") == ["--dry-run", "--refused", "--output", "--json", "--help"]
+    assert tab("version", "-o", "js") == ["json", "jsonl"]
+    assert tab("completion", "") == list(SHELLS)
+
+
+def test_a_tab_in_a_line_that_cannot_be_offers_nothing() -> None:
+    for line in (["nonsense", ""], ["status", "-o", "xml", "--nope", "x"], ["doctor", ""]):
+        assert tab(*line) == []
+    behind_version = complete("bash_complete", COMP_WORDS="brickd --version stat", COMP_CWORD="2")
+    assert behind_version.stdout == "plain,status\n"
+    assert tab("stat", first="~/nowhere/brickd") == []
+
+
+def test_brickd_may_be_called_by_a_path_below_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "brickd").symlink_to(Path(sys.executable).parent / "brickd")
+    assert tab("stat", first="~/brickd") == ["status"]
+
+
+def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: str) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    started(worker, BRICKD_SERVICE="batch")
+    context = click.Context(group)
+    for verb in VERBS:
+        command = group.get_command(context, verb)
+        assert command is not None
+        for parameter in command.params:
+            metavar = (isinstance(parameter, click.Argument) and parameter.metavar) or ""
+            if "WORKER" in metavar:
+                assert tab(verb, "ba")[-1:] == ["batch/0"], verb
+            if "SERVICE" in metavar:
+                assert tab(verb, "") == ["api", "batch", "api/0", "batch/0"], verb
+                assert tab(verb, "api/0", "b") == ["batch", "batch/0"], verb
+            if "SEGMENT" in metavar:
+                assert tab(verb, prefix[:-3]) == sorted(file for file in os.listdir(SHM) if file.startswith(prefix)), (
+                    verb
+                )
+
+
+HOSTILE = [
+    "a b", "a'b", 'a"b', "a$(touch owned)", "a`touch owned`", "a;touch owned", "a:b", "a,b", "a\\b", "*", "?", "[a]",
+    "{a,b}", "-x", "~root", "#a", "!a", "a|b", "a&b", "a>b", "a=b", "a\u202eb", "a\u3164b", "+a", "%1",
+]  # fmt: skip
+
+
+def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path, prefix: str) -> None:
+    names = [
+        *HOSTILE,
+        "a\nb",
+        "a\x1b[2Jb",
+        "a\tb",
+        "\udc80".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
+    ]
+    for number, name in enumerate([*names, "模型-7b", "fine_1.0+x%y~z"]):
+        image = with_header(service=name.encode(), coordinates=b"", index=number)
+        (SHM / f"{prefix}{number}").write_bytes(image)
+    (SHM / f"{prefix}$(touch owned)").write_bytes(b"")
+    offered = tab("status", "", at=tmp_path)
+    assert [name for name in offered if "/" not in name] == ["fine_1.0+x%y~z", "模型-7b"]
+    assert len(offered) == 4
+    assert tab("inspect", prefix, at=tmp_path) == sorted(f"{prefix}{number}" for number in range(len(names) + 2))
+    for typed in ("a$(touch owned)", "`touch owned`", "a;touch owned", "*"):
+        tab("status", typed, at=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    st.lists(st.text(min_size=1, max_size=12) | st.text("ab/~%+-.,:*$'\"\\ \n", min_size=1, max_size=6), min_size=20)
+)
+def test_what_is_offered_means_itself_in_bash_unquoted(names: list[str]) -> None:
+    offered = [name for name in [*names, *HOSTILE, "api/0~3fa2c1", "a"] if _means_itself(name)]
+    told = subprocess.run(
+        ["bash", "--norc", "-c", f"printf '%s\\0' {' '.join(offered)}"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout.split("\0")[:-1] == offered
+
+
+def complete(instruction: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return brickd(_BRICKD_COMPLETE=instruction, **variables)
+
+
+def test_where_nothing_can_be_read_a_tab_prints_nothing(prefix: str) -> None:
+    (SHM / f"{prefix}junk").write_bytes(b"no segment")
+    assert tab("status", "") == []
+    for variables in ({}, {"COMP_WORDS": "brickd"}, {"COMP_WORDS": "brickd st", "COMP_CWORD": "x"}):
+        result = complete("bash_complete", **variables)
+        assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_tab_is_silent_where_the_reader_does_not_load() -> None:
+    code = "import sys; sys.modules['brickd._reader'] = None; from brickd.cli import main; sys.exit(main())"
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False,
+        env=os.environ | {"_BRICKD_COMPLETE": "bash_complete", "COMP_WORDS": "brickd status ", "COMP_CWORD": "2"},
+    )  # fmt: skip
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "instruction", ["x", "bash", "bash_run", "_complete", "csh_complete", "bash_complete\x1b[2J\n"]
+)
+def test_an_unknown_instruction_is_one_line_and_exits_2(instruction: str) -> None:
+    result = complete(instruction, COMP_WORDS="brickd ", COMP_CWORD="1")
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
+    assert "wanted is one of bash_complete" in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def loaded_at(words: str, cword: int) -> set[str]:
+    """The modules of brickd that a TAB loads."""
+    code = "from brickd.cli import main; main(); import sys; print(*sys.modules, file=sys.stderr)"
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"_BRICKD_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(cword)},
+    )  # fmt: skip
+    assert result.stdout
+    return {module for module in result.stderr.split() if module.partition(".")[0] in ("brickd", "numpy")}
+
+
+def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
+    words = {"brickd", "brickd.cli", "brickd.cli.output", "brickd.cli.tab", "brickd.errors", "brickd.escape"}
+    assert loaded_at("brickd st", 1) == words
+    verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
+    for verb in ("prune", "status"):
+        assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
+
+
+def test_the_script_says_how_to_install_it_and_is_what_click_would_ask_for() -> None:
+    for shell in SHELLS:
+        told = brickd("completion", shell).stdout
+        assert told == script(group, shell) == complete(f"{shell}_source").stdout
+        assert "# TAB completes" in told
+        assert f"brickd completion {shell}" in told
+        assert f"_BRICKD_COMPLETE={shell}_complete" in told
+    assert brickd("completion", "zsh").stdout.startswith("#compdef brickd\n")
+    assert brickd("completion", "csh").returncode == 2
+
+
+@pytest.mark.parametrize(("shell", "check"), [("bash", "-n"), ("zsh", "-n"), ("fish", "--no-execute")])
+def test_the_script_parses(shell: str, check: str, tmp_path: Path) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"no {shell} here")
+    (tmp_path / "script").write_text(script(group, shell))
+    result = subprocess.run([program, check, tmp_path / "script"], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_the_segments_file_of_a_worker_is_offered(worker: Start, prefix: str) -> None:
+    started(worker)
+    assert tab("inspect", prefix) == [reading(prefix).file]
