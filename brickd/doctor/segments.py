@@ -99,7 +99,7 @@ def _path(file: str) -> str:
 
 
 def _readable(file: str) -> bool:
-    return os.access(_path(file), os.R_OK, effective_ids=True)
+    return os.access(_path(file), os.R_OK, effective_ids=True, follow_symlinks=False)
 
 
 def _uid(file: str) -> int | None:
