@@ -1,8 +1,10 @@
 """How times are compared on a machine that is shared and changes its speed (BENCH.md, Method).
 
 All cases run in one process, pinned to one processor, collector off, in rounds: each round runs a batch of each case in
-a shuffled order. From a case's time that of the empty loop in the same round is taken off. Two cases are compared by
-the ratio of their minima and by the median of the rounds' ratios. Nothing here knows what is measured.
+a shuffled order. From a case's time that of the empty loop in the same round is taken off, but for compiled loops, in
+which the interpreter has no part. Two cases are compared by the ratio of their minima and by the median of the rounds'
+ratios. A case that can say how much it recorded is held to it: what records nothing costs nothing. Nothing here knows
+what is measured.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 BATCH_NS = 500_000
@@ -36,26 +38,32 @@ class Case:
     """A statement, the names it uses, and what is done around a batch of it, untimed."""
 
     name: str
-    statement: str
+    statement: str = "pass"
     names: Mapping[str, object] = field(default_factory=dict)
-    before: Callable[[], None] = _nothing
-    after: Callable[[], None] = _nothing
+    before: Callable[[], object] = _nothing
+    after: Callable[[], object] = _nothing
     batch_max: int = 1 << 20
+    native: Callable[[int], object] | None = None  # in place of the statement: a compiled loop that runs so many
+    recorded: Callable[[], int] | None = None  # how many were recorded; asked once, at the end
 
     def compiled(self) -> Callable[[int], int]:
         """A function that runs the statement so many times and returns the nanoseconds it took."""
-        scope: dict[str, Callable[..., int]] = {}
-        exec(_TEMPLATE.format(names=", ".join(self.names), statement=self.statement), {}, scope)
-        batch, values = scope["batch"], tuple(self.names.values())
+        timed = self._statement() if self.native is None else _timed(self.native)
 
         def run(count: int) -> int:
             self.before()
             try:
-                return batch(itertools.repeat(None, count), time.perf_counter_ns, *values)
+                return timed(count)
             finally:
                 self.after()
 
         return run
+
+    def _statement(self) -> Callable[[int], int]:
+        scope: dict[str, Callable[..., int]] = {}
+        exec(_TEMPLATE.format(names=", ".join(self.names), statement=self.statement), {}, scope)
+        batch, values = scope["batch"], tuple(self.names.values())
+        return lambda count: batch(itertools.repeat(None, count), time.perf_counter_ns, *values)
 
     def batch(self, run: Callable[[int], int]) -> int:
         """How many fill a batch."""
@@ -65,19 +73,34 @@ class Case:
         return max(1, min(self.batch_max, int(BATCH_NS / each)))
 
 
-class Times:
-    """Nanoseconds for each case in each round."""
+def _timed(native: Callable[[int], object]) -> Callable[[int], int]:
+    def timed(count: int) -> int:
+        began = time.perf_counter_ns()
+        native(count)
+        return time.perf_counter_ns() - began
 
-    def __init__(self, rounds: dict[str, list[float]]) -> None:
+    return timed
+
+
+class Times:
+    """Nanoseconds for each case in each round; `refused`: cases not to be believed, and why."""
+
+    def __init__(self, rounds: dict[str, list[float]], native: Container[str], refused: dict[str, str]) -> None:
         self._rounds = rounds
+        self._native = native
+        self.refused = refused
+
+    def _loop(self, name: str) -> list[float]:
+        empty = self._rounds[_EMPTY]
+        return [0.0] * len(empty) if name in self._native else empty
 
     def costs(self, name: str) -> list[float]:
         """What one cost in each round, without the loop."""
-        return [ns - empty for ns, empty in zip(self._rounds[name], self._rounds[_EMPTY], strict=True)]
+        return [ns - loop for ns, loop in zip(self._rounds[name], self._loop(name), strict=True)]
 
     def least(self, name: str) -> float:
         """What one cost in its best round."""
-        return min(self._rounds[name]) - min(self._rounds[_EMPTY])
+        return min(self._rounds[name]) - min(self._loop(name))
 
     def median(self, name: str) -> float:
         """What one cost in the median round."""
@@ -103,9 +126,11 @@ def pin(turn: int) -> int:
 
 def measure(cases: Iterable[Case], rounds: int, seed: int) -> Times:
     """Time all cases in this process."""
+    wanted = [Case(_EMPTY), *cases]
+    executed = dict.fromkeys((case.name for case in wanted), 0)
     prepared = []
-    for case in (Case(_EMPTY, "pass"), *cases):
-        run = case.compiled()
+    for case in wanted:
+        run = _counting(case, executed)
         prepared.append((case.name, run, case.batch(run)))
     times: dict[str, list[float]] = {name: [] for name, _, _ in prepared}
     shuffle = random.Random(seed).shuffle
@@ -118,4 +143,24 @@ def measure(cases: Iterable[Case], rounds: int, seed: int) -> Times:
                 times[name].append(run(count) / count)
     finally:
         gc.enable()
-    return Times(times)
+    native = {case.name for case in wanted if case.native is not None}
+    return Times(times, native, _refused(wanted, executed))
+
+
+def _counting(case: Case, executed: dict[str, int]) -> Callable[[int], int]:
+    run = case.compiled()
+
+    def counted(count: int) -> int:
+        executed[case.name] += count
+        return run(count)
+
+    return counted
+
+
+def _refused(cases: Iterable[Case], executed: Mapping[str, int]) -> dict[str, str]:
+    found = {case.name: case.recorded() for case in cases if case.recorded is not None}
+    return {
+        name: f"{count:,} of {executed[name]:,} were recorded, all wanted"
+        for name, count in found.items()
+        if count != executed[name]
+    }
