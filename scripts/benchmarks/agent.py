@@ -7,7 +7,7 @@ from benchmarks.control import compile_control
 from benchmarks.report import Report
 from benchmarks.workplace import Workplace
 
-HELP = "spans against the compiled control, prometheus_client and a pure-Python ring; memory; import"
+HELP = "spans against the compiled control and against other tools; memory; import"
 
 
 def run(place: Workplace, quick: bool) -> Report:

@@ -1,7 +1,7 @@
-"""The ways to record a span, and what they are compared with.
+"""Our ways to record a span from Python, and the controls.
 
 Every case is here once; the timed and the counted measurements choose among them by name. `span_cases` opens a segment
-in this process and acts as its consumer, for the ring would be full after 4,096 spans.
+in this process and acts as its consumer, for the ring would be full after 4,096 spans. What others offer: `peers`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import brick_agent as brick
 from brick_agent import _core
 
 from benchmarks.method import Case
-from benchmarks.pure_python_ring import Ring, Span
 from brickd import _reader
 from brickd.segment import Segment
 
@@ -39,8 +38,6 @@ RINGED = "with b: ring on"
 OFF = "with b: after disable()"
 OFF_CONSUMER = "with b: consumer says off"
 OFF_ENVIRONMENT = "with b: BRICKD=0"
-PYTHON_RING = "with pure-Python ring:"
-PROMETHEUS = "with h.time():"
 
 
 class _Consumer:
@@ -108,16 +105,3 @@ def off_cases() -> list[Case]:
     if os.environ.get("BRICKD") != "0":
         raise RuntimeError(f"BRICKD is {os.environ.get('BRICKD')!r}, wanted '0'")
     return [Case(OFF_ENVIRONMENT, "with b: pass", {"b": brick.brick("b")}), _empty_case()]
-
-
-def peer_cases() -> list[Case]:
-    """What others offer; PROMETHEUS_MULTIPROC_DIR was set before Python started."""
-    from prometheus_client import CollectorRegistry, Histogram
-
-    if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-        raise RuntimeError("PROMETHEUS_MULTIPROC_DIR is not set, wanted: prometheus_client in multiprocess mode")
-    histogram = Histogram("bench", "A span", registry=CollectorRegistry())
-    return [
-        Case(PYTHON_RING, "with b: pass", {"b": Span(Ring(), 1)}),
-        Case(PROMETHEUS, "with h.time(): pass", {"h": histogram}),
-    ]

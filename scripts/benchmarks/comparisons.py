@@ -6,6 +6,19 @@ from dataclasses import dataclass
 
 from benchmarks import cases
 from benchmarks.goals import Goal
+from benchmarks.peers import (
+    Peer,
+    lttng,
+    opentelemetry,
+    prometheus,
+    pure_python_ring,
+    seed,
+    torch,
+    viztracer,
+    writer,
+)
+
+BRICKD = "brickd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +29,17 @@ class Comparison:
     reference: str
     goal: Goal | None = None
     needs_tsc: bool = False  # the goal stands where the agent reads the time stamp counter
+    by: str = BRICKD
+    note: str = ""
 
     def goal_with(self, tsc: bool) -> Goal | None:
         """The goal on this machine."""
         return self.goal if tsc or not self.needs_tsc else None
+
+
+def _peer(peer: Peer, case: str, at_least: float | None = None, reference: str = cases.WITH) -> Comparison:
+    goal = None if at_least is None else Goal(at_least, at_least=True)
+    return Comparison(case, reference, goal, needs_tsc=True, by=peer.BY, note=peer.HOW[case])
 
 
 COMPARISONS = (
@@ -32,6 +52,16 @@ COMPARISONS = (
     Comparison(cases.OFF, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_ENVIRONMENT, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_CONSUMER, cases.WITH_EMPTY),
-    Comparison(cases.PROMETHEUS, cases.WITH, Goal(50, at_least=True), needs_tsc=True),
-    Comparison(cases.PYTHON_RING, cases.WITH),
+    _peer(writer, writer.PAIR),
+    _peer(seed, seed.PAIR, at_least=1.4, reference=cases.START),
+    _peer(lttng, lttng.PAIR, at_least=4),
+    _peer(lttng, lttng.OF_TASK),
+    _peer(pure_python_ring, pure_python_ring.SPAN),
+    _peer(prometheus, prometheus.TIME, at_least=50),
+    _peer(prometheus, prometheus.OBSERVE),
+    _peer(prometheus, prometheus.INC),
+    _peer(viztracer, viztracer.SPAN),
+    _peer(torch, torch.PROFILED),
+    _peer(torch, torch.UNPROFILED),
+    _peer(opentelemetry, opentelemetry.SPAN),
 )

@@ -1,7 +1,7 @@
 """What a sub-command found: tables for people, one JSON for machines.
 
 A row is a dictionary whose keys are the names in the JSON, units included; `passed` is True, False, or None where there
-is no goal. Nothing here knows what is measured.
+is no goal or nothing was measured: then `skipped` says why. Nothing here knows what is measured.
 """
 
 from __future__ import annotations
@@ -12,21 +12,25 @@ from dataclasses import dataclass
 from typing import Any
 
 SCHEMA_VERSION = 1
-_UNSHOWN = ("reference_ns_min", "reference_ns_median", "attempt", "cpu")
+_UNSHOWN = ("reference_ns_min", "reference_ns_median", "attempt", "cpu", "distance", "note", "skipped")
 _WORDS = {True: "yes", False: "NO", None: "-"}
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of one kind; `note` says why there are none, or what to keep in mind."""
+    """Rows of one kind; `note` says why there are none, or what to keep in mind.
+
+    Where rows come from several attempts, those are in the JSON, each whole.
+    """
 
     key: str
     title: str
     rows: Sequence[dict[str, Any]]
     note: str = ""
+    attempts: Sequence[Sequence[dict[str, Any]]] = ()
 
     def text(self) -> str:
-        """Aligned columns: words to the left, numbers to the right."""
+        """Aligned columns: words to the left, numbers to the right; below them what is to be said of single rows."""
         lines = [self.title + (f" ({self.note})" if self.note else "")]
         if self.rows:
             columns = [key for key in self.rows[0] if key not in _UNSHOWN]
@@ -39,7 +43,15 @@ class Table:
                     for cell, width, number in zip(line, widths, numbers, strict=True)
                 )
                 lines.append("  " + "  ".join(padded).rstrip())
+        remarks = [(str(next(iter(row.values()))), _remark(row)) for row in self.rows if _remark(row)]
+        wide = max((len(name) for name, _ in remarks), default=0)
+        lines += [f"  {name:{wide}}  {remark}" for name, remark in remarks]
         return "\n".join(lines)
+
+
+def _remark(row: dict[str, Any]) -> str:
+    why = row.get("skipped")
+    return row.get("note", "") if why is None else f"skipped: {why}"
 
 
 def _cell(value: object) -> str:
@@ -67,16 +79,21 @@ class Report:
         """For people."""
         facts = ", ".join(f"{key.replace('_', ' ')}: {_cell(value)}" for key, value in self.machine.items())
         missed = sum(row["passed"] is False for table in self.tables for row in table.rows)
-        end = "All goals met." if self.passed else f"Goals missed: {missed}."
+        untried = sum(row.get("skipped") is not None and row["goal"] is not None for t in self.tables for row in t.rows)
+        end = "All goals met" if self.passed else f"Goals missed: {missed}"
+        end += f"; not tried: {untried}." if untried else "."
         return "\n\n".join([facts, *(table.text() for table in self.tables), end])
 
     def json(self) -> str:
         """For machines."""
-        body: dict[str, object] = {
+        body: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
             "command": self.command,
             "passed": self.passed,
             "machine": self.machine,
         }
-        body |= {table.key: {"note": table.note, "rows": list(table.rows)} for table in self.tables}
+        for table in self.tables:
+            body[table.key] = {"note": table.note, "rows": table.rows}
+            if table.attempts:
+                body[table.key] |= {"attempts": table.attempts}
         return json.dumps(body, indent=1)

@@ -1,6 +1,7 @@
 """The times of spans: up to three fresh processes, until each goal was met in one of them.
 
-A row shows the attempt that met its goal, else the one that came nearest; without a goal, the first.
+A row shows the attempt that met its goal, else the one that came nearest; without a goal, the first. What this machine
+lacks is skipped, with the reason: its goal is neither met nor missed.
 """
 
 from __future__ import annotations
@@ -8,42 +9,48 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.comparisons import COMPARISONS, Comparison
+from benchmarks.peers.lttng_daemon import daemon
 from benchmarks.report import Table
 from benchmarks.workplace import Workplace, progress
 
 ATTEMPTS = 3
 
 
-def _rated(each: Comparison, row: dict[str, Any], tsc: bool) -> dict[str, Any]:
+def rated(each: Comparison, row: dict[str, Any], tsc: bool) -> dict[str, Any]:
+    """The row and what the goal says of it; nothing where it was skipped."""
     goal = each.goal_with(tsc)
-    ratios = row["ratio_of_min"], row["ratio_median"]
-    verdict = {
-        "goal": None if goal is None else str(goal),
-        "passed": None if goal is None else goal.met(*ratios),
-        "distance": None if goal is None else goal.distance(*ratios),
-    }
+    verdict: dict[str, Any] = {"goal": None if goal is None else str(goal), "passed": None, "distance": None}
+    if goal is not None and row["skipped"] is None:
+        ratios = row["ratio_of_min"], row["ratio_median"]
+        verdict |= {"passed": goal.met(*ratios), "distance": goal.distance(*ratios)}
     return row | verdict
 
 
-def _better(new: dict[str, Any], old: dict[str, Any] | None) -> bool:
+def better(new: dict[str, Any], old: dict[str, Any] | None) -> bool:
+    """Whether a row takes the place of that of an earlier attempt."""
     if old is None:
+        return True
+    if new["skipped"] is not None:
+        return False
+    if old["skipped"] is not None:
         return True
     return old["passed"] is False and new["distance"] < old["distance"]
 
 
 def timed(place: Workplace, tsc: bool, rounds: int) -> Table:
-    """The table of all comparisons."""
+    """The table of all comparisons, with every attempt."""
     best: dict[str, dict[str, Any]] = {}
-    for turn in range(ATTEMPTS):
-        missed = [each for each in COMPARISONS if each.case not in best or best[each.case]["passed"] is False]
-        if not missed:
-            break
-        progress(f"times, attempt {turn + 1} of at most {ATTEMPTS}, {rounds} rounds")
-        rows = place.ask("timed", "spans", rounds, turn) + place.ask("timed", "off", rounds, turn, BRICKD="0")
-        found = {row["case"]: row for row in rows}
-        for each in missed:
-            row = _rated(each, found[each.case], tsc)
-            if _better(row, best.get(each.case)):
-                best[each.case] = row
-    rows = [{key: value for key, value in best[each.case].items() if key != "distance"} for each in COMPARISONS]
-    return Table("times", "Times, without the loop", rows)
+    attempts: list[list[dict[str, Any]]] = []
+    with daemon(place) as variables:
+        for turn in range(ATTEMPTS):
+            if best and not any(row["passed"] is False for row in best.values()):
+                break
+            progress(f"times, attempt {turn + 1} of at most {ATTEMPTS}, {rounds} rounds")
+            rows = place.ask("timed", "spans", rounds, turn, **variables)
+            rows += place.ask("timed", "off", rounds, turn, BRICKD="0")
+            found = {row["case"]: row for row in rows}
+            attempts.append([rated(each, found[each.case], tsc) for each in COMPARISONS])
+            for row in attempts[-1]:
+                if better(row, best.get(row["case"])):
+                    best[row["case"]] = row
+    return Table("times", f"Times, without the loop, {rounds} rounds", list(best.values()), attempts=attempts)

@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
-from benchmarks.cases import off_cases, peer_cases, span_cases
-from benchmarks.comparisons import COMPARISONS
-from benchmarks.method import measure, pin
+from benchmarks import peers
+from benchmarks.cases import off_cases, span_cases
+from benchmarks.comparisons import COMPARISONS, Comparison
+from benchmarks.method import Times, measure, pin
+
+_FIGURES: dict[str, Callable[[Times, Comparison], float]] = {
+    "ns_min": lambda times, each: times.least(each.case),
+    "ns_median": lambda times, each: times.median(each.case),
+    "reference_ns_min": lambda times, each: times.least(each.reference),
+    "reference_ns_median": lambda times, each: times.median(each.reference),
+    "ratio_of_min": lambda times, each: times.ratio_of_min(each.case, each.reference),
+    "ratio_median": lambda times, each: times.ratio_median(each.case, each.reference),
+}
 
 
 def main() -> None:
     """Groups: `spans`, and `off` with BRICKD=0."""
     group, rounds, turn = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     cpu = pin(turn)
-    cases = off_cases() if group == "off" else [*span_cases(), *peer_cases()]
+    skipped: dict[str, str] = {}
+    cases = off_cases() if group == "off" else span_cases()
+    if group == "spans":
+        found, skipped = peers.present(Path.cwd())
+        cases += found
     times = measure(cases, rounds, seed=turn)
-    names = [case.name for case in cases]
-    compared = [
-        {
-            "case": each.case,
-            "reference": each.reference,
-            "ns_min": times.least(each.case),
-            "ns_median": times.median(each.case),
-            "reference_ns_min": times.least(each.reference),
-            "reference_ns_median": times.median(each.reference),
-            "ratio_of_min": times.ratio_of_min(each.case, each.reference),
-            "ratio_median": times.ratio_median(each.case, each.reference),
-            "attempt": turn + 1,
-            "cpu": cpu,
-        }
-        for each in COMPARISONS
-        if each.case in names
-    ]
-    print(json.dumps(compared))
+    skipped |= times.refused
+    names = {case.name for case in cases} | skipped.keys()
+    rows = []
+    for each in COMPARISONS:
+        if each.case not in names:
+            continue
+        why = skipped.get(each.case)
+        figures = {key: figure(times, each) if why is None else None for key, figure in _FIGURES.items()}
+        row = {"case": each.case, "by": each.by, "reference": each.reference, **figures}
+        rows.append(row | {"attempt": turn + 1, "cpu": cpu, "note": each.note, "skipped": why})
+    print(json.dumps(rows))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from types import MappingProxyType
 from typing import Any
 
 _SCRIPTS = Path(__file__).resolve().parent.parent
-_SHM = Path("/dev/shm")
+SHM = Path("/dev/shm")
+_FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of what is measured
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def workplace() -> Iterator[Workplace]:
         prometheus = folder / "prometheus"
         prometheus.mkdir()
         prefix = f"brickd-bench-{os.getpid()}-"
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("BRICKD", "PYTHON"))}
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment |= {
             "BRICKD_SHM_PREFIX": prefix,
             "PROMETHEUS_MULTIPROC_DIR": str(prometheus),
@@ -68,7 +69,7 @@ def workplace() -> Iterator[Workplace]:
         try:
             yield Workplace(folder, environment)
         finally:
-            for file in _SHM.glob(prefix + "*"):
+            for file in SHM.glob(prefix + "*"):
                 file.unlink(missing_ok=True)
 
 

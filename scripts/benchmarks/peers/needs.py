@@ -1,0 +1,61 @@
+"""What a peer wants of the machine: a package, a tool, something compiled. Where it is missing, its rows say so.
+
+Nothing here installs anything.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+BENCH = "extra `bench` in pyproject.toml"
+
+
+class AbsentError(Exception):
+    """This machine lacks what a peer wants: the text says what, and whence it can be had."""
+
+
+def package(name: str, whence: str) -> Any:
+    """The module, untyped: a peer may be missing where the types are checked."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name + ".").startswith(error.name + "."):
+            raise AbsentError(f"{name} does not load: {error}") from error
+        raise AbsentError(f"{error.name} not found" + _from(whence)) from error
+    except (ImportError, OSError) as error:
+        raise AbsentError(f"{name} does not load: {error}") from error
+
+
+def tool(name: str, whence: str = "") -> str:
+    """The path of a command."""
+    found = shutil.which(name)
+    if found is None:
+        raise AbsentError(f"{name} not found" + _from(whence))
+    return found
+
+
+def _from(whence: str) -> str:
+    return f" ({whence})" if whence else ""
+
+
+def library(target: Path, command: Sequence[str | Path], whence: str = "") -> ctypes.CDLL:
+    """The shared object that the command writes to `target`; compiled once in a run."""
+    if not target.exists():
+        done = subprocess.run([*command, "-o", target], capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
+            raise AbsentError(f"{Path(command[0]).name} failed: {said}" + _from(whence))
+    return ctypes.CDLL(str(target))
+
+
+def loop(function: Any) -> Callable[[int], object]:
+    """A function of a library that takes how many times."""
+    function.argtypes = [ctypes.c_uint64]
+    function.restype = None
+    return cast(Callable[[int], object], function)

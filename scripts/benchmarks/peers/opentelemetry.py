@@ -1,0 +1,54 @@
+"""A span of the OpenTelemetry SDK: sampled, through a BatchSpanProcessor, to an exporter that discards.
+
+The queue is emptied after each batch, untimed, so that the processor's thread sleeps through the rounds: what is timed
+is what the span costs the thread that makes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.method import Case
+from benchmarks.peers import needs
+
+BY = "OpenTelemetry SDK"
+SPAN = "with tracer.start_as_current_span(name):"
+HOW = {SPAN: "sampled, batch processor; export is not counted"}
+_QUEUE = 1024  # of the processor's 2,048
+
+
+class _Discarding:
+    """Counts what would be sent."""
+
+    def __init__(self) -> None:
+        self.exported = 0
+
+    def export(self, spans: Sequence[object]) -> None:
+        self.exported += len(spans)
+
+    def force_flush(self, timeout_millis: int = 0) -> bool:
+        return True
+
+    def shutdown(self) -> None:
+        pass
+
+
+def cases(_: Path) -> list[Case]:
+    """One span."""
+    trace = needs.package("opentelemetry.sdk.trace", needs.BENCH)
+    export = needs.package("opentelemetry.sdk.trace.export", needs.BENCH)
+    exporter = _Discarding()
+    processor = export.BatchSpanProcessor(exporter)
+    provider = trace.TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(processor)
+    return [
+        Case(
+            SPAN,
+            "with tracer.start_as_current_span(name): pass",
+            {"tracer": provider.get_tracer("bench"), "name": "b"},
+            after=processor.force_flush,
+            batch_max=_QUEUE,
+            recorded=lambda: exporter.exported,
+        )
+    ]

@@ -1,0 +1,22 @@
+"""The hot path of the profiler that brickd grew from, recreated in Rust from its design (seed.rs)."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from benchmarks.method import Case
+from benchmarks.peers import needs
+
+BY = "the seed's design"
+PAIR = "start_brick(); stop_brick() in Rust"
+HOW = {PAIR: "one thread's own profiler, CLOCK_MONOTONIC"}
+_SOURCE = Path(__file__).with_name("seed.rs")
+
+
+def cases(folder: Path) -> list[Case]:
+    """One span."""
+    rustc = needs.tool("rustc")
+    rust = needs.library(folder / "libseed.so", (rustc, "-O", "--crate-type", "cdylib", _SOURCE))
+    rust.recorded.restype = ctypes.c_uint64
+    return [Case(PAIR, native=needs.loop(rust.batch), recorded=rust.recorded)]

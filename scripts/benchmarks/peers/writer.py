@@ -1,0 +1,35 @@
+"""Our own writer as an engine in C uses it: no Python in the loop. Not a peer, but measured as those in C and Rust are.
+
+It lives beside the writer inside of brick_agent, with a segment and a prefix of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from benchmarks.method import Case
+from benchmarks.peers import needs
+from brickd import _reader
+
+BY = "brickd"
+PAIR = "brick_begin(); brick_end() in C"
+HOW = {PAIR: "a segment of its own"}
+_AGENT = Path(__file__).resolve().parents[3] / "agent"
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fvisibility=hidden", "-fPIC", "-shared", "-pthread")
+
+
+def cases(folder: Path) -> list[Case]:
+    """One span."""
+    gcc = needs.tool("gcc", "Debian: gcc")
+    sources = (Path(__file__).with_name("writer.c"), *sorted((_AGENT / "src").glob("brick_*.c")))
+    include = f"-I{_AGENT / 'include'}"
+    native = needs.library(folder / "libwriter.so", (gcc, *_FLAGS, include, *sources))
+    segment = native.open_segment(f"{os.environ['BRICKD_SHM_PREFIX']}c-".encode())
+    if segment < 0:
+        raise RuntimeError("no segment could be opened: see the line that the writer wrote")
+
+    def recorded() -> int:
+        return sum(line["summarized"] for _, line, _ in _reader.Segment(segment).lanes())
+
+    return [Case(PAIR, native=needs.loop(native.batch), recorded=recorded)]
