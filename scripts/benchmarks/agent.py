@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import callgrind, cases, imports, machine, memory, spans
+from benchmarks import callgrind, cases, imports, machine, memory, plot, spans
 from benchmarks.control import compile_control
 from benchmarks.report import Report
 from benchmarks.workplace import Workplace
@@ -14,10 +14,12 @@ def run(place: Workplace, quick: bool) -> Report:
     """Measure; times first, while nothing else of ours runs."""
     clock = place.ask("clock")
     compile_control(place.folder, clock)
+    times = spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400)
     tables = [
-        spans.timed(place, clock == cases.TSC, rounds=100 if quick else 400),
+        times,
         imports.imported(place, interpreters=10 if quick else 20),
         memory.committed(place),
         callgrind.counted(place, workers=2),
     ]
-    return Report("agent", machine.facts() | {"agent_clock": cases.CLOCKS[clock]}, tables)
+    facts = machine.facts() | {"agent_clock": cases.CLOCKS[clock]}
+    return Report("agent", facts, tables, plot.svg(times.title, spans.fastest(times), facts))

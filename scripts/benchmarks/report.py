@@ -69,6 +69,7 @@ class Report:
     command: str
     machine: dict[str, object]
     tables: Sequence[Table]
+    picture: str = ""  # SVG, where there is something to see
 
     @property
     def passed(self) -> bool:

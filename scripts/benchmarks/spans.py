@@ -6,6 +6,7 @@ lacks is skipped, with the reason: its goal is neither met nor missed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.comparisons import COMPARISONS, Comparison
@@ -54,3 +55,8 @@ def timed(place: Workplace, tsc: bool, rounds: int) -> Table:
                 if better(row, best.get(row["case"])):
                     best[row["case"]] = row
     return Table("times", f"Times, without the loop, {rounds} rounds", list(best.values()), attempts=attempts)
+
+
+def fastest(times: Table) -> Sequence[dict[str, Any]]:
+    """The rows of the attempt in which the machine was fastest: only within one do nanoseconds compare."""
+    return min(times.attempts, key=lambda rows: float(rows[0]["reference_ns_median"]))
