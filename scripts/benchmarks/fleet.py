@@ -1,0 +1,76 @@
+"""Many workers for little: each records its bricks once, then waits on a pipe until the run is over.
+
+Run as a module it is they: `python -m benchmarks.fleet WORKERS BRICKS` forks them and prints how many have recorded,
+once each has or has failed. They end when its standard input does, whatever became of the process that holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from benchmarks.workplace import Workplace
+
+SERVICE = "api"
+
+
+@contextmanager
+def fleet(place: Workplace, workers: int, bricks: int) -> Iterator[None]:
+    """So many live workers."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.fleet", str(workers), str(bricks)],
+        env=place.environment,
+        cwd=place.folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process:
+        try:
+            recorded = int(process.stdout.readline() or 0)
+            if recorded != workers:
+                raise RuntimeError(f"{recorded} workers recorded, {workers} wanted: see the lines above")
+            yield
+        finally:
+            process.stdin.close()
+
+
+def _work(worker: int, bricks: int) -> None:
+    import brick_agent as brick
+
+    if not brick.init(SERVICE, worker):
+        raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")
+    for number in range(bricks):
+        with brick.brick(f"brick {number}"):
+            pass
+
+
+def main() -> None:
+    """The workers, and the process that forks them."""
+    workers, bricks = int(sys.argv[1]), int(sys.argv[2])
+    ready, recorded = os.pipe()
+    children = []
+    for worker in range(workers):
+        child = os.fork()
+        if child == 0:
+            os.close(ready)
+            _work(worker, bricks)
+            os.write(recorded, b".")
+            os.close(recorded)
+            os.read(0, 1)
+            return  # by the usual end, which removes the segment
+        children.append(child)
+    os.close(recorded)
+    with open(ready, "rb") as pipe:
+        done = len(pipe.read())  # to the end: nobody is left who will write
+    print(done, flush=True)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+if __name__ == "__main__":
+    main()
