@@ -1,0 +1,223 @@
+"""The benchmarks' own judgement: goals, rows that were skipped, what is believed, the picture. Nothing is timed."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from benchmarks import cases, cli, peers, plot
+from benchmarks.comparisons import COMPARISONS, Comparison
+from benchmarks.fleet import fleet
+from benchmarks.goals import Goal
+from benchmarks.method import Case, Times, measure
+from benchmarks.peers import lttng, needs, seed
+from benchmarks.report import Report, Table
+from benchmarks.spans import better, fastest, rated
+from benchmarks.workplace import workplace
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from brickd.segment import find
+
+AT_LEAST_4 = Comparison("theirs", "ours", Goal(4, at_least=True), needs_tsc=True)
+
+
+def row(case: str = "theirs", by: str = "them", ns: float = 200.0, **other: Any) -> dict[str, Any]:
+    figures = {"ns_min": ns, "ns_median": ns * 1.5, "reference_ns_median": 50.0}
+    ratios = {"ratio_of_min": ns / 40, "ratio_median": ns / 50}
+    return {"case": case, "by": by, **figures, **ratios, "note": "", "skipped": None} | other
+
+
+def skipped(why: str = "rustc not found") -> dict[str, Any]:
+    return dict.fromkeys(row()) | {"case": "theirs", "by": "them", "note": "", "skipped": why}
+
+
+def test_either_ratio_may_meet_a_goal() -> None:
+    assert rated(AT_LEAST_4, row(ratio_of_min=3.9, ratio_median=4.1), tsc=True)["passed"] is True
+    assert rated(AT_LEAST_4, row(ratio_of_min=3.9, ratio_median=3.8), tsc=True)["passed"] is False
+
+
+def test_a_goal_for_the_time_stamp_counter_stands_nowhere_else() -> None:
+    assert rated(AT_LEAST_4, row(ns=1), tsc=False)["passed"] is None
+
+
+def test_what_was_skipped_neither_meets_nor_misses_its_goal() -> None:
+    judged = rated(AT_LEAST_4, skipped(), tsc=True)
+    assert (judged["passed"], judged["goal"]) == (None, ">= 4")
+
+
+def test_the_attempt_nearest_to_its_goal_is_shown() -> None:
+    far, near, met = (rated(AT_LEAST_4, row(ns=ns), tsc=True) for ns in (50, 100, 400))
+    assert better(near, far)
+    assert better(met, near)
+    assert not better(far, near)
+    assert not better(near, met)
+
+
+def test_what_was_measured_replaces_what_was_skipped_and_never_the_other_way() -> None:
+    measured, absent = (rated(AT_LEAST_4, each, tsc=True) for each in (row(ns=50), skipped()))
+    assert better(measured, absent)
+    assert not better(absent, measured)
+
+
+def test_the_picture_shows_the_attempt_of_the_fastest_machine() -> None:
+    attempts = [[row(reference_ns_median=ns)] for ns in (40.0, 25.0, 41.0)]
+    assert fastest(Table("times", "", attempts[0], attempts=attempts)) is attempts[1]
+
+
+def test_every_case_of_a_peer_is_compared_once() -> None:
+    offered = Counter(case for peer in peers.PEERS for case in peer.HOW)
+    ours = {getattr(cases, name) for name in vars(cases) if name.isupper() and name not in {"CLOCKS", "TSC"}}
+    compared = Counter(each.case for each in COMPARISONS if each.case not in ours)
+    assert compared == offered
+    assert {each.reference for each in COMPARISONS} <= ours
+
+
+def test_the_goals_against_others_are_those_of_the_design() -> None:
+    goals = {each.by: each.goal.limit for each in COMPARISONS if each.goal is not None and each.by != "brickd"}
+    assert goals == {"prometheus_client": 50, "LTTng-UST": 4, "the seed's design": 1.4}
+
+
+def test_a_peer_whose_tool_is_missing_is_skipped_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found, absent = peers.present(tmp_path, (seed, lttng))
+    assert found == []
+    assert absent[seed.PAIR] == "rustc not found"
+    assert absent[lttng.PAIR] == absent[lttng.OF_TASK]
+    assert absent[lttng.PAIR] == "lttng not found (Debian: liblttng-ust-dev lttng-tools)"
+
+
+def test_a_package_that_is_missing_or_broken_is_told_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "broken_peer.py").write_text("import no_such_dependency")
+    with pytest.raises(needs.AbsentError, match=r"^no_such_peer not found \(the extra\)$"):
+        needs.package("no_such_peer.sub", "the extra")
+    with pytest.raises(needs.AbsentError, match=r"^broken_peer does not load: No module named 'no_such_dependency'$"):
+        needs.package("broken_peer", "the extra")
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path) -> None:
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho note: here >&2\necho 'x.c:1: error: no such header' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    with pytest.raises(needs.AbsentError, match=r"^cc failed: x.c:1: error: no such header \(Debian: gcc\)$"):
+        needs.library(tmp_path / "x.so", (compiler,), "Debian: gcc")
+
+
+def packet(marks: int, left_over: int) -> bytes:
+    """A packet of CTF with so many events of ours, and some of an older packet behind its content."""
+    mark = struct.pack("<Q", lttng._MARK)
+    content = lttng._PACKET.size + 8 * marks
+    whole = content + 8 * left_over
+    head = lttng._PACKET.pack(lttng._MAGIC, bytes(16), 0, 0, 1, 2, content * 8, whole * 8)
+    return head + mark * (marks + left_over)
+
+
+def test_events_of_a_trace_are_counted_in_its_packets_and_not_behind_them(tmp_path: Path) -> None:
+    stream = tmp_path / "bare_0"
+    stream.write_bytes(packet(marks=3, left_over=2) + packet(marks=4, left_over=0))
+    assert lttng.marks(stream) == 7
+    stream.write_bytes(b"")
+    assert lttng.marks(stream) == 0
+
+
+@pytest.mark.parametrize("rest", [bytes(64), b"short", packet(5, 0)[1:]])
+def test_what_cannot_be_read_of_a_trace_is_not_counted(tmp_path: Path, rest: bytes) -> None:
+    stream = tmp_path / "bare_0"
+    stream.write_bytes(packet(marks=2, left_over=0) + rest)
+    assert lttng.marks(stream) == 2
+
+
+def test_a_compiled_loop_is_not_spared_the_loop_of_the_interpreter() -> None:
+    rounds = {"empty loop": [10.0, 12.0], "with b:": [60.0, 72.0], "in C": [20.0, 24.0]}
+    times = Times(rounds, {"in C"}, {})
+    assert (times.least("with b:"), times.costs("with b:")) == (50.0, [50.0, 60.0])
+    assert (times.least("in C"), times.costs("in C")) == (20.0, [20.0, 24.0])
+    assert times.ratio_of_min("in C", "with b:") == 0.4
+
+
+def test_a_case_that_recorded_too_little_is_not_believed() -> None:
+    honest: list[int] = []
+    cheating: list[int] = []
+    times = measure(
+        [
+            Case("honest", native=honest.append, batch_max=50, recorded=lambda: sum(honest)),
+            Case("cheating", native=cheating.append, batch_max=50, recorded=lambda: sum(cheating) - 1),
+        ],
+        rounds=2,
+        seed=0,
+    )
+    done = sum(cheating)
+    assert times.refused == {"cheating": f"{done - 1:,} of {done:,} were recorded, all wanted"}
+
+
+def test_a_report_says_what_was_skipped_and_that_its_goal_was_not_tried() -> None:
+    table = Table("times", "Times", [row("ours", goal=None, passed=None), skipped() | {"goal": ">= 4", "passed": None}])
+    report = Report("agent", {}, [table])
+    assert report.passed
+    assert "  theirs  skipped: rustc not found\n" in report.text()
+    assert report.text().endswith("All goals met; not tried: 1.")
+    document = json.loads(report.json())
+    assert document["times"]["rows"][1]["skipped"] == "rustc not found"
+    assert document["times"]["rows"][1]["ns_min"] is None
+
+
+FACTS = {"cpu_model": "a cpu", "cpus": 2, "agent_clock": "tsc", "python": "3.11", "kernel": "6.1"}
+
+
+def texts(picture: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
+
+
+@settings(max_examples=25)
+@given(st.text(), st.text(), st.text())
+def test_no_name_breaks_out_of_the_picture(case: str, by: str, cpu: str) -> None:
+    picture = plot.svg("Times", [row(case, by)], FACTS | {"cpu_model": cpu})
+    tags = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(picture).iter()}
+    assert tags <= {"svg", "title", "style", "rect", "path", "text"}
+
+
+def test_names_in_the_picture_are_shown_as_they_are_or_by_their_escapes() -> None:
+    shown = texts(plot.svg("Times", [row('<b> & "c"', "\x1b[31m")], FACTS))
+    assert '<b> & "c"' in shown
+    assert r"\x1b[31m" in shown
+
+
+def test_the_picture_has_a_bar_a_row_cheapest_first_and_names_what_is_missing() -> None:
+    rows = [row("slow", ns=9_000.0), row("fast", "brickd", ns=20.0), skipped() | {"by": "torch"}]
+    shown = texts(plot.svg("Times", rows, FACTS))
+    assert shown.index("fast") < shown.index("slow")
+    assert {"20 / 30", "9,000 / 13,500", "10", "100,000", "Not in this run: torch."} <= set(shown)
+    assert any("a cpu" in text and "tsc" in text and "3.11" in text for text in shown)
+
+
+def test_a_picture_of_nothing_is_still_one() -> None:
+    assert "Not in this run: them." in texts(plot.svg("Times", [skipped()], FACTS))
+
+
+def test_an_answer_to_tab_must_name_a_worker() -> None:
+    assert cli.names_a_worker("plain,api/0\nplain,api/1\n") == ""
+    assert "no worker's name came back" in cli.names_a_worker("plain,status\n")
+    assert "no worker's name came back" in cli.names_a_worker("")
+
+
+def test_a_command_that_answers_wrongly_misses_its_goal_however_fast() -> None:
+    command = cli.Command("brickd status", (), Goal(150))
+    assert cli._row(command, [1.0, 2.0], "")["passed"] is True
+    assert cli._row(command, [1.0, 2.0], "exit status 2, 0 wanted")["passed"] is False
+    assert cli._row(command, [151.0, 200.0], "")["passed"] is False
+
+
+def test_a_fleet_records_and_leaves_nothing() -> None:
+    with workplace() as place:
+        prefix = place.environment["BRICKD_SHM_PREFIX"]
+        with fleet(place, workers=3, bricks=70):
+            assert len(find(prefix)) == 3
+        assert find(prefix) == []
