@@ -34,6 +34,12 @@ class Ledger:
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
+    def lost(self) -> int:
+        """How many spans, details and events were wanted and are nowhere."""
+        spans = self.rejected.total() + self.spans["no_lane"] + self.spans["nested"]
+        dropped = self.details_dropped.total() + self.events_dropped.total()
+        return spans + dropped + self.details["lost_with_daemon"]
+
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         return {

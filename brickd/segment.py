@@ -22,6 +22,7 @@ from brickd import _reader
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
+_CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 def prefix() -> str:
@@ -77,6 +78,11 @@ class Identity:
         return self.header["uuid"].hex()
 
     @property
+    def clock(self) -> str:
+        """What its ticks are read from."""
+        return _CLOCKS[self.header["clock"]]
+
+    @property
     def alive(self) -> bool:
         """Whether its process held the worker's lock."""
         return self.pid is not None
@@ -95,6 +101,7 @@ class Reading(Identity):
     moving: int
     tick_ns: float
     now_ticks: int
+    memory_bytes: int
 
     def name(self, number: int) -> str:
         """The text of a name; one that is not ready is told by its number."""
@@ -235,6 +242,7 @@ class Segment(File):
                 moving=moving,
                 tick_ns=tick_ns,
                 now_ticks=now_ticks,
+                memory_bytes=self.memory_bytes,
             )
 
 

@@ -1,7 +1,8 @@
-"""The status of this machine as one document: what `brickd status --json` prints and every other form renders.
+"""The status of this machine as documents: of `brickd status`, and the part of it that `brickd workers` prints.
 
-Owns: the schema, and what counts as a problem. Must not know: terminals, files. Invariants: the ledger of the document
-is the sum of its workers' ledgers; every problem names the next command; nothing is left out that a count could show.
+Owns: the schema, a worker's entry in it, and what counts as a problem. Must not know: terminals, files. Invariants: the
+ledger of the document is the sum of its workers' ledgers; every problem names the next command; nothing is left out
+that a count could show.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from brickd import opened
 from brickd.errors import SegmentRefused
 from brickd.ledger import Ledger
 from brickd.losses import losses
@@ -22,7 +24,7 @@ Problem = dict[str, str]
 
 
 def document(survey: Survey, workers: Sequence[Worker], bricks: Sequence[Brick], *, partial: bool) -> dict[str, Any]:
-    """Build the document.
+    """Build the document of `brickd status`.
 
     Args:
         survey: all that was found.
@@ -33,48 +35,70 @@ def document(survey: Survey, workers: Sequence[Worker], bricks: Sequence[Brick],
     whole = Ledger()
     for worker in workers:
         whole.add(worker.ledger)
-    refused = [] if partial else survey.refused
+    told = workers_document(survey, workers, partial=partial)
     return {
-        "schema_version": 1,
+        "schema_version": told["schema_version"],
         "source": "shared memory",
         "daemon": None,
         "ledger": whole.document(),
-        "workers": [*map(_worker, workers), *map(_quarantined, refused)],
+        "workers": told["workers"],
         "bricks": [brick.document() for brick in bricks],
         "categories": categories(bricks),
+        "problems": told["problems"],
+    }
+
+
+def workers_document(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> dict[str, Any]:
+    """Build the document of `brickd workers`, from the same as `document`."""
+    refused = [] if partial else survey.refused
+    return {
+        "schema_version": 1,
+        "workers": [*map(_worker, workers), *map(_quarantined, refused)],
         "problems": _problems(workers, refused),
     }
 
 
-def open_bricks(reading: Reading) -> list[dict[str, Any]]:
+def _open(reading: Reading) -> list[dict[str, Any]]:
     """What a live worker's lanes have open, the longest first: the youngest span of each lane."""
-    found = []
-    for _, lane, _ in reading.lanes:
-        word = lane["current"]
-        number = word & 0xFFFF
-        path = reading.paths[number] if number < len(reading.paths) else None
-        if word and path is not None:
-            # The word holds 48 bits of the start, without the lowest eight.
-            ticks = ((reading.now_ticks >> 8) - (word >> 16)) % 2**48 << 8
-            since = ticks * reading.tick_ns if ticks < 2**55 else 0.0
-            found.append({"brick": reading.name(path.name), "since_ns": round(since)})
-    return sorted(found, key=lambda entry: -int(entry["since_ns"]))
+    found = [
+        {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
+        for number, lane, _ in reading.lanes
+        if (span := opened.youngest(reading, lane)) is not None
+    ]
+    return sorted(found, key=lambda entry: (-entry["since_ns"], entry["lane"]))
+
+
+def _age_ns(reading: Reading) -> int | None:
+    """Since the segment was made, by the worker's own clock; None where that says nothing."""
+    ticks = reading.now_ticks - reading.header["anchor_ticks"]
+    return round(ticks * reading.tick_ns) if reading.alive and ticks >= 0 else None
 
 
 def _worker(worker: Worker) -> dict[str, Any]:
-    reading = worker.reading
-    problems = losses(worker.reading, worker.ledger)
+    reading, header, process = worker.reading, worker.reading.header, worker.reading.process
+    problems = losses(reading, worker.ledger)
     return {
         "name": worker.name,
         "service": worker.service,
-        "index": reading.header["index"] if reading.header["index"] >= 0 else None,
-        "pid": reading.pid or reading.header["pid"],
+        "index": header["index"] if header["index"] >= 0 else None,
+        "coordinates": reading.coordinates or None,
+        "uuid": reading.uuid,
+        "segment": reading.file,
+        "pid": reading.pid or header["pid"],
         "state": "live" if reading.alive else "dead",
-        "started": _instant(reading.header["started_ns"]),
+        "started": _instant(header["started_ns"]),
+        "age_ns": _age_ns(reading),
+        "clock": reading.clock,
         "ledger": worker.ledger.document(),
+        "lost": worker.ledger.lost(),
+        "threads": sum(lane["thread"] != 0 for _, lane, _ in reading.lanes) if reading.alive else 0,
+        "lanes": {"used": len(reading.lanes), "room": header["lanes"]},
+        "paths": {"used": min(process["paths"], header["paths"]), "room": header["paths"]},
+        "names": {"used": min(process["names"], header["names"]), "room": header["names"]},
+        "memory_bytes": reading.memory_bytes,
         "cpu_percent": None,
         "rss_bytes": None,
-        "open": open_bricks(reading) if reading.alive else [],
+        "open": _open(reading) if reading.alive else [],
         "pending": 0,
         "problem": str(problems[0]) if problems else None,
     }
@@ -85,10 +109,21 @@ def _quarantined(refused: SegmentRefused) -> dict[str, Any]:
         "name": refused.path,
         "service": None,
         "index": None,
+        "coordinates": None,
+        "uuid": None,
+        "segment": refused.path,
         "pid": None,
         "state": "quarantined",
         "started": None,
+        "age_ns": None,
+        "clock": None,
         "ledger": Ledger().document(),
+        "lost": 0,
+        "threads": 0,
+        "lanes": None,
+        "paths": None,
+        "names": None,
+        "memory_bytes": None,
         "cpu_percent": None,
         "rss_bytes": None,
         "open": [],

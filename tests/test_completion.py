@@ -15,7 +15,7 @@ from faults import Start
 from forge import with_header
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_status import brickd, started
+from verbs import brickd, started
 
 from brickd.cli import VERBS
 from brickd.cli import brickd as group

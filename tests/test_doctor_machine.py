@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from conftest import SHM, reading
 from faults import PRIVATE, Start, needs_namespaces
-from test_status import SPANS, brickd, started
+from verbs import SPANS, brickd, started
 
 Finding = dict[str, Any]
 

@@ -16,7 +16,7 @@ LAYERS = (
     {"brickd._reader", "brickd.errors", "brickd.escape"},
     {"brickd.segment", "brickd.records"},
     {"brickd.dtypes"},
-    {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.prune"},
+    {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
     {"brickd.losses", "brickd.workers"},
     {"brickd.totals", "brickd.doctor.finding", "brickd.doctor.kernel"},
     {
@@ -32,7 +32,7 @@ LAYERS = (
     {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
     {"brickd.doctor.examination"},
     {"brickd.cli.output", "brickd.cli.tab", "brickd.cli.units"},
-    {"brickd.cli.table"},
+    {"brickd.cli.phrases", "brickd.cli.selection", "brickd.cli.table"},
     {
         "brickd.cli.completion",
         "brickd.cli.doctor",
@@ -40,6 +40,7 @@ LAYERS = (
         "brickd.cli.prune",
         "brickd.cli.status",
         "brickd.cli.version",
+        "brickd.cli.workers",
     },
     {"brickd.cli.demo"},
     {"brickd.cli"},

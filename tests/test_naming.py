@@ -7,7 +7,7 @@ import doctest
 import pytest
 from conftest import SHM, readings
 from faults import Start
-from test_status import SPANS, brickd, started
+from verbs import SPANS, brickd, started
 
 from brickd import naming
 from brickd.errors import NoSuchWorker

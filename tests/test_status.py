@@ -5,47 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SHM, Worker, readings
-
-Start = Callable[..., Worker]
-
-SPANS = """
-norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
-for _ in range(100):
-    with norm(elements=2, bytes=8):
-        with gemm: pass
-pause()
-"""
-
-
-def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "brickd", *arguments],
-        capture_output=True,
-        text=True,
-        env=os.environ | environment,
-        check=False,
-    )
+import verbs
+from conftest import SHM, readings
+from faults import Start
+from verbs import brickd, started
 
 
 def status(*names: str) -> dict[str, Any]:
-    result = brickd("status", "--json", *names)
-    assert result.returncode == 0, result.stderr
-    document: dict[str, Any] = json.loads(result.stdout)
-    return document
-
-
-def started(worker: Start, program: str = SPANS, **environment: str) -> Worker:
-    process = worker(program, **environment)
-    process.paused()
-    return process
+    return verbs.document("status", *names)
 
 
 def test_status_adds_up_all_workers_without_a_daemon(worker: Start) -> None:
@@ -74,8 +45,9 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "schema_version", "source", "daemon", "ledger", "workers", "bricks", "categories", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
-        "name", "service", "index", "pid", "state", "started", "ledger", "cpu_percent", "rss_bytes", "open", "pending",
-        "problem",
+        "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "started", "age_ns", "clock",
+        "ledger", "lost", "threads", "lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes", "open",
+        "pending", "problem",
     ]  # fmt: skip
     assert list(document["bricks"][0]) == [
         "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns",
@@ -190,7 +162,8 @@ def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: s
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 80
     assert "PROBLEMS" in lines[0]
-    assert "more bricks" in lines[-1]
+    assert "more problems: brickd workers" in lines[5]
+    assert lines[-1] == "…31 more bricks: brickd bricks"
 
 
 def test_status_of_nothing_says_what_to_do(prefix: str) -> None:

@@ -18,7 +18,8 @@ NUMBERS = st.one_of(st.integers(-(10**30), 10**30), st.floats())
 
 @st.composite
 def tables(draw: st.DrawFn) -> tuple[list[Column], list[list[str]]]:
-    columns = draw(st.lists(st.builds(Column, CELLS, st.sampled_from(["left", "right"])), min_size=1, max_size=6))
+    column = st.builds(Column, CELLS, st.sampled_from(["left", "right"]), st.integers(0, 3))
+    columns = draw(st.lists(column, min_size=1, max_size=6))
     row = st.lists(CELLS, min_size=len(columns), max_size=len(columns))
     return columns, draw(st.lists(row, max_size=5))
 
@@ -44,6 +45,18 @@ def test_the_widest_text_is_cut_and_numbers_stay_whole() -> None:
         "WORKER  BRICK            TOTAL",
         "api/0   moe_gemm_g…  1,234,567",
     ]
+
+
+def test_columns_that_can_be_spared_go_before_any_text_is_cut_short() -> None:
+    columns = [Column("WORKER"), Column("AGE", "right", 2), Column("SPANS", "right"), Column("MEMORY", "right", 1)]
+    rows = [["a worker of a long name", "17.0 ms", "5", "220K"]]
+    titles = {width: table.lines(columns, rows, width)[0].split() for width in (40, 39, 31, 30)}
+    assert titles == {
+        40: ["WORKER", "AGE", "SPANS", "MEMORY"],
+        39: ["WORKER", "SPANS", "MEMORY"],
+        31: ["WORKER", "SPANS", "MEMORY"],
+        30: ["WORKER", "SPANS"],
+    }
 
 
 def test_a_row_of_another_length_is_refused() -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import click
 
 from brickd import _reader, records
+from brickd.cli import phrases, units
 from brickd.cli import table as tables
-from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.selection import NOBODY
 from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.errors import BrickdError, NoSuchWorker
@@ -43,7 +44,6 @@ _SPAN_COLUMNS = (
     Column("ELEMENTS", "right"),
     Column("STEP"),
 )
-_CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 @click.command()
@@ -70,7 +70,7 @@ def _chosen(name: str | None) -> tuple[str, str | None]:
     elif workers:
         chosen = workers
     else:
-        raise NoSuchWorker("no workers: nothing on this machine records now (try: brickd demo)")
+        raise NoSuchWorker(NOBODY)
     if len(chosen) > 1:
         names = ", ".join(worker.name for worker in chosen[:8])
         raise BrickdError(f"{len(chosen)} workers to choose from, one wanted: brickd inspect WORKER ({names})")
@@ -88,7 +88,7 @@ def _document(segment: Segment, worker: str | None, most: int) -> dict[str, Any]
         "header_crc": f"{header['header_crc']:08x}",
         "service": reading.service,
         "coordinates": reading.coordinates,
-        "clock": _CLOCKS[reading.header["clock"]],
+        "clock": reading.clock,
     }
     control = segment.control()
     return {
@@ -183,7 +183,7 @@ def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
         (
             str(span["sequence"]),
             span["brick"],
-            "-" if span["layer"] is None else str(span["layer"]),
+            phrases.identifier(span["layer"]),
             units.duration(span["since_start_ns"]),
             units.duration(span["duration_ns"]),
             units.count(span["elements"]),

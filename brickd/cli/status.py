@@ -13,14 +13,13 @@ from typing import Any
 import click
 
 from brickd import escape
+from brickd.cli import phrases, units
 from brickd.cli import table as tables
-from brickd.cli import units
-from brickd.cli.output import Screen, emit, output_options, say
-from brickd.cli.tab import complete_workers
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.selection import NOBODY, asked, names_argument
 from brickd.cli.table import Column
 from brickd.status import document as status_document
 from brickd.totals import bricks as brick_totals
-from brickd.workers import select, survey
 
 LINES = 24
 _SERVICES = 3
@@ -49,32 +48,22 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[WORKER|SERVICE]...", shell_complete=complete_workers)
+@names_argument
 @output_options
 def status(names: tuple[str, ...], output: str) -> None:
     """Live totals over all workers, problems first."""
-    found = survey()
-    workers = select(found.workers, names)
-    totals = brick_totals(workers)
-    document = status_document(found, workers, totals, partial=bool(names))
-    if found.foreign:
-        say(f"{found.foreign} segments belong to other users and were not read")
+    found, workers = asked(names)
+    document = status_document(found, workers, brick_totals(workers), partial=bool(names))
     emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
 
 
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
     if not document["workers"]:
-        return ["no workers: nothing on this machine records now (try: brickd demo)"]
+        return [NOBODY]
     lines = _services(document, screen) + _problems(document["problems"], screen)
     lines += _workers(document["workers"], screen)
     return lines + _bricks(document["bricks"], screen, LINES - len(lines))
-
-
-def _lost(ledger: dict[str, Any]) -> int:
-    spans, details, events = ledger["spans"], ledger["details"], ledger["events"]
-    dropped = sum(details["dropped"].values()) + sum(events["dropped"].values())
-    return int(spans["rejected"] + spans["no_lane"] + spans["nested"] + dropped + details["lost_with_daemon"])
 
 
 def _services(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -100,13 +89,9 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
 
 
 def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
-    lines = []
-    for problem in problems[:_PROBLEMS]:
-        command = escape.text(problem["command"])
-        room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
-        lines.append(screen.paint(f"! {escape.text(problem['text'], room)}", "yellow") + f"  {command}")
+    lines = [phrases.problem(problem, screen) for problem in problems[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
-        lines.append(f"…{len(problems) - _PROBLEMS} more problems: brickd status --json")
+        lines.append(f"…{len(problems) - _PROBLEMS} more problems: brickd workers")
     return lines
 
 
@@ -115,21 +100,24 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
     shown = list(workers)
     if len(workers) > _WORKERS:
         shown = [worker for worker in workers if worker["state"] != "live" or worker["problem"]][:_WORKERS]
-    rows = []
-    for worker in shown:
-        ledger, opened = worker["ledger"], worker["open"]
-        now = f"{opened[0]['brick']} {units.duration(opened[0]['since_ns'])}" if opened else ""
-        spans = units.count(ledger["spans"]["summarized"])
-        rows.append(
-            (worker["name"], str(worker["pid"] or "-"), worker["state"], spans, units.count(_lost(ledger)), now)
+    rows = [
+        (
+            worker["name"],
+            str(worker["pid"] or "-"),
+            worker["state"],
+            units.count(worker["ledger"]["spans"]["summarized"]),
+            units.count(worker["lost"]),
+            phrases.open_now(worker),
         )
+        for worker in shown
+    ]
     lines = tables.lines(_WORKER_COLUMNS, rows, screen.width) if rows else []
     rest = [worker for worker in workers if worker not in shown]
     if rest:
         states = Counter("healthy" if w["state"] == "live" and not w["problem"] else "in trouble" for w in rest)
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
-        lines.append(f"…{said}: {units.count(min(each))} to {units.count(max(each))} spans each")
+        lines.append(f"…{said}, {units.count(min(each))} to {units.count(max(each))} spans each: brickd workers")
     return lines
 
 
@@ -151,5 +139,5 @@ def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list
     ]
     lines = tables.lines(_BRICK_COLUMNS, rows, screen.width) if rows else ["no spans yet"]
     if len(bricks) > most:
-        lines.append(f"…{len(bricks) - most} more bricks: brickd status --json")
+        lines.append(f"…{len(bricks) - most} more bricks: brickd bricks")
     return lines

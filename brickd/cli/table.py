@@ -3,7 +3,7 @@
 Owns: alignment, padding, and what is cut when a table is too wide. Must not know: what the cells mean, terminals,
 colours (a caller paints whole lines). Invariants: every cell is escaped here, so callers hand over raw strings; columns
 line up by display width; with a width given, no line is wider; numbers (right-aligned columns) are never cut as long as
-there is text to cut instead.
+there is text to cut instead, or a column that can be spared.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,13 +14,22 @@ from brickd import escape
 _GAP = "  "
 # A name cut below this says nothing any more: then the end of the line goes instead.
 _NARROWEST = 4
+# A name this wide tells more than a column that can be spared.
+_READABLE = 16
 
 
 class Column(NamedTuple):
-    """One column: its title, and the side its cells keep to (text left, numbers right)."""
+    """One column.
+
+    Attributes:
+        title: what stands above its cells.
+        align: the side its cells keep to: text left, numbers right.
+        spare: where not all columns fit, those of the highest number are left out first; 0: never.
+    """
 
     title: str
     align: Literal["left", "right"] = "left"
+    spare: int = 0
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:
@@ -36,9 +45,26 @@ def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int |
         cells.append([escape.text(cell) for _, cell in zip(columns, row, strict=True)])
     widths = [max(map(escape.width, column)) for column in zip(*cells, strict=True)]
     if width is not None:
+        kept = _kept(widths, columns, width)
+        columns, widths = [columns[index] for index in kept], [widths[index] for index in kept]
+        cells = [[row[index] for index in kept] for row in cells]
         _narrow(widths, columns, width)
     laid_out = [_line(row, columns, widths) for row in cells]
     return laid_out if width is None else [escape.text(line, width) for line in laid_out]
+
+
+def _kept(widths: Sequence[int], columns: Sequence[Column], width: int) -> list[int]:
+    """Leave columns out until the others fit, their text cut to what can still be read."""
+    wanted = [
+        min(each, _READABLE) if column.align == "left" else each for each, column in zip(widths, columns, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    while sum(wanted[index] + len(_GAP) for index in kept) - len(_GAP) > width:
+        least = max(kept, key=lambda index: columns[index].spare)
+        if columns[least].spare == 0:
+            break
+        kept.remove(least)
+    return kept
 
 
 def _narrow(widths: list[int], columns: Sequence[Column], width: int) -> None:

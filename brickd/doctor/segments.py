@@ -120,10 +120,6 @@ def _user(uid: int) -> str:
 
 def _known(worker: Worker) -> Known:
     header = worker.reading.header
-    try:
-        taken = os.stat(_path(worker.reading.file), follow_symlinks=False).st_blocks * 512
-    except OSError:
-        taken = 0
     return Known(
         name=worker.name,
         file=worker.reading.file,
@@ -131,7 +127,7 @@ def _known(worker: Worker) -> Known:
         pid=worker.reading.pid,
         own_pid=header["pid"],
         reads_counter=header["clock"] != _reader.CLOCK_MONOTONIC,
-        taken_bytes=taken,
+        taken_bytes=worker.reading.memory_bytes,
         most_bytes=header["size"],
         losses=tuple(losses(worker.reading, worker.ledger)),
     )

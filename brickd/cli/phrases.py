@@ -1,0 +1,30 @@
+"""What several verbs write in the same words: numbers that are names, what is open, a problem.
+
+Owns: those words. Must not know: any one verb. Invariants: a cell is a raw string, for the table escapes it; a finished
+line is escaped here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from brickd import escape
+from brickd.cli import units
+from brickd.cli.output import Screen
+
+
+def identifier(number: int | None) -> str:
+    """A number that is a name, as those of layers and threads, as a cell."""
+    return "-" if number is None else str(number)
+
+
+def open_now(worker: dict[str, Any]) -> str:
+    """Of the youngest spans of a worker's threads the one that is open the longest, as a cell."""
+    return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
+
+
+def problem(told: dict[str, str], screen: Screen) -> str:
+    """A problem and the next command as a finished line: the text is cut, the command never."""
+    command = escape.text(told["command"])
+    room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
+    return screen.paint(f"! {escape.text(told['text'], room)}", "yellow") + f"  {command}"

@@ -1,0 +1,69 @@
+"""The verb `workers`.
+
+Owns: the human screen of every worker. Must not know: segments. Invariant: every worker has its row, and every problem
+its line.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from brickd.cli import phrases, units
+from brickd.cli import table as tables
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.selection import NOBODY, asked, names_argument
+from brickd.cli.table import Column
+from brickd.status import workers_document
+
+_COLUMNS = (
+    Column("WORKER"),
+    Column("PID", "right"),
+    Column("STATE"),
+    Column("AGE", "right", spare=2),
+    Column("THREADS", "right"),
+    Column("LANES", "right", spare=3),
+    Column("SPANS", "right"),
+    Column("LOST", "right"),
+    Column("PATHS", "right", spare=4),
+    Column("MEMORY", "right", spare=1),
+    Column("OPEN NOW"),
+)
+
+
+@click.command()
+@names_argument
+@output_options
+def workers(names: tuple[str, ...], output: str) -> None:
+    """Every worker: its threads, spans, losses, memory, what is open."""
+    found, chosen = asked(names)
+    document = workers_document(found, chosen, partial=bool(names))
+    emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
+
+
+def _render(document: dict[str, Any], screen: Screen) -> list[str]:
+    if not document["workers"]:
+        return [NOBODY]
+    lines = tables.lines(_COLUMNS, map(_cells, document["workers"]), screen.width)
+    return lines + [phrases.problem(problem, screen) for problem in document["problems"]]
+
+
+def _cells(worker: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        worker["name"],
+        str(worker["pid"] or "-"),
+        worker["state"],
+        units.duration(worker["age_ns"]),
+        units.count(worker["threads"]),
+        _share(worker["lanes"]),
+        units.count(worker["ledger"]["spans"]["summarized"]),
+        units.count(worker["lost"]),
+        _share(worker["paths"]),
+        units.size(worker["memory_bytes"]),
+        phrases.open_now(worker),
+    )
+
+
+def _share(of: dict[str, int] | None) -> str:
+    return "-" if of is None else f"{units.count(of['used'])}/{units.count(of['room'])}"

@@ -1,0 +1,49 @@
+"""What is open: the youngest span of each lane, read from its open word.
+
+Owns: the decoding of the open word, and the way from a path to its root. Must not know: other workers, screens, what it
+means that something is open. Invariants: an age is never negative; a path that is not known opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from brickd import _reader
+from brickd.segment import Path, Reading
+
+
+class Open(NamedTuple):
+    """A span that has begun and not ended.
+
+    Attributes:
+        brick: its name.
+        layer: None outside of layers.
+        since_ns: its age, within 256 ticks.
+        path: the names from the root of the call tree down to it.
+    """
+
+    brick: str
+    layer: int | None
+    since_ns: int
+    path: tuple[str, ...]
+
+
+def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
+    """The youngest span that the lane has open."""
+    word = lane["current"]
+    number = word & 0xFFFF
+    path = reading.paths[number] if number < len(reading.paths) else None
+    if not word or path is None:
+        return None
+    # The word holds 48 bits of the start, without the lowest eight.
+    ticks = ((reading.now_ticks >> 8) - (word >> 16)) % 2**48 << 8
+    since = ticks * reading.tick_ns if ticks < 2**55 else 0.0
+    names = tuple(reading.name(each.name) for each in _upwards(reading, path))
+    return Open(names[0], path.layer if path.layer >= 0 else None, round(since), names[::-1])
+
+
+def _upwards(reading: Reading, path: Path | None) -> Iterator[Path]:
+    while path is not None:
+        yield path
+        path = reading.paths[path.parent] if path.parent >= 0 else None

@@ -1,0 +1,116 @@
+"""`brickd workers`, as a person runs it."""
+
+from __future__ import annotations
+
+import json
+
+from conftest import SHM, readings
+from faults import Start
+from verbs import brickd, document, sheet, started
+
+# Three threads have recorded at the same time, of which one has ended and one has nothing open.
+THREADS = """
+import threading
+both, forever = threading.Barrier(3), threading.Event()
+with brick.span("a"): pass
+def run(end):
+    with brick.span("b"): both.wait()
+    end.wait()
+first = threading.Event()
+for end in first, forever: threading.Thread(target=run, args=(end,), daemon=True).start()
+both.wait()
+first.set()
+while len(os.listdir("/proc/self/task")) > 2: pass
+with brick.span("waits"), brick.layer(7), brick.span("inside"):
+    pause()
+"""
+ONE = 'with brick.span("a"): pass\npause()'
+
+
+def test_a_worker_says_who_it_is_and_what_it_takes(worker: Start, prefix: str) -> None:
+    process = started(worker, ONE, BRICKD_SERVICE="api", BRICKD_WORKER="0.tp3.pp1")
+    (each,) = document("workers")["workers"]
+    (reading,) = readings(prefix)
+    assert (each["name"], each["coordinates"], each["state"]) == ("api/0.tp3.pp1", "0.tp3.pp1", "live")
+    assert (each["pid"], each["uuid"], each["segment"]) == (process.pid, reading.uuid, reading.file)
+    assert each["clock"] == reading.clock
+    assert 0 < each["age_ns"] < 600e9
+    assert each["memory_bytes"] == (SHM / reading.file).stat().st_blocks * 512 > 4096
+    assert each["paths"] == {"used": 2, "room": 1024}, "its own and other's"
+    assert each["lanes"] == {"used": 1, "room": 32}
+
+
+def test_threads_that_record_now_are_told_from_lanes_that_were_ever_used(worker: Start) -> None:
+    started(worker, THREADS)
+    (each,) = document("workers")["workers"]
+    assert (each["threads"], each["lanes"]["used"]) == (2, 3)
+    (opened,) = each["open"]
+    assert (opened["brick"], opened["layer"]) == ("inside", 7)
+    titles, row = (line.split() for line in brickd("workers").stdout.replace(" ms", "ms").splitlines())
+    assert row[titles.index("THREADS")] == "2"
+    assert row[titles.index("LANES")] == "3/32"
+
+
+def test_the_entries_of_status_and_of_workers_are_one(worker: Start) -> None:
+    started(worker, ONE)
+    one, other = (document(verb)["workers"][0] for verb in ("status", "workers"))
+    assert one.pop("age_ns") < other.pop("age_ns")
+    assert one == other
+
+
+def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str) -> None:
+    started(worker, ONE, BRICKD_SERVICE="api").kill()
+    started(worker, ONE, BRICKD_SERVICE="api")
+    (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
+    said = document("workers")
+    states = {each["state"]: each for each in said["workers"]}
+    assert sorted(states) == ["dead", "live", "quarantined"]
+    assert states["dead"]["age_ns"] is None
+    assert states["dead"]["threads"] == 0
+    assert states["quarantined"]["name"] == f"{prefix}junk"
+    assert {problem["command"] for problem in said["problems"]} == {"brickd prune", "brickd prune --refused"}
+    screen = brickd("workers").stdout.splitlines()
+    assert len(screen) == 1 + 3 + 2
+    assert [row["state"] for row in sheet("workers")] == [each["state"] for each in said["workers"]]
+
+
+def test_workers_can_be_asked_for_some_and_an_unknown_name_gets_near_matches(worker: Start, prefix: str) -> None:
+    for service in ("api", "api", "batch"):
+        started(worker, ONE, BRICKD_SERVICE=service)
+    (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
+    assert [each["name"] for each in document("workers", "api/1", "batch")["workers"]] == ["api/1", "batch/0"]
+    missing = brickd("workers", "apo/1")
+    assert (missing.returncode, missing.stdout) == (4, "")
+    assert "api/1" in missing.stderr
+
+
+def test_all_workers_fit_the_width_and_what_is_spared_is_not_what_matters(worker: Start) -> None:
+    program = 'brick.init(names=64, paths=64)\nwith brick.span("b" * 90):\n    pause()'
+    for number in range(3):
+        started(worker, program, BRICKD_SERVICE="a service with a long name" * 2, BRICKD_WORKER=str(number))
+    lines = brickd("workers", COLUMNS="60").stdout.splitlines()
+    assert max(map(len, lines)) <= 60
+    assert len(lines) == 4
+    assert lines[0].split()[:3] == ["WORKER", "PID", "STATE"]
+    assert "OPEN NOW" in lines[0]
+    assert "MEMORY" not in lines[0]
+    assert "MEMORY" in brickd("workers").stdout
+
+
+def test_workers_of_nothing_say_what_to_do(prefix: str) -> None:
+    assert "brickd demo" in brickd("workers").stdout
+    assert document("workers") == {"schema_version": 1, "workers": [], "problems": []}
+
+
+def test_hostile_workers_are_shown_and_not_obeyed_in_any_format(worker: Start) -> None:
+    name = '"\x1b[2J\n|`'
+    started(worker, f"with brick.span({name!r}):\n    pause()", BRICKD_SERVICE="=cmd()")
+    screen = brickd("workers").stdout
+    assert "\x1b" not in screen
+    assert len(screen.splitlines()) == 2
+    (each,) = document("workers")["workers"]
+    assert each["open"][0]["brick"] == name
+    assert json.loads(brickd("workers", "-o", "jsonl").stdout)["open"][0]["brick"] == name
+    (row,) = sheet("workers")
+    assert row["name"] == "'=cmd()/0"
+    assert json.loads(row["open"])[0]["brick"] == name

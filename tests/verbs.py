@@ -1,0 +1,54 @@
+"""The verbs as a person runs them: in a process of their own, over workers that stand still."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+from conftest import Worker
+from faults import Start
+
+SPANS = """
+norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
+for _ in range(100):
+    with norm(elements=2, bytes=8):
+        with gemm: pass
+pause()
+"""
+
+
+def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A verb on a screen of any width, unless COLUMNS says otherwise."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "brickd", *arguments],
+        capture_output=True,
+        text=True,
+        env=inherited | environment,
+        check=False,
+    )
+
+
+def document(*arguments: str, code: int = 0) -> dict[str, Any]:
+    """What a verb says as JSON."""
+    result = brickd(*arguments, "--json")
+    assert result.returncode == code, result.stderr
+    said: dict[str, Any] = json.loads(result.stdout)
+    return said
+
+
+def sheet(*arguments: str) -> list[dict[str, str]]:
+    """What a verb says as CSV."""
+    return list(csv.DictReader(io.StringIO(brickd(*arguments, "-o", "csv").stdout)))
+
+
+def started(worker: Start, program: str = SPANS, **environment: str) -> Worker:
+    """A worker that has come to its first pause."""
+    process = worker(program, **environment)
+    process.paused()
+    return process
