@@ -16,6 +16,7 @@ from brickd import _reader
 from brickd.segment import Path, Reading
 
 Key = TypeVar("Key", bound=Hashable)
+Shares = dict[int, tuple[float, float, float]]
 
 
 class Places(NamedTuple):
@@ -37,6 +38,8 @@ class Fold(Generic[Key]):
         self.keys: list[Key] = []
         self._numbers: dict[Key, int] = {}
         self._fold = _reader.Fold()
+        self._like: tuple[object, ...] = ()
+        self._places: Places
 
     def places(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Places:
         """Where the paths of a reading, and of every other with the same paths and names, belong.
@@ -78,9 +81,24 @@ class Fold(Generic[Key]):
             self.keys.append(key)
         return number
 
-    def add(self, reading: Reading, places: Places) -> dict[int, tuple[float, float, float]]:
+    def add(self, reading: Reading, places: Places) -> Shares:
         """Add a reading; for each row that it has (count, total_ns, self_ns) of what was added."""
         return self._fold.add(reading.summaries, *places, reading.tick_ns)
+
+    def add_like_the_last(self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None) -> Shares:
+        """Add a reading in the places of the last one, where it has the same paths and names: else in its own.
+
+        Workers of one service mostly met the same names and paths in the same order.
+
+        Args:
+            reading: as for `add`.
+            key_of: as for `places`.
+            group: on what the keys depend beside the paths and names.
+        """
+        like = (reading.paths, reading.names, group)
+        if like != self._like:
+            self._like, self._places = like, self.places(reading, key_of)
+        return self.add(reading, self._places)
 
     def row(self, number: int) -> _reader.Row:
         """The totals of a row."""

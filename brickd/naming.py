@@ -74,6 +74,22 @@ def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     return [each for folded in dict.fromkeys(holding + close) for each in spelled[folded]][:most]
 
 
+def suggestion(name: str, known: set[str]) -> str:
+    """What to say to a name that nobody has: what was probably meant, else what there is.
+
+    >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
+    ('did you mean api/1?', 'there are api/1')
+    """
+    if not known:
+        return "nothing is recorded here at all"
+    meant = near(name, known)
+    if meant:
+        return f"did you mean {' or '.join(meant)}?"
+    first = sorted(known)[:3]
+    rest = f" and {len(known) - len(first)} more" if len(known) > len(first) else ""
+    return f"there are {', '.join(first)}{rest}"
+
+
 def as_argument(name: str) -> str:
     """The name as a command takes it, safe to paste: it is a worker's own text.
 

@@ -1,4 +1,4 @@
-"""Totals over workers: by brick, and by category.
+"""Totals over workers: by brick, apart by worker, service or layer where that is wanted, and by category.
 
 Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
 Invariant: the categories' times add up to the time that was recorded.
@@ -10,31 +10,44 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from brickd import _reader
 from brickd.fold import Fold
 from brickd.segment import Path, Reading
 from brickd.workers import Worker
 
+By = Literal["worker", "service", "layer"]
+
 
 @dataclass(frozen=True, slots=True)
 class Brick:
-    """What all workers together spent in one brick."""
+    """What all workers together spent in one brick, or in the part of it that belongs to one group.
+
+    Attributes:
+        name: its name.
+        category: the first one that any worker declared, else 'other'.
+        group: the worker, the service or the layer (None: outside of layers); None where nothing is told apart.
+        row: the totals.
+        worst_worker: whose mean is the largest.
+        spread: that mean over the median of the workers' means.
+    """
 
     name: str
     category: str
+    group: str | int | None
     row: _reader.Row
     worst_worker: str
     spread: float
 
-    def document(self) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds."""
+    def document(self, by: By | None = None) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds; with its group where one is told apart."""
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p99", "p999")
         return {
             "name": self.name,
             "category": self.category,
+            **({by: self.group} if by else {}),
             "count": row["count"],
             **{f"{time}_ns": round(row[f"{time}_ns"]) for time in times},  # type: ignore[literal-required]
             "elements": row["elements"],
@@ -45,42 +58,62 @@ class Brick:
         }
 
 
-def bricks(workers: Iterable[Worker]) -> list[Brick]:
-    """Every brick that was recorded, the largest self time first."""
-    fold: Fold[str] = Fold()
+def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
+    """Every brick that was recorded, the largest self time first.
+
+    Args:
+        workers: whose totals.
+        by: what a brick is told apart by, if by anything.
+    """
+    fold: Fold[tuple[str, str | int | None]] = Fold()
     categories: dict[str, str] = {}
     means: dict[int, list[tuple[float, str]]] = defaultdict(list)
-    like: Reading | None = None
     for worker in workers:
-        # Workers of one service mostly met the same names and paths in the same order.
-        if like is None or (worker.reading.paths, worker.reading.names) != (like.paths, like.names):
-            like = worker.reading
-            places = fold.places(like, _names(like, categories))
-        for number, (count, total_ns, _) in fold.add(worker.reading, places).items():
+        group = {"worker": worker.name, "service": worker.service}.get(by or "")
+        key_of = _layered(worker.reading, categories) if by == "layer" else _grouped(worker.reading, categories, group)
+        for number, (count, total_ns, _) in fold.add_like_the_last(worker.reading, key_of, group).items():
             means[number].append((total_ns / count, worker.name))
     result = []
-    for number, name in enumerate(fold.keys):
+    for number, (name, part) in enumerate(fold.keys):
         row = fold.row(number)
         if row["count"]:
             worst, who = max(means[number])
             median = statistics.median(mean for mean, _ in means[number])
-            result.append(Brick(name, categories[name], row, who, worst / median if median > 0 else 1.0))
-    return sorted(result, key=lambda brick: (-brick.row["self_ns"], brick.name))
+            result.append(Brick(name, categories[name], part, row, who, worst / median if median > 0 else 1.0))
+    # A layer may be None: those outside of layers come first among equals.
+    return sorted(result, key=lambda brick: (-brick.row["self_ns"], brick.name, brick.group is not None, brick.group))
 
 
-def _names(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], str]:
-    """Names a path's brick, and notes the first category that was declared for it."""
+def _grouped(
+    reading: Reading, categories: dict[str, str], group: str | None
+) -> Callable[[Path, int], tuple[str, str | int | None]]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (name_of(path.name), group)
+
+
+def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, str | int | None]]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (name_of(path.name), path.layer if path.layer >= 0 else None)
+
+
+def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
+    """Tells the text of a name of this reading, and notes the first category that was declared for it."""
     known: dict[int, str] = {}
 
-    def name_of(path: Path, _: int) -> str:
-        name = known.get(path.name)
+    def name_of(number: int) -> str:
+        name = known.get(number)
         if name is None:
-            name = known[path.name] = reading.name(path.name)
+            name = known[number] = reading.name(number)
             if categories.get(name, "other") == "other":
-                categories[name] = reading.category(path.name)
+                categories[name] = reading.category(number)
         return name
 
     return name_of
+
+
+def percent_of(part: float, whole: float) -> float:
+    """To four figures, so that little is never nothing; of nothing at all it is nothing."""
+    return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 
 def categories(of: Iterable[Brick]) -> list[dict[str, Any]]:
@@ -96,7 +129,7 @@ def categories(of: Iterable[Brick]) -> list[dict[str, Any]]:
             "name": name,
             "count": counts[name],
             "total_ns": round(time),
-            "percent": round(100 * time / whole, 2) if whole else 0.0,
+            "percent": percent_of(time, whole),
         }
         for name, time in sorted(times.items(), key=lambda item: (-item[1], item[0]))
     ]

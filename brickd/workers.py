@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.ledger import Ledger, ledger_of
-from brickd.naming import Who, named, near
+from brickd.naming import Who, named, suggestion
 from brickd.segment import Identity, Reading, Segment, find, open_segment
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
@@ -128,18 +128,7 @@ def select(workers: Sequence[Worker], names: Sequence[str], *, segments: Iterabl
     for name in names:
         if name not in known:
             what = "worker or service" if segments is None else "worker, service or segment"
-            raise NoSuchWorker(f"no {what} {name}: {_hint(name, known | set(segments or ()))} (see brickd status)")
+            raise NoSuchWorker(f"no {what} {name}: {suggestion(name, known | set(segments or ()))} (see brickd status)")
     if not names:
         return list(workers)
     return [worker for worker in workers if worker.name in names or worker.service in names]
-
-
-def _hint(name: str, known: set[str]) -> str:
-    if not known:
-        return "nothing is recorded here at all"
-    meant = near(name, known)
-    if meant:
-        return f"did you mean {' or '.join(meant)}?"
-    first = sorted(known)[:3]
-    rest = f" and {len(known) - len(first)} more" if len(known) > len(first) else ""
-    return f"there are {', '.join(first)}{rest}"

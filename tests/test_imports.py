@@ -34,6 +34,7 @@ LAYERS = (
     {"brickd.cli.output", "brickd.cli.tab", "brickd.cli.units"},
     {"brickd.cli.phrases", "brickd.cli.selection", "brickd.cli.table"},
     {
+        "brickd.cli.bricks",
         "brickd.cli.completion",
         "brickd.cli.doctor",
         "brickd.cli.inspect",

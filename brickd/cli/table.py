@@ -6,8 +6,8 @@ line up by display width; with a width given, no line is wider; numbers (right-a
 there is text to cut instead, or a column that can be spared.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 from brickd import escape
 
@@ -30,6 +30,26 @@ class Column(NamedTuple):
     title: str
     align: Literal["left", "right"] = "left"
     spare: int = 0
+
+
+class Figure(NamedTuple):
+    """A column of a document's entries.
+
+    Attributes:
+        column: its column.
+        key: what it shows of an entry; an entry without it has an empty cell.
+        cell: writes the value, as a raw string.
+    """
+
+    column: Column
+    key: str
+    cell: Callable[[Any], str]
+
+
+def figures(shown: Sequence[Figure], entries: Iterable[Mapping[str, Any]], width: int | None = None) -> list[str]:
+    """Lay out entries of a document, as `lines` does."""
+    rows = [[cell(entry[key]) if key in entry else "" for _, key, cell in shown] for entry in entries]
+    return lines([figure.column for figure in shown], rows, width)
 
 
 def lines(columns: Sequence[Column], rows: Iterable[Sequence[str]], width: int | None = None) -> list[str]:

@@ -1,0 +1,180 @@
+"""`brickd bricks`, as a person runs it, and its totals over workers that never ran."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import pytest
+from faults import Start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import HOSTILE, MadeUp, named, programs
+from verbs import brickd, document, sheet, started
+
+from brickd.fold import Fold
+from brickd.totals import By, bricks, names_in
+
+SPANS = """
+norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
+for number in range(3):
+    with brick.layer(number):
+        with norm(elements=2, bytes=8):
+            with gemm: pass
+for _ in range(5):
+    with brick.span("free"): pass
+pause()
+"""
+
+
+def names(said: dict[str, object]) -> list[str]:
+    assert isinstance(said["bricks"], list)
+    return [each["name"] for each in said["bricks"]]
+
+
+def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> None:
+    for service in ("api", "api", "batch"):
+        started(worker, SPANS, BRICKD_SERVICE=service)
+    said = document("bricks")
+    shares = sum(each.pop("share_percent") for each in said["bricks"])
+    assert shares == pytest.approx(100, abs=0.1)
+    rates = {each["name"]: each.pop("elements_per_second_in_brick") for each in said["bricks"]}
+    norm = next(each for each in said["bricks"] if each["name"] == "norm")
+    rate = norm["elements"] / norm["total_ns"] * 1e9
+    assert rates == {"norm": pytest.approx(rate, rel=1e-3), "gemm": None, "free": None}
+    assert said["bricks"] == document("status")["bricks"]
+    assert said["rest"] == {"bricks": 0, "count": 0, "self_ns": 0, "share_percent": 0}
+    assert {each["count"] for each in document("bricks", "batch")["bricks"]} == {3, 5}
+
+
+def test_bricks_are_told_apart_by_worker_service_or_layer(worker: Start) -> None:
+    for service in ("api", "api", "batch"):
+        started(worker, SPANS, BRICKD_SERVICE=service)
+    counts: dict[str, dict[object, int]] = {}
+    for by in ("worker", "service", "layer"):
+        said = document("bricks", "--by", by)
+        counts[by] = {each[by]: each["count"] for each in said["bricks"] if each["name"] == "norm"}
+        assert sum(each["count"] for each in said["bricks"]) == 3 * 11
+    assert counts == {
+        "worker": {"api/0": 3, "api/1": 3, "batch/0": 3},
+        "service": {"api": 6, "batch": 3},
+        "layer": {0: 3, 1: 3, 2: 3},
+    }
+    (free,) = (each for each in document("bricks", "--by", "layer")["bricks"] if each["name"] == "free")
+    assert (free["layer"], free["count"]) == (None, 15)
+    (line,) = (line for line in brickd("bricks", "--by", "layer").stdout.splitlines() if line.startswith("free"))
+    assert line.split()[1] == "-"
+    assert next(row for row in sheet("bricks", "--by", "layer") if row["name"] == "free")["layer"] == ""
+
+
+def test_bricks_come_in_the_order_that_was_asked_for(worker: Start) -> None:
+    for _ in range(2):
+        started(worker, SPANS)
+    for sort, key in (("self", "self_ns"), ("count", "count"), ("p99", "p99_ns"), ("spread", "spread")):
+        values = [each[key] for each in document("bricks", "--sort", sort)["bricks"]]
+        assert values == sorted(values, reverse=True)
+    assert names(document("bricks", "--sort", "name")) == ["free", "gemm", "norm"]
+
+
+def test_what_top_cuts_off_is_counted(worker: Start) -> None:
+    started(worker, SPANS)
+    whole, cut = document("bricks"), document("bricks", "--top", "1")
+    assert names(cut) == names(whole)[:1]
+    rest = whole["bricks"][1:]
+    assert cut["rest"]["bricks"] == 2
+    assert cut["rest"]["count"] == sum(each["count"] for each in rest)
+    assert cut["rest"]["self_ns"] == sum(each["self_ns"] for each in rest) > 0
+    lines = brickd("bricks", "--top", "1", COLUMNS="80").stdout.splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("…2 more: ")
+    assert len(sheet("bricks", "--top", "1")) == 1
+
+
+def test_a_category_is_chosen_and_shares_stay_those_of_all(worker: Start) -> None:
+    started(worker, SPANS)
+    shares = {each["name"]: each["share_percent"] for each in document("bricks")["bricks"]}
+    (gemm,) = document("bricks", "--category", "ffn")["bricks"]
+    assert (gemm["name"], gemm["share_percent"]) == ("gemm", shares["gemm"])
+    assert names(document("bricks", "--category", "OTHER")) == ["free"]
+
+
+def test_an_unknown_category_worker_or_key_names_what_comes_near(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    for arguments, code, near in (
+        (["--category", "nrom"], 2, "norm"),
+        (["--category", "zzz\x1b"], 2, "ffn, norm, other"),
+        (["ap/0"], 4, "api/0"),
+        (["--sort", "shelf"], 2, "'self'"),
+        (["--by", "worker", "--sort", "spread"], 2, "give one of them"),
+    ):
+        ended = brickd("bricks", *arguments)
+        assert (ended.returncode, ended.stdout) == (code, "")
+        assert near in ended.stderr
+        assert "\x1b" not in ended.stderr
+
+
+def test_the_column_that_sorts_is_on_any_screen(worker: Start) -> None:
+    started(worker, SPANS)
+    for sort, title in (("bytes", "BYTES"), ("elements", "ELEMENTS"), ("max", "MAX"), ("mean", "MEAN")):
+        lines = brickd("bricks", "--sort", sort, COLUMNS="79").stdout.splitlines()
+        assert title in lines[0].split()
+        assert max(map(len, lines)) <= 79
+
+
+def test_bricks_of_nothing_say_what_to_do(worker: Start) -> None:
+    assert "brickd demo" in brickd("bricks").stdout
+    started(worker, "brick.init()\npause()")
+    assert brickd("bricks").stdout == "no spans yet\n"
+    assert document("bricks")["bricks"] == []
+
+
+def test_hostile_bricks_are_shown_and_not_obeyed_in_any_format(worker: Start) -> None:
+    started(worker, f"with brick.span({HOSTILE!r}, category={HOSTILE!r}): pass\npause()")
+    screen = brickd("bricks").stdout
+    assert "\x1b" not in screen
+    assert len(screen.splitlines()) == 2
+    (each,) = document("bricks", "--category", HOSTILE)["bricks"]
+    assert (each["name"], each["category"]) == (HOSTILE, HOSTILE.lower())
+    assert json.loads(brickd("bricks", "-o", "jsonl").stdout)["name"] == HOSTILE
+    (row,) = sheet("bricks")
+    assert row["name"] == "'" + HOSTILE.replace("\n", "\\n").replace("\x1b", "\\x1b")
+
+
+@given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service", "layer"]))
+@settings(derandomize=True, deadline=None)
+def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
+    workers = named(made)
+    counts, times = defaultdict[str, int](int), defaultdict[str, float](float)
+    for part in bricks(workers, by):
+        counts[part.name] += part.row["count"]
+        times[part.name] += part.row["self_ns"]
+    whole = bricks(workers)
+    assert counts == {brick.name: brick.row["count"] for brick in whole}
+    assert times == {brick.name: pytest.approx(brick.row["self_ns"]) for brick in whole}
+    assert sum(sum(map(len, (sums.durations for sums in each.sums))) for each in made) == sum(counts.values())
+
+
+@given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service"]))
+@settings(derandomize=True, deadline=None)
+def test_a_group_has_the_totals_of_its_workers_alone(made: list[MadeUp], by: By) -> None:
+    workers, attribute = named(made), {"worker": "name", "service": "service"}[by]
+    alone = {}
+    for group in {getattr(worker, attribute) for worker in workers}:
+        for brick in bricks(worker for worker in workers if getattr(worker, attribute) == group):
+            alone[brick.name, group] = (brick.row["count"], brick.row["total_ns"], brick.worst_worker)
+    assert {
+        (part.name, part.group): (part.row["count"], part.row["total_ns"], part.worst_worker)
+        for part in bricks(workers, by)
+    } == alone
+
+
+@given(st.lists(programs(), max_size=5))
+@settings(derandomize=True, deadline=None)
+def test_the_places_of_the_last_reading_serve_only_its_like(made: list[MadeUp]) -> None:
+    shared, own = Fold[str](), Fold[str]()
+    for each in [*made, *made]:
+        reading = each.reading()
+        name_of = names_in(reading, {})
+        shares = shared.add_like_the_last(reading, lambda path, _: name_of(path.name))  # noqa: B023
+        assert shares == own.add(reading, own.places(reading, lambda path, _: name_of(path.name)))  # noqa: B023
+    assert shared.keys == own.keys
