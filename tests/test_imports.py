@@ -21,6 +21,7 @@ LAYERS = (
     {"brickd.totals", "brickd.doctor.finding", "brickd.doctor.kernel"},
     {
         "brickd.status",
+        "brickd.tree",
         "brickd.doctor.clock",
         "brickd.doctor.container",
         "brickd.doctor.installed",
@@ -31,7 +32,7 @@ LAYERS = (
     {"brickd.doctor.shared_memory"},
     {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
     {"brickd.doctor.examination"},
-    {"brickd.cli.output", "brickd.cli.tab", "brickd.cli.units"},
+    {"brickd.cli.output", "brickd.cli.ranges", "brickd.cli.tab", "brickd.cli.units"},
     {"brickd.cli.phrases", "brickd.cli.selection", "brickd.cli.table"},
     {
         "brickd.cli.bricks",
@@ -40,6 +41,7 @@ LAYERS = (
         "brickd.cli.inspect",
         "brickd.cli.prune",
         "brickd.cli.status",
+        "brickd.cli.tree",
         "brickd.cli.version",
         "brickd.cli.workers",
     },

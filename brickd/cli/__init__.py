@@ -40,6 +40,7 @@ VERBS = {
     "status": Verb("brickd.cli.status:status", "Live totals over all workers, problems first."),
     "workers": Verb("brickd.cli.workers:workers", "Every worker: its threads, spans, losses, memory, what is open."),
     "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
+    "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),

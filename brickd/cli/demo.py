@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import math
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from pathlib import Path
 import click
 
 from brickd.cli.output import say, screen
+from brickd.cli.ranges import Finite
 from brickd.cli.status import render
 from brickd.errors import BrickdError
 from brickd.segment import find, open_file
@@ -33,11 +33,9 @@ _PROGRAM = Path(__file__).parent.parent / "demo" / "worker.py"
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0.5, 600), default=6.0, show_default=True, help="How long to run.")
+@click.option("--seconds", type=Finite(0.5, 600), default=6.0, show_default=True, help="How long to run.")
 def demo(seconds: float) -> None:
     """Four workers on this machine, and their status while they run."""
-    if math.isnan(seconds):
-        raise click.BadParameter("nan is no number of seconds: 0.5 to 600 wanted")
     if importlib.util.find_spec("brick_agent") is None:
         raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
     prefix = f"brickd-demo-{uuid.uuid4().hex[:8]}-"

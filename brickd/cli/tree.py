@@ -1,0 +1,156 @@
+"""The verb `tree`.
+
+Owns: how a tree is drawn. Must not know: segments, what a node's numbers mean. Invariants: the numbers stand left of
+the tree, so that depth never pushes them off the screen; branches are drawn as far as there is room, and a node below
+that says how deep it stands; no line is wider than the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import click
+
+from brickd import escape
+from brickd.cli import phrases, units
+from brickd.cli import table as tables
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.ranges import Finite
+from brickd.cli.selection import NOBODY, asked, names_argument
+from brickd.cli.table import Column, Figure
+from brickd.tree import tree as merged_tree
+
+# What a name is given however deep it stands, and what the first three figures take at the most.
+_NAME_WIDTH = 16
+_FIGURES_WIDTH = 26
+_INDENT = 4
+# How many levels are drawn: on the narrowest screen, rather than figures that can be spared, on a screen without end.
+_FEWEST, _WANTED, _MOST = 3, 6, 24
+
+_FIGURES = (
+    Figure(Column("TOTAL", "right"), "total_ns", units.duration),
+    Figure(Column("SHARE", "right"), "share_percent", units.percent),
+    Figure(Column("SELF", "right"), "self_ns", units.duration),
+    Figure(Column("COUNT", "right", spare=2), "count", units.count),
+    Figure(Column("MEDIAN", "right", spare=3), "p50_ns", units.duration),
+    Figure(Column("P99", "right", spare=4), "p99_ns", units.duration),
+)
+_LAYER = Figure(Column("LAYER", "right"), "layer", phrases.identifier)
+_LAYERS = Figure(Column("LAYERS", "right", spare=1), "layers", lambda layers: units.count(layers or None))
+_GIVEN = Figure(Column("GIVEN", "right"), "given", lambda given: "given" if given else "")
+
+Node = dict[str, Any]
+
+
+class _Line(NamedTuple):
+    """A line of the drawing: a node, or how many nodes are left out below the one that stands above it.
+
+    Attributes:
+        depth: of the node, or of those that are left out.
+        last: nothing more stands below the same node.
+        text: what is written behind the branch, raw.
+        node: the node; of those that are left out their self time alone.
+    """
+
+    depth: int
+    last: bool
+    text: str
+    node: Node
+
+
+@click.command()
+@names_argument
+@click.option("--layers", is_flag=True, help="Keep bricks apart that differ in their layer alone.")
+@click.option("--depth", type=click.IntRange(1), metavar="N", help="Show so many levels; what is below is counted.")
+@click.option("--min", "least", type=Finite(0, 100), default=0.0, metavar="PERCENT",
+              help="Leave out what took less of all that was recorded; it is counted.")  # fmt: skip
+@output_options
+def tree(*, names: tuple[str, ...], layers: bool, depth: int | None, least: float, output: str) -> None:
+    """The call tree over all workers: totals, self times, shares."""
+    _, workers = asked(names)
+    merged = merged_tree(workers, layers=layers, depth=depth, least_percent=least)
+    document = {
+        "schema_version": 1,
+        "layers": layers,
+        "recorded_ns": round(merged.recorded_ns),
+        "nodes": [node.document() for node in merged.nodes],
+        "hidden_nodes": merged.left.nodes,
+        "hidden_self_ns": round(merged.left.self_ns),
+    }
+
+    def table(screen: Screen) -> list[str]:
+        return render(document, screen) if workers else [NOBODY]
+
+    emit(document, output, table=table, rows="nodes")
+
+
+def render(document: dict[str, Any], screen: Screen) -> list[str]:
+    """The screen, finished lines."""
+    lines = list(_lines(document))
+    if not lines:
+        return ["no spans yet"]
+    name_width = min(max(escape.width(escape.text(line.text)) for line in lines), _NAME_WIDTH)
+    wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
+    room = None if screen.width is None else max(_FIGURES_WIDTH, screen.width - wanted - 2)
+    numbers = tables.figures(_figures(document), (line.node for line in lines), room)
+    width = max(map(len, numbers))
+    levels = _MOST
+    if screen.width is not None:
+        levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
+    drawn = ["BRICK", *_drawn(lines, levels)]
+    return [
+        escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
+    ]
+
+
+def _figures(document: dict[str, Any]) -> list[Figure]:
+    """The columns left of the tree; of layers and given times only where there are any."""
+    figures = list(_FIGURES)
+    if any(node["layers"] for node in document["nodes"]):
+        figures.append(_LAYER if document["layers"] else _LAYERS)
+    if any(node["given"] for node in document["nodes"]):
+        figures.append(_GIVEN)
+    return figures
+
+
+def _lines(document: dict[str, Any]) -> Iterator[_Line]:
+    """The nodes and, behind the last that is shown below each, how many are left out there."""
+    last = {node["parent"]: node["id"] for node in document["nodes"]}
+    above: list[Node] = []
+    for node in document["nodes"]:
+        yield from _left_out(above, node["depth"])
+        some_left_out = bool(above and above[-1]["hidden_nodes"])
+        yield _Line(node["depth"], last[node["parent"]] == node["id"] and not some_left_out, node["name"], node)
+        above.append(node)
+    yield from _left_out(above, 0)
+    if document["hidden_nodes"]:
+        yield _left(0, document)
+
+
+def _left_out(above: list[Node], depth: int) -> Iterator[_Line]:
+    """Leave the nodes that nothing at this depth stands below."""
+    while above and above[-1]["depth"] >= depth:
+        node = above.pop()
+        if node["hidden_nodes"]:
+            yield _left(node["depth"] + 1, node)
+
+
+def _left(depth: int, of: Node) -> _Line:
+    return _Line(depth, True, f"…{units.count(of['hidden_nodes'])} more", {"self_ns": of["hidden_self_ns"]})
+
+
+def _drawn(lines: Iterable[_Line], levels: int) -> Iterator[str]:
+    """Each line with its branch; below the last level that is drawn the depth is written."""
+    open_branches: list[bool] = []  # by depth
+    for line in lines:
+        del open_branches[line.depth :]
+        open_branches.append(not line.last)
+        branch = ""
+        if line.depth > 0:
+            branch = "`-- " if line.last else "|-- "
+        if line.depth > levels:
+            branch = f"…{line.depth} ".rjust(_INDENT * (levels - 1)) + branch
+        else:
+            branch = "".join("|   " if more else "    " for more in open_branches[1:-1]) + branch
+        yield branch + escape.text(line.text)

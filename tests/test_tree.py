@@ -1,0 +1,354 @@
+"""`brickd tree`, as a person runs it, and trees of workers that never ran."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from faults import Start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import HOSTILE, MadeUp, named, programs
+from verbs import brickd, document, sheet, started
+
+from brickd import _reader, escape
+from brickd.cli.output import Screen
+from brickd.cli.tree import render
+from brickd.tree import Node, Tree, tree
+
+SETTINGS = settings(derandomize=True, deadline=None)
+DEPTH = st.none() | st.integers(1, 4)
+SPANS = """
+for _ in range(2):
+    with brick.span("request"):
+        for number in range(3):
+            with brick.layer(number), brick.span("attention", category="attention"):
+                with brick.span("softmax"): pass
+        with brick.span("sample"): pass
+pause()
+"""
+
+
+def shape(said: dict[str, Any], *keys: str) -> list[tuple[Any, ...]]:
+    return [tuple(node[key] for key in ("depth", "name", *keys)) for node in said["nodes"]]
+
+
+def test_the_tree_is_merged_over_workers_and_layers(worker: Start) -> None:
+    for _ in range(2):
+        started(worker, SPANS, BRICKD_SERVICE="api")
+    said = document("tree")
+    nodes = said["nodes"]
+    assert sorted(shape(said, "count", "layers", "category")) == [
+        (0, "request", 4, 0, "other"),
+        (1, "attention", 12, 3, "attention"),
+        (1, "sample", 4, 0, "other"),
+        (2, "softmax", 12, 3, "other"),
+    ]
+    (request,) = (node for node in nodes if node["parent"] is None)
+    assert (request["share_percent"], request["total_ns"]) == (100, said["recorded_ns"])
+    assert sum(node["self_ns"] for node in nodes) == pytest.approx(said["recorded_ns"], abs=len(nodes))
+    assert document("tree", "api/0")["nodes"][0]["count"] == 2
+
+
+def test_layers_can_be_kept_apart(worker: Start) -> None:
+    started(worker, SPANS)
+    said = document("tree", "--layers")
+    assert sorted(shape(said, "layer", "count"), key=str) == [
+        (0, "request", None, 2),
+        *((1, "attention", number, 2) for number in range(3)),
+        (1, "sample", None, 2),
+        *((2, "softmax", number, 2) for number in range(3)),
+    ]
+    titles = brickd("tree", "--layers").stdout.splitlines()[0].split()
+    assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "LAYER", "BRICK"]
+
+
+def test_a_span_that_is_open_holds_what_ended_below_it(worker: Start) -> None:
+    program = """
+    with brick.span("loop"):
+        for _ in range(3):
+            with brick.span("step"): pass
+        with brick.span("never ended"):
+            pause()
+    """
+    started(worker, program)
+    said = document("tree")
+    assert shape(said, "count", "share_percent", "p50_ns")[0] == (0, "loop", 0, 100, None)
+    assert [node["name"] for node in said["nodes"]] == ["loop", "step"]
+    assert said["nodes"][0]["total_ns"] == said["nodes"][1]["total_ns"] == said["recorded_ns"]
+
+
+def test_recursion_that_looks_like_a_circle_is_a_tree(worker: Start) -> None:
+    program = """
+    a, b = brick.brick("a"), brick.brick("b")
+    def call(depth):
+        with (a, b)[depth % 2]:
+            if depth < 50: call(depth + 1)
+    call(0)
+    pause()
+    """
+    started(worker, program)
+    said = document("tree")
+    assert shape(said, "count") == [(0, "a", 26), (1, "b", 25)]
+    assert said["nodes"][0]["total_ns"] == pytest.approx(said["recorded_ns"], abs=2)
+
+
+def test_a_chain_of_thousands_is_drawn_within_the_screen(worker: Start) -> None:
+    program = """
+    brick.init(paths=4096, names=4096)
+    chain = [brick.brick(f"brick {number}") for number in range(3000)]
+    for each in chain: each.start()
+    for each in reversed(chain): each.stop()
+    pause()
+    """
+    started(worker, program)
+    assert [node["depth"] for node in document("tree")["nodes"]] == list(range(3000))
+    lines = brickd("tree", COLUMNS="80").stdout.splitlines()
+    assert len(lines) == 3001
+    assert max(map(escape.width, lines)) <= 80
+    assert lines[-1].endswith(" …2999 `-- brick 2999")
+
+
+def test_what_found_no_room_is_other_at_the_root_and_counted_once(worker: Start) -> None:
+    program = """
+    with brick.span("request"):
+        for number in range(1500):
+            with brick.span(f"brick {number}"): pass
+    pause()
+    """
+    started(worker, program)
+    said = document("tree")
+    roots = [node for node in said["nodes"] if node["parent"] is None]
+    assert {node["name"]: node["count"] for node in roots} == {"request": 1, "other": 1500 - 1022}
+    assert len(said["nodes"]) == 1024
+    assert roots[0]["total_ns"] == pytest.approx(said["recorded_ns"], abs=2)
+    assert len(brickd("tree").stdout.splitlines()) == 1025
+
+
+def test_hostile_names_are_drawn_and_not_obeyed_in_any_format(worker: Start) -> None:
+    names = [HOSTILE, "two\nlines", 'a "quote"', "`-- |", "…99 more"]
+    started(worker, "\n".join(f"with brick.span({name!r}): pass" for name in names) + "\npause()")
+    screen = brickd("tree").stdout
+    assert "\x1b" not in screen
+    assert len(screen.splitlines()) == 1 + len(names)
+    assert sorted(node["name"] for node in document("tree")["nodes"]) == sorted(names)
+    lines = brickd("tree", "-o", "jsonl").stdout.splitlines()
+    assert sorted(json.loads(line)["name"] for line in lines) == sorted(names)
+    assert sorted(row["name"] for row in sheet("tree")) == sorted(map(escape.csv_cell, names))
+
+
+def test_a_tree_of_nothing_says_what_to_do(worker: Start) -> None:
+    assert "brickd demo" in brickd("tree").stdout
+    started(worker, "brick.init()\npause()", BRICKD_SERVICE="api")
+    assert brickd("tree").stdout == "no spans yet\n"
+    for arguments, code, near in (
+        (["apo/0"], 4, "api/0"),
+        (["--min", "nan"], 2, "nan is no number"),
+        (["--depth", "0"], 2, "1"),
+    ):
+        ended = brickd("tree", *arguments)
+        assert (ended.returncode, ended.stdout) == (code, "")
+        assert near in ended.stderr
+
+
+# ---- workers that never ran
+
+
+def route(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
+    steps: list[tuple[str, int | None, bool]] = []
+    at: int | None = node.number
+    while at is not None:
+        steps.append((of.nodes[at].name, of.nodes[at].layer, of.nodes[at].given))
+        at = of.nodes[at].parent
+    return tuple(reversed(steps))
+
+
+def drawn(made: MadeUp, width: int | None = None, depth: int | None = None) -> list[str]:
+    merged = tree(named([made]), layers=False, depth=depth)
+    nodes = [node.document() for node in merged.nodes]
+    return render({"layers": False, "nodes": nodes, "hidden_nodes": merged.left.nodes}, Screen(width, False))
+
+
+def test_a_tree_is_drawn_with_plain_branches_and_its_figures() -> None:
+    made = MadeUp()
+    for _ in range(2):
+        made.begin("request")
+        for layer in range(3):
+            made.begin("attention", layer)
+            made.begin("softmax", layer)
+            made.spend(1000)
+            made.end()
+            made.end()
+        made.begin("sample")
+        made.begin("top_k")
+        made.spend(500)
+        made.end()
+        made.spend(1500)
+        made.end()
+        made.end()
+    assert drawn(made) == [
+        "  TOTAL  SHARE    SELF  COUNT  MEDIAN     P99  LAYERS  BRICK",
+        "10.0 µs  100 %    0 ns      2  5.0 µs  5.0 µs       -  request",
+        " 6.0 µs   60 %    0 ns      6  1.0 µs  1.0 µs       3  |-- attention",
+        " 6.0 µs   60 %  6.0 µs      6  1.0 µs  1.0 µs       3  |   `-- softmax",
+        " 4.0 µs   40 %  3.0 µs      2  2.0 µs  2.0 µs       -  `-- sample",
+        " 1.0 µs   10 %  1.0 µs      2  500 ns  500 ns       -      `-- top_k",
+    ]
+    assert drawn(made, width=60, depth=2) == [
+        "  TOTAL  SHARE    SELF  COUNT  LAYERS  BRICK",
+        "10.0 µs  100 %    0 ns      2       -  request",
+        " 6.0 µs   60 %    0 ns      6       3  |-- attention",
+        "                6.0 µs                 |   `-- …1 more",
+        " 4.0 µs   40 %  3.0 µs      2       -  `-- sample",
+        "                1.0 µs                     `-- …1 more",
+    ]
+
+
+def test_a_node_below_the_last_branch_says_how_deep_it_stands() -> None:
+    made = MadeUp()
+    for depth in range(30):
+        made.begin(f"brick {depth}")
+    for _ in range(30):
+        made.spend(1)
+        made.end()
+    levels = {80: 7, None: 24}
+    for width, drawn_levels in levels.items():
+        lines = drawn(made, width)
+        begins = lines[0].index("BRICK")
+        assert [line[begins:] for line in lines[drawn_levels:][1:4]] == [
+            " " * 4 * (drawn_levels - 1) + f"`-- brick {drawn_levels}",
+            f"…{drawn_levels + 1} ".rjust(4 * (drawn_levels - 1)) + f"`-- brick {drawn_levels + 1}",
+            f"…{drawn_levels + 2} ".rjust(4 * (drawn_levels - 1)) + f"`-- brick {drawn_levels + 2}",
+        ]
+
+
+@given(st.lists(programs(), max_size=4))
+@SETTINGS
+def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
+    counts, own = Counter[object](), Counter[object]()
+    for each in made:
+        given_inside = Counter[int]()
+        for path, sums in zip(each.paths, each.sums, strict=True):
+            if path.unit == _reader.UNIT_NS and path.parent >= 0:
+                given_inside[path.parent] += sum(sums.durations)
+        for number, sums in enumerate(each.sums):
+            steps, at = [], number
+            while at >= 0:
+                path = each.paths[at]
+                name = next(text for text, its in each.numbers.items() if its == path.name)
+                steps.append((name, path.layer if path.layer >= 0 else None, path.unit == _reader.UNIT_NS))
+                at = path.parent
+            tick_ns = 1.0 if each.paths[number].unit == _reader.UNIT_NS else each.tick_ns
+            place = tuple(reversed(steps))
+            counts[place] += len(sums.durations)
+            own[place] += max((sum(sums.durations) - sums.child) * tick_ns - given_inside[number], 0)  # type: ignore[assignment]
+    merged = tree(named(made), layers=True)
+    assert {route(merged, node): node.row["count"] for node in merged.nodes if node.row["count"]} == +counts
+    assert Counter({route(merged, node): node.row["self_ns"] for node in merged.nodes}) == own
+
+
+@given(st.lists(programs(given=False, room=False), max_size=4), st.booleans())
+@SETTINGS
+def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers: bool) -> None:
+    merged = tree(named(made), layers=layers)
+    own = sum(node.row["self_ns"] for node in merged.nodes)
+    roots = [node for node in merged.nodes if node.parent is None]
+    assert own == merged.recorded_ns == sum(node.row["total_ns"] for node in roots)
+    assert own == sum(node.total_ns for node in roots)
+
+
+@given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
+@SETTINGS
+def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
+    merged = tree(named(made), layers=layers)
+    own = sum(node.row["self_ns"] for node in merged.nodes)
+    assert own == merged.recorded_ns == sum(node.total_ns for node in merged.nodes if node.parent is None)
+
+
+@given(st.lists(programs(whole=False), max_size=4))
+@SETTINGS
+def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
+    def sums(merged: Tree) -> dict[object, tuple[float, ...]]:
+        result: dict[object, tuple[float, ...]] = {}
+        for node in merged.nodes:
+            place = tuple((name, given) for name, _, given in route(merged, node))
+            row, before = node.row, result.get(place, (0, 0, 0))
+            result[place] = (before[0] + row["count"], before[1] + row["self_ns"], before[2] + row["total_ns"])
+        return result
+
+    folded, apart = tree(named(made), layers=False), tree(named(made), layers=True)
+    assert folded.recorded_ns == apart.recorded_ns
+    assert sums(folded) == sums(apart)
+    assert all(node.layers <= 1 for node in apart.nodes)
+
+
+@given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
+@SETTINGS
+def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
+    def said(made: list[MadeUp]) -> list[dict[str, Any]]:
+        # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
+        without = ("p50_ns", "p90_ns", "p99_ns", "category")
+        documents = [node.document() for node in tree(named(made), layers=layers).nodes]
+        return [{key: value for key, value in node.items() if key not in without} for node in documents]
+
+    assert said(made) == said(chance.sample(made, len(made)))
+
+
+@given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.sampled_from([0, 0.1, 0.3, 1]))
+@SETTINGS
+def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth: int | None, least: float) -> None:
+    whole = tree(named(made), layers=layers)
+    cut = tree(named(made), layers=layers, depth=depth, least_percent=100 * least)
+    routes = [route(whole, node) for node in whole.nodes]
+    large = {
+        place for place, node in zip(routes, whole.nodes, strict=True) if node.total_ns >= least * node.recorded_ns
+    }
+    wanted = [
+        place
+        for place in routes
+        if (depth is None or len(place) <= depth) and all(place[: n + 1] in large for n in range(len(place)))
+    ]
+    assert [route(cut, node) for node in cut.nodes] == wanted
+    hidden = [cut.left, *(node.left for node in cut.nodes)]
+    assert len(cut.nodes) + sum(left.nodes for left in hidden) == len(whole.nodes)
+    own = sum(node.row["self_ns"] for node in cut.nodes) + sum(left.self_ns for left in hidden)
+    assert own == cut.recorded_ns == whole.recorded_ns
+
+
+@given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.none() | st.integers(0, 120))
+@SETTINGS
+def test_a_drawing_has_a_line_for_each_node_and_fits(
+    made: list[MadeUp], layers: bool, depth: int | None, width: int | None
+) -> None:
+    merged = tree(named(made), layers=layers, depth=depth)
+    nodes = [node.document() for node in merged.nodes]
+    total = {"layers": layers, "nodes": nodes, "hidden_nodes": merged.left.nodes, "hidden_self_ns": 0}
+    lines = render(total, Screen(width, False))
+    assert len(lines) == 1 + len(nodes) + sum(node["hidden_nodes"] > 0 for node in nodes)
+    assert all(line.isprintable() for line in lines)
+    if width is not None and nodes:
+        assert max(map(escape.width, lines)) <= width
+    for node in nodes:
+        children = [each["total_ns"] for each in nodes if each["parent"] == node["id"]]
+        assert children == sorted(children, reverse=True)
+
+
+def test_given_times_are_marked_and_no_part_of_what_stands_above_them() -> None:
+    made = MadeUp(tick_ns=2.0)
+    made.begin("forward")
+    made.spend(100)
+    made.give("on the GPU", 50)
+    made.end()
+    made.begin("loop")
+    made.give("on the GPU", 7)
+    nodes = {(node.name, node.parent): node for node in tree(named([made]), layers=False).nodes}
+    assert [(node.name, node.given, node.total_ns, node.row["self_ns"]) for node in nodes.values()] == [
+        ("forward", False, 200, 150),
+        ("on the GPU", True, 50, 50),
+        ("loop", False, 0, 0),
+        ("on the GPU", True, 7, 7),
+    ]
+    assert ["given" in line for line in drawn(made)[1:]] == [False, True, False, True]
