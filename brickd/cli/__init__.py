@@ -41,6 +41,7 @@ VERBS = {
     "workers": Verb("brickd.cli.workers:workers", "Every worker: its threads, spans, losses, memory, what is open."),
     "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
     "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
+    "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),

@@ -5,17 +5,13 @@ Owns: what is said about a removal. Must not know: on which evidence it happens.
 
 from __future__ import annotations
 
-import sys
-import time
-
 import click
 
 from brickd import prune as pruning
 from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.waiting import watch
 from brickd.escape import text as escaped
-
-_STEPS = 20
 
 
 @click.command()
@@ -24,7 +20,7 @@ _STEPS = 20
 @output_options
 def prune(dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers."""
-    outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=_wait)
+    outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=watch)
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
@@ -46,12 +42,3 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
         ]
 
     emit(document, output, table=table, rows="removed")
-
-
-def _wait(seconds: float) -> None:
-    """Let the time pass, before the eyes of whoever looks."""
-    label = f"watching for {seconds:.0f} s whether anything moves"
-    with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
-        for _ in range(_STEPS):
-            time.sleep(seconds / _STEPS)
-            bar.update(1)

@@ -1,0 +1,212 @@
+"""Who hangs: what two looks at the same workers say, and who is the odd one out.
+
+Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks came about,
+screens. Invariants: a lane in which anything was recorded between the looks is not stuck; nobody is named where all are
+alike, nor among fewer than three; a brick in which everybody stands hides nobody; the order of workers changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from brickd.opened import Open, youngest
+from brickd.segment import Reading
+from brickd.workers import Worker
+
+State = Literal["stuck", "moving", "idle", "dead"]
+Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
+
+_FEWEST = 3
+
+
+class Look(NamedTuple):
+    """One lane at one time.
+
+    Attributes:
+        thread: who records in it, 0 where nobody does.
+        activity: numbers of which one changes whenever a span begins or ends.
+        spans: how many are open.
+        youngest: of these the one that began last.
+    """
+
+    thread: int
+    activity: tuple[int, ...]
+    spans: int
+    youngest: Open | None
+
+
+Looks = Mapping[int, Look]
+
+
+class Lane(NamedTuple):
+    """One lane as two looks show it: its number, the later look, and what it does."""
+
+    number: int
+    look: Look
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One worker as two looks show it."""
+
+    name: str
+    service: str
+    alive: bool
+    lanes: tuple[Lane, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Whether any of its lanes does."""
+        return any(lane.state == "moving" for lane in self.lanes)
+
+    @property
+    def stuck(self) -> dict[str, int]:
+        """The bricks in which its lanes are stuck, each with the age of the oldest such span."""
+        found: dict[str, int] = {}
+        for lane in self.lanes:
+            if lane.state == "stuck" and lane.look.youngest is not None:
+                span = lane.look.youngest
+                found[span.brick] = max(found.get(span.brick, 0), span.since_ns)
+        return found
+
+    @property
+    def state(self) -> State:
+        """What it does as a whole: it moves if any of its lanes does."""
+        if not self.alive:
+            return "dead"
+        return "moving" if self.moves else "stuck" if self.stuck else "idle"
+
+
+class Odd(NamedTuple):
+    """A worker that stands apart, and how: where it is stuck, if it is."""
+
+    worker: str
+    state: State
+    brick: str | None
+    since_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of the workers of one service.
+
+    Attributes:
+        kind: most_wait: more than half are stuck in the brick, and the odd ones are not. some_stuck: the odd ones are
+            stuck where fewer than half are, while most move. all_wait: all that live are stuck in the brick.
+            none_stuck, no_majority, too_few: as they say.
+        brick: in which most or all wait, or the one that is stuck the longest.
+        since_ns: how long all of these have been in it at the least.
+        odd: those who stand apart; the ones that are stuck the longest first.
+        stuck: for each brick how many workers are stuck in it, and since when at the least; most workers first.
+        states: how many workers that do not stand apart are in each state.
+    """
+
+    kind: Kind
+    brick: str | None
+    since_ns: int | None
+    odd: tuple[Odd, ...]
+    stuck: dict[str, tuple[int, int]]
+    states: Counter[State]
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return self.states.total() + len(self.odd)
+
+
+def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
+    """Compare a worker with how it was.
+
+    Args:
+        worker: as it is now.
+        before: its earlier reading; None where it was not there.
+        longer_ns: a span that is younger holds nobody up.
+    """
+    alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
+    lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
+    return Watched(worker.name, worker.service, alive, lanes)
+
+
+def _looks(reading: Reading) -> Looks:
+    return {
+        number: Look(
+            lane["thread"],
+            (lane["begun"], lane["summarized"], lane["open"], lane["current"]),
+            lane["open"],
+            youngest(reading, lane),
+        )
+        for number, lane, _ in reading.lanes
+    }
+
+
+def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
+    """What each lane does, by two looks at a worker and whether it lived at the later one."""
+    return tuple(
+        Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "dead")
+        for number, look in after.items()
+    )
+
+
+def _state(before: Look | None, after: Look, longer_ns: float) -> State:
+    if before is None or before.activity != after.activity:
+        return "moving"
+    if after.youngest is None:
+        return "idle"
+    return "stuck" if after.youngest.since_ns >= longer_ns else "moving"
+
+
+def judge(workers: Sequence[Watched]) -> Verdict:
+    """Tell who stands apart among the workers of one service."""
+    stuck = _bricks(workers)
+
+    def verdict(kind: Kind, brick: str | None = None, odd: Sequence[Odd] = ()) -> Verdict:
+        since_ns = None if brick is None else stuck[brick][1]
+        apart = {each.worker for each in odd}
+        states = Counter(worker.state for worker in workers if worker.name not in apart)
+        by_age = sorted(odd, key=lambda each: (-(each.since_ns or 0), len(each.worker), each.worker))
+        return Verdict(kind, brick, since_ns, tuple(by_age), stuck, states)
+
+    if len(workers) < _FEWEST:
+        return verdict("too_few")
+    living = [worker for worker in workers if worker.alive]
+    everywhere = [brick for brick in stuck if stuck[brick][0] == len(living)]
+    elsewhere = {brick: each for brick, each in stuck.items() if brick not in everywhere}
+    # Where those that live go on elsewhere, that all stand in one brick is their way of life: no dead one is missed.
+    telling = elsewhere if any(worker.moves for worker in living) else stuck
+    for brick, (inside, _) in telling.items():
+        if len(workers) < 2 * inside < 2 * len(workers):
+            return verdict("most_wait", brick, [_odd(each, elsewhere) for each in workers if brick not in each.stuck])
+    rare = {brick: each for brick, each in stuck.items() if 2 * each[0] < len(workers)}
+    apart = [worker for worker in workers if rare.keys() & worker.stuck.keys()]
+    others = sum(worker.moves for worker in workers) - sum(worker.moves for worker in apart)
+    if apart and 2 * others > len(workers):
+        odd = [_odd(worker, rare) for worker in apart]
+        return verdict("some_stuck", max(odd, key=lambda each: (each.since_ns or 0, each.brick or "")).brick, odd)
+    if everywhere:
+        return verdict("all_wait", everywhere[0])
+    return verdict("no_majority" if stuck else "none_stuck")
+
+
+def _bricks(workers: Iterable[Watched]) -> dict[str, tuple[int, int]]:
+    """How many are stuck in each brick and since when at the least; most workers first, of these the latest."""
+    found: dict[str, list[int]] = {}
+    for worker in workers:
+        for brick, since_ns in worker.stuck.items():
+            found.setdefault(brick, []).append(since_ns)
+    by_weight = sorted(found.items(), key=lambda item: (-len(item[1]), min(item[1]), item[0]))
+    return {brick: (len(ages), min(ages)) for brick, ages in by_weight}
+
+
+def _odd(worker: Watched, bricks: Mapping[str, tuple[int, int]]) -> Odd:
+    """How a worker stands apart: stuck in that of the bricks where the fewest are, else as it is."""
+    mine = [(bricks[brick][0], -since_ns, brick) for brick, since_ns in worker.stuck.items() if brick in bricks]
+    if not mine and worker.state == "stuck":
+        mine = [(0, -since_ns, brick) for brick, since_ns in worker.stuck.items()]
+    if not mine:
+        return Odd(worker.name, worker.state, None, None)
+    _, since, brick = min(mine)
+    return Odd(worker.name, "stuck", brick, -since)

@@ -1,0 +1,361 @@
+"""`brickd hang`, as a person runs it on real workers, and its judgement of workers that never ran."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from conftest import SHM, Worker
+from faults import Start
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import HOSTILE
+from verbs import brickd, document, sheet, started
+
+from brickd.cli.verdicts import sentence
+from brickd.hang import Look, State, Verdict, Watched, compared, judge
+from brickd.opened import Open
+
+SETTINGS = settings(derandomize=True, deadline=None)
+QUICK = ("--watch", "0.05", "--longer", "0")
+# Time enough for everybody to be given a processor.
+FAIR = ("--watch", "0.5", "--longer", "0")
+STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
+# Says that it moves once it does, and goes on until its standard input is closed.
+MOVING = """
+import select, threading
+def spin():
+    moved = False
+    with brick.span("loop"):
+        while not select.select([0], [], [], 0)[0]:
+            with brick.span("step"): pass
+            if not moved: report("paused")
+            moved = True
+spin()
+"""
+
+
+def service(worker: Start, programs: Iterable[str]) -> list[Worker]:
+    """Workers of the service api, each with the index of its program."""
+    workers = [
+        worker(program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number)) for number, program in enumerate(programs)
+    ]
+    for each in workers:
+        each.paused()
+    return workers
+
+
+def hang(*arguments: str, code: int = 0) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The verdict on the only service, and what is open."""
+    said = document("hang", *(arguments or QUICK), code=code)
+    (verdict,) = said["services"]
+    return verdict, said["open"]
+
+
+def odd(verdict: dict[str, Any]) -> dict[str, tuple[str, str | None]]:
+    return {each["worker"]: (each["state"], each["brick"]) for each in verdict["odd"]}
+
+
+def test_hang_names_the_one_of_eight_that_is_elsewhere_though_it_starts_after_the_hang(worker: Start) -> None:
+    service(worker, [STUCK.format("moe_gemm" if number == 5 else "all_reduce") for number in range(8)])
+    verdict, rows = hang(code=1)
+    assert (verdict["service"], verdict["verdict"], verdict["brick"]) == ("api", "most_wait", "all_reduce")
+    assert odd(verdict) == {"api/5": ("stuck", "moe_gemm")}
+    assert verdict["text"].startswith("7 of 8 wait in all_reduce for ")
+    assert verdict["text"].endswith("; api/5 is in moe_gemm")
+    assert {(row["state"], row["open"], tuple(row["path"])) for row in rows} == {
+        ("stuck", 2, ("loop", "all_reduce")),
+        ("stuck", 2, ("loop", "moe_gemm")),
+    }
+    assert [row["since_ns"] for row in rows] == sorted((row["since_ns"] for row in rows), reverse=True)
+    lines = brickd("hang", *QUICK, COLUMNS="80").stdout.splitlines()
+    assert lines[0].startswith("api: 7 of 8 wait in all_reduce for ")
+    assert len(lines) == 2 + 8
+    assert max(map(len, lines[1:])) <= 80
+    assert all(line.endswith("  loop") for line in lines[2:])
+    alone = document("hang", *QUICK, "api/5", code=1)
+    assert [row["worker"] for row in alone["open"]] == ["api/5"]
+    assert alone["services"][0]["workers"] == 8
+
+
+def test_hang_names_the_one_that_is_stuck_while_most_move(worker: Start) -> None:
+    service(worker, [MOVING, STUCK.format("moe_gemm"), MOVING, MOVING])
+    verdict, rows = hang(*FAIR, code=1)
+    assert (verdict["verdict"], odd(verdict)) == ("some_stuck", {"api/1": ("stuck", "moe_gemm")})
+    assert verdict["text"].endswith("; 3 others go on")
+    assert rows[0]["worker"] == "api/1"
+    assert {row["state"] for row in rows[1:]} == {"moving"}
+
+
+def test_a_stopped_worker_is_stuck_where_it_stands(worker: Start) -> None:
+    workers = service(worker, [MOVING] * 3)
+    workers[2].process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, workers[2].pid, os.WSTOPPED)
+    verdict, rows = hang(*FAIR, code=1)
+    assert verdict["verdict"] == "some_stuck"
+    assert set(odd(verdict)) == {"api/2"}
+    assert {row["worker"]: row["state"] for row in rows} == {"api/0": "moving", "api/1": "moving", "api/2": "stuck"}
+
+
+def test_a_dead_worker_for_which_the_others_wait_is_named(worker: Start) -> None:
+    workers = service(worker, [STUCK.format("all_reduce")] * 3)
+    workers[1].kill()
+    verdict, rows = hang(code=1)
+    assert (verdict["verdict"], odd(verdict)) == ("most_wait", {"api/1": ("dead", None)})
+    assert verdict["text"].endswith("; api/1 is dead")
+    dead = rows[-1]
+    assert (dead["worker"], dead["state"], dead["brick"], dead["since_ns"]) == ("api/1", "dead", "all_reduce", None)
+
+
+THREADS = """
+import threading
+def serve():
+    with brick.span("serve"):
+        inside.wait()
+        threading.Event().wait()
+inside = threading.Barrier(2)
+threading.Thread(target=serve, daemon=True).start()
+inside.wait()
+"""
+
+
+def test_a_thread_that_waits_in_everybody_hides_nobody(worker: Start) -> None:
+    service(worker, [THREADS + STUCK.format("moe_gemm" if number == 2 else "all_reduce") for number in range(4)])
+    verdict, rows = hang(code=1)
+    assert (verdict["verdict"], verdict["brick"]) == ("most_wait", "all_reduce")
+    assert odd(verdict) == {"api/2": ("stuck", "moe_gemm")}
+    assert len({(row["worker"], row["lane"]) for row in rows}) == 8
+    assert len({row["thread"] for row in rows}) == 8
+
+
+def test_nobody_is_named_where_all_wait_or_too_few_are_there(worker: Start) -> None:
+    two = service(worker, [STUCK.format("all_reduce"), STUCK.format("moe_gemm")])
+    verdict, _ = hang()
+    assert (verdict["verdict"], verdict["odd"]) == ("too_few", [])
+    two[1].kill()
+    third = [started(worker, STUCK.format("all_reduce"), BRICKD_SERVICE="batch") for _ in range(3)]
+    said = {each["service"]: each for each in document("hang", *QUICK)["services"]}
+    assert (said["batch"]["verdict"], said["batch"]["odd"]) == ("all_wait", [])
+    assert said["batch"]["text"].startswith("all 3 wait in all_reduce for ")
+    assert len(third) == 3
+
+
+def test_a_span_that_is_younger_than_asked_for_is_not_stuck(worker: Start) -> None:
+    service(worker, [STUCK.format("all_reduce")] * 3)
+    verdict = document("hang", "--watch", "0.01", "--longer", "3600")["services"][0]
+    assert (verdict["verdict"], verdict["text"]) == ("none_stuck", "nobody is stuck: 3 go on")
+
+
+def test_a_worker_with_nothing_open_is_idle_and_has_its_row(worker: Start) -> None:
+    service(worker, ["with brick.span('a'): pass\npause()"])
+    verdict, (row,) = hang()
+    assert (row["state"], row["brick"], row["lane"], row["path"]) == ("idle", None, None, [])
+    assert verdict["text"] == "1 worker is too few to compare: 1 is idle"
+
+
+def test_hang_says_what_it_did_not_judge_and_what_nobody_is_called(worker: Start, prefix: str) -> None:
+    assert "brickd demo" in brickd("hang").stdout
+    assert document("hang") == {"schema_version": 1, "services": [], "open": []}
+    service(worker, [STUCK.format("a")])
+    for arguments, code, near in ((["apo/0"], 4, "api/0"), (["--watch", "nan"], 2, "nan is no number")):
+        ended = brickd("hang", *arguments)
+        assert (ended.returncode, ended.stdout) == (code, "")
+        assert near in ended.stderr
+    (SHM / f"{prefix}junk").write_bytes(b"\x01" * 8192)
+    assert "not judged: 1 " in brickd("hang", *QUICK).stderr
+
+
+def test_hostile_names_are_told_and_not_obeyed_in_any_format(worker: Start) -> None:
+    for _ in range(3):
+        started(worker, f"with brick.span('two\\nlines'), brick.span({HOSTILE!r}): pause()", BRICKD_SERVICE="=cmd()")
+    screen = brickd("hang", *QUICK).stdout
+    assert "\x1b" not in screen
+    assert len(screen.splitlines()) == 2 + 3
+    assert {tuple(row["path"]) for row in hang()[1]} == {("two\nlines", HOSTILE)}
+    for line in brickd("hang", *QUICK, "-o", "jsonl").stdout.splitlines():
+        assert json.loads(line)["brick"] == HOSTILE
+    for row in sheet("hang", *QUICK):
+        assert row["worker"].startswith("'=cmd()/")
+        assert json.loads(row["path"]) == ["two\nlines", HOSTILE]
+
+
+# ---- the judgement
+
+LANES: dict[str, tuple[State, str | None]] = {
+    "moves": ("moving", "step"),
+    "idles": ("idle", None),
+    **{brick: ("stuck", brick) for brick in ("serve", "all_reduce", "moe_gemm")},
+}
+
+
+def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float = 42) -> Watched:
+    """A worker by what each of its lanes does: the brick in which it is stuck, or "moves" or "idles"."""
+    before, after = {}, {}
+    for number, does in enumerate(lanes):
+        state, brick = LANES[does]
+        span = Open(brick, None, round(age_s * 1e9), (brick,)) if brick is not None else None
+        before[number] = Look(1000 + number, (10, 9), int(span is not None), span)
+        after[number] = before[number]._replace(activity=(11, 9)) if state == "moving" else before[number]
+    return Watched(name, "api", alive, compared(before, after, alive=alive, longer_ns=1e9))
+
+
+def names(verdict: Verdict) -> set[str]:
+    return {each.worker for each in verdict.odd}
+
+
+WORKER = st.tuples(st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans(), st.integers(2, 50))
+SERVICE = st.lists(WORKER, max_size=8).map(
+    lambda drawn: [
+        made(f"api/{number}", lanes, alive=alive or number % 3 > 0, age_s=age)
+        for number, (lanes, alive, age) in enumerate(drawn)
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "said"),
+    [
+        (7 * ["all_reduce"] + ["moe_gemm"], "7 of 8 wait in all_reduce for 42.0 s; api/7 is in moe_gemm"),
+        (7 * ["all_reduce"] + ["moves"], "7 of 8 wait in all_reduce for 42.0 s; api/7 goes on"),
+        (7 * ["all_reduce"] + ["idles"], "7 of 8 wait in all_reduce for 42.0 s; api/7 is idle"),
+        (7 * ["serve all_reduce"] + ["serve moves"], "7 of 8 wait in all_reduce for 42.0 s; api/7 goes on"),
+        (7 * ["serve all_reduce"] + ["serve"], "7 of 8 wait in all_reduce for 42.0 s; api/7 is in serve"),
+        (
+            3 * ["all_reduce"] + ["moe_gemm", "serve"],
+            "3 of 5 wait in all_reduce for 42.0 s; api/3 is in moe_gemm, api/4 is in serve",
+        ),
+        (["moe_gemm"] + 7 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
+        (["serve moe_gemm"] + 7 * ["serve moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
+        (["moe_gemm", "idles"] + 6 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 6 others go on, 1 is idle"),
+        (8 * ["all_reduce"], "all 8 wait in all_reduce for 42.0 s: nobody stands apart"),
+        (8 * ["serve moves"], "all 8 wait in serve for 42.0 s and go on in other threads: nobody stands apart"),
+        (7 * ["moves"] + ["idles"], "nobody is stuck: 7 go on, 1 is idle"),
+        (
+            2 * ["all_reduce"] + 2 * ["moe_gemm"],
+            "no majority, nobody is named: 2 wait in all_reduce for 42.0 s, 2 wait in moe_gemm for 42.0 s",
+        ),
+        (
+            ["moe_gemm", "moves", "moves", "idles"],
+            "no majority, nobody is named: 1 waits in moe_gemm for 42.0 s, 2 go on, 1 is idle",
+        ),
+        (
+            ["moves moe_gemm", "moves serve", "moves", "moves"],
+            "no majority, nobody is named: 1 waits in moe_gemm for 42.0 s, 1 waits in serve for 42.0 s, 4 go on",
+        ),
+        (["moe_gemm", "moves"], "2 workers are too few to compare: 1 waits in moe_gemm for 42.0 s, 1 goes on"),
+    ],
+)
+def test_a_verdict_is_one_sentence(lanes: list[str], said: str) -> None:
+    assert sentence(judge([made(f"api/{number}", each.split()) for number, each in enumerate(lanes)])) == said
+
+
+@pytest.mark.parametrize(
+    ("living", "said"),
+    [
+        ("all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
+        ("serve all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
+        ("moves", "nobody is stuck: 3 go on, 1 is dead"),
+        (
+            "serve moves",
+            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 is dead: nobody stands apart",
+        ),
+    ],
+)
+def test_a_dead_worker_is_missed_only_where_the_others_do_not_go_on(living: str, said: str) -> None:
+    workers = [made(f"api/{number}", living.split()) for number in range(3)] + [made("api/3", ["moves"], alive=False)]
+    assert sentence(judge(workers)) == said
+
+
+def test_of_bricks_in_which_as_many_wait_the_latest_is_told() -> None:
+    def one(name: str, *bricks: str) -> Watched:
+        lanes = [made(name, [brick], age_s=42 if brick == "serve" else 3600).lanes[0] for brick in bricks]
+        return Watched(name, "api", True, tuple(lanes))
+
+    workers = [one(f"api/{number}", "serve", "all_reduce") for number in range(3)] + [one("api/3", "moe_gemm")]
+    assert sentence(judge(workers)) == "3 of 4 wait in serve for 42.0 s; api/3 is in moe_gemm"
+
+
+@given(st.integers(0, 9), st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans())
+@SETTINGS
+def test_nobody_is_named_where_all_are_alike(count: int, lanes: list[str], alive: bool) -> None:
+    verdict = judge([made(f"api/{number}", lanes, alive=alive) for number in range(count)])
+    assert verdict.odd == ()
+    assert sentence(verdict)
+
+
+@given(SERVICE, st.randoms(use_true_random=False))
+@SETTINGS
+def test_the_order_of_workers_changes_nothing(workers: list[Watched], chance: Any) -> None:
+    assert judge(workers) == judge(chance.sample(workers, len(workers)))
+
+
+@given(SERVICE)
+@SETTINGS
+def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched]) -> None:
+    verdict = judge(workers)
+    assert verdict.workers == len(workers)
+    assert (verdict.kind in ("most_wait", "some_stuck")) == bool(verdict.odd)
+    if verdict.odd:
+        assert len(workers) >= 3
+        assert 2 * len(verdict.odd) < len(workers)
+    assert sentence(verdict)
+
+
+@given(
+    st.integers(2, 8),
+    st.sampled_from([("all_reduce",), ("serve", "all_reduce"), ("moves", "all_reduce")]),
+    st.sampled_from([("moe_gemm",), ("serve", "moe_gemm"), ("moves", "moe_gemm"), ("moves",), ("idles",), ()]),
+    st.integers(0, 8),
+)
+@SETTINGS
+def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
+    others: int, lanes: tuple[str, ...], different: tuple[str, ...], place: int
+) -> None:
+    workers = [made(f"api/{number}", lanes) for number in range(others)]
+    workers.insert(min(place, others), made("odd", different))
+    verdict = judge(workers)
+    assert (verdict.kind, verdict.brick, names(verdict)) == ("most_wait", "all_reduce", {"odd"})
+    if "moe_gemm" in different:
+        assert verdict.odd[0].brick == "moe_gemm"
+
+
+@given(st.integers(2, 8), st.sampled_from([(), ("serve",), ("idles",)]), st.integers(0, 8))
+@SETTINGS
+def test_exactly_the_one_that_is_stuck_while_the_others_move_is_named(
+    others: int, everywhere: tuple[str, ...], place: int
+) -> None:
+    workers = [made(f"api/{number}", ("moves", *everywhere)) for number in range(others)]
+    workers.insert(min(place, others), made("odd", ("moe_gemm", *everywhere)))
+    verdict = judge(workers)
+    assert (verdict.kind, verdict.brick, names(verdict)) == ("some_stuck", "moe_gemm", {"odd"})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "longer_s", "state"),
+    [
+        ((5, 4), (5, 4), 1, "stuck"),
+        ((5, 4), (5, 4), 43, "moving"),
+        ((5, 4), (6, 4), 1, "moving"),
+        ((5, 4), (6, 5), 1, "moving"),
+        (None, (5, 4), 1, "moving"),
+    ],
+)
+def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_old(
+    before: tuple[int, int] | None, after: tuple[int, int], longer_s: int, state: str
+) -> None:
+    span = Open("b", None, 42 * 10**9, ("b",))
+    looks = {3: Look(7, before, 1, span)} if before is not None else {}
+    (lane,) = compared(looks, {3: Look(7, after, 1, span)}, alive=True, longer_ns=longer_s * 1e9)
+    assert (lane.number, lane.state) == (3, state)
+
+
+def test_a_lane_with_nothing_open_is_idle_unless_it_moved() -> None:
+    still, moved = Look(7, (5, 5), 0, None), Look(7, (6, 6), 0, None)
+    for after, state in ((still, "idle"), (moved, "moving")):
+        each = Watched("w", "api", True, compared({0: still}, {0: after}, alive=True, longer_ns=0))
+        assert (each.lanes[0].state, each.state) == (state, state)
+        assert each.stuck == {}
