@@ -113,6 +113,17 @@ def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
                 pipe.close()
 
 
+@pytest.fixture
+def nobody() -> list[str]:
+    """What begins a command that another user than ours is to run."""
+    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if os.geteuid() != 0 or shutil.which(command[0]) is None:
+        pytest.skip("needs root and setpriv, to be another user")
+    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
+        pytest.skip("user 65534 may not read this installation")
+    return command
+
+
 def readings(prefix: str) -> list[Reading]:
     """One reading of every segment of a test, oldest first."""
     result = []

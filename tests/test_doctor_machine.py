@@ -9,7 +9,6 @@ import csv
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -236,17 +235,6 @@ def test_it_answers_where_the_reader_does_not_load(tmp_path: Path, prefix: str) 
 
 
 # ---- in mounts and namespaces of its own
-
-
-@pytest.fixture
-def nobody() -> list[str]:
-    """What begins a command that another user than ours is to run."""
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    if os.geteuid() != 0 or shutil.which(command[0]) is None:
-        pytest.skip("needs root and setpriv, to be another user")
-    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
-        pytest.skip("user 65534 may not read this installation")
-    return command
 
 
 ELSEWHERE = (

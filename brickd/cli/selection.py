@@ -26,5 +26,5 @@ def asked(names: tuple[str, ...]) -> tuple[Survey, list[Worker]]:
     found = survey()
     workers = select(found.workers, names)
     if found.foreign:
-        say(f"{found.foreign} segments belong to other users and were not read")
+        say(f"segments of other users, not read: {found.foreign}")
     return found, workers

@@ -1,0 +1,115 @@
+"""What holds for every verb that is asked about workers, whatever it tells of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import pytest
+from faults import Start
+from made_up import HOSTILE
+from verbs import brickd, document, sheet, started
+
+from brickd.cli import VERBS
+from brickd.cli import brickd as group
+from brickd.cli.selection import NOBODY
+
+# Each with the key of its rows.
+ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}
+OPTIONS = {"hang": ("--watch", "0.01", "--longer", "0")}
+NAMES = ["two\nlines", HOSTILE]
+LOOP = f"""
+outer, inner = (brick.brick(name, name) for name in {NAMES!r})
+with outer, inner: pass
+with outer, inner: pause()
+"""
+
+
+def words(verb: str) -> tuple[str, ...]:
+    return verb, *OPTIONS.get(verb, ())
+
+
+def texts(value: Any) -> Iterator[str]:
+    """Every string of a document."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from texts(each)
+
+
+def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
+    context = click.Context(group)
+    commands = {verb: group.get_command(context, verb) for verb in VERBS}
+    arguments = {
+        verb: [parameter.metavar or "" for parameter in command.params if isinstance(parameter, click.Argument)]
+        for verb, command in commands.items()
+        if command is not None
+    }
+    assert {verb for verb, metavars in arguments.items() if "SERVICE" in "".join(metavars)} == set(ASKED)
+
+
+@pytest.mark.parametrize("verb", ASKED)
+def test_hostile_names_are_shown_and_not_obeyed_in_any_format(worker: Start, verb: str) -> None:
+    started(worker, LOOP, BRICKD_SERVICE="=cmd()\x1b]0;owned\x07")
+    lines = brickd(*words(verb)).stdout.removesuffix("\n").split("\n")
+    assert len(lines) > 1
+    assert all(line.isprintable() and not line.startswith("|") for line in lines)
+    said = document(*words(verb))
+    assert HOSTILE in set(texts(said))
+    rows = [json.loads(line) for line in brickd(*words(verb), "-o", "jsonl").stdout.splitlines()]
+    assert [list(row) for row in rows] == [list(row) for row in said[ASKED[verb]]]
+    cells = sheet(*words(verb))
+    assert [list(row) for row in cells] == [list(row) for row in rows]
+    assert not any(cell.startswith(("=", "+", "-", "@")) for row in cells for cell in row.values())
+
+
+def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    for verb in ASKED:
+        missing = brickd(verb, "apo/0")
+        assert (missing.returncode, missing.stdout) == (4, "")
+        assert missing.stderr == "brickd: no worker or service apo/0: did you mean api/0? (see brickd status)\n"
+
+
+@pytest.mark.usefixtures("prefix")
+def test_where_nobody_is_it_says_what_to_do() -> None:
+    for verb, rows in ASKED.items():
+        screen = brickd(verb)
+        assert (screen.returncode, screen.stdout, screen.stderr) == (0, NOBODY + "\n", "")
+        assert document(verb)[rows] == []
+
+
+def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
+    for _ in range(2):
+        started(worker).kill()
+    for verb in ("status", "bricks", "tree"):
+        assert {row["count"] for row in document(verb)[ASKED[verb]]} == {200}
+    assert {row["state"] for verb in ("workers", "hang") for row in document(*words(verb))[ASKED[verb]]} == {"dead"}
+
+
+@pytest.mark.slow
+def test_segments_of_another_user_are_counted(worker: Start, nobody: list[str]) -> None:
+    started(worker)
+    for verb in ASKED:
+        command = [*nobody, sys.executable, "-P", "-m", "brickd", verb]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (0, NOBODY + "\n")
+        assert ended.stderr == "brickd: segments of other users, not read: 1\n"
+
+
+def test_a_reader_that_went_away_ends_it_in_silence(worker: Start) -> None:
+    started(worker)
+    for verb in ASKED:
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = [sys.executable, "-P", "-m", "brickd", *words(verb)]
+        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+        os.close(writer)
+        assert ended.returncode == 0
+        assert ended.stderr in ("", "watching for 0.01 s whether anything moves\n")
