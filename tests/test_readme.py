@@ -15,7 +15,7 @@ from brickd.cli import brickd as group
 README = (ROOT / "README.md").read_text()
 
 # These print no document, so there is nothing to choose a format for.
-NO_DOCUMENT = {"demo": "it shows the screen of another verb", "completion": "it prints a program for a shell"}
+NO_DOCUMENT = {"demo": "it shows the screens of other verbs", "completion": "it prints a program for a shell"}
 COMMON = {"-o", "--output", "--json", "--help"}
 
 _CODE = re.compile(r"`([^`]+)`")

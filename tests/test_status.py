@@ -239,4 +239,5 @@ def test_the_demo_runs_and_leaves_nothing_behind() -> None:
     assert result.returncode == 0, result.stderr
     assert result.stdout.count("demo/3") >= 2
     assert "4 live" in result.stdout
+    assert "|-- gate_up" in result.stdout
     assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("brickd-demo-")]

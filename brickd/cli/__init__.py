@@ -45,7 +45,7 @@ VERBS = {
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
-    "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and their status while they run."),
+    "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and what they do while they run."),
     "completion": Verb("brickd.cli.completion:completion", "The script that completes brickd at a TAB."),
     "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),
 }

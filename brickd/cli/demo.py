@@ -18,24 +18,25 @@ from pathlib import Path
 
 import click
 
-from brickd.cli.output import say, screen
+from brickd.cli.output import say
 from brickd.cli.ranges import Finite
-from brickd.cli.status import render
+from brickd.cli.status import status
+from brickd.cli.tree import tree
 from brickd.errors import BrickdError
 from brickd.segment import find, open_file
-from brickd.status import document as status_document
-from brickd.totals import bricks as brick_totals
-from brickd.workers import survey
 
 # Each worker: how it runs, and how many times it does the work of one brick. demo/3 is to be found.
 _WORKERS = (("forward", 1), ("threads", 1), ("asyncio", 1), ("forward", 2))
+# What is typed at which share of the time.
+_TYPED = ((0.25, ("status",)), (1.0, ("status", "tree --min 1")))
+_VERBS = {"status": status, "tree": tree}
 _PROGRAM = Path(__file__).parent.parent / "demo" / "worker.py"
 
 
 @click.command()
 @click.option("--seconds", type=Finite(0.5, 600), default=6.0, show_default=True, help="How long to run.")
 def demo(seconds: float) -> None:
-    """Four workers on this machine, and their status while they run."""
+    """Four workers on this machine, and what they do while they run."""
     if importlib.util.find_spec("brick_agent") is None:
         raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
     prefix = f"brickd-demo-{uuid.uuid4().hex[:8]}-"
@@ -44,19 +45,14 @@ def demo(seconds: float) -> None:
         say(f"four workers, {', '.join(face for face, _ in _WORKERS)}; demo/3 does the work of one brick twice")
         _wait_for(prefix, processes)
         began = time.monotonic()
-        for share in (0.25, 1.0):
+        for share, lines in _TYPED:
             _until(began + share * seconds, processes)
-            click.echo(f"$ brickd status    # after {time.monotonic() - began:.0f} s")
-            _show()
+            for line in lines:
+                click.echo(f"$ brickd {line}    # after {time.monotonic() - began:.0f} s")
+                verb, *words = line.split()
+                _VERBS[verb].main(words, standalone_mode=False)
+                click.echo()
     say("the workers have ended and removed their segments; instrument your own: see README.md")
-
-
-def _show() -> None:
-    found = survey()
-    totals = brick_totals(found.workers)
-    for line in render(status_document(found, found.workers, totals, partial=False), screen()):
-        click.echo(line)
-    click.echo()
 
 
 @contextlib.contextmanager

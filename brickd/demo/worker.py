@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float32]
 
 LAYERS, WIDTH, HEADS, TOKENS = 4, 128, 4, 48
+CLIENTS = 8
 
 embedding = brick.brick("embedding")
 rms_norm = brick.brick("rms_norm", category="norm")
@@ -30,7 +31,6 @@ output_projection = brick.brick("output_projection", category="attention")
 gate_up = brick.brick("gate_up", category="ffn")
 down = brick.brick("down", category="ffn")
 lm_head = brick.brick("lm_head")
-forward_pass = brick.brick("forward")
 
 
 class Model:
@@ -52,9 +52,9 @@ class Model:
         # One worker is given more work in one place, so that there is something to find.
         self.slow_down = slow_down
 
-    def forward(self, tokens: NDArray[np.int64]) -> Array:
-        """Logits of every position."""
-        with forward_pass(elements=len(tokens)):
+    def forward(self, tokens: NDArray[np.int64], step: int) -> Array:
+        """Logits of every position: one engine step."""
+        with brick.step(step, kind="forward", rows=len(tokens)):
             with embedding:
                 x: Array = self.table[tokens]
             for index, weights in enumerate(self.layers):
@@ -94,23 +94,25 @@ class Model:
 def loop(model: Model, stop: threading.Event) -> None:
     """Run forward passes until told to stop."""
     tokens = np.arange(TOKENS) % 1000
+    step = 0
     while not stop.is_set():
-        model.forward(tokens)
+        model.forward(tokens, step)
+        step += 1
 
 
 async def serve(model: Model, stop: threading.Event) -> None:
-    """Answer eight clients at once, each a task: their spans interleave on one thread."""
+    """Answer all clients at once, each a task: their spans interleave on one thread."""
 
     async def client(number: int) -> None:
-        step = 0
+        step = number
         while not stop.is_set():
-            with brick.span("request", step=1000 * number + step):
+            with brick.span("request", step=step):
                 await asyncio.sleep(0.002)
-                model.forward(np.arange(TOKENS // 4) + number)
+                model.forward(np.arange(TOKENS // 4) + number, step)
                 await asyncio.sleep(0)
-            step += 1
+            step += CLIENTS
 
-    await asyncio.gather(*(client(number) for number in range(8)))
+    await asyncio.gather(*(client(number) for number in range(CLIENTS)))
 
 
 def main() -> None:
