@@ -6,6 +6,8 @@ A worker is a Python program in a process of its own. It and its test take turns
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import os
 import shutil
@@ -145,19 +147,23 @@ INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "s
 
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles C: `compiled(name, sources, *flags)`; the same arguments give the same file."""
+    """Compiles C: `compiled(name, sources, *flags)`; the same arguments give the same file, to all who run tests."""
     gcc = shutil.which("gcc")
     assert gcc is not None, "the tests need gcc, as the installation does"
-    folder = tmp_path_factory.mktemp("compiled")
-    done: dict[tuple[object, ...], Path] = {}
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "compiled"
+    folder.mkdir(exist_ok=True)
+    common = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
 
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
-        key = (name, sources, flags)
-        if key not in done:
-            target = folder / f"{len(done)}-{name}"
-            common = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
-            subprocess.run([gcc, *common, *flags, "-o", target, *sources, "-lm"], check=True)
-            done[key] = target
-        return done[key]
+        digest = hashlib.sha256(repr((sources, flags)).encode()).hexdigest()[:16]
+        target = folder / f"{digest}-{name}"
+        with (folder / f"{target.name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not target.exists():
+                draft = target.with_suffix(".draft")
+                subprocess.run([gcc, *common, *flags, "-o", draft, *sources, "-lm"], check=True)
+                draft.rename(target)
+        return target
 
     return build

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ROOT, SHM, WRITER
+from conftest import SHM
+from faults import program
 from forge import U64, field, place, rows
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -278,7 +279,7 @@ class LaneMachine(RuleBasedStateMachine):
 
 @pytest.fixture
 def machine(compiled: Callable[..., Path]) -> Iterator[type[LaneMachine]]:
-    LaneMachine.binary = compiled("lane", (ROOT / "tests" / "native" / "lane.c", *WRITER))
+    LaneMachine.binary = program(compiled, "lane")
     yield LaneMachine
     for file in SHM.glob(PREFIX + "*"):
         file.unlink()

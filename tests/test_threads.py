@@ -228,7 +228,7 @@ def test_a_number_that_no_name_has_is_recorded_as_other(compiled: Compile, prefi
         }
         """
     )
-    with native(compiled("unknown", (source, *WRITER))) as process:
+    with native(compiled("unknown", (source, compiled("writer.so", WRITER, "-shared", "-fPIC")))) as process:
         process.heard()
         assert counts(reading(prefix)) == {"other": 1}
         process.go()
