@@ -31,8 +31,9 @@ static void after_fork(void)
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
 
-/* Before main or at dlopen, so that no fork can fall between the page and its first use. */
-__attribute__((constructor)) static void make_gate(void)
+/* Before main or at dlopen, so that no fork can fall between the page and its first use; and before
+ * the program's own constructors, which may record. */
+__attribute__((constructor(101))) static void make_gate(void)
 {
     void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (page == MAP_FAILED)

@@ -10,6 +10,10 @@
 #ifndef BRICK_INTERNAL_H
 #define BRICK_INTERNAL_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* an engine's build need not know */
+#endif
+
 #include "brick_agent.h"
 #include "brick_shm.h"
 
