@@ -17,6 +17,7 @@ U64 = 2**64 - 1
 OFF, SPANS = 1, 2
 TICKS, NS = 0, 1
 SPAN, STEP = 1, 2
+BRICK_MAX, UNNAMED = 2**16 - 1, 2**32 - 1
 FIRST, LAST, JOINED, REFUSED, UNMATCHED = 1, 2, 4, 8, 16
 
 
@@ -104,7 +105,7 @@ class Lane:
         return JOINED
 
     def _ignored(self, key: int) -> None:
-        """While nothing is recorded, a begin above something open is remembered, so that its end ends nothing else."""
+        """A begin above something open that is not recorded is remembered, so that its end ends nothing else."""
         stack = self.stacks.get(key)
         if stack is not None and stack.frames:
             stack.refused += 1
@@ -120,8 +121,8 @@ class Lane:
             self._ignored(key)
             return outcome
         stack = self.stacks.setdefault(key, Stack())
-        if stack.refused:
-            stack.refused += 1
+        if stack.refused or brick > BRICK_MAX:
+            self._ignored(key)
             self.counters["begun"] += 1
             self.rejected_room += 1
             return outcome | REFUSED
@@ -204,7 +205,8 @@ class Lane:
         stack = self.stacks.get(key, Stack())
         self.counters["begun"] += 1
         above = stack.frames[-1] if stack.frames else None
-        path = self._path(above.path if above else ROOT, brick, above.layer if above else NO_LAYER, NS)
+        around = (above.path, above.layer) if above else (ROOT, NO_LAYER)
+        path = self._path(around[0], brick, around[1], NS) if brick <= BRICK_MAX else OTHER
         if stack.refused or path == OTHER:
             self.rejected_room += 1
             return outcome | REFUSED

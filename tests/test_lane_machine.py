@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from lane_model import LAYER_MAX, OFF, SPANS, Lane
+from lane_model import LAYER_MAX, OFF, SPANS, UNNAMED, Lane
 from lane_model import STEP as STEP_KIND
 
 from brickd import dtypes
@@ -41,7 +41,7 @@ PREFIX = f"brickd-test-lane-{os.getpid()}-"
 
 LAYER = st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1])
 KEY = st.integers(0, 2)
-BRICK = st.integers(0, BRICKS - 1)
+BRICK = st.integers(0, BRICKS - 1) | st.just(UNNAMED)
 STEP = st.none() | st.integers(0, 2**63 - 1)
 AMOUNT = st.sampled_from([0, 1, 7, 2**48, 2**48 + 1, U64])
 TICKS = st.sampled_from([0, 1, 31, 32, 38, 39, 1000, 123456, -5]) | st.integers(0, 10**7)

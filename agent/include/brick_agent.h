@@ -78,10 +78,16 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" when there was none */
 
-/* The number of a name, the same at each call; 0 ("other") when no more fit.
- * A name of more than 120 bytes is cut. The first category declared for a name
- * stays; NULL declares none. */
+/* The number of a name, the same at each call, for all threads; 0 ("other")
+ * when no more fit. A name of more than 120 bytes is cut. The first category
+ * declared for a name stays; NULL declares none. The text may go afterwards.
+ *
+ * BRICK_UNNAMED while there is no telling: another thread is opening the
+ * segment, or none is open and recording is off. What is begun under it is
+ * counted and not recorded. So ask again: make names after brick_init and
+ * before other threads start, or at their first use (brick_agent.hpp). */
 uint32_t brick_name(const char *text, size_t length, const char *category);
+#define BRICK_UNNAMED UINT32_MAX
 uint32_t brick_names_room(void); /* how many names there can be; opens nothing */
 
 /* Recording is off and this thread has nothing open: begin and end would do

@@ -330,7 +330,7 @@ uint32_t brick_name(const char *text, size_t length, const char *category)
 {
     struct brick_agent *a = &brick_agent;
     if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
-        return BRICK_OTHER;
+        return BRICK_UNNAMED;
     if (length == 0) {
         brick_fetch_add(&brick_process_of(a->segment)->names_refused, 1);
         return BRICK_OTHER;

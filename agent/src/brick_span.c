@@ -220,7 +220,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
     struct brick_stack *s = t->current;
     if (BRICK_UNLIKELY(s == NULL || s->key != key))
         s = brick_stack_of(t, key, 1);
-    if (BRICK_UNLIKELY(s == NULL || s->refused != 0))
+    if (BRICK_UNLIKELY(s == NULL || s->refused != 0 || brick > UINT16_MAX))
         return outcome | begin_refused(t, s);
 
     const struct brick_frame *above = s->top;
@@ -232,7 +232,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
         again = above->again;
         inherited = above->step;
     }
-    uint64_t path = path_of(t, brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_TICKS));
+    uint64_t path = path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_TICKS));
     struct brick_frame *f = frame_push(t, s);
     if (BRICK_UNLIKELY(f == NULL))
         return outcome | begin_refused(t, s);
@@ -271,7 +271,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 static struct brick_frame *frame_find(struct brick_stack *s, uint32_t brick)
 {
     struct brick_frame *f = s->top;
-    while (f != NULL && (f->scope || f->brick != (uint16_t)brick))
+    while (f != NULL && (f->scope || f->brick != brick))
         f = f->below;
     return f;
 }
@@ -363,7 +363,7 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
         return outcome;
     }
     struct brick_frame *f = s->top;
-    if (BRICK_UNLIKELY(f == NULL || f->scope || f->brick != (uint16_t)brick)) {
+    if (BRICK_UNLIKELY(f == NULL || f->scope || f->brick != brick)) {
         f = frame_find(s, brick);
         if (f == NULL)
             return unmatched(t, outcome);
@@ -419,7 +419,9 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
     const struct brick_stack *s = brick_stack_of(t, key, 0);
     const struct brick_frame *above = s != NULL ? s->top : NULL;
     uint32_t parent = above != NULL ? above->path : BRICK_ROOT, layer = above != NULL ? above->layer : BRICK_NO_LAYER;
-    uint32_t path = (uint32_t)(path_of(t, brick_path_key(parent, brick & 0xFFFF, layer, BRICK_UNIT_NS)) & 0xFFFF);
+    uint32_t path = BRICK_OTHER;
+    if (brick <= UINT16_MAX)
+        path = (uint32_t)(path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
     /* "Other" counts ticks: what finds no room of its own is not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER
                && (brick_load_relaxed(&t->sequences[path]) != 0 || brick_block_commit(t, path));

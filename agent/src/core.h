@@ -31,7 +31,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define UNRESOLVED UINT32_MAX
 #define SPARE_SPANS 64 /* kept for the next `b(elements=n)`, which then allocates nothing */
 
 typedef struct Span Span;
@@ -41,7 +40,7 @@ typedef struct Span Span;
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
-    uint32_t number; /* UNRESOLVED until its first use: making a handle opens nothing */
+    uint32_t number; /* BRICK_UNNAMED until its first use: making a handle opens nothing */
     PyObject *name;
     PyObject *category; /* or None */
     Span *plain;        /* what `with b:` uses */

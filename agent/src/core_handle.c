@@ -122,7 +122,7 @@ Brick *core_handle_new(PyObject *name, PyObject *category)
     if (b == NULL)
         return NULL;
     b->vectorcall = core_brick_call;
-    b->number = UNRESOLVED;
+    b->number = BRICK_UNNAMED;
     b->name = Py_NewRef(name);
     b->category = Py_NewRef(category);
     b->plain = core_span_new(b);
@@ -165,7 +165,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
         }
     } else if (b->category == Py_None && kind != Py_None) { /* the first one declared stays */
         Py_SETREF(b->category, Py_NewRef(kind));
-        if (b->number != UNRESOLVED && core_resolve(b) != 0)
+        if (b->number != BRICK_UNNAMED && core_resolve(b) != 0)
             goto failed;
     }
     Py_DECREF(name);

@@ -43,7 +43,7 @@ static uint32_t number_of(struct brick_handle *handle)
 {
     Brick *b = (Brick *)handle;
     uint32_t number = __atomic_load_n(&b->number, __ATOMIC_RELAXED);
-    if (__builtin_expect(number != UNRESOLVED, 1))
+    if (__builtin_expect(number != BRICK_UNNAMED, 1))
         return number;
     core_number(b);
     return __atomic_load_n(&b->number, __ATOMIC_RELAXED);

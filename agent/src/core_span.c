@@ -15,7 +15,7 @@ static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *re
 {
     if (is_off())
         return Py_NewRef(result);
-    if (__builtin_expect(b->number == UNRESOLVED, 0) && core_resolve(b) != 0)
+    if (__builtin_expect(b->number == BRICK_UNNAMED, 0) && core_resolve(b) != 0)
         return NULL;
     const void *key = core_key();
     unsigned outcome = brick_begin(b->number, key, step);
@@ -247,7 +247,7 @@ PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t gi
         return NULL;
     if (is_off())
         Py_RETURN_NONE;
-    if (b->number == UNRESOLVED && core_resolve(b) != 0)
+    if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
         return NULL;
     const void *key = core_key();
     core_begun(brick_record(b->number, key, elapsed_ns, amounts[0], amounts[1]), key);
