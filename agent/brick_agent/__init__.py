@@ -18,6 +18,7 @@ recorded is counted, and `brickd inspect` shows it. The segment opens at init() 
 first span, never at import.
 """
 
+from brick_agent import _children as _children
 from brick_agent._core import Brick, Layer, Span, brick, disable, enable, init, layer, shutdown, span, step
 from brick_agent._native import get_include
 from brick_agent._trace import trace

@@ -71,7 +71,6 @@ typedef struct {
     int spares;
     unsigned swept;
     unsigned refused; /* names refused before there was a counter for them */
-    long finalized;   /* the process that multiprocessing will tell of its end */
     char program[128];
 } CoreState;
 
@@ -95,7 +94,7 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* This thread and this process have begun to record: what is to be done at their ends. */
+/* This thread has begun to record: what is to be done at its end. */
 void core_watch(void);
 /* After a begin and after an end: references to keys, the thread's own end. */
 void core_begun(unsigned outcome, const void *key);

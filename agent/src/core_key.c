@@ -7,8 +7,6 @@
  */
 #include "core.h"
 
-#include <unistd.h>
-
 /* We hold the only reference: the task ended with a span open. */
 static int key_is_dead(const void *key)
 {
@@ -28,7 +26,7 @@ static void thread_ended(PyObject *capsule)
         brick_thread_exit(key_drop);
 }
 
-static void watch_thread(void)
+void core_watch(void)
 {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
@@ -41,56 +39,6 @@ static void watch_thread(void)
         PyErr_Clear();
     Py_XDECREF(capsule);
     PyErr_Restore(type, value, traceback);
-}
-
-static PyObject *process_ended(PyObject *self, PyObject *unused)
-{
-    brick_shutdown();
-    Py_RETURN_NONE;
-}
-
-/* multiprocessing.util.Finalize(None, shutdown, exitpriority=-100), if this is a child of multiprocessing's. */
-static PyObject *finalize_child(PyObject *util, PyObject *process)
-{
-    static PyMethodDef method = {"shutdown", process_ended, METH_NOARGS, NULL};
-    PyObject *parent = PyObject_CallMethod(process, "parent_process", NULL);
-    if (parent == NULL || parent == Py_None)
-        return parent;
-    Py_DECREF(parent);
-    PyObject *finalize = PyObject_GetAttrString(util, "Finalize"), *shutdown = PyCFunction_New(&method, NULL);
-    PyObject *args = shutdown != NULL ? Py_BuildValue("(OO)", Py_None, shutdown) : NULL;
-    PyObject *keywords = Py_BuildValue("{s:i}", "exitpriority", -100);
-    PyObject *result = finalize != NULL && args != NULL && keywords != NULL ? PyObject_Call(finalize, args, keywords) : NULL;
-    Py_XDECREF(finalize);
-    Py_XDECREF(shutdown);
-    Py_XDECREF(args);
-    Py_XDECREF(keywords);
-    return result;
-}
-
-/* A child that multiprocessing forked ends by os._exit, of which atexit() does
- * not hear: without this each would look as if it had been killed. */
-static void watch_process(void)
-{
-    long pid = (long)getpid();
-    if (core_state.finalized == pid)
-        return;
-    core_state.finalized = pid;
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyObject *modules = PyImport_GetModuleDict();
-    PyObject *util = PyDict_GetItemString(modules, "multiprocessing.util");
-    PyObject *process = PyDict_GetItemString(modules, "multiprocessing.process");
-    if (util != NULL && process != NULL)
-        Py_XDECREF(finalize_child(util, process));
-    PyErr_Clear();
-    PyErr_Restore(type, value, traceback);
-}
-
-void core_watch(void)
-{
-    watch_thread();
-    watch_process();
 }
 
 /* Never fails; an error of the caller's is left as it is. */
