@@ -116,19 +116,25 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
 unsigned brick_layer_begin(uint32_t layer, const void *key);
 unsigned brick_layer_end(uint32_t layer, const void *key);
 
+/* The calling thread records no more: what it has open is counted as abandoned
+ * and its lane becomes free. Called by itself when the thread ends. */
+void brick_thread_exit(void);
+
+/* ---- for hosts that count references to their keys ---------------------- */
+
 /* After BRICK_FIRST: the caller keeps the key valid by other means than by a
- * reference that BRICK_LAST, the sweep or the thread's exit would give back. */
+ * reference that BRICK_LAST, the sweep or the release would give back. */
 void brick_borrow(const void *key);
 
-/* The calling thread records no more: its lane becomes free. Called by itself
- * when the thread ends. `drop` is called for each key that still had something
- * open; may be NULL. */
-void brick_thread_exit(void (*drop)(const void *key));
-
-/* Looks at one of this thread's keys with something open, another one at each
+/* Looks at one of this thread's keys that are referenced, another one at each
  * call: if `dead` says so, its spans are counted as abandoned, and it is
  * returned. NULL otherwise. */
 const void *brick_thread_sweep(int (*dead)(const void *key));
+
+/* The host's part of this thread ends: `drop` is called for each key that is
+ * referenced, whose spans are counted as abandoned. What is open for other keys
+ * stays open; if nothing is, the lane becomes free. */
+void brick_thread_release(void (*drop)(const void *key));
 
 /* The file of this process's segment below /dev/shm, "" without one; its descriptor, or -1. */
 const char *brick_segment_name(void);

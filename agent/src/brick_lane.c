@@ -27,7 +27,7 @@ static const struct brick_control retired = {.flags = BRICK_CONTROL_OFF};
 static void at_thread_end(void *unused)
 {
     (void)unused;
-    brick_thread_exit(NULL);
+    brick_thread_exit();
 }
 
 int brick_threads_make(uint32_t lanes)
@@ -331,30 +331,53 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
     return key;
 }
 
-void brick_thread_exit(void (*drop)(const void *key))
+/* This thread, if its lane is still its own and can be written. */
+static struct brick_thread *still_there(void)
 {
     struct brick_thread *t = brick_self;
+    if (t != NULL && (!brick_agent_owns() || (t->control == &retired && (!is_present(t) || !lane_move(t)))))
+        brick_self = t = NULL; /* what a fork copied, or no memory to follow a lost segment */
+    return t;
+}
+
+static struct brick_stack *first_referenced(const struct brick_thread *t)
+{
+    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS; b++)
+        for (struct brick_stack *s = t->buckets[b]; s != NULL; s = s->next)
+            if (s->top != NULL && !s->borrowed)
+                return s;
+    return NULL;
+}
+
+void brick_thread_release(void (*drop)(const void *key))
+{
+    for (struct brick_thread *t; (t = still_there()) != NULL;) {
+        brick_busy(t);
+        struct brick_stack *s = first_referenced(t);
+        if (s == NULL) {
+            brick_idle(t);
+            if (t->newest == NULL && t->scopes == 0)
+                brick_thread_exit();
+            return;
+        }
+        const void *key = s->key;
+        brick_abandon(t, s, NULL);
+        brick_stack_drop(t, s);
+        brick_idle(t);
+        drop(key); /* may run anything, recording included: look again after it */
+    }
+}
+
+void brick_thread_exit(void)
+{
+    struct brick_thread *t = still_there();
     if (t == NULL)
         return;
-    int strange = t->control == &retired && (!is_present(t) || !lane_move(t));
-    if (!brick_agent_owns() || strange) { /* what a fork copied, or no memory to follow a lost segment */
-        brick_self = NULL;
-        return;
-    }
-    /* drop may run anything, recording included: look again after each. */
-    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS;) {
-        brick_busy(t);
-        struct brick_stack *s = t->buckets[b];
-        const void *key = s != NULL && s->top != NULL && !s->borrowed ? s->key : NULL;
-        if (s != NULL) {
+    brick_busy(t);
+    for (uint32_t b = 0; b < BRICK_STACK_BUCKETS; b++)
+        for (struct brick_stack *s; (s = t->buckets[b]) != NULL; brick_stack_drop(t, s))
             brick_abandon(t, s, NULL);
-            brick_stack_drop(t, s);
-        }
-        brick_idle(t);
-        if (key != NULL && drop != NULL)
-            drop(key);
-        b += s == NULL;
-    }
+    brick_idle(t);
     brick_self = NULL;
     brick_store_relaxed(&t->line->thread, 0);
     brick_store_release32(&t->owner, 0); /* O16 */

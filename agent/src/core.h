@@ -94,7 +94,7 @@ static inline const void *core_key(void)
     return context;
 }
 
-/* This thread has begun to record: what is to be done at its end. */
+/* This thread is about to record: its references are given back when its state ends. */
 void core_watch(void);
 /* After a begin and after an end: references to keys, the thread's own end. */
 void core_begun(unsigned outcome, const void *key);
@@ -126,8 +126,9 @@ void core_note_program(void);
 /* Every way to the segment leads through here; -1 with an exception set, in strict mode, when it failed. */
 int core_open(struct brick_config *config);
 int core_resolve(Brick *b);
-/* As core_resolve, without the interpreter lock: raises nothing. */
-void core_number(Brick *b);
+/* The same without the interpreter lock: these raise nothing. */
+void core_open_unlocked(void);
+void core_resolve_unlocked(Brick *b);
 Brick *core_handle_new(PyObject *name, PyObject *category);
 /* The handle of a name, made at its first mention: a borrowed reference. Out of
  * memory or of room for names it is "other", and the loss is counted. */

@@ -52,8 +52,9 @@ static enum brick_state open_segment(struct brick_config *config)
     if (config->service == NULL && (service == NULL || *service == 0))
         config->service = core_state.program;
     enum brick_state now = brick_init(config);
-    for (; now == BRICK_ON && core_state.refused > 0; core_state.refused--)
-        brick_name("", 0, NULL); /* counts */
+    if (now == BRICK_ON) /* other threads may be here as well, without the interpreter lock */
+        for (unsigned n = __atomic_exchange_n(&core_state.refused, 0, __ATOMIC_RELAXED); n > 0; n--)
+            brick_name("", 0, NULL); /* counts */
     return now;
 }
 
@@ -86,11 +87,16 @@ int core_resolve(Brick *b)
     return 0;
 }
 
-void core_number(Brick *b)
+void core_open_unlocked(void)
 {
     struct brick_config config = {0};
     if (brick_state() == BRICK_NEW)
         open_segment(&config);
+}
+
+void core_resolve_unlocked(Brick *b)
+{
+    core_open_unlocked();
     number_now(b);
 }
 
@@ -156,7 +162,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
             if (brick_state() == BRICK_ON)
                 brick_name("", 0, NULL); /* counts */
             else
-                core_state.refused++;
+                __atomic_fetch_add(&core_state.refused, 1, __ATOMIC_RELAXED);
             b = core_state.other;
         } else {
             b = core_handle_new(name, kind);

@@ -9,9 +9,6 @@
 
 #include "brick_python.h"
 
-/* Joined without the lock: what Python is to do at the thread's end is still to be arranged. */
-static __thread bool unwatched;
-
 /* ---- with the interpreter lock ------------------------------------------ */
 
 static struct brick_handle *native_brick(const char *name, const char *category)
@@ -30,10 +27,8 @@ static struct brick_handle *native_brick(const char *name, const char *category)
 
 static const void *native_task(void)
 {
-    if (brick_state() == BRICK_NEW || unwatched) {
-        unwatched = false;
+    if (!brick_is_off())
         core_watch();
-    }
     return core_key();
 }
 
@@ -42,10 +37,8 @@ static const void *native_task(void)
 static uint32_t number_of(struct brick_handle *handle)
 {
     Brick *b = (Brick *)handle;
-    uint32_t number = __atomic_load_n(&b->number, __ATOMIC_RELAXED);
-    if (__builtin_expect(number != BRICK_UNNAMED, 1))
-        return number;
-    core_number(b);
+    if (__builtin_expect(__atomic_load_n(&b->number, __ATOMIC_RELAXED) == BRICK_UNNAMED, 0))
+        core_resolve_unlocked(b);
     return __atomic_load_n(&b->number, __ATOMIC_RELAXED);
 }
 
@@ -53,10 +46,8 @@ static void native_begin(struct brick_handle *brick, const void *task, const uin
 {
     if (brick_is_off())
         return;
-    unsigned outcome = brick_begin(number_of(brick), task, step);
-    if ((outcome & BRICK_FIRST) != 0)
+    if ((brick_begin(number_of(brick), task, step) & BRICK_FIRST) != 0)
         brick_borrow(task);
-    unwatched |= (outcome & BRICK_JOINED) != 0;
 }
 
 static void native_end(struct brick_handle *brick, const void *task, uint64_t elements, uint64_t bytes)
@@ -73,15 +64,14 @@ static void native_record(struct brick_handle *brick, const void *task, uint64_t
                           uint64_t bytes)
 {
     if (!brick_is_off())
-        unwatched |= (brick_record(number_of(brick), task, elapsed_ns, elements, bytes) & BRICK_JOINED) != 0;
+        brick_record(number_of(brick), task, elapsed_ns, elements, bytes);
 }
 
 static void native_layer_begin(uint32_t layer, const void *task)
 {
-    unsigned outcome = brick_layer_begin(layer, task);
-    if ((outcome & BRICK_FIRST) != 0)
+    core_open_unlocked();
+    if ((brick_layer_begin(layer, task) & BRICK_FIRST) != 0)
         brick_borrow(task);
-    unwatched |= (outcome & BRICK_JOINED) != 0;
 }
 
 static void native_layer_end(uint32_t layer, const void *task) { brick_layer_end(layer, task); }

@@ -73,7 +73,7 @@ static void *obey(void *unused)
         } else if (sscanf(line, "name %199s", text) == 1) {
             outcome = brick_name(text, strlen(text), NULL);
         } else if (strcmp(line, "exit\n") == 0) {
-            brick_thread_exit(NULL);
+            brick_thread_exit();
         } else if (strcmp(line, "thread\n") == 0) {
             return NULL;
         } else {

@@ -62,7 +62,7 @@ static void *writer(void *number)
             brick_layer_end(layer % 4, NULL);
             spans += BRICKS;
         }
-        brick_thread_exit(NULL); /* the next round may get another's lane (O16) */
+        brick_thread_exit(); /* the next round may get another's lane (O16) */
     }
     __atomic_fetch_add(&begun, spans, __ATOMIC_RELAXED);
     return NULL;

@@ -1,0 +1,123 @@
+/* calls.c - the capsule's calls as functions of Python, for tests that begin and end in any order.
+ *
+ * A task is a number: what task() said, or 0 for the thread itself. What may be called without the interpreter lock
+ * is called without it. */
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <pthread.h>
+
+#include "brick_python.h"
+
+static const struct brick_python *brick;
+
+#define KEY(task) ((const void *)(uintptr_t)(task))
+
+static PyObject *task(PyObject *module, PyObject *unused) { return PyLong_FromVoidPtr((void *)(uintptr_t)brick->task()); }
+
+static PyObject *is_off(PyObject *module, PyObject *unused) { return PyBool_FromLong(brick->is_off()); }
+
+/* What is called with a name, a task and one number. */
+static PyObject *call(PyObject *args, void (*function)(struct brick_handle *b, const void *task, uint64_t number))
+{
+    const char *name;
+    unsigned long long key, number = 0;
+    if (!PyArg_ParseTuple(args, "sK|K", &name, &key, &number))
+        return NULL;
+    struct brick_handle *b = brick->brick(name, "native");
+    Py_BEGIN_ALLOW_THREADS
+    function(b, KEY(key), number);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static void call_begin(struct brick_handle *b, const void *task, uint64_t step) { brick->begin(b, task, step ? &step : NULL); }
+static void call_end(struct brick_handle *b, const void *task, uint64_t elements) { brick->end(b, task, elements, 5); }
+static void call_step_end(struct brick_handle *b, const void *task, uint64_t rows) { brick->step_end(b, task, rows, 7); }
+static void call_record(struct brick_handle *b, const void *task, uint64_t ns) { brick->record(b, task, ns, 3, 5); }
+static void call_layer_begin(struct brick_handle *b, const void *task, uint64_t layer)
+{
+    (void)b;
+    brick->layer_begin((uint32_t)layer, task);
+}
+static void call_layer_end(struct brick_handle *b, const void *task, uint64_t layer)
+{
+    (void)b;
+    brick->layer_end((uint32_t)layer, task);
+}
+
+#define FUNCTION(name) \
+    static PyObject *name(PyObject *module, PyObject *args) { return call(args, call_##name); }
+FUNCTION(begin)
+FUNCTION(end)
+FUNCTION(step_end)
+FUNCTION(record)
+FUNCTION(layer_begin)
+FUNCTION(layer_end)
+
+/* ---- threads that Python knows nothing of ------------------------------- */
+
+static struct brick_handle *thread_brick;
+
+struct errand {
+    unsigned long spans;
+    PyObject *function;
+};
+
+static void *run_errand(void *argument)
+{
+    const struct errand *e = (const struct errand *)argument;
+    for (unsigned long n = 0; n < e->spans; n++) {
+        brick->begin(thread_brick, NULL, NULL);
+        if (e->function != NULL) {
+            PyGILState_STATE state = PyGILState_Ensure();
+            PyObject *answer = PyObject_CallNoArgs(e->function);
+            if (answer == NULL)
+                PyErr_WriteUnraisable(e->function);
+            Py_XDECREF(answer);
+            PyGILState_Release(state);
+        }
+        brick->end(thread_brick, NULL, 0, 0);
+    }
+    return NULL;
+}
+
+/* threads(many, spans, function=None): each thread's spans, each around a call of the function if there is one. */
+static PyObject *threads(PyObject *module, PyObject *args)
+{
+    pthread_t started[64];
+    unsigned long many, n = 0;
+    struct errand e = {.function = NULL};
+    if (!PyArg_ParseTuple(args, "kk|O", &many, &e.spans, &e.function))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    while (n < many && n < 64 && pthread_create(&started[n], NULL, run_errand, &e) == 0)
+        n++;
+    for (unsigned long i = 0; i < n; i++)
+        pthread_join(started[i], NULL);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromUnsignedLong(n);
+}
+
+static PyMethodDef methods[] = {
+    {"task", task, METH_NOARGS, NULL},
+    {"is_off", is_off, METH_NOARGS, NULL},
+    {"begin", begin, METH_VARARGS, NULL},
+    {"end", end, METH_VARARGS, NULL},
+    {"step_end", step_end, METH_VARARGS, NULL},
+    {"record", record, METH_VARARGS, NULL},
+    {"layer_begin", layer_begin, METH_VARARGS, NULL},
+    {"layer_end", layer_end, METH_VARARGS, NULL},
+    {"threads", threads, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "calls", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_calls(void)
+{
+    brick = brick_python();
+    if (brick == NULL)
+        return NULL;
+    thread_brick = brick->brick("thread", "native");
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,334 @@
+"""Extensions that record through the capsule: one segment, one call tree, and no reference too many or too few."""
+
+from __future__ import annotations
+
+import sysconfig
+
+import pytest
+from conftest import ROOT, readings
+from faults import Compile, Start, exact
+from recorded import counts, record, summaries
+
+EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
+
+
+@pytest.fixture
+def calls(compiled: Compile) -> str:
+    """The lines by which a program imports tests/native/calls.c."""
+    built = compiled("calls.so", (ROOT / "tests" / "native" / "calls.c",), *EXTENSION)
+    return f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("calls", {str(built)!r})
+calls = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(calls)
+"""
+
+
+# ---- one segment, one tree ---------------------------------------------------------------------------------------
+
+
+def test_native_spans_and_pythons_stand_below_each_other_in_one_segment(worker: Start, prefix: str, calls: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+outer, inner = brick.brick("outer"), brick.brick("inner")
+for _ in range(100):
+    with outer, brick.layer(2):
+        calls.begin("native", calls.task())
+        with inner: calls.record("kernel", calls.task(), 7)
+        calls.end("native", calls.task(), 3)
+    calls.begin("apart", 0)
+    with inner: pass
+    calls.end("apart", 0)
+""",
+    )
+    assert counts(got) == {
+        ("outer",): 100,
+        ("outer", "native[2]"): 100,
+        ("outer", "native[2]", "inner[2]"): 100,
+        ("outer", "native[2]", "inner[2]", "kernel[2]"): 100,
+        ("apart",): 100,
+        ("inner",): 100,
+    }
+    assert exact(got) == {"begun": 600, "summarized": 600}
+    row = summaries(got)["outer", "native[2]"]
+    assert (row["elements"], row["bytes"]) == (300, 500)
+    assert {got.category(path.name) for path in got.paths if path and got.name(path.name) == "native"} == {"native"}
+
+
+def test_a_native_step_counts_its_valid_rows_and_a_native_layer_is_known_to_python(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+inner = brick.brick("inner")
+for step in range(1, 11):
+    calls.begin("decode", calls.task(), step)
+    calls.layer_begin("", calls.task(), 4)
+    with inner: pass
+    calls.layer_end("", calls.task(), 4)
+    calls.step_end("decode", calls.task(), 8)
+""",
+    )
+    assert counts(got) == {("decode",): 10, ("decode", "inner[4]"): 10}
+    assert summaries(got)[("decode",)]["elements"] == 70
+
+
+@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)"])
+def test_whatever_native_call_comes_first_opens_the_segment_as_python_would(
+    worker: Start, prefix: str, calls: str, first: str
+) -> None:
+    program = "sys.argv = ['/srv/engine.py']\n" + calls + f"calls.{first}\nassert _core._segment_name()\n"
+    assert record(worker, prefix, program).service == "engine"
+
+
+def test_nothing_is_recorded_while_recording_is_off(worker: Start, prefix: str, calls: str) -> None:
+    everything = """
+def everything(key):
+    calls.begin("b", key)
+    calls.layer_begin("", key, 1)
+    calls.record("b", key, 7)
+    calls.layer_end("", key, 1)
+    calls.end("b", key)
+everything(calls.task())
+calls.threads(2, 10)
+assert calls.is_off()
+"""
+    process = worker(calls + everything, BRICKD="0")
+    assert process.end() == 0, process.said
+    assert readings(prefix) == []
+    got = record(worker, prefix, calls + "brick.init(); brick.disable()" + everything + "brick.enable(); everything(0)")
+    assert exact(got) == {"begun": 2, "summarized": 2}
+
+
+# ---- whoever runs meanwhile --------------------------------------------------------------------------------------
+
+
+def test_tasks_of_asyncio_keep_their_own_native_spans(worker: Start, prefix: str, calls: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+import asyncio
+async def work(n):
+    name = f"task {n % 3}"
+    with brick.span(name):
+        task = calls.task()
+        calls.begin("native " + name, task)
+        await asyncio.sleep(0)
+        assert calls.task() == task
+        with brick.span("inner " + name): await asyncio.sleep(0)
+        calls.end("native " + name, task)
+async def main(): await asyncio.gather(*(work(n) for n in range(30)))
+asyncio.run(main())
+""",
+    )
+    assert counts(got) == {
+        path: 10
+        for n in range(3)
+        for path in (
+            (f"task {n}",),
+            (f"task {n}", f"native task {n}"),
+            (f"task {n}", f"native task {n}", f"inner task {n}"),
+        )
+    }
+    assert exact(got) == {"begun": 90, "summarized": 90}
+
+
+def test_greenlets_keep_their_own_native_spans(worker: Start, prefix: str, calls: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+from greenlet import getcurrent, greenlet
+def work(name):
+    with brick.span(name):
+        calls.begin("native " + name, calls.task())
+        main.switch()
+        with brick.span("inner " + name): main.switch()
+        calls.end("native " + name, calls.task())
+main = getcurrent()
+greenlets = {name: greenlet(work) for name in "abc"}
+for name, each in greenlets.items(): each.switch(name)
+for _ in range(2):
+    for each in greenlets.values(): each.switch()
+""",
+    )
+    assert counts(got) == {
+        path: 1 for n in "abc" for path in ((n,), (n, f"native {n}"), (n, f"native {n}", f"inner {n}"))
+    }
+
+
+def test_native_spans_of_threads_that_take_turns_at_the_interpreter_lock_are_exact(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+import threading
+brick.init()  # before the threads: what is begun while one of them opens it is counted and not recorded
+sys.setswitchinterval(1e-6)
+outer, inner = brick.brick("outer"), brick.brick("inner")
+def work():
+    for _ in range(500):
+        with outer:
+            calls.begin("native", calls.task())
+            with inner: pass
+            calls.end("native", calls.task())
+threads = [threading.Thread(target=work) for _ in range(8)]
+for thread in threads: thread.start()
+calls.threads(4, 500)
+for thread in threads: thread.join()
+""",
+    )
+    paths = (("outer",), ("outer", "native"), ("outer", "native", "inner"))
+    assert counts(got) == {**dict.fromkeys(paths, 4000), ("thread",): 2000}
+    assert exact(got) == {"begun": 14000, "summarized": 14000}
+
+
+def test_a_native_thread_keeps_its_span_open_while_it_calls_python(worker: Start, prefix: str, calls: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+brick.init()
+inner = brick.brick("inner")
+def back():
+    with inner: calls.record("kernel", calls.task(), 7)
+assert calls.threads(4, 25, back) == 4
+""",
+    )
+    assert counts(got) == {("thread",): 100, ("inner",): 100, ("inner", "kernel"): 100}
+    assert exact(got) == {"begun": 300, "summarized": 300}
+    assert all(lane["thread"] == 0 for _, lane, _ in got.lanes), "the threads have ended, their lanes are free"
+
+
+# ---- references --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_left_open_takes_no_reference_and_gives_none(worker: Start, prefix: str, calls: str) -> None:
+    process = worker(
+        calls
+        + """
+import contextvars, random, threading
+bricks = [brick.brick(f"python {n}") for n in range(3)]
+def anything(rng):
+    for _ in range(rng.randrange(30)):
+        n, key = rng.randrange(3), calls.task()
+        rng.choice((
+            bricks[n].start, bricks[n].stop, brick.layer(n).__enter__,
+            lambda: calls.begin(f"native {n}", key), lambda: calls.end(f"native {n}", key),
+            lambda: calls.layer_begin("", key, 5 + n), lambda: calls.layer_end("", key, 5 + n),
+        ))()
+def work(seed, contexts):
+    rng = random.Random(seed)
+    for _ in range(100): rng.choice(contexts).run(anything, rng)
+many = [[contextvars.Context() for _ in range(20)] for _ in range(30)]
+before = [sys.getrefcount(context) for contexts in many for context in contexts]
+for seed, contexts in enumerate(many):
+    thread = threading.Thread(target=work, args=(seed, contexts))
+    thread.start(); thread.join()
+report([sys.getrefcount(context) for contexts in many for context in contexts] == before)
+pause()
+"""
+    )
+    assert process.heard() is True
+    process.paused()
+    (got,) = readings(prefix)
+    assert exact(got).keys() >= {"summarized", "abandoned", "unmatched"}
+    process.go()
+    assert process.end() == 0
+
+
+def test_what_python_leaves_open_below_a_native_thread_ends_with_each_call(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    process = worker(
+        calls
+        + """
+inner, calls_made = brick.brick("inner"), []
+def back():
+    inner.start()
+    calls_made.append(1)
+    if len(calls_made) == 10: pause()
+calls.threads(1, 10, back)
+"""
+    )
+    process.paused()
+    (got,) = readings(prefix)
+    assert exact(got) == {"begun": 20, "summarized": 9, "abandoned": 9, "open": 2}
+    process.go()
+    assert process.end() == 0
+
+
+# ---- forks -------------------------------------------------------------------------------------------------------
+
+
+def test_a_forked_child_records_natively_into_a_segment_of_its_own(worker: Start, prefix: str, calls: str) -> None:
+    process = worker(
+        calls
+        + """
+task = calls.task()
+with brick.span("outer"):
+    calls.begin("parents", task)
+    child = os.fork()
+    if child == 0:
+        calls.end("parents", task)
+        calls.begin("childs", task)
+        with brick.span("inner"): pass
+        calls.end("childs", task)
+        calls.threads(2, 10)
+        pause()
+        os._exit(0)
+    os.waitpid(child, 0)
+    calls.end("parents", task)
+pause()
+"""
+    )
+    process.paused()
+    mine, childs = readings(prefix)
+    assert exact(mine) == {"begun": 2, "open": 2}
+    assert counts(childs) == {("childs",): 1, ("childs", "inner"): 1, ("thread",): 20}
+    assert exact(childs) == {"begun": 22, "summarized": 22}, "what was open at the fork is the parent's"
+    process.go()
+    process.paused()
+    assert {path: n for each in readings(prefix) if each.alive for path, n in counts(each).items()} == {
+        ("outer", "parents"): 1,
+        ("outer",): 1,
+    }
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_child_of_multiprocessing_whose_native_threads_alone_record_leaves_nothing(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    process = worker(
+        calls
+        + """
+import multiprocessing
+def work():
+    calls.threads(2, 10)
+    assert _core._segment_name()
+children = [multiprocessing.get_context("fork").Process(target=work) for _ in range(2)]
+for child in children: child.start()
+for child in children: child.join()
+report([child.exitcode for child in children])
+pause()
+"""
+    )
+    assert process.heard() == [0, 0]
+    process.paused()
+    assert readings(prefix) == []
+    process.go()
+    assert process.end() == 0
