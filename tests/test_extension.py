@@ -106,6 +106,35 @@ assert calls.is_off()
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        ("sys.modules['brick_agent'] = None", '"brick_agent"'),
+        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 80 wanted"),
+        ("_core.native = older", "has 8 bytes of calls for extensions, 80 wanted: install a later brick-agent"),
+    ],
+    ids=["absent", "of another kind", "older"],
+)
+def test_an_agent_that_is_absent_or_too_old_is_an_import_error(
+    worker: Start, prefix: str, calls: str, missing: str, said: str
+) -> None:
+    process = worker(
+        f"""
+import ctypes
+ctypes.pythonapi.PyCapsule_New.restype = ctypes.py_object
+size = ctypes.c_size_t(8)
+older = ctypes.pythonapi.PyCapsule_New(ctypes.byref(size), b"brick_agent._core.native", None)
+{missing}
+try:
+    exec({calls!r})
+except ImportError as error:
+    report(str(error))
+"""
+    )
+    assert said in process.heard()
+    assert process.end() == 0
+
+
 # ---- whoever runs meanwhile --------------------------------------------------------------------------------------
 
 

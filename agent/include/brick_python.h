@@ -61,14 +61,18 @@ struct brick_python {
     int (*is_off)(void);
 };
 
-/* NULL with an exception set: brick_agent is not installed, or older than this header. */
+/* Valid as long as the process. NULL with an ImportError set: brick_agent is not
+ * installed here, or is older than this header. An extension that can do without
+ * it calls PyErr_Clear() and, from then on, nothing of it. */
 static inline const struct brick_python *brick_python(void)
 {
     const struct brick_python *found = (const struct brick_python *)PyCapsule_Import(BRICK_PYTHON_CAPSULE, 0);
-    if (found == NULL || found->size >= sizeof *found)
+    if (found != NULL && found->size >= sizeof *found)
         return found;
-    PyErr_Format(PyExc_ImportError, "brick_agent's capsule has %zu bytes, %zu wanted: install a later brick-agent",
-                 found->size, sizeof *found);
+    if (found != NULL || PyErr_ExceptionMatches(PyExc_AttributeError)) /* no capsule at all */
+        PyErr_Format(PyExc_ImportError,
+                     "brick_agent has %zu bytes of calls for extensions, %zu wanted: install a later brick-agent",
+                     found != NULL ? found->size : 0, sizeof *found);
     return NULL;
 }
 
