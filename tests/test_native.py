@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from conftest import WRITER, reading
-from faults import Compile, counts, exact, native
+from conftest import WRITER, reading, readings
+from faults import NATIVE, Compile, counts, exact, native
 
 
 def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, tmp_path: Path) -> None:
@@ -32,5 +32,20 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
         got = reading(prefix)
         assert counts(got) == {"early": 1}
         assert exact(got) == {"begun": 1, "summarized": 1}
+        process.go()
+        assert process.end() == 0
+
+
+def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
+    writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
+    with native(compiled("unload", (NATIVE / "unload.c",)), str(writer)) as process:
+        assert process.heard() == 5
+        assert exact(reading(prefix)) == {"begun": 5, "summarized": 5}
+        process.go()
+        assert process.heard() == 0
+        assert readings(prefix) == []
+        process.go()
+        assert process.heard() == 7
+        assert exact(reading(prefix)) == {"begun": 7, "summarized": 7}
         process.go()
         assert process.end() == 0

@@ -30,6 +30,13 @@ static void at_thread_end(void *unused)
     brick_thread_exit();
 }
 
+/* At dlclose: a thread that ends later is not to be led into code that is gone. */
+__attribute__((destructor)) static void forget_threads(void)
+{
+    if (exit_key_made)
+        pthread_key_delete(exit_key);
+}
+
 int brick_threads_make(uint32_t lanes)
 {
     if (!exit_key_made && pthread_key_create(&exit_key, at_thread_end) != 0)
