@@ -1,11 +1,84 @@
-"""The writer in programs without Python, built as they would build it."""
+"""The writer in programs without Python, and its examples: built as they say, read when they have ended."""
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from conftest import WRITER, reading, readings
+import pytest
+from conftest import ROOT, WRITER, reading, readings
 from faults import NATIVE, Compile, counts, exact, native
+from recorded import counts as paths
+from recorded import summaries
+
+Example = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory: pytest.TempPathFactory, compiled: Compile) -> Example:
+    """Does what the head of an example says, in a copy of the distribution: what its last line printed.
+
+    What several examples begin with is done once. The segment of an engine that ends by itself stays, for the test.
+    """
+    folder = tmp_path_factory.mktemp("agent")
+    for part in ("include", "src", "examples"):
+        shutil.copytree(ROOT / "agent" / part, folder / part)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done: set[str] = set()
+
+    def run(name: str) -> str:
+        text = (folder / "examples" / name).read_text()
+        lines = re.findall(r"^\W*\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
+        *built, last = [re.sub(r"\\\n\W*(?=-)", "", line) for line in lines]
+        for line in built:
+            if line not in done:
+                subprocess.run(line, shell=True, check=True, cwd=folder / "examples", env=os.environ | {"PATH": path})
+                done.add(line)
+        keep = compiled("keep.so", (NATIVE / "keep.c",), "-shared", "-fPIC")
+        environment = os.environ | {"PATH": path, "LD_PRELOAD": str(keep)}
+        return subprocess.run(
+            last, shell=True, check=True, cwd=folder / "examples", env=environment, stdout=subprocess.PIPE, text=True
+        ).stdout
+
+    return run
+
+
+needs_rustc = pytest.mark.skipif(shutil.which("rustc") is None, reason="no rustc here")
+
+
+@pytest.mark.parametrize("name", ["engine.c", "engine.cpp", pytest.param("engine.rs", marks=needs_rustc)])
+def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
+    example: Example, prefix: str, name: str
+) -> None:
+    assert example(name) == "200 requests, 4 failed\n"
+    got = reading(prefix)
+    assert got.service == "engine"
+    # A request that fails does so in the first layer's norm: what was open then has ended all the same.
+    layers: dict[tuple[str, ...], int] = {
+        ("request", f"{brick}[{n}]"): 196 for n in range(4) for brick in ("norm", "gemm")
+    }
+    assert paths(got) == {("request",): 200, ("request", "copy"): 200, **layers, ("request", "norm[0]"): 200}
+    assert exact(got) == {"begun": 1972, "summarized": 1972}
+    assert summaries(got)[("request",)]["elements"] == 200 * 8
+    assert summaries(got)["request", "gemm[3]"]["bytes"] == 196 * 4 * (2 * 8 * 64 + 64 * 64)
+
+
+def test_the_readme_builds_the_engine_as_the_engine_says() -> None:
+    head = (ROOT / "agent" / "examples" / "engine.c").read_text().partition("*/")[0]
+    lines = [line for line in head.splitlines() if line.startswith(" *   $ ")]
+    assert "\n".join(line.removeprefix(" *   ") for line in lines[:-1]) in (ROOT / "agent" / "README.md").read_text()
+
+
+def test_an_extension_is_built_as_it_says_and_shares_its_processs_segment(example: Example, prefix: str) -> None:
+    example("extension.c")
+    got = reading(prefix)
+    assert paths(got) == {("multiply",): 5, ("multiply", "gemm"): 110}
+    assert exact(got) == {"begun": 115, "summarized": 115}
 
 
 def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, tmp_path: Path) -> None:

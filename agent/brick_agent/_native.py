@@ -4,10 +4,10 @@ import os
 
 
 def get_include() -> str:
-    """The folder of brick_python.h and brick_agent.h, for extensions that record into this process's segment.
+    """The folder of brick_python.h, for extensions that record into this process's segment, and of the other headers.
 
     >>> import os
-    >>> sorted(name for name in os.listdir(brick.get_include()) if name.endswith(".h"))
-    ['brick_agent.h', 'brick_python.h']
+    >>> sorted(os.listdir(brick.get_include()))
+    ['brick_agent.h', 'brick_agent.hpp', 'brick_python.h']
     """
     return os.path.join(os.path.dirname(__file__), "include")

@@ -1,0 +1,121 @@
+/* brick_agent.hpp - brick_agent.h for C++17: what is open ends with its block, also when an exception leaves it.
+ *
+ *   static brick::Brick gemm("gemm", "ffn");          once, anywhere
+ *   {
+ *       brick::Span span(gemm);                       from here to the end of the block
+ *       ...
+ *       span.amounts(elements, bytes);
+ *   }
+ *   brick::Layer layer(3);                            spans in this block know their layer
+ *   brick::Step step(decode, request, rows, valid);   a span that is one step of the engine
+ *   gemm.record(elapsed_ns);                          a span that was timed elsewhere
+ *
+ * Nothing here allocates, throws, or does more than the calls of brick_agent.h,
+ * which says what holds for them and what is to be built. A Brick finds its
+ * number at its first use: making one opens nothing, and the order of globals
+ * does not matter. What is open ends on its own thread: it is not copied or moved.
+ */
+#ifndef BRICK_AGENT_HPP
+#define BRICK_AGENT_HPP
+
+#include "brick_agent.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+namespace brick {
+
+/* A named unit of work. The texts must live as long as it does: literals do. */
+class Brick {
+public:
+    constexpr explicit Brick(const char *name, const char *category = nullptr) noexcept
+        : name_(name), category_(category) {}
+    Brick(const Brick &) = delete;
+    Brick &operator=(const Brick &) = delete;
+
+    /* BRICK_UNNAMED while nothing can be recorded: to be asked each time. */
+    std::uint32_t number() noexcept
+    {
+        const std::uint32_t known = number_.load(std::memory_order_relaxed);
+        return known != BRICK_UNNAMED ? known : find();
+    }
+
+    void record(std::uint64_t elapsed_ns, std::uint64_t elements = 0, std::uint64_t bytes = 0,
+                const void *key = nullptr) noexcept
+    {
+        brick_record(number(), key, elapsed_ns, elements, bytes);
+    }
+
+private:
+    std::uint32_t find() noexcept
+    {
+        const std::uint32_t found = brick_name(name_, std::strlen(name_), category_);
+        if (found != BRICK_UNNAMED)
+            number_.store(found, std::memory_order_relaxed); /* the same whoever finds it */
+        return found;
+    }
+
+    const char *const name_;
+    const char *const category_;
+    std::atomic<std::uint32_t> number_{BRICK_UNNAMED};
+};
+
+class Span {
+public:
+    [[nodiscard]] explicit Span(Brick &brick, const void *key = nullptr) noexcept : number_(brick.number()), key_(key)
+    {
+        brick_begin(number_, key_, nullptr);
+    }
+    ~Span() { brick_end(number_, key_, elements_, bytes_); }
+    Span(const Span &) = delete;
+    Span &operator=(const Span &) = delete;
+
+    void amounts(std::uint64_t elements, std::uint64_t bytes = 0) noexcept
+    {
+        elements_ = elements;
+        bytes_ = bytes;
+    }
+
+private:
+    const std::uint32_t number_;
+    const void *const key_;
+    std::uint64_t elements_ = 0, bytes_ = 0;
+};
+
+class Step {
+public:
+    [[nodiscard]] Step(Brick &kind, std::uint64_t step, std::uint64_t rows, std::uint64_t valid,
+                       const void *key = nullptr) noexcept
+        : number_(kind.number()), key_(key), rows_(rows), valid_(valid)
+    {
+        brick_begin(number_, key_, &step);
+    }
+    ~Step() { brick_step_end(number_, key_, rows_, valid_); }
+    Step(const Step &) = delete;
+    Step &operator=(const Step &) = delete;
+
+private:
+    const std::uint32_t number_;
+    const void *const key_;
+    const std::uint64_t rows_, valid_;
+};
+
+class Layer {
+public:
+    [[nodiscard]] explicit Layer(std::uint32_t layer, const void *key = nullptr) noexcept : layer_(layer), key_(key)
+    {
+        brick_layer_begin(layer_, key_);
+    }
+    ~Layer() { brick_layer_end(layer_, key_); }
+    Layer(const Layer &) = delete;
+    Layer &operator=(const Layer &) = delete;
+
+private:
+    const std::uint32_t layer_;
+    const void *const key_;
+};
+
+} /* namespace brick */
+
+#endif
