@@ -5,8 +5,14 @@
  *   ...
  *   brick_end(gemm, NULL, elements, bytes);
  *
- * C11 without Python. Compile src/brick_*.c of this package into your engine
- * with this folder on the include path and -pthread.
+ * Plain C functions of numbers and pointers: any language that can call C can
+ * call these. brick_agent.hpp has them for C++ as objects; examples/ has an
+ * engine in C, in C++ and in Rust. Code that runs inside a Python process uses
+ * brick_python.h instead, and shares the segment of brick_agent there.
+ *
+ * To build: compile src/brick_*.c of this package as C11 or later, with this
+ * folder on the include path, -pthread, and -fPIC for a shared library. Nothing
+ * is linked but the C library (before glibc 2.34 with -lrt).
  *
  * What a host may rely on: no call here raises, blocks, waits, starts a thread
  * or installs a signal handler. brick_begin and brick_end allocate nothing and
@@ -14,11 +20,52 @@
  * of a thread, of a forked child; a path or a block of 64 paths met for the
  * first time; more spans open at once than ever before; a span ring just
  * turned on; a look once in ten seconds whether the segment is still there.
- * What cannot be recorded is counted where `brickd inspect` shows it.
+ * What cannot be recorded is counted where `brickd inspect` shows it, so no
+ * answer has to be looked at.
  *
- * The key says on whose behalf a span runs: spans nest within one key of one
- * thread. NULL stands for the thread itself; a scheduler that interleaves tasks
- * on one thread passes the task.
+ * KEYS. The key says on whose behalf a span runs: spans nest within one key of
+ * one thread. NULL stands for the thread itself; a scheduler that interleaves
+ * tasks on one thread passes the task: any address or number that no other task
+ * has meanwhile. It is never followed.
+ *
+ * A span ends on the thread that began it, for the same key, under the same
+ * number. An end that finds no such span is counted and does nothing. A span
+ * that is never ended is counted as abandoned where one around it ends (so
+ * after longjmp), or its thread does. What moves between threads while it lasts
+ * is best timed by the host and given to brick_record.
+ *
+ * THREADS. Every call may be made from any thread, also at once. A thread needs
+ * no registration: its first record takes it a lane, its end gives the lane
+ * back. There are BRICKD_LANES of them; what other threads begin is counted.
+ *
+ * SIGNALS. A handler may begin and end spans on threads that have recorded
+ * before; one that interrupted a call on its own thread is refused and counted.
+ *
+ * FORKS. A forked child, whatever forked it, records into a segment of its own
+ * from its first record on; names keep their numbers. What was open at the fork
+ * is the parent's: its end in the child ends nothing.
+ *
+ * LIFE. Before main (a constructor, a global of C++) all of this works too; but
+ * the first name or record opens the segment, and what brick_init is told after
+ * that comes too late. At exit() and when main returns the segment is removed,
+ * and nothing is recorded after that; a process that ends by _exit, abort, exec
+ * or a signal leaves it, a dead worker with its totals, until `brickd prune`.
+ * Where the writer is part of a library, dlclose ends it as exit() does; threads
+ * that have recorded may live on, and the library may be loaded again. Two
+ * copies in one process know nothing of each other: two segments, two workers
+ * with one pid, two trees of spans (one, where the dynamic linker binds both to
+ * the same functions).
+ *
+ * DEVICES. A span is time on the host: around the launch of a kernel it is the
+ * time of the launch, around cudaStreamSynchronize the time of the wait. What
+ * the device measured is given to brick_record, once the host has waited for it:
+ *
+ *   float ms;
+ *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
+ *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
+ *
+ * No call here makes one of CUDA, so that host functions of a stream
+ * (cudaLaunchHostFunc) may record as well.
  */
 #ifndef BRICK_AGENT_H
 #define BRICK_AGENT_H
@@ -30,7 +77,7 @@
 extern "C" {
 #endif
 
-/* What a field leaves at zero comes from the environment, else from defaults. */
+/* What a field leaves at zero comes from the environment, else from defaults. The texts may go afterwards. */
 struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
     const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
@@ -54,18 +101,22 @@ enum brick_state {
     BRICK_FAILED = 4,  /* could not open; brick_problem() says why */
 };
 
-/* What a call did besides its work, as bits. */
+/* What a call did besides its work, as bits. FIRST and LAST are for a host that
+ * counts references to its keys: it takes one at the one and gives it back at
+ * the other, so that no later task has the key while something is open for it. */
 enum brick_outcome {
     BRICK_DONE = 0,
     BRICK_FIRST = 1,     /* begin: this key now has something open and must stay valid */
     BRICK_LAST = 2,      /* end: this key has nothing open any more, and is not borrowed */
-    BRICK_JOINED = 4,    /* begin: this thread was given a lane */
+    BRICK_JOINED = 4,    /* this thread was given a lane */
     BRICK_REFUSED = 8,   /* not recorded, and counted */
     BRICK_UNMATCHED = 16 /* end without a begin, counted */
 };
 
-/* Opens the segment; harmless when called again. Without it the first record
- * does the same. Writes at most one line to stderr, when it fails. */
+/* Opens the segment; harmless when called again. Without it the first name or
+ * record does the same. Of several threads one opens; the others are told
+ * BRICK_OPENING, and what they begin meanwhile is counted and not recorded.
+ * Writes at most one line to stderr, when it fails. */
 enum brick_state brick_init(const struct brick_config *config);
 
 /* Ends recording for good in this process and removes the segment, unless a
@@ -94,7 +145,9 @@ uint32_t brick_names_room(void); /* how many names there can be; opens nothing *
  * nothing, so what leads to them may be spared. */
 int brick_is_off(void);
 
-/* step: on whose behalf in the engine's count; NULL takes that of the span around. */
+/* step: on whose behalf in the engine's count (a request, an iteration); NULL
+ * takes that of the span around. elements, bytes: what was worked on, 0 where
+ * that is not known. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -105,10 +158,10 @@ unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t
 
 /* A span that was timed elsewhere (a device's event, a library's own clock) and
  * took so long. It stands below what is open for the key, and is taken from the
- * own time of that. */
+ * own time of that: to be called where the host waited for it. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
 
-/* Amounts that are no such number: pass this, it is counted. */
+/* Amounts that are no such number (negative where they come from): pass this, it is counted. So is any above 2^48. */
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
 /* Spans begun between the two know their layer (0 to 16,777,214). Both are given
@@ -135,6 +188,8 @@ const void *brick_thread_sweep(int (*dead)(const void *key));
  * referenced, whose spans are counted as abandoned. What is open for other keys
  * stays open; if nothing is, the lane becomes free. */
 void brick_thread_release(void (*drop)(const void *key));
+
+/* ---- for tests and tools ------------------------------------------------ */
 
 /* The file of this process's segment below /dev/shm, "" without one; its descriptor, or -1. */
 const char *brick_segment_name(void);

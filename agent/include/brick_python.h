@@ -1,10 +1,11 @@
 /* brick_python.h - native code inside a Python process records into the segment of that process.
  *
  *   static const struct brick_python *brick;
+ *   static struct brick_handle *gemm;
  *
  *   PyMODINIT_FUNC PyInit_engine(void)
  *   {
- *       brick = brick_python();                       once; NULL with an exception set
+ *       brick = brick_python();                       once; NULL with an ImportError set
  *       gemm = brick->brick("gemm", "ffn");           as brick_agent.brick("gemm", "ffn")
  *       ...
  *   const void *task = brick->task();                 with the interpreter lock
@@ -18,16 +19,24 @@
  * reaches it through a PyCapsule, so that a process has one segment whatever
  * was built into it. Nothing is linked: this header, the folder of which
  * brick_agent.get_include() tells, is all that is needed to compile.
+ * examples/extension.c is a whole one.
  *
  * A task is the key of whatever Python runs here now (a context: a thread's,
  * an asyncio task's, a greenlet's): what is begun for it stands below the
- * Python spans that are open around the call. It holds until the call from
- * Python that asked for it returns, on the thread that asked. Threads that
- * Python knows nothing of use NULL, which stands for the thread itself; so may
- * any other, for spans that stand below no other.
+ * Python spans that are open around the call, and Python that is called from
+ * here stands below it. Ask for it in each call from Python, record for it on
+ * the thread that asked, and end what was begun for it, and nothing that Python
+ * began, before that task ends: what is left open stays so until the thread
+ * ends, and a later task at the same address would stand below it.
  *
- * The calls are those of brick_agent.h, with its promises, but that nobody has
- * to look at an outcome.
+ * NULL stands for the thread itself: for threads that Python knows nothing of,
+ * and for spans that are to stand below none of Python's. A native thread that
+ * calls Python now and then (PyGILState_Ensure) keeps what it has open for NULL.
+ * Before several such threads record first of all, brick_agent.init() or a span
+ * of Python should have opened the segment (brick_init in brick_agent.h).
+ *
+ * The calls are those of brick_agent.h, with its promises, but that a handle
+ * finds its number by itself.
  */
 #ifndef BRICK_PYTHON_H
 #define BRICK_PYTHON_H
@@ -47,7 +56,7 @@ struct brick_handle;
 struct brick_python {
     size_t size; /* of this struct where it was made: a later one has more at its end */
 
-    /* With the interpreter lock. The handle of a name, which lives as long as the process; opens nothing, never NULL. */
+    /* With the interpreter lock. The handle of a name lives as long as the process; it opens nothing and is never NULL. */
     struct brick_handle *(*brick)(const char *name, const char *category);
     const void *(*task)(void);
 
