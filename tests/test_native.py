@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, WRITER, reading, readings
-from faults import NATIVE, Compile, counts, exact, native
+from conftest import ROOT, SHM, WRITER, reading, readings
+from faults import NATIVE, Compile, Start, counts, exact, native
 from recorded import counts as paths
 from recorded import summaries
+
+from brickd.segment import open_segment
 
 Example = Callable[..., str]
 
@@ -122,3 +124,28 @@ def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compi
         assert exact(reading(prefix)) == {"begun": 7, "summarized": 7}
         process.go()
         assert process.end() == 0
+
+
+def test_two_writers_in_one_process_both_live_however_many_segments_lie_about(
+    worker: Start, compiled: Compile, prefix: str
+) -> None:
+    for n in range(65):  # from so many on, a writer that opens its segment looks which of the others are dead
+        (SHM / f"{prefix}{n}").touch()
+    writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
+    process = worker(
+        f"""
+        import ctypes
+        brick.init()
+        second = ctypes.CDLL({str(writer)!r})
+        second.brick_segment_name.restype = ctypes.c_char_p
+        assert second.brick_init(None) == 2
+        report([_core._segment_name(), second.brick_segment_name().decode()])
+        pause()
+        """
+    )
+    for file in process.heard():
+        with open_segment(file) as segment:
+            assert segment.identity().pid == process.pid
+    process.paused()
+    process.go()
+    assert process.end() == 0

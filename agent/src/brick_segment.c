@@ -306,37 +306,68 @@ static const char *next_name(int folder, struct listing *l)
     return e->name;
 }
 
-/* The user's own regular files with this prefix; their age in *born. */
-static int is_ours(int folder, const char *name, const char *prefix, int64_t *born)
+/* The user's own regular files with this prefix. */
+static int is_ours(int folder, const char *name, const char *prefix, struct stat *status)
 {
-    struct stat status;
-    if (strncmp(name, prefix, strlen(prefix)) != 0 || strlen(name) >= sizeof((struct candidate *)0)->name
-        || fstatat(folder, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)
-        || status.st_uid != geteuid() || status.st_nlink != 1)
+    return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(name) < sizeof((struct candidate *)0)->name
+           && fstatat(folder, name, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status->st_mode)
+           && status->st_uid == geteuid() && status->st_nlink == 1;
+}
+
+/* Files of this folder that the process has open already. To open and close one of them once more would drop the
+ * locks that this very process holds on it: another copy of this code may live beside us. */
+struct held {
+    ino_t inodes[64];
+    uint32_t count;
+};
+
+/* 0: it cannot be known. */
+static int list_held(struct held *held, int folder)
+{
+    struct listing list = {.length = 0, .at = 0};
+    struct stat home, status;
+    held->count = 0;
+    int descriptors = fstat(folder, &home) == 0 ? open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (descriptors < 0)
         return 0;
-    *born = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-    return 1;
+    for (const char *name; (name = next_name(descriptors, &list)) != NULL;) {
+        if (fstatat(descriptors, name, &status, 0) != 0 || !S_ISREG(status.st_mode) || status.st_dev != home.st_dev)
+            continue;
+        if (held->count < sizeof held->inodes / sizeof held->inodes[0])
+            held->inodes[held->count] = status.st_ino;
+        held->count++;
+    }
+    close(descriptors);
+    return held->count <= sizeof held->inodes / sizeof held->inodes[0];
+}
+
+static int is_held(const struct held *held, ino_t inode)
+{
+    uint32_t i = 0;
+    while (i < held->count && held->inodes[i] != inode)
+        i++;
+    return i < held->count;
 }
 
 void brick_segment_reap(const char *prefix)
 {
     struct candidate kept[BRICK_DEAD_MAX];
     struct listing list = {.length = 0, .at = 0};
-    int64_t born;
+    struct held held;
+    struct stat status;
     uint32_t count = 0;
     int folder = open(BRICK_DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return;
-    /* Opening and closing a file drops the locks that this very process holds on it
-     * (another copy of this code may live beside us): below the bound, open none. */
     for (const char *name; count <= BRICK_DEAD_MAX && (name = next_name(folder, &list)) != NULL;)
-        count += (uint32_t)is_ours(folder, name, prefix, &born);
-    if (count > BRICK_DEAD_MAX && lseek(folder, 0, SEEK_SET) == 0) {
+        count += (uint32_t)is_ours(folder, name, prefix, &status);
+    if (count > BRICK_DEAD_MAX && lseek(folder, 0, SEEK_SET) == 0 && list_held(&held, folder)) {
         list.length = list.at = 0;
         uint32_t dead = 0;
         for (const char *name; (name = next_name(folder, &list)) != NULL;) {
-            if (!is_ours(folder, name, prefix, &born) || !is_dead(folder, name))
+            if (!is_ours(folder, name, prefix, &status) || is_held(&held, status.st_ino) || !is_dead(folder, name))
                 continue;
+            const int64_t born = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
             if (dead < BRICK_DEAD_MAX) {
                 kept[dead].born = born;
                 strcpy(kept[dead++].name, name);
