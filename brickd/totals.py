@@ -80,8 +80,9 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
             worst, who = max(means[number])
             median = statistics.median(mean for mean, _ in means[number])
             result.append(Brick(name, categories[name], part, row, who, worst / median if median > 0 else 1.0))
-    # A layer may be None: those outside of layers come first among equals.
-    return sorted(result, key=lambda brick: (-brick.row["self_ns"], brick.name, brick.group is not None, brick.group))
+    # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
+    # those outside of layers come first among equals.
+    return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.group is not None, b.group))
 
 
 def _grouped(
