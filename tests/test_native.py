@@ -83,6 +83,7 @@ def test_an_extension_is_built_as_it_says_and_shares_its_processs_segment(exampl
     assert exact(got) == {"begun": 115, "summarized": 115}
 
 
+@pytest.mark.slow
 def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, tmp_path: Path) -> None:
     source = tmp_path / "early.c"
     source.write_text(
