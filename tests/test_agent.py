@@ -268,19 +268,32 @@ def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> Non
     assert readings(prefix) == []
 
 
-def test_strict_mode_raises_what_is_else_counted(worker: Start, prefix: str) -> None:
-    process = worker(
-        """
-        brick.init()
-        b = brick.brick("b")
-        for wrong in (b.stop, lambda: b(elements=-1), lambda: brick.brick(7), lambda: brick.layer(-1)):
-            try: wrong()
-            except (RuntimeError, ValueError, TypeError) as error: report(str(error))
-        """,
-        BRICKD_STRICT="1",
-    )
-    assert all("BRICKD_STRICT=1" in process.heard() for _ in range(4))
-    assert process.end() == 0
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "b.stop()",
+        "b(elements=-1)",
+        "b(bytes=2**48 + 1)",
+        "b.record('x')",
+        "b.record(-1)",
+        "brick.brick(7)",
+        "brick.brick('')",
+        "brick.brick('b63')",
+        "brick.layer(-1)",
+        "brick.layer(2**33)",
+        "brick.step(1, rows=2, valid=3)",
+    ],
+)
+def test_strict_mode_raises_what_is_else_counted(worker: Start, wrong: str) -> None:
+    program = f"""
+    brick.init(names=64)
+    b = [brick.brick(f"b{{n}}") for n in range(63)][0]
+    try: {wrong}
+    except (RuntimeError, ValueError, TypeError) as error: report(str(error))
+    report("nothing was raised")
+    """
+    assert "BRICKD_STRICT=1" in worker(program, BRICKD_STRICT="1").heard()
+    assert worker(program).heard() == "nothing was raised"
 
 
 def test_the_open_brick_is_seen_while_it_is_open(worker: Start, prefix: str) -> None:

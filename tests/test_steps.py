@@ -87,9 +87,10 @@ def test_a_given_time_is_counted_exactly_and_taken_from_what_is_around_it(worker
         worker,
         prefix,
         """
+        import numpy
         kernel = brick.brick("kernel", category="ffn")
         with brick.span("forward"):
-            for ns in (1000, 3000, 2000.4): kernel.record(ns, elements=7, bytes=9)
+            for ns in (numpy.float32(1000), numpy.int64(3000), 2000.4): kernel.record(ns, elements=7, bytes=9)
         with brick.span("short"): kernel.record(10**12)
         kernel.record(5)
         """,

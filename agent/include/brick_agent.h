@@ -161,7 +161,9 @@ unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t
  * own time of that: to be called where the host waited for it. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
 
-/* Amounts that are no such number (negative where they come from): pass this, it is counted. So is any above 2^48. */
+/* Above this an amount is a mistake, and counted as one; sums of real ones stay far from 2^64. Who has no such number
+ * (it is negative where it comes from) passes the other. */
+#define BRICK_AMOUNT_MAX (UINT64_C(1) << 48)
 #define BRICK_BAD_AMOUNT UINT64_MAX
 
 /* Spans begun between the two know their layer (0 to 16,777,214). Both are given

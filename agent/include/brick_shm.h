@@ -295,7 +295,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
-    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began */
+    BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began, or was given a time that is none */
     BRICK_REJECTED_ROOM = 1,  /* more spans open at once than a lane can hold, or below such a span */
     BRICK_REJECTED_REASONS = 2,
 };

@@ -5,12 +5,9 @@
  */
 #include "brick_thread.h"
 
-/* Above this an amount is a mistake, and sums of real ones stay far from 2^64. */
-#define AMOUNT_MAX (UINT64_C(1) << 48)
-
 static inline uint64_t checked(struct brick_thread *t, uint64_t amount)
 {
-    if (BRICK_LIKELY(amount <= AMOUNT_MAX))
+    if (BRICK_LIKELY(amount <= BRICK_AMOUNT_MAX))
         return amount;
     brick_add(&t->line->amounts, 1);
     return 0;
@@ -425,7 +422,7 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
     /* "Other" counts ticks: what finds no room of its own is not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER
                && (brick_load_relaxed(&t->sequences[path]) != 0 || brick_block_commit(t, path));
-    if (!room || elapsed_ns > AMOUNT_MAX) {
+    if (!room || elapsed_ns > BRICK_AMOUNT_MAX) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
         outcome |= BRICK_REFUSED;
     } else {

@@ -50,6 +50,8 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (core_to_step(key, s) != 0 || (rows != NULL && core_amount(rows, &s->elements) != 0)
         || (valid != Py_None && core_amount(valid, &s->bytes) != 0))
         goto failed;
+    if (valid != Py_None && s->bytes > s->elements && core_complain("valid rows must be at most rows", valid) != 0)
+        goto failed;
     if (valid == Py_None)
         s->bytes = s->elements != BRICK_BAD_AMOUNT ? s->elements : 0; /* counted once */
     s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);
@@ -62,15 +64,15 @@ failed:
 
 static PyObject *core_layer(PyObject *module, PyObject *index)
 {
-    uint64_t layer;
-    if (core_amount(index, &layer) != 0)
+    uint32_t layer;
+    if (core_to_layer(index, &layer) != 0)
         return NULL;
     core_note_program();
     Layer *l = PyObject_New(Layer, core_state.layer_type);
     if (l == NULL)
         return NULL;
     l->vectorcall = core_layer_call;
-    l->layer = layer < UINT32_MAX ? (uint32_t)layer : UINT32_MAX;
+    l->layer = layer;
     return (PyObject *)l;
 }
 

@@ -106,7 +106,10 @@ Span *core_span_new(Brick *b);
 void core_span_dealloc(PyObject *self);
 /* One keyword of a span: 0, or -1 with an exception set. `category` is taken by span() alone. */
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category);
+/* Said of a value that is counted as none: 0, in strict mode -1 with an exception set. */
+int core_complain(const char *what, PyObject *value);
 int core_amount(PyObject *value, uint64_t *amount);
+int core_to_layer(PyObject *value, uint32_t *layer);
 int core_to_step(PyObject *value, Span *s);
 
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);

@@ -157,8 +157,14 @@ Brick *core_handle(PyObject *value, PyObject *category)
         goto failed;
     Brick *b = (Brick *)PyDict_GetItemWithError(core_state.handles, name);
     if (b == NULL) {
-        uint32_t room = brick_names_room();
-        if (PyUnicode_GET_LENGTH(name) == 0 || PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)room) {
+        const char *wanted = NULL;
+        if (PyUnicode_GET_LENGTH(name) == 0)
+            wanted = "a name must not be empty";
+        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room())
+            wanted = "no more names than BRICKD_NAMES";
+        if (wanted != NULL) {
+            if (core_complain(wanted, name) != 0)
+                goto failed;
             if (brick_state() == BRICK_ON)
                 brick_name("", 0, NULL); /* counts */
             else

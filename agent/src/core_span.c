@@ -76,14 +76,12 @@ PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 
 /* ---- amounts ----------------------------------------------------------- */
 
-static int complain_strictly(const char *what, PyObject *value)
+int core_complain(const char *what, PyObject *value)
 {
-    if (!core_strict()) {
-        PyErr_Clear();
+    PyErr_Clear();
+    if (!core_strict())
         return 0;
-    }
-    if (!PyErr_Occurred())
-        PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
+    PyErr_Format(PyExc_ValueError, "brick_agent: %s, not %R (BRICKD_STRICT=1)", what, value);
     return -1;
 }
 
@@ -91,12 +89,24 @@ int core_amount(PyObject *value, uint64_t *amount)
 {
     int overflow;
     long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
-    if (__builtin_expect(number >= 0 && !overflow, 1)) {
+    if (__builtin_expect((uint64_t)number <= BRICK_AMOUNT_MAX && !overflow, 1)) { /* not so for what is negative */
         *amount = (uint64_t)number;
         return 0;
     }
     *amount = BRICK_BAD_AMOUNT;
-    return complain_strictly("an amount must be an integer from 0 to 2^48", value);
+    return core_complain("an amount must be an integer from 0 to 2^48", value);
+}
+
+int core_to_layer(PyObject *value, uint32_t *layer)
+{
+    int overflow;
+    long long number = PyLong_AsLongLongAndOverflow(value, &overflow);
+    if (number >= 0 && number <= BRICK_LAYER_MAX) {
+        *layer = (uint32_t)number;
+        return 0;
+    }
+    *layer = UINT32_MAX;
+    return core_complain("a layer must be an integer from 0 to 16,777,214", value);
 }
 
 /* An integer as it is, a string by its FNV-1a hash. */
@@ -109,12 +119,12 @@ int core_to_step(PyObject *value, Span *s)
         return 0;
     if (PyIndex_Check(value)) { /* numpy's integers too */
         s->step = PyLong_AsUnsignedLongLongMask(value);
-        return PyErr_Occurred() ? complain_strictly("a step must be an integer or a string", value) : 0;
+        return PyErr_Occurred() ? core_complain("a step must be an integer or a string", value) : 0;
     }
     const char *text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &length) : NULL;
     if (text == NULL) {
         s->has_step = false;
-        return complain_strictly("a step must be an integer or a string", value);
+        return core_complain("a step must be an integer or a string", value);
     }
     s->step = UINT64_C(0xCBF29CE484222325);
     for (Py_ssize_t i = 0; i < length; i++)
@@ -221,18 +231,18 @@ PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t give
     return brick_leave((Brick *)self, amounts[0], amounts[1]);
 }
 
-/* Nanoseconds, also as the float that a device's clock or a subtraction gives. */
+/* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
 static int to_elapsed(PyObject *value, uint64_t *elapsed_ns)
 {
-    if (!PyFloat_Check(value))
+    if (PyLong_Check(value))
         return core_amount(value, elapsed_ns);
-    double ns = PyFloat_AS_DOUBLE(value);
-    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN */
+    double ns = PyFloat_AsDouble(value);
+    if (ns >= 0 && ns < 0x1p63) { /* not so for a NaN, nor for what is no number: that is -1 */
         *elapsed_ns = (uint64_t)(ns + 0.5);
         return 0;
     }
     *elapsed_ns = BRICK_BAD_AMOUNT;
-    return complain_strictly("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
+    return core_complain("elapsed_ns must be a number of nanoseconds from 0 to 2^48", value);
 }
 
 PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
