@@ -68,14 +68,15 @@ static const char *setting(const char *given, const char *variable, const char *
     return value != NULL && *value != 0 ? value : otherwise;
 }
 
+/* 0: what the variable holds is no such number. */
 static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
 {
-    if (given != 0)
-        return given;
-    const char *value = variable != NULL ? setting(NULL, variable, "") : "";
+    const char *value = setting(NULL, variable, "");
+    if (given != 0 || *value == 0)
+        return given != 0 ? given : otherwise;
     char *end;
     unsigned long number = strtoul(value, &end, 10);
-    return end != value && *end == 0 && number > 0 && number <= UINT32_MAX ? (uint32_t)number : otherwise;
+    return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
 static uint32_t rounded_up(uint32_t n, uint32_t to)
@@ -124,9 +125,11 @@ static const char *make_plan(struct brick_plan *plan, const struct brick_config 
     h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
     h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_BLOCK);
     h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_BLOCK);
-    h->sites = number_setting(c->sites, NULL, 2048);
-    h->span_slots = number_setting(c->span_slots, NULL, 4096);
-    h->event_slots = number_setting(c->event_slots, NULL, 4096);
+    if (h->lanes == 0 || h->paths == 0 || h->names == 0)
+        return "BRICKD_LANES, BRICKD_PATHS and BRICKD_NAMES must be numbers above 0";
+    h->sites = c->sites != 0 ? c->sites : 2048;
+    h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
+    h->event_slots = c->event_slots != 0 ? c->event_slots : 4096;
     h->buckets = BRICK_BUCKETS;
     label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
     const char *worker = setting(c->worker, "BRICKD_WORKER", "");
