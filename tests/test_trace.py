@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import reading
 from recorded import Start, counts, record, spans, summaries
 
 
@@ -331,6 +332,73 @@ def test_an_asynchronous_generator_that_is_dropped_is_closed_by_the_loop(worker:
         """,
     )
     assert spans(got)["begun"] == spans(got)["summarized"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("asked", [1, 2])
+def test_an_asynchronous_generator_that_outlives_its_loop_is_closed_once_by_it(
+    worker: Start, prefix: str, waits: bool, asked: int
+) -> None:
+    process = worker(
+        f"""
+        import asyncio
+        log, kept = [], []
+        @brick.trace("stream", waits={waits})
+        async def stream():
+            try:
+                yield 1
+                yield 2
+                yield 3
+            finally:
+                await asyncio.sleep(0)
+                log.append("closed")
+        async def main():
+            for _ in range(3):
+                it = stream()
+                kept.append(it)
+                for _ in range({asked}): await it.__anext__()
+        asyncio.run(main())
+        assert log == ["closed"] * 3, log
+        pause()
+        """
+    )
+    process.paused()
+    got = reading(prefix)
+    process.go()
+    assert (process.end(), process.said) == (0, "")
+    # What awaits while it closes is resumed once more.
+    assert counts(got) == {("stream",): 3 * (asked + (1 if waits else 2))}
+    assert spans(got)["begun"] == spans(got)["summarized"] == sum(counts(got).values())
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_asynchronous_generator_that_is_dropped_without_a_loop_closes_itself(
+    worker: Start, prefix: str, waits: bool
+) -> None:
+    process = worker(
+        f"""
+        log = []
+        @brick.trace("stream", waits={waits})
+        async def stream():
+            try:
+                yield 1
+                yield 2
+            finally:
+                log.append("closed")
+        it = stream()
+        try: it.__anext__().send(None)
+        except StopIteration as stop: assert stop.value == 1
+        del it
+        assert log == ["closed"], log
+        assert sys.get_asyncgen_hooks() == (None, None)
+        pause()
+        """
+    )
+    process.paused()
+    got = reading(prefix)
+    process.go()
+    assert (process.end(), process.said) == (0, "")
+    assert spans(got) == {"begun": 2, "summarized": 2}
 
 
 def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:

@@ -8,6 +8,7 @@ no span of a generator stays open while its consumer runs.
 from __future__ import annotations
 
 import os
+import sys
 
 from brick_agent._core import Brick, brick
 from brick_agent._core import _traced as _traced_function
@@ -119,22 +120,35 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
 
     async def traced(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **keywords)
-        resume, given = inner.asend, None
+        asked = _first_asked(inner)
         while True:
             try:
-                value = await timed(resume(given))
+                value = await timed(asked)
             except StopAsyncIteration:
                 return
             try:
-                given = yield value
-                resume = inner.asend
+                asked = inner.asend((yield value))
             except GeneratorExit:
                 await timed(inner.aclose())
                 raise
             except BaseException as error:
-                resume, given = inner.athrow, error
+                asked = inner.athrow(error)
 
     return traced
+
+
+def _first_asked(inner: Any) -> Any:
+    """The first awaitable of an asynchronous generator, made unseen by the event loop.
+
+    The loop closes what it saw when it ends, and both at once if it saw the traced one and the one inside: the traced
+    one closes the other.
+    """
+    hooks = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(None, None)
+    try:
+        return inner.asend(None)
+    finally:
+        sys.set_asyncgen_hooks(*hooks)
 
 
 class _Resumed:
