@@ -401,6 +401,89 @@ def test_an_asynchronous_generator_that_is_dropped_without_a_loop_closes_itself(
     assert spans(got) == {"begun": 2, "summarized": 2}
 
 
+THROWN = """
+import asyncio, gc, weakref
+class Held: pass
+def generator():
+    while True:
+        try: yield
+        except KeyError: pass
+async def future(): await asyncio.get_running_loop().create_future()
+async def stream():
+    while True:
+        try: yield
+        except KeyError: pass
+def thrown(it, kind):
+    held = Held()
+    gone.append(weakref.ref(held))
+    try: it.throw(kind())
+    except ZeroDivisionError: pass
+def caught_and_not(make):
+    it = make(generator)()
+    next(it)
+    thrown(it, KeyError)
+    thrown(it, KeyError)
+    thrown(it, ZeroDivisionError)
+def dropped(make):
+    it = make(generator)()
+    next(it)
+    thrown(it, KeyError)
+async def cancelled(make):
+    for _ in range(10):
+        task = asyncio.create_task(make(future)())
+        await asyncio.sleep(0)
+        held = task.held = Held()
+        gone.append(weakref.ref(held))
+        del held
+        task.cancel()
+        try: await task
+        except asyncio.CancelledError: pass
+        del task
+async def thrown_async(make):
+    it = make(stream)()
+    await it.__anext__()
+    for kind in (KeyError, KeyError, ZeroDivisionError):
+        held = Held()
+        gone.append(weakref.ref(held))
+        try: await it.athrow(kind())
+        except ZeroDivisionError: pass
+        del held
+    it = make(stream)()
+    await it.__anext__()
+    await it.athrow(KeyError())
+    await it.aclose()
+ways = {
+    "caught_and_not": caught_and_not,
+    "dropped": dropped,
+    "cancelled": lambda make: asyncio.run(cancelled(make)),
+    "thrown_async": lambda make: asyncio.run(thrown_async(make)),
+}
+def left(way, make):
+    global gone
+    gone = []
+    ways[way](make)  # what is made once
+    gc.collect()
+    gone = []
+    gc.disable()
+    ways[way](make)
+    alive = sum(each() is not None for each in gone)
+    found = gc.collect()
+    gc.enable()
+    return [alive, found]
+"""
+
+
+@pytest.mark.parametrize("way", ["caught_and_not", "dropped", "cancelled", "thrown_async"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_thrown_in_is_freed_without_the_collector(worker: Start, prefix: str, way: str, waits: bool) -> None:
+    process = worker(
+        THROWN + f"report([left({way!r}, lambda f: f), left({way!r}, lambda f: brick.trace(f, waits={waits}))])"
+    )
+    undecorated, traced = process.heard()
+    assert traced == undecorated
+    assert undecorated[0] == 0
+
+
 def test_a_traced_recursion_takes_one_path(worker: Start, prefix: str) -> None:
     got = record(
         worker,

@@ -2,7 +2,8 @@
 
 Owns: which kind of callable gets which wrapper, and which stretches of its life are spans. Must not know: how a span is
 recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included;
-no span of a generator stays open while its consumer runs.
+no span of a generator stays open while its consumer runs; no frame here keeps an exception that passed through it, nor
+the awaitable that keeps one: the exception keeps the frame, and only the collector would free both.
 """
 
 from __future__ import annotations
@@ -113,10 +114,13 @@ def _coroutine(function: Callable[..., Any], b: Brick, waits: bool) -> Callable[
 
 def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Callable[..., Any]:
     async def timed(awaited: Any) -> Any:
-        if not waits:
-            return await _Resumed(awaited, b)
-        with b:
-            return await awaited
+        try:
+            if not waits:
+                return await _Resumed(awaited, b)
+            with b:
+                return await awaited
+        finally:
+            del awaited
 
     async def traced(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **keywords)
@@ -126,6 +130,8 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
                 value = await timed(asked)
             except StopAsyncIteration:
                 return
+            finally:
+                asked = None
             try:
                 asked = inner.asend((yield value))
             except GeneratorExit:
@@ -167,18 +173,22 @@ class _Resumed:
 def _resumed(inner: Any, b: Brick) -> Generator[Any, Any, Any]:
     """`yield from inner`, for what has send, throw and close, each resumption in a span."""
     resume, given = inner.send, None
-    while True:
-        try:
-            with b:
-                value = resume(given)
-        except StopIteration as stop:
-            return stop.value
-        try:
-            given = yield value
-            resume = inner.send
-        except GeneratorExit:
-            with b:
-                inner.close()
-            raise
-        except BaseException as error:
-            resume, given = inner.throw, error
+    try:
+        while True:
+            try:
+                with b:
+                    value = resume(given)
+            except StopIteration as stop:
+                return stop.value
+            given = None
+            try:
+                given = yield value
+                resume = inner.send
+            except GeneratorExit:
+                with b:
+                    inner.close()
+                raise
+            except BaseException as error:
+                resume, given = inner.throw, error
+    finally:
+        del inner, resume, given
