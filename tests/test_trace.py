@@ -37,6 +37,103 @@ def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str
     }
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_an_object_that_is_called_is_timed_as_what_its_call_is(worker: Start, prefix: str, named: bool) -> None:
+    got = record(
+        worker,
+        prefix,
+        f"""
+        import asyncio, functools, inspect, types
+        class Plain:
+            def __call__(self, x): return [x]
+        class Coroutine:
+            async def __call__(self, x):
+                with brick.span("inside"): return [x]
+        class Generated:
+            def __call__(self, x):
+                with brick.span("inside"): pass
+                yield x
+        class Stream:
+            async def __call__(self, x):
+                with brick.span("inside"): pass
+                yield x
+        def trace(what): return brick.trace(type(what).__name__)(what) if {named} else brick.trace(what)
+        class Holder:
+            plain = trace(Plain())
+            coroutine = trace(Coroutine())
+            generated = trace(Generated())
+            stream = trace(Stream())
+        async def every(it): return [each async for each in it]
+        h = Holder()
+        assert h.plain(1) == list(h.generated(1)) == asyncio.run(h.coroutine(1)) == [1]
+        assert asyncio.run(every(h.stream(1))) == [1]
+        assert inspect.signature(trace(Coroutine())) == inspect.signature(Coroutine())
+        """,
+    )
+    assert counts(got) == {
+        ("Plain",): 1,
+        ("Coroutine",): 1,
+        ("Coroutine", "inside"): 1,
+        ("Generated",): 2,
+        ("Generated", "inside"): 1,
+        ("Stream",): 2,
+        ("Stream", "inside"): 1,
+    }
+
+
+def test_a_class_attribute_gets_self_where_it_did_before_it_was_traced(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio, functools, inspect
+        def f(*args): return args
+        async def c(*args): return args
+        class Bound:
+            def method(self, *args): return args
+            async def waits(self, *args): return args
+            __call__ = method
+        bound = Bound()
+        class Plain:
+            f, c, partial, waits = f, c, functools.partial(f, 0), functools.partial(c, 0)
+            length, made, thing, method, awaited = len, functools.partial(list), Bound(), bound.method, bound.waits
+            cut = str.upper
+        class Traced: pass
+        for name, each in vars(Plain).items():
+            if not name.startswith("__"): setattr(Traced, name, brick.trace(each))
+        plain, traced = Plain(), Traced()
+        def called(owner, name, *args):
+            result = getattr(owner, name)(*args)
+            return asyncio.run(result) if inspect.iscoroutine(result) else result
+        for name in ("f", "c", "partial", "waits", "thing", "method", "awaited"):
+            # `self` differs, and nothing else.
+            assert [each for each in called(traced, name, 7) if each is not traced] == [
+                each for each in called(plain, name, 7) if each is not plain
+            ], name
+            assert (traced in called(traced, name, 7)) == (plain in called(plain, name, 7)), name
+            for is_one in (inspect.iscoroutinefunction, asyncio.iscoroutinefunction, inspect.ismethod):
+                assert is_one(getattr(traced, name)) == is_one(getattr(plain, name)), name
+        assert (traced.length("abc"), traced.made("abc")) == (3, ["a", "b", "c"])
+        for owner in (plain, traced):
+            try: owner.cut()
+            except TypeError as error: assert "str" in str(error)
+            else: raise AssertionError
+        assert Traced.cut("a") == "A"
+        """,
+    )
+    # A partial is called what the function in it is.
+    assert counts(got) == {
+        ("f",): 4,
+        ("c",): 4,
+        ("Bound",): 2,
+        ("Bound.method",): 2,
+        ("Bound.waits",): 2,
+        ("len",): 1,
+        ("list",): 1,
+        ("str.upper",): 2,
+    }
+
+
 def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
     record(
         worker,

@@ -79,19 +79,32 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
         return function
     import functools
     import inspect
+    import types
 
-    if name is None:
-        name = str(getattr(function, "__qualname__", type(function).__qualname__))
-    b = brick(name, category)
-    if inspect.iscoroutinefunction(function):
+    # These two are made anew around what is traced: so they bind, and look to `inspect`, as they did.
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_traced(function.__func__, name, category, waits), function.__self__)
+    if isinstance(function, functools.partial) and not isinstance(function.func, type):
+        inside = _traced(function.func, name, category, waits)
+        return functools.wraps(function)(functools.partial(inside, *function.args, **function.keywords))
+
+    named = function.func if isinstance(function, functools.partial) else function
+    b = brick(str(getattr(named, "__qualname__", type(named).__qualname__)) if name is None else name, category)
+
+    def calls(is_one: Callable[[Any], bool]) -> bool:
+        return is_one(function) or is_one(type(function).__call__)
+
+    if calls(inspect.iscoroutinefunction):
         traced = _coroutine(function, b, waits)
-    elif inspect.isasyncgenfunction(function):
+    elif calls(inspect.isasyncgenfunction):
         traced = _async_generator(function, b, waits)
-    elif inspect.isgeneratorfunction(function):
+    elif calls(inspect.isgeneratorfunction):
         traced = _generator(function, b)
     else:
-        traced = _traced_function(function, b)
-    return functools.wraps(function)(traced)
+        return functools.wraps(function)(_traced_function(function, b))
+    traced = functools.wraps(function)(traced)
+    # A function would get `self` where it is a class attribute.
+    return traced if hasattr(type(function), "__get__") else staticmethod(traced)
 
 
 def _generator(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:

@@ -62,7 +62,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type;
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
@@ -140,7 +140,7 @@ Brick *core_handle(PyObject *name, PyObject *category);
 /* ---- module ------------------------------------------------------------- */
 
 int core_add_types(PyObject *module);
-extern PyType_Spec core_traced_spec;
+extern PyType_Spec core_traced_spec, core_traced_object_spec;
 PyObject *core_traced(PyObject *module, PyObject *args);
 PyObject *core_native(void); /* the capsule */
 

@@ -1,6 +1,7 @@
-/* core_traced.c - what `@trace` makes of a plain function: a callable that stands for it, as functools.lru_cache's does.
+/* core_traced.c - what `@trace` makes of a plain callable: one that stands for it, as functools.lru_cache's does.
  *
- * In C because a Python wrapper with *args and **keywords costs four times what the span does.
+ * In C because a Python wrapper with *args and **keywords costs four times what the span does. Of two types: what is
+ * not made a method by an attribute's look-up alone (a builtin, an object with __call__) gets one that is not either.
  */
 #include "core.h"
 
@@ -37,9 +38,18 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
     return result;
 }
 
+/* Bound where the function would be. */
 static PyObject *traced_get(PyObject *self, PyObject *owner, PyObject *type)
 {
-    return owner == NULL || owner == Py_None ? Py_NewRef(self) : PyMethod_New(self, owner);
+    PyObject *function = ((Traced *)self)->function;
+    descrgetfunc get = Py_TYPE(function)->tp_descr_get;
+    if (get == NULL || owner == NULL || owner == Py_None)
+        return Py_NewRef(self);
+    PyObject *bound = get(function, owner, type);
+    Py_XDECREF(bound);
+    if (bound == NULL)
+        return NULL;
+    return bound == function ? Py_NewRef(self) : PyMethod_New(self, owner);
 }
 
 static PyObject *traced_repr(PyObject *self)
@@ -109,11 +119,13 @@ static PyType_Slot traced_slots[] = {
     {Py_tp_doc, "A function each call of which is a span."},
     {0, NULL},
 };
+#define TRACED_FLAGS \
+    (Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION)
 PyType_Spec core_traced_spec = {
-    "brick_agent._core.Traced", sizeof(Traced), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR
-        | Py_TPFLAGS_DISALLOW_INSTANTIATION,
-    traced_slots,
+    "brick_agent._core.Traced", sizeof(Traced), 0, TRACED_FLAGS | Py_TPFLAGS_METHOD_DESCRIPTOR, traced_slots,
+};
+PyType_Spec core_traced_object_spec = {
+    "brick_agent._core.TracedObject", sizeof(Traced), 0, TRACED_FLAGS, traced_slots,
 };
 
 PyObject *core_traced(PyObject *module, PyObject *args)
@@ -121,7 +133,9 @@ PyObject *core_traced(PyObject *module, PyObject *args)
     PyObject *function, *b;
     if (!PyArg_ParseTuple(args, "OO!:traced", &function, core_state.brick_type, &b))
         return NULL;
-    Traced *t = PyObject_GC_New(Traced, core_state.traced_type);
+    Traced *t = PyObject_GC_New(Traced, PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR)
+                                            ? core_state.traced_type
+                                            : core_state.traced_object_type);
     if (t == NULL)
         return NULL;
     t->vectorcall = traced_call;
