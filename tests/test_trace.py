@@ -37,6 +37,43 @@ def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str
     }
 
 
+def test_what_a_class_calls_by_itself_may_be_traced(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        class Base:
+            @brick.trace
+            def __new__(cls, *args): return super().__new__(cls)
+            @brick.trace
+            def __init__(self, *args): self.args = args
+            @brick.trace
+            def __init_subclass__(cls, /, **keywords): cls.made_with = keywords
+            @brick.trace
+            def __class_getitem__(cls, key): return (cls, key)
+        class Derived(Base, size=3):
+            @classmethod
+            @brick.trace
+            def __init_subclass__(cls): cls.second = True
+            @staticmethod
+            @brick.trace
+            def __new__(cls, *args): return super().__new__(cls)
+        class Last(Derived): pass
+        last = Last(1, 2)
+        assert (Derived.made_with, Derived["key"], Last.second) == ({"size": 3}, (Derived, "key"), True)
+        assert (type(last), last.args, type(last.__new__(Derived))) == (Last, (1, 2), Derived)
+        """,
+    )
+    assert counts(got) == {
+        ("Derived.__new__",): 2,
+        ("Derived.__new__", "Base.__new__"): 2,
+        ("Base.__init__",): 1,
+        ("Base.__init_subclass__",): 1,
+        ("Derived.__init_subclass__",): 1,
+        ("Base.__class_getitem__",): 1,
+    }
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_an_object_that_is_called_is_timed_as_what_its_call_is(worker: Start, prefix: str, named: bool) -> None:
     got = record(

@@ -100,11 +100,24 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
         traced = _async_generator(function, b, waits)
     elif calls(inspect.isgeneratorfunction):
         traced = _generator(function, b)
+    elif inspect.isfunction(function) and function.__name__ in _IMPLICIT:
+        traced = _function(_traced_function(function, b))
     else:
         return functools.wraps(function)(_traced_function(function, b))
     traced = functools.wraps(function)(traced)
     # A function would get `self` where it is a class attribute.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
+
+
+# Static and class methods without being marked so: a class looks for real functions of these names.
+_IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
+
+
+def _function(function: Callable[..., Any]) -> Callable[..., Any]:
+    def traced(*args: Any, **keywords: Any) -> Any:
+        return function(*args, **keywords)
+
+    return traced
 
 
 def _generator(function: Callable[..., Any], b: Brick) -> Callable[..., Any]:
