@@ -171,6 +171,26 @@ def test_a_class_attribute_gets_self_where_it_did_before_it_was_traced(worker: S
     }
 
 
+def test_a_generator_that_may_be_awaited_still_may(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio, inspect, types
+        @brick.trace
+        @types.coroutine
+        def moment():
+            yield
+            return "paused"
+        async def main(): return await moment()
+        assert asyncio.run(main()) == "paused"
+        assert inspect.isgeneratorfunction(moment)
+        """,
+    )
+    assert counts(got) == {("moment",): 2}
+    assert spans(got) == {"begun": 2, "summarized": 2}
+
+
 def test_what_is_traced_looks_as_it_did(worker: Start, prefix: str) -> None:
     record(
         worker,

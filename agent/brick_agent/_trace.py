@@ -100,6 +100,8 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
         traced = _async_generator(function, b, waits)
     elif calls(inspect.isgeneratorfunction):
         traced = _generator(function, b)
+        if calls(_is_awaited):
+            traced = types.coroutine(traced)
     elif inspect.isfunction(function) and function.__name__ in _IMPLICIT:
         traced = _function(_traced_function(function, b))
     else:
@@ -107,6 +109,12 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     traced = functools.wraps(function)(traced)
     # A function would get `self` where it is a class attribute.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
+
+
+def _is_awaited(function: Any) -> bool:
+    """Whether `types.coroutine` made this generator function one that may be awaited."""
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_flags & 0x100 != 0  # inspect.CO_ITERABLE_COROUTINE
 
 
 # Static and class methods without being marked so: a class looks for real functions of these names.
