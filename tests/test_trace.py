@@ -26,15 +26,16 @@ def test_a_traced_function_is_a_brick_of_its_own_name(worker: Start, prefix: str
             def make(cls): return cls()
         @brick.trace("sampling", category="scheduler")
         def sample(): return 3
+        @brick.trace("sampled", "scheduler")
+        def sampled(): return 4
         model = Model.make()
-        assert (model.forward(2, scale=3), Model.help(4), Model.aid(5), sample()) == (6, 4, 5, 3)
+        assert (model.forward(2, scale=3), Model.help(4), Model.aid(5), sample(), sampled()) == (6, 4, 5, 3, 4)
         """,
     )
-    names = ("Model.make", "Model.forward", "Model.help", "Model.aid", "sampling")
+    names = ("Model.make", "Model.forward", "Model.help", "Model.aid", "sampling", "sampled")
     assert counts(got) == {(name,): 1 for name in names}
-    assert {got.category(path.name) for path in got.paths if path and got.name(path.name) == "sampling"} == {
-        "scheduler"
-    }
+    categories = {got.name(path.name): got.category(path.name) for path in got.paths if path}
+    assert (categories["sampling"], categories["sampled"]) == ("scheduler", "scheduler")
 
 
 def test_what_a_class_calls_by_itself_may_be_traced(worker: Start, prefix: str) -> None:
@@ -249,6 +250,29 @@ def test_a_traced_function_that_raises_is_counted_and_its_exception_is_the_calle
     )
     assert counts(got) == {("f",): 2, ("c",): 1, ("g",): 2}
     assert spans(got) == {"begun": 5, "summarized": 5}
+
+
+def test_arguments_that_do_not_fit_are_refused_where_the_function_begins(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        @brick.trace
+        def f(): pass
+        @brick.trace
+        def g(): yield
+        @brick.trace
+        async def c(): pass
+        @brick.trace
+        async def stream(): yield
+        unfit = (g(1), c(1), stream(1).__anext__())
+        for call in (lambda: f(1), *(lambda each=each: each.send(None) for each in unfit)):
+            try: call()
+            except TypeError as error: assert "takes 0 positional arguments" in str(error)
+            else: raise AssertionError
+        """,
+    )
+    assert spans(got)["begun"] == spans(got)["summarized"]
 
 
 def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(worker: Start, prefix: str) -> None:

@@ -1,9 +1,10 @@
 """The decorator `trace`.
 
 Owns: which kind of callable gets which wrapper, and which stretches of its life are spans. Must not know: how a span is
-recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included;
-no span of a generator stays open while its consumer runs; no frame here keeps an exception that passed through it, nor
-the awaitable that keeps one: the exception keeps the frame, and only the collector would free both.
+recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included,
+save that arguments which do not fit a generator or a coroutine are refused at its first step and not at the call; no
+span of a generator stays open while its consumer runs; no frame here keeps an exception that passed through it, nor the
+awaitable that keeps one: the exception keeps the frame, and only the collector would free both.
 """
 
 from __future__ import annotations
@@ -20,25 +21,28 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Generator
     from typing import Any, ParamSpec, TypeVar, overload
 
-    Parameters = ParamSpec("Parameters")
-    Result = TypeVar("Result")
+    _Parameters = ParamSpec("_Parameters")
+    _Result = TypeVar("_Result")
 
     @overload
-    def trace(function: Callable[Parameters, Result], /) -> Callable[Parameters, Result]: ...
+    def trace(what: Callable[_Parameters, _Result], /) -> Callable[_Parameters, _Result]: ...
     @overload
     def trace(
-        name: str | None = None, /, *, category: str | None = None, waits: bool = True
-    ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]: ...
-    def trace(what: Any = None, /, *, category: str | None = None, waits: bool = True) -> Any: ...
+        what: str | None = None, /, category: str | None = None, *, waits: bool = True
+    ) -> Callable[[Callable[_Parameters, _Result]], Callable[_Parameters, _Result]]: ...
+    def trace(what: Any = None, /, category: str | None = None, *, waits: bool = True) -> Any: ...
 
 else:
 
-    def trace(what=None, /, *, category=None, waits=True):
-        """Time each call of a function: `@trace`, or `@trace("name", category="ffn")`.
+    def trace(what=None, /, category=None, *, waits=True):
+        """Time each call of a function: `@trace`, or `@trace("name", "ffn")`.
 
         The brick is named as the function is (its `__qualname__`) where no name is given. A generator is timed from
         each resumption to its next `yield`, not while its consumer has the value; an asynchronous generator likewise,
         with what it awaits on the way. A coroutine is one span from its first step to its end, with what it awaits.
+        What a plain function returns is not looked into: a coroutine or a generator that it made is not timed. Each of
+        its calls takes a frame of C, as functools.lru_cache's do: where sys.setrecursionlimit raised the limit, a deep
+        recursion may end earlier.
 
         Args:
             what: the function, or a name.
