@@ -18,6 +18,21 @@ async def waits(a: int) -> str:
     return str(a)
 
 
+@brick.trace("named", "ffn")
+def by_place(a: int) -> int:
+    return a
+
+
+class Numpy:
+    """What numpy's scalars are to a type checker."""
+
+    def __index__(self) -> int:
+        return 3
+
+    def __float__(self) -> float:
+        return 3.0
+
+
 @brick.trace(waits=False)
 async def stream() -> AsyncGenerator[int, None]:
     yield 1
@@ -48,6 +63,12 @@ async def uses() -> None:
     with brick.step("request-7", kind="decode", rows=8) as b:
         assert_type(b, brick.Brick)
     b.record(1.5, bytes=3)
+    b.record(Numpy(), Numpy(), bytes=Numpy())
+    with b(elements=Numpy(), bytes=Numpy(), step=Numpy()), brick.layer(Numpy()):
+        b.stop(Numpy(), Numpy())
+    with brick.step(Numpy(), rows=Numpy(), valid=Numpy()), brick.span("s", elements=Numpy()):
+        assert_type(by_place(1), int)
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
+    b.stop(1.5)  # type: ignore[arg-type]
     brick.step(1, kinds="x")  # type: ignore[call-arg]
