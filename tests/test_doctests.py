@@ -32,6 +32,12 @@ def test_a_public_name_is_documented_with_an_example(name: str) -> None:
     assert doctest.DocTestParser().get_examples(text)
 
 
+def test_what_a_brick_is_called_with_is_explained() -> None:
+    text = inspect.getdoc(brick_agent.Brick)
+    assert text
+    assert all(f"{keyword}: " in text for keyword in ("elements", "bytes", "step"))
+
+
 def test_the_examples_run_and_are_recorded(worker: Start, prefix: str) -> None:
     # shutdown's is last: nothing is recorded after it.
     names = sorted(EXAMPLES, key=lambda name: name == "shutdown")

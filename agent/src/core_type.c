@@ -66,6 +66,10 @@ static PyObject *brick_reduce(PyObject *self, PyObject *unused)
 PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
 "May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
+"Called with keywords it gives a span that says what it worked on, and for whom. elements: how many things, of the\n"
+"kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written. Both are integers\n"
+"from 0 to 2^48, 0 where not known, and are added up, as those given to stop() and record() are. step: an integer or\n"
+"a string, the request or the iteration on whose behalf it runs; spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
