@@ -23,11 +23,15 @@ def by_place(a: int) -> int:
     return a
 
 
-class Numpy:
-    """What numpy's scalars are to a type checker."""
+class Integer:
+    """What numpy's integers are to a type checker."""
 
     def __index__(self) -> int:
         return 3
+
+
+class Float:
+    """What numpy's floats are to a type checker."""
 
     def __float__(self) -> float:
         return 3.0
@@ -63,12 +67,13 @@ async def uses() -> None:
     with brick.step("request-7", kind="decode", rows=8) as b:
         assert_type(b, brick.Brick)
     b.record(1.5, bytes=3)
-    b.record(Numpy(), Numpy(), bytes=Numpy())
-    with b(elements=Numpy(), bytes=Numpy(), step=Numpy()), brick.layer(Numpy()):
-        b.stop(Numpy(), Numpy())
-    with brick.step(Numpy(), rows=Numpy(), valid=Numpy()), brick.span("s", elements=Numpy()):
+    b.record(Float(), Integer(), bytes=Integer())
+    b.record(Integer())
+    with b(elements=Integer(), bytes=Integer(), step=Integer()), brick.layer(Integer()):
+        b.stop(Integer(), Integer())
+    with brick.step(Integer(), rows=Integer(), valid=Integer()), brick.span("s", elements=Integer()):
         assert_type(by_place(1), int)
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
-    b.stop(1.5)  # type: ignore[arg-type]
+    b.stop(Float())  # type: ignore[arg-type]
     brick.step(1, kinds="x")  # type: ignore[call-arg]
