@@ -579,6 +579,33 @@ def test_an_asynchronous_generator_that_is_dropped_without_a_loop_closes_itself(
     assert spans(got) == {"begun": 2, "summarized": 2}
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_generator_yields_is_its_consumers_alone(worker: Start, prefix: str, waits: bool) -> None:
+    process = worker(
+        f"""
+        import gc, weakref
+        gc.disable()
+        class Held: pass
+        @brick.trace
+        def generator():
+            yield Held()
+            yield
+        @brick.trace(waits={waits})
+        async def stream():
+            yield Held()
+            yield
+        it, async_it = generator(), stream()
+        values = [next(it)]
+        try: async_it.__anext__().send(None)
+        except StopIteration as stop: values.append(stop.value)
+        gone = [weakref.ref(value) for value in values]
+        values.clear()
+        report([each() is None for each in gone])
+        """
+    )
+    assert process.heard() == [True, True]
+
+
 THROWN = """
 import asyncio, gc, weakref
 class Held: pass

@@ -3,8 +3,8 @@
 Owns: which kind of callable gets which wrapper, and which stretches of its life are spans. Must not know: how a span is
 recorded. Invariants: what is wrapped behaves as before to its callers, to `inspect` and to pickle, exceptions included,
 save that arguments which do not fit a generator or a coroutine are refused at its first step and not at the call; no
-span of a generator stays open while its consumer runs; no frame here keeps an exception that passed through it, nor the
-awaitable that keeps one: the exception keeps the frame, and only the collector would free both.
+span of a generator stays open while its consumer runs; no frame here keeps what passed through it, be it a value, which
+is its consumer's alone, or an exception or the awaitable that keeps one, which keep the frame.
 """
 
 from __future__ import annotations
@@ -165,13 +165,13 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
         asked = _first_asked(inner)
         while True:
             try:
-                value = await timed(asked)
+                values = [await timed(asked)]
             except StopAsyncIteration:
                 return
             finally:
                 asked = None
             try:
-                asked = inner.asend((yield value))
+                asked = inner.asend((yield values.pop()))
             except GeneratorExit:
                 await timed(inner.aclose())
                 raise
@@ -215,12 +215,12 @@ def _resumed(inner: Any, b: Brick) -> Generator[Any, Any, Any]:
         while True:
             try:
                 with b:
-                    value = resume(given)
+                    values = [resume(given)]
             except StopIteration as stop:
                 return stop.value
             given = None
             try:
-                given = yield value
+                given = yield values.pop()  # a name would keep the value meanwhile
                 resume = inner.send
             except GeneratorExit:
                 with b:
