@@ -42,7 +42,7 @@ else:
         with what it awaits on the way. A coroutine is one span from its first step to its end, with what it awaits.
         What a plain function returns is not looked into: a coroutine or a generator that it made is not timed. Each of
         its calls takes a frame of C, as functools.lru_cache's do: where sys.setrecursionlimit raised the limit, a deep
-        recursion may end earlier.
+        recursion may overflow the stack that it would not have used.
 
         Args:
             what: the function, or a name.
