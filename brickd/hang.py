@@ -2,7 +2,7 @@
 
 Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks came about,
 screens. Invariants: a lane in which anything was recorded between the looks is not stuck; nobody is named where all are
-alike, nor among fewer than three; a brick in which everybody stands hides nobody; the order of workers changes nothing.
+alike, nor among fewer than three; a place where everybody stands hides nobody; the order of workers changes nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,22 @@ State = Literal["stuck", "moving", "idle", "dead"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
 _FEWEST = 3
+
+
+class Place(NamedTuple):
+    """Where a lane stands: workers that do the same are in the same places.
+
+    What is further out does not count: one of many may well have a wrapper of its own.
+
+    Attributes:
+        brick: in which it is.
+        layer: of that; None outside of layers.
+        within: the brick directly around; None where there is none.
+    """
+
+    brick: str
+    layer: int | None
+    within: str | None
 
 
 class Look(NamedTuple):
@@ -64,13 +80,14 @@ class Watched:
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property
-    def stuck(self) -> dict[str, int]:
-        """The bricks in which its lanes are stuck, each with the age of the oldest such span."""
-        found: dict[str, int] = {}
+    def stuck(self) -> dict[Place, int]:
+        """The places where its lanes are stuck, each with the age of the oldest such span."""
+        found: dict[Place, int] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
                 span = lane.look.youngest
-                found[span.brick] = max(found.get(span.brick, 0), span.since_ns)
+                place = Place(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
+                found[place] = max(found.get(place, 0), span.since_ns)
         return found
 
     @property
@@ -86,7 +103,7 @@ class Odd(NamedTuple):
 
     worker: str
     state: State
-    brick: str | None
+    place: Place | None
     since_ns: int | None
 
 
@@ -95,21 +112,21 @@ class Verdict:
     """What is to be said of the workers of one service.
 
     Attributes:
-        kind: most_wait: more than half are stuck in the brick, and the odd ones are not. some_stuck: the odd ones are
-            stuck where fewer than half are, while most move. all_wait: all that live are stuck in the brick.
-            none_stuck, no_majority, too_few: as they say.
-        brick: in which most or all wait, or the one that is stuck the longest.
-        since_ns: how long all of these have been in it at the least.
+        kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
+            stuck where fewer than half are, while most move or are idle. all_wait: all that live are stuck in the
+            place. none_stuck, no_majority, too_few: as they say.
+        place: where most or all wait, or the one that is stuck the longest.
+        since_ns: how long all of these have been there at the least.
         odd: those who stand apart; the ones that are stuck the longest first.
-        stuck: for each brick how many workers are stuck in it, and since when at the least; most workers first.
+        stuck: for each place how many workers are stuck there, and since when at the least; most workers first.
         states: how many workers that do not stand apart are in each state.
     """
 
     kind: Kind
-    brick: str | None
+    place: Place | None
     since_ns: int | None
     odd: tuple[Odd, ...]
-    stuck: dict[str, tuple[int, int]]
+    stuck: dict[Place, tuple[int, int]]
     states: Counter[State]
 
     @property
@@ -161,52 +178,61 @@ def _state(before: Look | None, after: Look, longer_ns: float) -> State:
 
 def judge(workers: Sequence[Watched]) -> Verdict:
     """Tell who stands apart among the workers of one service."""
-    stuck = _bricks(workers)
+    stuck = _places(workers)
 
-    def verdict(kind: Kind, brick: str | None = None, odd: Sequence[Odd] = ()) -> Verdict:
-        since_ns = None if brick is None else stuck[brick][1]
+    def verdict(kind: Kind, place: Place | None = None, odd: Sequence[Odd] = ()) -> Verdict:
+        since_ns = None if place is None else stuck[place][1]
         apart = {each.worker for each in odd}
         states = Counter(worker.state for worker in workers if worker.name not in apart)
-        by_age = sorted(odd, key=lambda each: (-(each.since_ns or 0), len(each.worker), each.worker))
-        return Verdict(kind, brick, since_ns, tuple(by_age), stuck, states)
+        return Verdict(kind, place, since_ns, tuple(odd), stuck, states)
 
     if len(workers) < _FEWEST:
         return verdict("too_few")
     living = [worker for worker in workers if worker.alive]
-    everywhere = [brick for brick in stuck if stuck[brick][0] == len(living)]
-    elsewhere = {brick: each for brick, each in stuck.items() if brick not in everywhere}
-    # Where those that live go on elsewhere, that all stand in one brick is their way of life: no dead one is missed.
+    everywhere = [place for place in stuck if stuck[place][0] == len(living)]
+    elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
+    # Where those that live go on elsewhere, that all stand in one place is their way of life: no dead one is missed.
     telling = elsewhere if any(worker.moves for worker in living) else stuck
-    for brick, (inside, _) in telling.items():
+    for place, (inside, _) in telling.items():
         if len(workers) < 2 * inside < 2 * len(workers):
-            return verdict("most_wait", brick, [_odd(each, elsewhere) for each in workers if brick not in each.stuck])
-    rare = {brick: each for brick, each in stuck.items() if 2 * each[0] < len(workers)}
+            return verdict("most_wait", place, _odd((each for each in workers if place not in each.stuck), elsewhere))
+    rare = {place: each for place, each in stuck.items() if 2 * each[0] < len(workers)}
     apart = [worker for worker in workers if rare.keys() & worker.stuck.keys()]
-    others = sum(worker.moves for worker in workers) - sum(worker.moves for worker in apart)
-    if apart and 2 * others > len(workers):
-        odd = [_odd(worker, rare) for worker in apart]
-        return verdict("some_stuck", max(odd, key=lambda each: (each.since_ns or 0, each.brick or "")).brick, odd)
+    others = [worker for worker in workers if not rare.keys() & worker.stuck.keys()]
+    if apart and 2 * sum(worker.state in ("moving", "idle") for worker in others) > len(workers):
+        odd = _odd(apart, rare)
+        return verdict("some_stuck", odd[0].place, odd)
     if everywhere:
         return verdict("all_wait", everywhere[0])
     return verdict("no_majority" if stuck else "none_stuck")
 
 
-def _bricks(workers: Iterable[Watched]) -> dict[str, tuple[int, int]]:
-    """How many are stuck in each brick and since when at the least; most workers first, of these the latest."""
-    found: dict[str, list[int]] = {}
+def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, int]]:
+    """How many are stuck in each place and since when at the least; most workers first, of these the latest."""
+    found: dict[Place, list[int]] = {}
     for worker in workers:
-        for brick, since_ns in worker.stuck.items():
-            found.setdefault(brick, []).append(since_ns)
-    by_weight = sorted(found.items(), key=lambda item: (-len(item[1]), min(item[1]), item[0]))
-    return {brick: (len(ages), min(ages)) for brick, ages in by_weight}
+        for place, since_ns in worker.stuck.items():
+            found.setdefault(place, []).append(since_ns)
+    by_weight = sorted(found.items(), key=lambda item: (-len(item[1]), min(item[1]), _order(item[0])))
+    return {place: (len(ages), min(ages)) for place, ages in by_weight}
 
 
-def _odd(worker: Watched, bricks: Mapping[str, tuple[int, int]]) -> Odd:
-    """How a worker stands apart: stuck in that of the bricks where the fewest are, else as it is."""
-    mine = [(bricks[brick][0], -since_ns, brick) for brick, since_ns in worker.stuck.items() if brick in bricks]
-    if not mine and worker.state == "stuck":
-        mine = [(0, -since_ns, brick) for brick, since_ns in worker.stuck.items()]
-    if not mine:
-        return Odd(worker.name, worker.state, None, None)
-    _, since, brick = min(mine)
-    return Odd(worker.name, "stuck", brick, -since)
+def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, int]]) -> list[Odd]:
+    """How these stand apart: stuck in that of the places where the fewest are, else as they are; the oldest first."""
+    odd = []
+    for worker in workers:
+        mine = [place for place in worker.stuck if place in places]
+        if not mine and worker.state == "stuck":
+            mine = list(worker.stuck)
+        if not mine:
+            odd.append(Odd(worker.name, worker.state, None, None))
+            continue
+        ranks = {(places.get(each, (0, 0))[0], -worker.stuck[each], _order(each)): each for each in mine}
+        place = ranks[min(ranks)]
+        odd.append(Odd(worker.name, "stuck", place, worker.stuck[place]))
+    return sorted(odd, key=lambda each: (-(each.since_ns or 0), len(each.worker), each.worker))
+
+
+def _order(place: Place) -> tuple[str, int, str]:
+    """Places have no order of their own: a layer may be None."""
+    return place.brick, -1 if place.layer is None else place.layer, place.within or ""

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from verbs import brickd, document, started
 
 from brickd.cli.verdicts import sentence
-from brickd.hang import Look, State, Verdict, Watched, compared, judge
+from brickd.hang import Look, Place, State, Verdict, Watched, compared, judge
 from brickd.opened import Open
 
 SETTINGS = settings(derandomize=True, deadline=None)
@@ -78,6 +78,35 @@ def test_hang_names_the_one_of_eight_that_is_elsewhere_though_it_starts_after_th
     alone = document("hang", *QUICK, "api/5", code=1)
     assert [row["worker"] for row in alone["open"]] == ["api/5"]
     assert alone["services"][0]["workers"] == 8
+
+
+OUT_OF_STEP = """
+with brick.span("rank 0" if {leads} else "forward"), brick.layer({layer}):
+    with brick.span({within!r}), brick.span("all_reduce"): pause()
+"""
+
+
+def test_hang_names_the_one_that_is_in_another_all_reduce(worker: Start) -> None:
+    step, behind = {"layer": 3, "within": "mlp"}, {"layer": 2, "within": "attention"}
+    places = [step, step, step, behind]
+    service(worker, [OUT_OF_STEP.format(leads=number == 0, **place) for number, place in enumerate(places)])
+    verdict, _ = hang(code=1)
+    assert (verdict["verdict"], verdict["brick"], verdict["layer"], verdict["within"]) == (
+        "most_wait", "all_reduce", 3, "mlp",
+    )  # fmt: skip
+    (apart,) = verdict["odd"]
+    assert apart.pop("since_ns") > 0
+    assert apart == {"worker": "api/3", "state": "stuck", "brick": "all_reduce", **behind}
+    assert verdict["text"].startswith("3 of 4 wait in all_reduce (layer 3, in mlp) for ")
+    assert verdict["text"].endswith("; api/3 is in all_reduce (layer 2, in attention)")
+
+
+def test_hang_names_the_one_that_is_stuck_while_the_others_are_idle(worker: Start) -> None:
+    idle = "with brick.span('step'): pass\npause()"
+    service(worker, [idle, STUCK.format("moe_gemm"), idle, idle])
+    verdict, _ = hang(code=1)
+    assert (verdict["verdict"], odd(verdict)) == ("some_stuck", {"api/1": ("stuck", "moe_gemm")})
+    assert verdict["text"].endswith("; 3 others are idle")
 
 
 def test_hang_names_the_one_that_is_stuck_while_most_move(worker: Start) -> None:
@@ -163,19 +192,31 @@ def test_hang_says_what_it_did_not_judge(worker: Start, prefix: str) -> None:
 
 # ---- the judgement
 
-LANES: dict[str, tuple[State, str | None]] = {
-    "moves": ("moving", "step"),
+STEP = Place("step", None, None)
+PLACES = {
+    "serve": Place("serve", None, None),
+    "all_reduce": Place("all_reduce", 3, "mlp"),
+    "all_reduce_below": Place("all_reduce", 2, "mlp"),
+    "all_reduce_before": Place("all_reduce", 3, "attention"),
+    "all_reduce_elsewhere": Place("all_reduce", None, None),
+    "moe_gemm": Place("moe_gemm", 3, "mlp"),
+}
+LANES: dict[str, tuple[State, Place | None]] = {
+    "moves": ("moving", STEP),
     "idles": ("idle", None),
-    **{brick: ("stuck", brick) for brick in ("serve", "all_reduce", "moe_gemm")},
+    **{name: ("stuck", place) for name, place in PLACES.items()},
 }
 
 
 def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float = 42) -> Watched:
-    """A worker by what each of its lanes does: the brick in which it is stuck, or "moves" or "idles"."""
+    """A worker by what each of its lanes does: where it is stuck, or "moves" or "idles"; wrapped as nobody else is."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
-        state, brick = LANES[does]
-        span = Open(brick, None, round(age_s * 1e9), (brick,)) if brick is not None else None
+        state, place = LANES[does]
+        span = None
+        if place is not None:
+            path = (f"wrapper of {name}", place.within, place.brick) if place.within else (place.brick,)
+            span = Open(place.brick, place.layer, round(age_s * 1e9), path)
         before[number] = Look(1000 + number, (10, 9), int(span is not None), span)
         after[number] = before[number]._replace(activity=(11, 9)) if state == "moving" else before[number]
     return Watched(name, "api", alive, compared(before, after, alive=alive, longer_ns=1e9))
@@ -206,6 +247,29 @@ SERVICE = st.lists(WORKER, max_size=8).map(
             3 * ["all_reduce"] + ["moe_gemm", "serve"],
             "3 of 5 wait in all_reduce for 42.0 s; api/3 is in moe_gemm, api/4 is in serve",
         ),
+        (
+            7 * ["all_reduce"] + ["all_reduce_below"],
+            "7 of 8 wait in all_reduce (layer 3) for 42.0 s; api/7 is in all_reduce (layer 2)",
+        ),
+        (
+            7 * ["all_reduce"] + ["all_reduce_before"],
+            "7 of 8 wait in all_reduce (in mlp) for 42.0 s; api/7 is in all_reduce (in attention)",
+        ),
+        (
+            5 * ["all_reduce"] + ["all_reduce_below", "all_reduce_elsewhere", "moe_gemm"],
+            "5 of 8 wait in all_reduce (layer 3, in mlp) for 42.0 s; api/5 is in all_reduce (layer 2, in mlp), "
+            "api/6 is in all_reduce (no layer, outermost), api/7 is in moe_gemm",
+        ),
+        (
+            2 * ["all_reduce"] + 2 * ["all_reduce_below"],
+            "no majority, nobody is named: 2 wait in all_reduce (layer 2) for 42.0 s, "
+            "2 wait in all_reduce (layer 3) for 42.0 s",
+        ),
+        (["moe_gemm"] + 7 * ["idles"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others are idle"),
+        (
+            ["moe_gemm", "moves"] + 6 * ["idles"],
+            "api/0 is stuck in moe_gemm for 42.0 s; 1 other goes on, 6 are idle",
+        ),
         (["moe_gemm"] + 7 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["serve moe_gemm"] + 7 * ["serve moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["moe_gemm", "idles"] + 6 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 6 others go on, 1 is idle"),
@@ -217,8 +281,8 @@ SERVICE = st.lists(WORKER, max_size=8).map(
             "no majority, nobody is named: 2 wait in all_reduce for 42.0 s, 2 wait in moe_gemm for 42.0 s",
         ),
         (
-            ["moe_gemm", "moves", "moves", "idles"],
-            "no majority, nobody is named: 1 waits in moe_gemm for 42.0 s, 2 go on, 1 is idle",
+            ["moe_gemm", "moe_gemm", "moves", "idles"],
+            "no majority, nobody is named: 2 wait in moe_gemm for 42.0 s, 1 goes on, 1 is idle",
         ),
         (
             ["moves moe_gemm", "moves serve", "moves", "moves"],
@@ -286,7 +350,8 @@ def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched
 @given(
     st.integers(2, 8),
     st.sampled_from([("all_reduce",), ("serve", "all_reduce"), ("moves", "all_reduce")]),
-    st.sampled_from([("moe_gemm",), ("serve", "moe_gemm"), ("moves", "moe_gemm"), ("moves",), ("idles",), ()]),
+    st.sampled_from([("moe_gemm",), ("serve", "moe_gemm"), ("moves", "moe_gemm"), ("moves",), ("idles",), ()])
+    | st.sampled_from([(each,) for each in PLACES if each.startswith("all_reduce_")]),
     st.integers(0, 8),
 )
 @SETTINGS
@@ -296,20 +361,26 @@ def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
     workers = [made(f"api/{number}", lanes) for number in range(others)]
     workers.insert(min(place, others), made("odd", different))
     verdict = judge(workers)
-    assert (verdict.kind, verdict.brick, names(verdict)) == ("most_wait", "all_reduce", {"odd"})
-    if "moe_gemm" in different:
-        assert verdict.odd[0].brick == "moe_gemm"
+    assert (verdict.kind, verdict.place, names(verdict)) == ("most_wait", PLACES["all_reduce"], {"odd"})
+    if stuck := set(different) & (PLACES.keys() - {"serve"}):
+        assert {verdict.odd[0].place} == {PLACES[each] for each in stuck}
 
 
-@given(st.integers(2, 8), st.sampled_from([(), ("serve",), ("idles",)]), st.integers(0, 8))
+@given(
+    st.lists(st.sampled_from([("moves",), ("moves", "idles"), ("idles",), ()]), min_size=2, max_size=8)
+    | st.integers(2, 8).map(lambda others: others * [("moves", "serve")]),
+    st.sampled_from([("moe_gemm",), ("moe_gemm", "idles"), ("moe_gemm", "moves")]),
+    st.integers(0, 8),
+)
 @SETTINGS
-def test_exactly_the_one_that_is_stuck_while_the_others_move_is_named(
-    others: int, everywhere: tuple[str, ...], place: int
+def test_exactly_the_one_that_is_stuck_while_no_other_stands_still_is_named(
+    others: list[tuple[str, ...]], stuck: tuple[str, ...], place: int
 ) -> None:
-    workers = [made(f"api/{number}", ("moves", *everywhere)) for number in range(others)]
-    workers.insert(min(place, others), made("odd", ("moe_gemm", *everywhere)))
+    everywhere = set(others[0]) & {"serve"}
+    workers = [made(f"api/{number}", lanes) for number, lanes in enumerate(others)]
+    workers.insert(min(place, len(others)), made("odd", (*stuck, *everywhere)))
     verdict = judge(workers)
-    assert (verdict.kind, verdict.brick, names(verdict)) == ("some_stuck", "moe_gemm", {"odd"})
+    assert (verdict.kind, verdict.place, names(verdict)) == ("some_stuck", PLACES["moe_gemm"], {"odd"})
 
 
 @pytest.mark.parametrize(

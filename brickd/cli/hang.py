@@ -23,7 +23,7 @@ from brickd.cli.table import Column, Figure
 from brickd.cli.verdicts import sentence
 from brickd.cli.waiting import watch
 from brickd.errors import Exit
-from brickd.hang import Lane, Verdict, Watched
+from brickd.hang import Lane, Place, Verdict, Watched
 from brickd.workers import survey
 
 _STATES = ("stuck", "moving", "idle", "dead")
@@ -79,10 +79,17 @@ def _service(service: str, verdict: Verdict) -> dict[str, Any]:
         "verdict": verdict.kind,
         "text": sentence(verdict),
         "workers": verdict.workers,
-        "brick": verdict.brick,
+        **_place(verdict.place),
         "since_ns": verdict.since_ns,
-        "odd": [odd._asdict() for odd in verdict.odd],
+        "odd": [
+            {"worker": odd.worker, "state": odd.state, **_place(odd.place), "since_ns": odd.since_ns}
+            for odd in verdict.odd
+        ],
     }
+
+
+def _place(place: Place | None) -> dict[str, Any]:
+    return dict.fromkeys(Place._fields) if place is None else place._asdict()
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:

@@ -46,6 +46,15 @@ def count(n: Number) -> str:
     return _scaled(n, _COUNTS, decimal_below=100)
 
 
+def many(n: int, one: str, more: str | None = None) -> str:
+    """Write how many there are of what.
+
+    >>> many(1, "span"), many(1_234, "span"), many(0, "name was", "names were")
+    ('1 span', '1,234 spans', '0 names were')
+    """
+    return f"{count(n)} {one if n == 1 else more or one + 's'}"
+
+
 def size(size_bytes: Number) -> str:
     """Write bytes in units of 1024: one decimal below 10 of a unit, none from there.
 

@@ -1,14 +1,15 @@
 """A verdict of `hang` in one sentence.
 
-Owns: its words. Must not know: how a verdict comes about. Invariant: the sentence is raw; whoever prints it escapes it.
+Owns: its words. Must not know: how a verdict comes about. Invariants: the sentence is raw, whoever prints it escapes
+it; of a place no more is said than tells it from the other places of the sentence.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from brickd.cli import units
-from brickd.hang import Odd, State, Verdict
+from brickd.hang import Odd, Place, State, Verdict
 
 _NAMED = 3
 _DOES: dict[State, tuple[str, str]] = {
@@ -22,13 +23,16 @@ _DOES: dict[State, tuple[str, str]] = {
 def sentence(verdict: Verdict) -> str:
     """What is to be said of the workers of one service."""
     count, odd = verdict.workers, verdict.odd
-    where = f"in {verdict.brick} for {units.duration(verdict.since_ns)}"
+    everything = verdict.kind in ("no_majority", "too_few")
+    places = _told(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
+    where = f"in {places.get(verdict.place)} for {units.duration(verdict.since_ns)}"
     match verdict.kind:
         case "most_wait":
-            return f"{count - len(odd)} of {count} wait {where}; {_listed([_stands(each) for each in odd])}"
+            return f"{count - len(odd)} of {count} wait {where}; {_listed([_stands(each, places) for each in odd])}"
         case "some_stuck":
-            others = "".join(f", {each}" for each in _states(verdict, "stuck", "idle", "dead"))
-            return f"{_listed([_hangs(each) for each in odd])}; {verdict.states['moving']} others go on{others}"
+            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "dead")
+            others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
+            return f"{_listed([_hangs(each, places) for each in odd])}; {', '.join(others)}"
         case "all_wait":
             elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
             dead = "".join(f", {each}" for each in _states(verdict, "dead"))
@@ -37,32 +41,53 @@ def sentence(verdict: Verdict) -> str:
         case "none_stuck":
             return f"nobody is stuck: {_listed(_states(verdict, 'moving', 'idle', 'dead'))}"
         case "no_majority":
-            return f"no majority, nobody is named: {_listed(_everything(verdict))}"
+            return f"no majority, nobody is named: {_listed(_everything(verdict, places))}"
         case "too_few":
-            workers = f"{count} worker{' is' if count == 1 else 's are'}"
-            return f"{workers} too few to compare: {_listed(_everything(verdict))}"
+            workers = units.many(count, "worker is", "workers are")
+            return f"{workers} too few to compare: {_listed(_everything(verdict, places))}"
 
 
-def _stands(odd: Odd) -> str:
-    return f"{odd.worker} {_DOES[odd.state][0] if odd.brick is None else f'is in {odd.brick}'}"
+def _told(places: Iterable[Place | None]) -> dict[Place | None, str]:
+    """What each of these is called: by its brick, and by all in which it differs from others of that brick."""
+    alike: dict[str, list[Place]] = {}
+    for place in places:
+        if place is not None:
+            alike.setdefault(place.brick, []).append(place)
+    told: dict[Place | None, str] = {}
+    for brick, same in alike.items():
+        layers, around = len({place.layer for place in same}) > 1, len({place.within for place in same}) > 1
+        for place in same:
+            layer = ["no layer" if place.layer is None else f"layer {place.layer}"] if layers else []
+            within = ["outermost" if place.within is None else f"in {place.within}"] if around else []
+            told[place] = f"{brick} ({', '.join(layer + within)})" if layer + within else brick
+    return told
 
 
-def _hangs(odd: Odd) -> str:
-    return f"{odd.worker} is stuck in {odd.brick} for {units.duration(odd.since_ns)}"
+def _stands(odd: Odd, places: Mapping[Place | None, str]) -> str:
+    return f"{odd.worker} {_DOES[odd.state][0] if odd.place is None else f'is in {places[odd.place]}'}"
 
 
-def _everything(verdict: Verdict) -> list[str]:
+def _hangs(odd: Odd, places: Mapping[Place | None, str]) -> str:
+    return f"{odd.worker} is stuck in {places[odd.place]} for {units.duration(odd.since_ns)}"
+
+
+def _everything(verdict: Verdict, places: Mapping[Place | None, str]) -> list[str]:
     waiting = [
-        f"{inside} {'waits' if inside == 1 else 'wait'} in {brick} for {units.duration(since_ns)}"
-        for brick, (inside, since_ns) in verdict.stuck.items()
+        f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]} for {units.duration(since_ns)}"
+        for place, (inside, since_ns) in verdict.stuck.items()
     ]
     return waiting + _states(verdict, "moving", "idle", "dead")
 
 
 def _states(verdict: Verdict, *states: State) -> list[str]:
     """How many of those who do not stand apart are in each of these states."""
+    return [f"{count} {do}" for count, do in _counted(verdict, *states)]
+
+
+def _counted(verdict: Verdict, *states: State) -> list[tuple[int, str]]:
+    """The same with what they do."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
-    return [f"{count} {one if count == 1 else many}" for count, (one, many) in counts if count]
+    return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
 
 
 def _listed(said: Sequence[str]) -> str:
