@@ -1,7 +1,7 @@
 """Totals over workers: by brick, apart by worker, service or layer where that is wanted, and by category.
 
 Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
-Invariant: the categories' times add up to the time that was recorded.
+Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it.
 """
 
 from __future__ import annotations
@@ -77,6 +77,9 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
     for number, (name, part) in enumerate(fold.keys):
         row = fold.row(number)
         if row["count"]:
+            # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
+            # those below it have given their self times.
+            row["total_ns"] = max(row["total_ns"], row["self_ns"])
             worst, who = max(means[number])
             median = statistics.median(mean for mean, _ in means[number])
             result.append(Brick(name, categories[name], part, row, who, worst / median if median > 0 else 1.0))

@@ -140,6 +140,27 @@ def test_a_worker_without_spans_has_no_bricks(worker: Start) -> None:
     assert document("bricks")["bricks"] == []
 
 
+def test_a_brick_that_stands_below_itself_has_its_own_time_while_the_outermost_span_is_open(worker: Start) -> None:
+    program = """
+loop = brick.brick("loop")
+with loop:
+    with loop(elements=7): pass
+    pause()
+"""
+    started(worker, program)
+    for verb in ("bricks", "status"):
+        (loop,) = document(verb)["bricks"]
+        assert loop["total_ns"] == loop["self_ns"] > 0
+    rate = document("bricks")["bricks"][0]["elements_per_second_in_brick"]
+    assert rate == pytest.approx(7 / loop["self_ns"] * 1e9, rel=0.01)
+
+
+@given(st.lists(programs(whole=False), max_size=4), st.sampled_from([None, "worker", "service", "layer"]))
+@settings(derandomize=True, deadline=None)
+def test_no_total_is_less_than_the_self_time(made: list[MadeUp], by: By | None) -> None:
+    assert all(brick.row["total_ns"] >= brick.row["self_ns"] for brick in bricks(named(made), by))
+
+
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service", "layer"]))
 @settings(derandomize=True, deadline=None)
 def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
