@@ -15,6 +15,7 @@ from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnp
 from brickd.ledger import Ledger, ledger_of
 from brickd.naming import Who, named, suggestion
 from brickd.segment import Identity, Reading, Segment, find, open_segment
+from brickd.words import many
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
 # this evidence: `brickd prune` looks longer.
@@ -113,22 +114,33 @@ def _activity(segment: Segment) -> int:
         return -1
 
 
-def select(workers: Sequence[Worker], names: Sequence[str], *, segments: Iterable[str] | None = None) -> list[Worker]:
+def unread(foreign: int) -> str:
+    """What to say of segments that belong to users whose segments we may not read."""
+    return f"{many(foreign, 'segment')} of other users may not be read (run as that user, or set BRICKD_GROUP)"
+
+
+def select(
+    workers: Sequence[Worker], names: Sequence[str], *, segments: Iterable[str] | None = None, foreign: int = 0
+) -> list[Worker]:
     """Those that are named, or whose service is; all when nothing is named.
 
     Args:
         workers: to choose from.
         names: of workers and services.
         segments: where a segment's file could have been named as well: those that there are.
+        foreign: how many segments may not be read: a name may be of one of these.
 
     Raises:
         NoSuchWorker: a name that nobody has, with the ones that come near it.
     """
-    known = {worker.name for worker in workers} | {worker.service for worker in workers}
+    readable = {worker.name for worker in workers} | {worker.service for worker in workers}
     for name in names:
-        if name not in known:
+        if name not in readable:
             what = "worker or service" if segments is None else "worker, service or segment"
-            raise NoSuchWorker(f"no {what} {name}: {suggestion(name, known | set(segments or ()))} (see brickd status)")
+            known = readable | set(segments or ())
+            hints = [f"{suggestion(name, known)} (see brickd status)"] if known or not foreign else []
+            hints += [unread(foreign)] if foreign else []
+            raise NoSuchWorker(f"no {what} {name}: {'; '.join(hints)}")
     if not names:
         return list(workers)
     return [worker for worker in workers if worker.name in names or worker.service in names]

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 import pytest
+from conftest import SHM, reading
 from faults import Start
 from made_up import HOSTILE
 from verbs import brickd, document, sheet, started
@@ -94,13 +95,26 @@ def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
 
 
 @pytest.mark.slow
-def test_segments_of_another_user_are_counted(worker: Start, nobody: list[str]) -> None:
-    started(worker)
-    for verb in ASKED:
-        command = [*nobody, sys.executable, "-P", "-m", "brickd", verb]
+def test_where_all_segments_are_of_another_user_nobody_is_told_that_there_are_none(
+    worker: Start, prefix: str, nobody: list[str]
+) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    unread = "1 segment of other users may not be read (run as that user, or set BRICKD_GROUP)"
+    near = f"there are {reading(prefix).file} (see brickd status); {unread}"
+
+    def asked(*arguments: str) -> tuple[int, str, str]:
+        command = [*nobody, sys.executable, "-P", "-m", "brickd", *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (ended.returncode, ended.stdout) == (0, NOBODY + "\n")
-        assert ended.stderr == "brickd: segments of other users, not read: 1\n"
+        return ended.returncode, ended.stdout, ended.stderr
+
+    for verb in (*ASKED, "inspect"):
+        assert asked(verb) == (5, "", f"brickd: {unread}\n")
+    for verb in ASKED:
+        assert asked(verb, "api") == (4, "", f"brickd: no worker or service api: {unread}\n")
+    assert asked("inspect", "api") == (4, "", f"brickd: no worker, service or segment api: {near}\n")
+    (SHM / f"{prefix}junk").write_bytes(b"what anybody may read")
+    code, _, told = asked("status")
+    assert (code, told) == (0, f"brickd: {unread}\n")
 
 
 def test_a_reader_that_went_away_ends_it_in_silence(worker: Start) -> None:

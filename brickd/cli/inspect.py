@@ -14,7 +14,7 @@ from brickd import _reader, records
 from brickd.cli import phrases, units
 from brickd.cli import table as tables
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.selection import NOBODY
+from brickd.cli.selection import NOBODY, require_readable
 from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.errors import BrickdError, NoSuchWorker
@@ -64,12 +64,13 @@ def _chosen(name: str | None) -> tuple[str, str | None]:
     if name is not None and name in find(""):
         named = {worker.reading.file: worker.name for worker in survey().workers}
         return name, named.get(name)
-    workers = survey().workers
+    found = survey()
     if name is not None:
-        chosen: list[Worker] = select(workers, [name], segments=find())
-    elif workers:
-        chosen = workers
+        chosen: list[Worker] = select(found.workers, [name], segments=find(), foreign=found.foreign)
+    elif found.workers:
+        chosen = found.workers
     else:
+        require_readable(found)
         raise NoSuchWorker(NOBODY)
     if len(chosen) > 1:
         names = ", ".join(worker.name for worker in chosen[:8])

@@ -1,7 +1,7 @@
 """Which workers a verb is asked about.
 
 Owns: the argument that names workers and services, the words where there are none. Must not know: what a verb does with
-them. Invariant: what was not read is said.
+them. Invariants: what was not read is said; where nothing may be read, nobody is told that nothing is there.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import click
 
 from brickd.cli.output import say
 from brickd.cli.tab import complete_workers
-from brickd.workers import Survey, Worker, select, survey
+from brickd.errors import NotPermitted
+from brickd.workers import Survey, Worker, select, survey, unread
 
 NOBODY = "no workers: nothing on this machine records now (try: brickd demo)"
 
@@ -22,9 +23,22 @@ def asked(names: tuple[str, ...]) -> tuple[Survey, list[Worker]]:
 
     Raises:
         NoSuchWorker: a name that nobody has.
+        NotPermitted: nothing is named, and all that is there belongs to others.
     """
     found = survey()
-    workers = select(found.workers, names)
+    if not names:
+        require_readable(found)
+    workers = select(found.workers, names, foreign=found.foreign)
     if found.foreign:
-        say(f"segments of other users, not read: {found.foreign}")
+        say(unread(found.foreign))
     return found, workers
+
+
+def require_readable(found: Survey) -> None:
+    """Refuse to go on where there are segments and none may be read: that is not the same as nothing.
+
+    Raises:
+        NotPermitted: all that is there belongs to others.
+    """
+    if found.foreign and not found.workers and not found.refused:
+        raise NotPermitted(unread(found.foreign))

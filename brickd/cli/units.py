@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
+from brickd import words
+
 Number = int | float | None
 
 _NOTHING = "-"
@@ -47,12 +49,12 @@ def count(n: Number) -> str:
 
 
 def many(n: int, one: str, more: str | None = None) -> str:
-    """Write how many there are of what.
+    """Write how many there are of what, as `count` does.
 
-    >>> many(1, "span"), many(1_234, "span"), many(0, "name was", "names were")
-    ('1 span', '1,234 spans', '0 names were')
+    >>> many(1, "span"), many(1_200_000, "span"), many(0, "name was", "names were")
+    ('1 span', '1.2M spans', '0 names were')
     """
-    return f"{count(n)} {one if n == 1 else more or one + 's'}"
+    return f"{count(n)} {words.noun(n, one, more)}"
 
 
 def size(size_bytes: Number) -> str:
