@@ -54,11 +54,12 @@ def reference(text: str) -> dict[str, str]:
 def words(parameter: click.Parameter) -> list[set[str]]:
     """What a reference must say of a parameter: of each set at least one word."""
     wanted: list[set[str]] = []
-    if isinstance(parameter, click.Option):
+    option = isinstance(parameter, click.Option)
+    if option:
         wanted.append(set(parameter.opts))
-    elif isinstance(parameter.type, click.Choice):
+    if isinstance(parameter.type, click.Choice):
         wanted += [{str(choice)} for choice in parameter.type.choices]
-    else:
+    elif not option:
         wanted += [{word} for word in re.findall(r"[A-Z]+", parameter.metavar or str(parameter.name).upper())]
     return wanted
 
@@ -72,8 +73,9 @@ def missing(text: str) -> list[str]:
         for verb, command in commands().items()
         if verb in said
         for parameter in command.params
+        if not COMMON & set(parameter.opts)
         for wanted in words(parameter)
-        if not wanted & (said[verb] | COMMON)
+        if not wanted & said[verb]
     ]
 
 
@@ -112,6 +114,8 @@ def test_the_readme_names_no_verb_and_no_option_that_does_not_exist() -> None:
         ("-n N", "brickd inspect: --records or -n"),
         ("SERVICE", "brickd status: SERVICE"),
         (r"\|fish", "brickd completion: fish"),
+        ("`p90`, ", "brickd bricks: p90"),
+        (r"\|layer", "brickd bricks: layer"),
     ],
 )
 def test_what_is_cut_from_the_reference_is_missed(cut: str, told: str) -> None:
