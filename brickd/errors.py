@@ -69,5 +69,9 @@ class SegmentRefused(BrickdError):
         self.reason = reason
 
 
+class SegmentUnopened(SegmentRefused):
+    """What has a segment's name and is no file that anybody could open as one: a FIFO, a folder, a link."""
+
+
 class SegmentUnpublished(SegmentRefused):
     """A segment whose worker is starting, or died while it did."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUnopened, SegmentUnpublished
 
 _FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 _CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
@@ -258,7 +258,7 @@ def _refusing(file: str) -> Iterator[None]:
 
 def _opened(name: str) -> int:
     if "/" in name:
-        raise SegmentRefused(name, "cannot be opened: a file's name holds no slash")
+        raise SegmentUnopened(name, "cannot be opened: a file's name holds no slash")
     try:
         # Not shm_open: that of glibc waits for the other end of a FIFO, and posix_ipc's crashes on a name with a zero.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -268,7 +268,7 @@ def _opened(name: str) -> int:
     except FileNotFoundError as error:
         raise SegmentRefused(name, "is gone") from error
     except (OSError, ValueError) as error:
-        raise SegmentRefused(name, f"cannot be opened: {error}") from error
+        raise SegmentUnopened(name, f"cannot be opened: {error}") from error
     status = os.fstat(fd)
     wrong = None
     if not stat.S_ISREG(status.st_mode):
@@ -277,7 +277,7 @@ def _opened(name: str) -> int:
         wrong = f"has {status.st_nlink} links, not 1"
     if wrong is not None:
         os.close(fd)
-        raise SegmentRefused(name, wrong)
+        raise SegmentUnopened(name, wrong)
     return fd
 
 
@@ -285,7 +285,8 @@ def open_file(name: str) -> File:
     """Open what may be a segment, by its file's name.
 
     Raises:
-        SegmentRefused: it cannot be one, or it is gone.
+        SegmentRefused: it is gone.
+        SegmentUnopened: it cannot be one.
         NotPermitted: it is another user's.
     """
     return File(name, _opened(name))
@@ -295,7 +296,7 @@ def open_segment(name: str) -> Segment:
     """Open a segment by its file's name.
 
     Raises:
-        SegmentRefused: it is none, it lies, or it is gone.
+        SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.
         SegmentUnpublished: its worker is starting, or died while it did.
         NotPermitted: it is another user's.
     """

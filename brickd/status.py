@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from brickd import opened
-from brickd.errors import SegmentRefused
+from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.naming import as_argument
@@ -141,10 +141,14 @@ def _instant(ns: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _remedy(error: SegmentRefused) -> str:
+    """What cannot be opened `prune` leaves alone."""
+    return "brickd doctor" if isinstance(error, SegmentUnopened) else "brickd prune --refused"
+
+
 def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> list[Problem]:
     problems = [
-        {"text": f"{error.path} is quarantined: {error.reason}", "command": "brickd prune --refused"}
-        for error in refused
+        {"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused
     ]
     dead = [worker.name for worker in workers if not worker.reading.alive]
     if dead:

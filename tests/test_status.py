@@ -145,6 +145,18 @@ def test_a_segment_that_is_none_is_quarantined_alone(worker: Start, prefix: str)
     assert "not a segment" in inspected.stderr
 
 
+def test_what_prune_leaves_alone_is_not_sent_to_prune(prefix: str) -> None:
+    os.mkfifo(SHM / f"{prefix}fifo")
+    (SHM / f"{prefix}folder").mkdir()
+    (SHM / f"{prefix}link").symlink_to("nowhere")
+    problems = status()["problems"]
+    assert [problem["command"] for problem in problems] == 3 * ["brickd doctor"]
+    for arguments in ((), ("--refused",)):
+        left = brickd("prune", *arguments).stderr.splitlines()
+        assert len(left) == 3
+        assert all(line.endswith(" (brickd doctor says what to do)") for line in left)
+
+
 def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: str) -> None:
     program = """
     for number in range(40):

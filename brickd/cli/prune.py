@@ -11,6 +11,7 @@ from brickd import prune as pruning
 from brickd.cli import units
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
+from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.escape import text as escaped
 
 
@@ -30,7 +31,7 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
         "refused": [{"segment": one.path, "reason": one.reason} for one in outcome.refused],
     }
     for one in outcome.refused:
-        say(f"left alone: {one}" + ("" if refused else " (brickd prune --refused removes your own)"))
+        say(f"left alone: {one}{_hint(one, refused)}")
 
     def table(_: Screen) -> list[str]:
         would = "would remove" if dry_run else "removed"
@@ -42,3 +43,9 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
         ]
 
     emit(document, output, table=table, rows="removed")
+
+
+def _hint(one: SegmentRefused, refused_too: bool) -> str:
+    if isinstance(one, SegmentUnopened):
+        return " (brickd doctor says what to do)"
+    return "" if refused_too else " (brickd prune --refused removes your own)"
