@@ -126,12 +126,19 @@ def test_an_unknown_category_figure_or_group_is_answered_with_what_there_is(work
         assert "\x1b" not in ended.stderr
 
 
-def test_the_column_that_sorts_is_on_any_screen(worker: Start) -> None:
-    started(worker, SPANS)
-    for sort, title in (("bytes", "BYTES"), ("elements", "ELEMENTS"), ("max", "MAX"), ("mean", "MEAN")):
-        lines = brickd("bricks", "--sort", sort, COLUMNS="79").stdout.splitlines()
-        assert title in lines[0].split()
-        assert max(map(len, lines)) <= 79
+def test_the_column_that_sorts_is_on_any_screen_of_24_columns(worker: Start) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="a service with a long name")
+    for sort, title in (
+        ("bytes", "BYTES"),
+        ("elements", "ELEMENTS"),
+        ("self", "SELF"),
+        ("p99", "P99"),
+        ("name", "BRICK"),
+    ):
+        for columns in (24, 50, 79):
+            lines = brickd("bricks", "--sort", sort, "--by", "worker", COLUMNS=str(columns)).stdout.splitlines()
+            assert {"BRICK", title} <= set(lines[0].split())
+            assert max(map(len, lines)) <= columns
 
 
 def test_a_worker_without_spans_has_no_bricks(worker: Start) -> None:

@@ -2,7 +2,7 @@
 
 Owns: the order of the bricks, what is chosen of them, their human screen. Must not know: segments, how totals are added
 up. Invariants: shares are of all that the workers asked for recorded, whatever is chosen; what is cut off is counted;
-the column by which the bricks are sorted is shown on any screen.
+the column by which the bricks are sorted is shown on any screen of 24 columns or more.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ _SORTS = {
 }
 
 _FIGURES = (
-    Figure(Column("CATEGORY", spare=3), "category", str),
-    Figure(Column("COUNT", "right"), "count", units.count),
-    Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("SHARE", "right"), "share_percent", units.percent),
-    Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
-    Figure(Column("MEAN", "right", spare=2), "mean_ns", units.duration),
-    Figure(Column("MEDIAN", "right"), "p50_ns", units.duration),
-    Figure(Column("P90", "right", spare=5), "p90_ns", units.duration),
-    Figure(Column("P99", "right"), "p99_ns", units.duration),
-    Figure(Column("MAX", "right", spare=4), "max_ns", units.duration),
-    Figure(Column("ELEMENTS", "right", spare=6), "elements", units.count),
-    Figure(Column("BYTES", "right", spare=7), "bytes", units.size),
-    Figure(Column("ELEMENTS/S IN BRICK", "right", spare=8), "elements_per_second_in_brick", units.count),
+    Figure(Column("CATEGORY", spare=10), "category", str),
+    Figure(Column("COUNT", "right", spare=6), "count", units.count),
+    Figure(Column("SELF", "right", spare=1), "self_ns", units.duration),
+    Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
+    Figure(Column("TOTAL", "right", spare=8), "total_ns", units.duration),
+    Figure(Column("MEAN", "right", spare=9), "mean_ns", units.duration),
+    Figure(Column("MEDIAN", "right", spare=7), "p50_ns", units.duration),
+    Figure(Column("P90", "right", spare=12), "p90_ns", units.duration),
+    Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
+    Figure(Column("MAX", "right", spare=11), "max_ns", units.duration),
+    Figure(Column("ELEMENTS", "right", spare=13), "elements", units.count),
+    Figure(Column("BYTES", "right", spare=14), "bytes", units.size),
+    Figure(Column("ELEMENTS/S IN BRICK", "right", spare=15), "elements_per_second_in_brick", units.count),
 )
 _WORST = (
-    Figure(Column("WORST WORKER"), "worst_worker", str),
-    Figure(Column("SPREAD", "right"), "spread", lambda spread: f"{spread:.2f}x"),
+    Figure(Column("WORST WORKER", spare=4), "worst_worker", str),
+    Figure(Column("SPREAD", "right", spare=3), "spread", lambda spread: f"{spread:.2f}x"),
 )
 
 
