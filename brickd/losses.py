@@ -1,8 +1,9 @@
 """What a worker could not record, and what would have made room for it.
 
-Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: nothing that a counter
-shows is left out; what is to be raised is named with the value that it should have, and never one that the format
-cannot hold.
+Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of what
+was given and not recorded so is told; an end without a begin (every child that is forked within a span has one) and a
+name that was cut are none of that; what is to be raised is named with the value that it should have, and never
+one that the format cannot hold.
 """
 
 from __future__ import annotations
@@ -13,8 +14,12 @@ from typing import Literal
 from brickd import _reader
 from brickd.ledger import Ledger
 from brickd.segment import Reading
+from brickd.words import many
 
-Kind = Literal["lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "details", "signals"]
+Kind = Literal[
+    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "amounts", "details", "events",
+    "signals",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,14 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if ledger.spans["no_lane"]:
         found.append(_without_lane(reading, ledger.spans["no_lane"]))
     if process["blocks_refused"]:
-        text = f"memory refused {process['blocks_refused']:,} times: /dev/shm or its memory cgroup is full"
+        text = f"memory refused {many(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
         found.append(Loss("memory", text, spans=True))
     if ledger.rejected["room"]:
-        text = f"{ledger.rejected['room']:,} spans not recorded: too many open at once in one thread"
+        text = f"{many(ledger.rejected['room'], 'span')} not recorded: too many open at once in one thread"
         found.append(Loss("nesting", text, spans=True))
     if ledger.rejected["clock"]:
-        found.append(Loss("clock", f"{ledger.rejected['clock']:,} spans not recorded: the clock went back", spans=True))
+        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back"
+        found.append(Loss("clock", text, spans=True))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
     if full:
@@ -61,13 +67,17 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
             Loss("tables", f"spans folded into 'other': more than its {rooms}", spans=False, settings=settings)
         )
     elif process["names_refused"]:
-        text = f"{process['names_refused']:,} names were empty or found no memory: recorded as 'other'"
-        found.append(Loss("names", text, spans=False))
-    if ledger.details_dropped.total():
-        text = f"{ledger.details_dropped.total():,} span details dropped; totals are whole"
-        found.append(Loss("details", text, spans=False))
+        names = many(process["names_refused"], "name was", "names were")
+        found.append(Loss("names", f"{names} empty or found no memory: recorded as 'other'", spans=False))
+    if amounts := sum(lane["amounts"] for _, lane, _ in reading.lanes):
+        text = f"{many(amounts, 'amount')} out of range and not taken: see that elements, bytes and layers are right"
+        found.append(Loss("amounts", text, spans=False))
+    if dropped := ledger.details_dropped.total():
+        found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
+    if dropped := ledger.events_dropped.total():
+        found.append(Loss("events", f"{many(dropped, 'event')} dropped; totals are whole", spans=False))
     if ledger.spans["nested"]:
-        text = f"{ledger.spans['nested']:,} calls from signal handlers not recorded"
+        text = f"{many(ledger.spans['nested'], 'call')} from signal handlers not recorded"
         found.append(Loss("signals", text, spans=False))
     return found
 
@@ -75,11 +85,12 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
 def _without_lane(reading: Reading, spans: int) -> Loss:
     lanes = reading.header["lanes"]
     if len(reading.lanes) >= lanes:
-        text = f"{spans:,} spans not recorded: more threads than its {lanes:,} lanes"
+        text = f"{many(spans, 'span')} not recorded: more threads than its {many(lanes, 'lane')}"
         return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
     if reading.process["blocks_refused"]:
-        return Loss("lane-memory", f"{spans:,} spans not recorded: no memory for their threads' lanes", spans=True)
-    return Loss("opening", f"{spans:,} spans not recorded: they began while the segment was being made", spans=True)
+        return Loss("lane-memory", f"{many(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
+    text = f"{many(spans, 'span')} not recorded: begun while the segment was being made"
+    return Loss("opening", text, spans=True)
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:

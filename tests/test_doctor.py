@@ -423,7 +423,7 @@ def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
         ("loss-signals", "advice", "brickd inspect 'a b'", ("a b",)),
         ("loss-memory", "broken", "mount -o remount,size=1G /dev/shm", ("d",)),
     ]
-    assert found[0].seen == "a b: 9 spans; and 1 more workers"
+    assert found[0].seen == "a b: 9 spans; and 1 more worker"
     assert [one.state for one in losses.judge(ALIVE, SHM, HOST)] == ["ok"]
 
 

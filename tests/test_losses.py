@@ -19,7 +19,12 @@ def lost(*, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, **proces
     image = bytearray(golden())
     put(image, "process", process)
     for number in range(LANES):
-        put(image, "lane", {"opened": int(number < lanes_used), "span_dropped": (0, 0)}, number)
+        put(
+            image,
+            "lane",
+            {"opened": int(number < lanes_used), "span_dropped": (0, 0), "event_dropped": 16 * (0,), "amounts": 0},
+            number,
+        )
     put(image, "lane", lane or {}, 0)
     with segment_of(seal(image)) as segment:
         reading = segment.read()
@@ -43,6 +48,8 @@ def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
         ({"lane": {"rejected": (0, 4)}}, "nesting", ()),
         ({"lane": {"span_dropped": (5, 0)}}, "details", ()),
         ({"lane": {"nested": 6}}, "signals", ()),
+        ({"lane": {"amounts": 2}}, "amounts", ()),
+        ({"lane": {"event_dropped": (0, 3, *14 * (0,))}}, "events", ()),
     ],
 )
 def test_each_counter_has_its_cause_and_what_to_raise(
@@ -53,6 +60,26 @@ def test_each_counter_has_its_cause_and_what_to_raise(
     assert str(loss).startswith(loss.text)
     assert all(setting.partition("=")[0] in str(loss) for setting in settings)
     assert loss.spans == (kind in ("lanes", "opening", "memory", "clock", "nesting"))
+
+
+def test_what_cost_nothing_is_no_loss() -> None:
+    assert lost(lane={"unmatched": 5}, names_cut=5) == []
+
+
+@pytest.mark.parametrize(
+    ("counted", "told"),
+    [
+        ({"no_lane": 1}, "1 span not recorded: "),
+        ({"names_refused": 1}, "1 name was empty "),
+        ({"blocks_refused": 1}, "memory refused 1 time: "),
+        ({"blocks_refused": 1_234}, "memory refused 1,234 times: "),
+        ({"lane": {"rejected": (1, 0)}}, "1 span not recorded: "),
+        ({"lane": {"nested": 1}}, "1 call from signal handlers "),
+    ],
+)
+def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], told: str) -> None:
+    (loss,) = lost(**counted)
+    assert loss.text.startswith(told)
 
 
 def test_threads_without_a_lane_for_want_of_memory_ask_for_no_more_lanes() -> None:
