@@ -157,6 +157,12 @@ def test_what_prune_leaves_alone_is_not_sent_to_prune(prefix: str) -> None:
         assert all(line.endswith(" (brickd doctor says what to do)") for line in left)
 
 
+def test_of_one_span_status_and_inspect_say_no_plural(worker: Start) -> None:
+    started(worker, "brick.init(lanes=1)\nwith brick.span('a'): pass\npause()", BRICKD_SERVICE="api")
+    assert brickd("status").stdout.startswith("api  1 live  1 span  ")
+    assert "  1 lane, " in brickd("inspect").stdout
+
+
 def test_the_screen_has_at_most_24_lines_and_80_columns(worker: Start, prefix: str) -> None:
     program = """
     for number in range(40):

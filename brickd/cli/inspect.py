@@ -151,7 +151,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         f"worker    {escaped(document['worker'] or '-')}  pid {document['pid']}  {document['state']}"
         f"  uuid {header['uuid']}",
         f"clock     {header['clock']}  {document['tick_ns']:.6f} ns a tick",
-        f"room      {header['lanes']} lanes, {process['paths']} of {header['paths']} paths,"
+        f"room      {units.many(header['lanes'], 'lane')}, {process['paths']} of {header['paths']} paths,"
         f" {process['names']} of {header['names']} names, {header['span_slots']} slots a span ring",
         f"consumer  {'pid ' + str(document['consumer_pid']) if document['consumer_pid'] is not None else 'none'}"
         f"  control flags {document['control']['flags']:#x}",

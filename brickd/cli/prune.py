@@ -38,7 +38,7 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
         if not outcome.removed:
             return ["nothing to remove: no dead worker has left a segment"]
         return [
-            f"{would} {escaped(one.file)}  {units.count(one.spans)} spans  {units.size(one.memory_bytes)}"
+            f"{would} {escaped(one.file)}  {units.many(one.spans, 'span')}  {units.size(one.memory_bytes)}"
             for one in outcome.removed
         ]
 

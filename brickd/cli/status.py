@@ -72,17 +72,18 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         if worker["service"] is not None:
             services.setdefault(worker["service"], []).append(worker)
     count = len(document["problems"])
-    verdict = "no problem" if not count else f"{count} PROBLEM{'S' if count > 1 else ''}"
+    verdict = "no problem" if not count else units.many(count, "PROBLEM", "PROBLEMS")
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
         live = sum(worker["state"] == "live" for worker in workers)
         dead = f", {len(workers) - live} dead" if live < len(workers) else ""
-        facts = f"  {live} live{dead}  {units.count(spans)} spans  {document['source']}"
+        facts = f"  {live} live{dead}  {units.many(spans, 'span')}  {document['source']}"
         room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
         lines.append(escape.text(name, room) + facts)
     if len(services) > _SERVICES:
-        lines.append(f"…{len(services) - _SERVICES} more services; one alone: brickd status SERVICE")
+        more = units.many(len(services) - _SERVICES, "more service")
+        lines.append(f"…{more}; one alone: brickd status SERVICE")
     painted = screen.paint(verdict, "red" if count else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
@@ -91,7 +92,7 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
 def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
     lines = [phrases.problem(problem, screen) for problem in problems[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
-        lines.append(f"…{len(problems) - _PROBLEMS} more problems: brickd workers")
+        lines.append(f"…{units.many(len(problems) - _PROBLEMS, 'more problem')}: brickd workers")
     return lines
 
 
@@ -117,7 +118,7 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
         states = Counter("healthy" if w["state"] == "live" and not w["problem"] else "in trouble" for w in rest)
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
-        lines.append(f"…{said}, {units.count(min(each))} to {units.count(max(each))} spans each: brickd workers")
+        lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")
     return lines
 
 
@@ -139,5 +140,5 @@ def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list
     ]
     lines = tables.lines(_BRICK_COLUMNS, rows, screen.width) if rows else ["no spans yet"]
     if len(bricks) > most:
-        lines.append(f"…{len(bricks) - most} more bricks: brickd bricks")
+        lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: brickd bricks")
     return lines

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from brickd.doctor.finding import Finding, fine, listed
 from brickd.doctor.kernel import read
+from brickd.words import many
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
 # By architecture: what the kernel calls the processor's own counter.
@@ -89,4 +90,9 @@ def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
     if slow:
         fix, why = "BRICKD_CLOCK=auto", "for the server's environment: a span costs about twice as much"
         return Finding("clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow))
-    return fine("clock-choice", f"{len(counters):,} workers read what they should", wanted, tuple(counters))
+    return fine(
+        "clock-choice",
+        f"{many(len(counters), 'worker reads', 'workers read')} what they should",
+        wanted,
+        tuple(counters),
+    )
