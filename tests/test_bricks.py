@@ -56,6 +56,7 @@ def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> 
     rate = norm["elements"] / norm["total_ns"] * 1e9
     assert rates == {"norm": pytest.approx(rate, rel=1e-3), "gemm": None, "free": None}
     assert said["bricks"] == document("status")["bricks"]
+    assert said["recorded_ns"] == document("tree")["recorded_ns"] == sum(each["self_ns"] for each in said["bricks"])
     assert said["rest"] == {"bricks": 0, "count": 0, "self_ns": 0, "share_percent": 0}
     assert {each["count"] for each in document("bricks", "batch")["bricks"]} == {3, 5}
 

@@ -83,7 +83,7 @@ def bricks(
         "sort": sort,
         "by": by,
         "category": category,
-        "self_ns": round(whole),
+        "recorded_ns": round(whole),
         "bricks": entries[:top],
         "rest": _rest(entries[len(entries) if top is None else top :], whole),
     }
