@@ -16,7 +16,7 @@ README = (ROOT / "README.md").read_text()
 
 # These print no document, so there is nothing to choose a format for.
 NO_DOCUMENT = {"demo": "it shows the screens of other verbs", "completion": "it prints a program for a shell"}
-COMMON = {"-o", "--output", "--json", "--help"}
+COMMON = {"-o", "--output", "--json", "-h", "--help"}
 
 _CODE = re.compile(r"`([^`]+)`")
 _BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -70,6 +70,14 @@ def test_hostile_names_are_shown_and_not_obeyed_in_any_format(worker: Start, ver
     assert not any(cell.startswith(("=", "+", "-", "@")) for row in cells for cell in row.values())
 
 
+def test_h_is_help_for_brickd_and_for_every_verb() -> None:
+    assert brickd("-h").stdout == brickd("--help").stdout
+    for verb in VERBS:
+        helped = brickd(verb, "-h")
+        assert (helped.returncode, helped.stderr) == (0, "")
+        assert helped.stdout.startswith(f"Usage: brickd {verb} ")
+
+
 def test_a_name_that_nobody_has_is_answered_with_those_that_come_near(worker: Start) -> None:
     started(worker, BRICKD_SERVICE="api")
     for verb in ASKED:
