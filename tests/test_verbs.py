@@ -92,6 +92,7 @@ def test_where_nobody_is_it_says_what_to_do() -> None:
         screen = brickd(verb)
         assert (screen.returncode, screen.stdout, screen.stderr) == (0, NOBODY + "\n", "")
         assert document(verb)[rows] == []
+        assert brickd(verb, "-o", "csv").stdout == brickd(verb, "-o", "jsonl").stdout == ""
 
 
 def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:

@@ -60,7 +60,8 @@ def emit(document: Document, output: str, *, table: Callable[[Screen], Iterable[
         document: JSON-able, with its `schema_version`.
         output: what `output_options` handed to the verb.
         table: renders the human text, line by line, every worker's string in it escaped.
-        rows: the key of the list whose elements are the lines of jsonl and csv; None: the document is the one row.
+        rows: the key of the list whose elements are the lines of jsonl and csv (without any, csv has no titles either);
+            None: the document is the one row.
     """
     elements = [document] if rows is None else document[rows]
     match output:
@@ -97,6 +98,8 @@ def _write_csv(elements: Iterable[Document]) -> None:
     import csv
 
     elements = list(elements)
+    if not elements:
+        return
     columns = list(dict.fromkeys(key for element in elements for key in element))
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow([escape.csv_cell(column) for column in columns])
