@@ -192,14 +192,7 @@ static inline struct brick_thread *enter(const void *key, unsigned *outcome, enu
     return t;
 }
 
-int brick_is_off(void)
-{
-    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
-    if (BRICK_LIKELY(gate < BRICK_OFF))
-        return 0;
-    const struct brick_thread *t = brick_self;
-    return t == NULL || gate == BRICK_FAILED || (t->newest == NULL && t->scopes == 0);
-}
+int brick_is_off(void) { return brick_off_here(); }
 
 /* The number of a path and whether it is an ancestor's. */
 static inline uint64_t path_of(struct brick_thread *t, uint64_t path_key)

@@ -135,6 +135,16 @@ static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s
     brick_node_give(t, f);
 }
 
+/* brick_is_off, for those who ask at each span. */
+static inline int brick_off_here(void)
+{
+    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
+    if (BRICK_LIKELY(gate < BRICK_OFF))
+        return 0;
+    const struct brick_thread *t = brick_self;
+    return t == NULL || gate == BRICK_FAILED || (t->newest == NULL && t->scopes == 0);
+}
+
 static inline void brick_busy(struct brick_thread *t)
 {
     __atomic_store_n(&t->busy, 1, __ATOMIC_RELAXED);

@@ -1,19 +1,14 @@
 /* core_span.c - `with b:`, `with b(elements=n):`, b.start(), b.stop(), b.record(ns), `with step(key):`, `with layer(n):`. */
 #include "core.h"
 
-#include "brick_internal.h" /* for the gate: most calls look no further */
+#include "brick_thread.h" /* for the gate: while recording is off, no call looks further */
 
 /* ---- record path ------------------------------------------------------- */
-
-static inline bool is_off(void)
-{
-    return __builtin_expect(brick_load_relaxed32(brick_agent.gate) >= BRICK_OFF, 0) && brick_is_off();
-}
 
 /* `result`, or NULL in strict mode when the segment could not be opened. */
 static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *result)
 {
-    if (is_off())
+    if (brick_off_here())
         return Py_NewRef(result);
     if (__builtin_expect(b->number == BRICK_UNNAMED, 0) && core_resolve(b) != 0)
         return NULL;
@@ -26,7 +21,7 @@ static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *re
 
 static inline PyObject *brick_leave(Brick *b, uint64_t elements, uint64_t bytes)
 {
-    if (is_off())
+    if (brick_off_here())
         return Py_NewRef(Py_None);
     const void *key = core_key();
     unsigned outcome = brick_end(b->number, key, elements, bytes);
@@ -56,7 +51,7 @@ PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, P
     Span *s = (Span *)self;
     if (PyVectorcall_NARGS(nargsf) == 0)
         return brick_enter(s->brick, s->has_step ? &s->step : NULL, (PyObject *)s->brick);
-    if (is_off())
+    if (brick_off_here())
         Py_RETURN_NONE;
     const void *key = core_key();
     return core_ended(brick_step_end(s->brick->number, key, s->elements, s->bytes), key);
@@ -255,7 +250,7 @@ PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t gi
     }
     if (to_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, amounts) != 0)
         return NULL;
-    if (is_off())
+    if (brick_off_here())
         Py_RETURN_NONE;
     if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
         return NULL;
