@@ -20,8 +20,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from brickd.segment import Reading, find, open_segment
+
+# The same examples at each run: few where somebody waits, many with `scripts/test --hypothesis-profile thorough`.
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=40)
+settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=400)
+settings.load_profile("quick")
 
 ROOT = Path(__file__).parent.parent
 SHM = Path("/dev/shm")
@@ -153,7 +159,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     own = tmp_path_factory.getbasetemp()
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "compiled"
     folder.mkdir(exist_ok=True)
-    common = ("-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
+    common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
 
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
         digest = hashlib.sha256(repr((sources, flags)).encode()).hexdigest()[:16]

@@ -19,7 +19,7 @@ from benchmarks.peers import lttng, needs, seed
 from benchmarks.report import Report, Table
 from benchmarks.spans import better, fastest, rated
 from benchmarks.workplace import workplace
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd.segment import find
@@ -176,7 +176,6 @@ def texts(picture: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
 
 
-@settings(max_examples=25)
 @given(st.text(), st.text(), st.text())
 def test_no_name_breaks_out_of_the_picture(case: str, by: str, cpu: str) -> None:
     picture = plot.svg("Times", [row(case, by)], FACTS | {"cpu_model": cpu})

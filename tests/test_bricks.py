@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 from faults import Start
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_up import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
@@ -164,13 +164,11 @@ with loop:
 
 
 @given(st.lists(programs(whole=False), max_size=4), st.sampled_from([None, "worker", "service", "layer"]))
-@settings(derandomize=True, deadline=None)
 def test_no_total_is_less_than_the_self_time(made: list[MadeUp], by: By | None) -> None:
     assert all(brick.row["total_ns"] >= brick.row["self_ns"] for brick in bricks(named(made), by))
 
 
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service", "layer"]))
-@settings(derandomize=True, deadline=None)
 def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
     workers = named(made)
     counts, times = defaultdict[str, int](int), defaultdict[str, float](float)
@@ -184,7 +182,6 @@ def test_groups_add_up_to_the_whole(made: list[MadeUp], by: By) -> None:
 
 
 @given(st.lists(programs(), max_size=4), st.sampled_from(["worker", "service"]))
-@settings(derandomize=True, deadline=None)
 def test_a_group_has_the_totals_of_its_workers_alone(made: list[MadeUp], by: By) -> None:
     workers, attribute = named(made), {"worker": "name", "service": "service"}[by]
     alone = {}
@@ -198,7 +195,6 @@ def test_a_group_has_the_totals_of_its_workers_alone(made: list[MadeUp], by: By)
 
 
 @given(st.lists(programs(), max_size=5))
-@settings(derandomize=True, deadline=None)
 def test_the_places_of_the_last_reading_serve_only_its_like(made: list[MadeUp]) -> None:
     shared, own = Fold[str](), Fold[str]()
     for each in [*made, *made]:

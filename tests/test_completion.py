@@ -13,7 +13,7 @@ import pytest
 from conftest import SHM, reading
 from faults import Start
 from forge import with_header
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, started
 
@@ -124,7 +124,6 @@ def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     st.lists(st.text(min_size=1, max_size=12) | st.text("ab/~%+-.,:*$'\"\\ \n", min_size=1, max_size=6), min_size=20)
 )

@@ -6,7 +6,7 @@ import io
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd import escape
@@ -64,7 +64,6 @@ def test_a_cut_splits_neither_an_escape_nor_a_wide_character() -> None:
     assert escape.text("模型模型", 4) == "模…"
 
 
-@settings(deadline=None)
 @given(HOSTILE)
 def test_what_is_shown_has_no_control_and_nothing_invisible(value: str) -> None:
     shown = escape.text(value)
@@ -73,7 +72,6 @@ def test_what_is_shown_has_no_control_and_nothing_invisible(value: str) -> None:
     assert escape.text(shown) == shown
 
 
-@settings(deadline=None)
 @given(HOSTILE, st.integers(0, 30))
 def test_a_cut_never_exceeds_its_limit_and_keeps_what_fits(value: str, limit: int) -> None:
     whole, cut = escape.text(value), escape.text(value, limit)
@@ -86,7 +84,6 @@ def test_a_formula_in_a_csv_cell_is_text(value: str) -> None:
     assert escape.csv_cell(value) == "'" + escape.text(value)
 
 
-@settings(deadline=None)
 @given(st.lists(HOSTILE, min_size=1, max_size=5))
 def test_a_csv_round_trip_keeps_cells_and_never_begins_with_a_formula_sign(values: list[str]) -> None:
     file = io.StringIO()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd import _reader, dtypes
@@ -103,7 +103,6 @@ def in_row(workers: list[Measured], row: int) -> list[tuple[float, Spans]]:
 
 
 @given(WORKERS)
-@settings(derandomize=True, deadline=None, max_examples=200)
 def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
     fold = folded(workers)
     for index in range(-1, 6):
@@ -128,7 +127,6 @@ def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
 
 
 @given(WORKERS)
-@settings(derandomize=True, deadline=None)
 def test_what_one_worker_gave_is_told_apart(workers: list[Measured]) -> None:
     fold = _reader.Fold()
     for worker in workers:
@@ -151,7 +149,6 @@ def apart(value: float, wanted: float, small: float) -> float:
 
 
 @given(st.lists(durations(), min_size=1, max_size=3), TICK)
-@settings(derandomize=True, deadline=None, max_examples=200)
 def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]], tick_ns: float) -> None:
     every = sorted(d * tick_ns for each in lists for d in each)
     row = folded([Measured(tick_ns, [Spans(each) for each in lists])]).row(0)
@@ -163,7 +160,6 @@ def test_a_percentile_lies_within_a_bucket_of_the_true_one(lists: list[list[int]
 
 
 @given(WORKERS)
-@settings(derandomize=True, deadline=None, max_examples=100)
 def test_workers_of_other_clocks_move_a_percentile_by_half_a_bucket_more(workers: list[Measured]) -> None:
     fold = folded(workers)
     small = 2**5.25 * max((worker.tick_ns for worker in workers), default=1.0) * BUCKET
@@ -178,7 +174,6 @@ def test_workers_of_other_clocks_move_a_percentile_by_half_a_bucket_more(workers
 
 
 @given(st.lists(st.builds(Measured, TICK, st.lists(PATH, max_size=3)), min_size=2, max_size=3))
-@settings(derandomize=True, deadline=None)
 def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
     first = [folded(workers).row(index) for index in range(4)]
     for order in itertools.permutations(workers):
@@ -193,7 +188,6 @@ def test_the_order_of_workers_does_not_matter(workers: list[Measured]) -> None:
 
 
 @given(durations(), durations(), durations(), st.booleans())
-@settings(derandomize=True, deadline=None)
 def test_given_times_are_nanoseconds_and_no_more_their_parents_own(
     parent: list[int], measured: list[int], given_: list[int], again: bool
 ) -> None:
@@ -293,7 +287,6 @@ def test_a_worker_whose_recursions_outlast_it_takes_no_time_from_others() -> Non
         max_size=6,
     )
 )
-@settings(derandomize=True, deadline=None)
 def test_whatever_the_reader_lets_through_gives_finite_numbers(entries: list[dict[str, float]]) -> None:
     row = with_one_honest(*[hostile(**entry) for entry in entries])
     assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import SHM, Worker
 from faults import Start
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document, started
 
@@ -18,7 +18,6 @@ from brickd.cli.verdicts import sentence
 from brickd.hang import Look, Place, State, Verdict, Watched, compared, judge
 from brickd.opened import Open
 
-SETTINGS = settings(derandomize=True, deadline=None)
 QUICK = ("--watch", "0.05", "--longer", "0")
 # Time enough for everybody to be given a processor.
 FAIR = ("--watch", "0.5", "--longer", "0")
@@ -322,7 +321,6 @@ def test_of_bricks_in_which_as_many_wait_the_latest_is_told() -> None:
 
 
 @given(st.integers(0, 9), st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans())
-@SETTINGS
 def test_nobody_is_named_where_all_are_alike(count: int, lanes: list[str], alive: bool) -> None:
     verdict = judge([made(f"api/{number}", lanes, alive=alive) for number in range(count)])
     assert verdict.odd == ()
@@ -330,13 +328,11 @@ def test_nobody_is_named_where_all_are_alike(count: int, lanes: list[str], alive
 
 
 @given(SERVICE, st.randoms(use_true_random=False))
-@SETTINGS
 def test_the_order_of_workers_changes_nothing(workers: list[Watched], chance: Any) -> None:
     assert judge(workers) == judge(chance.sample(workers, len(workers)))
 
 
 @given(SERVICE)
-@SETTINGS
 def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched]) -> None:
     verdict = judge(workers)
     assert verdict.workers == len(workers)
@@ -354,7 +350,6 @@ def test_the_odd_ones_are_fewer_than_half_of_three_or_more(workers: list[Watched
     | st.sampled_from([(each,) for each in PLACES if each.startswith("all_reduce_")]),
     st.integers(0, 8),
 )
-@SETTINGS
 def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
     others: int, lanes: tuple[str, ...], different: tuple[str, ...], place: int
 ) -> None:
@@ -372,7 +367,6 @@ def test_exactly_the_one_that_is_not_where_the_others_wait_is_named(
     st.sampled_from([("moe_gemm",), ("moe_gemm", "idles"), ("moe_gemm", "moves")]),
     st.integers(0, 8),
 )
-@SETTINGS
 def test_exactly_the_one_that_is_stuck_while_no_other_stands_still_is_named(
     others: list[tuple[str, ...]], stuck: tuple[str, ...], place: int
 ) -> None:

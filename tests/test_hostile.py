@@ -28,7 +28,7 @@ from brickd.fold import Fold
 from brickd.ledger import ledger_of
 from brickd.segment import Reading, Segment, find, open_segment
 
-SETTINGS = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def digest(segment: Segment) -> Reading | None:
@@ -233,12 +233,17 @@ def test_a_segment_that_is_longer_than_it_says_is_refused() -> None:
 # ---- headers
 
 
-COUNTS = ("lanes", "paths", "names", "sites", "span_slots", "event_slots", "buckets", "size")
+COUNTS = ("lanes", "paths", "names", "buckets", "size")
+# Parts of whole pages: within the last page of one, other counts give a segment of the same size, and as good a one.
+PAGED = ("sites", "span_slots", "event_slots")
 WORD = st.sampled_from([0, 1, 2, 63, 64, 65, 1024, 1025, 65472, 65536, 2**24, 2**24 + 1, 2**31, 2**32 - 1])
 WORD |= st.integers(0, 2**32 - 1)
 
 
-@given(st.dictionaries(st.sampled_from([*COUNTS, "clock", "minor", "index", "uid", "pid", "endian"]), WORD, min_size=1))
+FIELDS = (*COUNTS, *PAGED, "clock", "minor", "index", "uid", "pid", "endian")
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), WORD, min_size=1))
 @SETTINGS
 def test_a_header_that_lies_with_the_right_checksum_gives_data_or_a_refusal(values: dict[str, int]) -> None:
     limits = {"minor": 2**16 - 1, "index": 2**31 - 1}
@@ -247,8 +252,10 @@ def test_a_header_that_lies_with_the_right_checksum_gives_data_or_a_refusal(valu
     changed = {name: v for name, v in values.items() if v != forge.header_value(golden(), name)}
     if changed.keys() & {*COUNTS, "uid", "endian"}:
         assert reading is None
+    elif reading is None:
+        assert changed.keys() & set(PAGED) or values.get("clock", 3) not in (1, 2, 3)
     else:
-        assert (reading is None) == (values.get("clock", 3) not in (1, 2, 3))
+        assert values.get("clock", 3) in (1, 2, 3)
 
 
 @given(*(st.integers(0, 2**64 - 1) for _ in range(4)), st.sampled_from([1, 3]))

@@ -17,7 +17,7 @@ import forge
 import numpy as np
 import pytest
 from conftest import INCLUDES, ROOT, WRITER
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd import _reader, dtypes, records
@@ -144,7 +144,6 @@ def test_every_border_of_a_bucket_lies_where_the_format_says(bucket: Callable[[i
 
 
 @given(st.integers(0, 63).flatmap(lambda bits: st.integers(2**bits - 1, 2 ** (bits + 1) - 1)))
-@settings(derandomize=True, deadline=None, max_examples=500)
 def test_any_duration_falls_into_its_bucket(bucket: Callable[[int], int], ticks: int) -> None:
     assert bucket(ticks) == exact_bucket(ticks)
 
@@ -173,7 +172,6 @@ def test_records_of_other_kinds_are_left_out_whole() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 1, 1, 2, 3, 65535])), max_size=12))
-@settings(derandomize=True, deadline=None)
 def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]]) -> None:
     slots = b"".join(slot(n, kind=kind, slots=count) for n, (kind, count) in enumerate(heads))
     found, others = records.spans(slots)

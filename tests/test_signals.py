@@ -93,7 +93,7 @@ def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledge
         assert exact(parent) == {"begun": 2, "summarized": 2}
         children = [each for each in found if not each.alive]
         assert all(counts(each)["interrupting"] == 1 for each in children)
-        assert len(children) == said["children"]
+        assert len(children) == min(said["children"], 65), "each that comes leaves 64 of the dead"
         process.go()
         assert process.end() == 0
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd import escape
@@ -64,7 +64,6 @@ def test_a_row_of_another_length_is_refused() -> None:
         table.lines([Column("A"), Column("B")], [["only one"]])
 
 
-@settings(deadline=None)
 @given(tables(), st.integers(0, 60))
 def test_no_line_is_wider_than_the_limit(drawn: tuple[list[Column], list[list[str]]], limit: int) -> None:
     columns, rows = drawn
@@ -73,7 +72,6 @@ def test_no_line_is_wider_than_the_limit(drawn: tuple[list[Column], list[list[st
     assert max(map(escape.width, lines)) <= limit
 
 
-@settings(deadline=None)
 @given(tables())
 def test_without_a_limit_every_cell_is_whole(drawn: tuple[list[Column], list[list[str]]]) -> None:
     columns, rows = drawn
@@ -91,7 +89,6 @@ def test_what_is_no_number_is_a_dash(write: Callable[[units.Number], str], value
     assert write(value) == "-"
 
 
-@settings(deadline=None)
 @given(NUMBERS.filter(math.isfinite))
 def test_a_value_and_its_negative_differ_in_the_sign_alone(number: float) -> None:
     for write in (units.duration, units.count, units.size, units.percent):
@@ -101,7 +98,6 @@ def test_a_value_and_its_negative_differ_in_the_sign_alone(number: float) -> Non
         assert other not in ("-0", "-0B", "-0 ns", "-0 %")
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**15), st.integers(0, 10**15))
 def test_a_longer_duration_is_never_written_shorter(one_ns: int, other_ns: int) -> None:
     scale = {"ns": 1.0, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "h": 3600e9, "d": 86400e9}
@@ -109,7 +105,6 @@ def test_a_longer_duration_is_never_written_shorter(one_ns: int, other_ns: int) 
     assert float(short[0]) * scale[short[1]] <= float(long[0]) * scale[long[1]] * (1 + 1e-12)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 10**18))
 def test_a_written_duration_is_within_half_of_its_last_digit(ns: int) -> None:
     scale = {"ns": 1, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9, "d": 86400 * 10**9}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from faults import Start
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from made_up import MadeUp, named, programs
 from verbs import brickd, document, started
@@ -18,7 +18,6 @@ from brickd.cli.output import Screen
 from brickd.cli.tree import render
 from brickd.tree import Node, Tree, tree
 
-SETTINGS = settings(derandomize=True, deadline=None)
 DEPTH = st.none() | st.integers(1, 4)
 SPANS = """
 for _ in range(2):
@@ -211,7 +210,6 @@ def test_a_node_below_the_last_branch_says_how_deep_it_stands() -> None:
 
 
 @given(st.lists(programs(), max_size=4))
-@SETTINGS
 def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
     counts, own = Counter[object](), Counter[object]()
     for each in made:
@@ -236,7 +234,6 @@ def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
 
 
 @given(st.lists(programs(given=False, room=False), max_size=4), st.booleans())
-@SETTINGS
 def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
     own = sum(node.row["self_ns"] for node in merged.nodes)
@@ -246,7 +243,6 @@ def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers
 
 
 @given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
-@SETTINGS
 def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
     own = sum(node.row["self_ns"] for node in merged.nodes)
@@ -254,7 +250,6 @@ def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> No
 
 
 @given(st.lists(programs(whole=False), max_size=4))
-@SETTINGS
 def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
     def sums(merged: Tree) -> dict[object, tuple[float, ...]]:
         result: dict[object, tuple[float, ...]] = {}
@@ -271,7 +266,6 @@ def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
 
 
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
-@SETTINGS
 def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
     def said(made: list[MadeUp]) -> list[dict[str, Any]]:
         # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
@@ -283,7 +277,6 @@ def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random
 
 
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.sampled_from([0, 0.1, 0.3, 1]))
-@SETTINGS
 def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth: int | None, least: float) -> None:
     whole = tree(named(made), layers=layers)
     cut = tree(named(made), layers=layers, depth=depth, least_percent=100 * least)
@@ -304,7 +297,6 @@ def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth
 
 
 @given(st.lists(programs(whole=False), max_size=3), st.booleans(), DEPTH, st.none() | st.integers(0, 120))
-@SETTINGS
 def test_a_drawing_has_a_line_for_each_node_and_fits(
     made: list[MadeUp], layers: bool, depth: int | None, width: int | None
 ) -> None:
