@@ -1,0 +1,305 @@
+"""`@brick.trace` of what is resumed, generators and coroutines: timed while they run, or with their waits."""
+
+from __future__ import annotations
+
+import pytest
+from recorded import Start, counts, record, spans, summaries
+
+
+def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(worker: Start, prefix: str) -> None:
+    rows = summaries(
+        record(
+            worker,
+            prefix,
+            """
+            import time
+            consumer = brick.brick("consumer")
+            @brick.trace
+            def tokens():
+                for n in range(3):
+                    yield n
+            for _ in tokens():
+                with consumer:
+                    time.sleep(0.002)
+            """,
+        )
+    )
+    # Three values and the end; a consumer below its generator would stand in its path.
+    assert {path: row["count"] for path, row in rows.items()} == {("tokens",): 4, ("consumer",): 3}
+    assert rows[("tokens",)]["total_ns"] < rows[("consumer",)]["total_ns"]
+
+
+def test_a_generator_closed_early_is_closed_within_a_span_and_leaves_nothing_open(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        log = []
+        @brick.trace
+        def g():
+            try:
+                yield 1
+                yield 2
+            finally:
+                with brick.span("cleanup"): log.append("closed")
+        first = g(); next(first); first.close()
+        second = g(); next(second); del second
+        never = g(); never.close()
+        unused = g(); del unused
+        assert log == ["closed", "closed"]
+        """,
+    )
+    assert counts(got) == {("g",): 4, ("g", "cleanup"): 2}
+    assert spans(got) == {"begun": 6, "summarized": 6}
+
+
+def test_a_generator_takes_what_is_sent_and_thrown_and_returns_its_value(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        @brick.trace
+        def g():
+            try: seen = yield "ready"
+            except KeyError: seen = "thrown"
+            yield seen
+            return "value"
+        def outer(result): result.append((yield from g()))
+        result = []
+        it = outer(result)
+        assert (next(it), it.send("sent")) == ("ready", "sent")
+        assert next(it, "end") == "end" and result == ["value"]
+        it = g()
+        next(it)
+        assert it.throw(KeyError("k")) == "thrown"
+        try: it.throw(ZeroDivisionError())
+        except ZeroDivisionError: pass
+        else: raise AssertionError
+        """,
+    )
+    assert spans(got) == {"begun": 6, "summarized": 6}
+
+
+def test_a_span_left_open_across_a_yield_is_abandoned_and_ends_no_other(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        inner = brick.brick("inner")
+        @brick.trace
+        def g():
+            with inner:
+                yield 1
+        list(g())
+        """,
+    )
+    assert counts(got) == {("g",): 2}
+    assert spans(got) == {"begun": 3, "summarized": 2, "abandoned": 1, "unmatched": 1}
+
+
+def test_a_generator_that_may_be_awaited_still_may(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        import asyncio, inspect, types
+        @brick.trace
+        @types.coroutine
+        def moment():
+            yield
+            return "paused"
+        async def main(): return await moment()
+        assert asyncio.run(main()) == "paused"
+        assert inspect.isgeneratorfunction(moment)
+        """,
+    )
+    assert counts(got) == {("moment",): 2}
+    assert spans(got) == {"begun": 2, "summarized": 2}
+
+
+WAITING = """
+import asyncio
+async def wait(event):
+    with brick.span("asked"): pass
+    await event.wait()
+    with brick.span("told"): pass
+@brick.trace("handle"{})
+async def handle(event): return await wait(event)
+async def main():
+    event = asyncio.Event()
+    tasks = [asyncio.create_task(handle(event)) for _ in range(3)]
+    await asyncio.sleep(0)
+    with brick.span("others"): await asyncio.sleep(0.01)
+    event.set()
+    await asyncio.gather(*tasks)
+asyncio.run(main())
+"""
+
+
+def test_a_coroutine_is_one_span_with_what_it_waits_for(worker: Start, prefix: str) -> None:
+    rows = summaries(record(worker, prefix, WAITING.format("")))
+    assert {path: row["count"] for path, row in rows.items()} == {
+        ("handle",): 3,
+        ("handle", "asked"): 3,
+        ("handle", "told"): 3,
+        ("others",): 1,
+    }
+    assert rows[("handle",)]["min_ns"] > rows[("others",)]["max_ns"]
+
+
+def test_a_coroutine_without_its_waits_is_a_span_a_resumption(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, WAITING.format(", waits=False"))
+    rows = summaries(got)
+    assert {path: row["count"] for path, row in rows.items()} == {
+        ("handle",): 6,
+        ("handle", "asked"): 3,
+        ("handle", "told"): 3,
+        ("others",): 1,
+    }
+    assert rows[("handle",)]["total_ns"] < rows[("others",)]["total_ns"]
+    assert spans(got) == {"begun": 13, "summarized": 13}
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_task_cancelled_inside_a_span_leaves_nothing_open(worker: Start, prefix: str, waits: bool) -> None:
+    got = record(
+        worker,
+        prefix,
+        f"""
+        import asyncio
+        log = []
+        @brick.trace(waits={waits})
+        async def waits():
+            try:
+                with brick.span("inner"):
+                    await asyncio.get_running_loop().create_future()
+            except asyncio.CancelledError:
+                log.append("cancelled")
+                raise
+        async def main():
+            tasks = [asyncio.create_task(waits()) for _ in range(100)]
+            await asyncio.sleep(0)
+            for task in tasks: task.cancel()
+            assert all(isinstance(each, asyncio.CancelledError)
+                       for each in await asyncio.gather(*tasks, return_exceptions=True))
+        asyncio.run(main())
+        assert log == ["cancelled"] * 100
+        """,
+    )
+    # Without waits `inner` stands open between two resumptions of `waits`: abandoned with the first, unmatched later.
+    wanted = (
+        {"begun": 200, "summarized": 200}
+        if waits
+        else {"begun": 300, "summarized": 200, "abandoned": 100, "unmatched": 100}
+    )
+    assert spans(got) == wanted
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_a_generator_yields_is_its_consumers_alone(worker: Start, prefix: str, waits: bool) -> None:
+    process = worker(
+        f"""
+        import gc, weakref
+        gc.disable()
+        class Held: pass
+        @brick.trace
+        def generator():
+            yield Held()
+            yield
+        @brick.trace(waits={waits})
+        async def stream():
+            yield Held()
+            yield
+        it, async_it = generator(), stream()
+        values = [next(it)]
+        try: async_it.__anext__().send(None)
+        except StopIteration as stop: values.append(stop.value)
+        gone = [weakref.ref(value) for value in values]
+        values.clear()
+        report([each() is None for each in gone])
+        """
+    )
+    assert process.heard() == [True, True]
+
+
+THROWN = """
+import asyncio, gc, weakref
+class Held: pass
+def generator():
+    while True:
+        try: yield
+        except KeyError: pass
+async def future(): await asyncio.get_running_loop().create_future()
+async def stream():
+    while True:
+        try: yield
+        except KeyError: pass
+def thrown(it, kind):
+    held = Held()
+    gone.append(weakref.ref(held))
+    try: it.throw(kind())
+    except ZeroDivisionError: pass
+def caught_and_not(make):
+    it = make(generator)()
+    next(it)
+    thrown(it, KeyError)
+    thrown(it, KeyError)
+    thrown(it, ZeroDivisionError)
+def dropped(make):
+    it = make(generator)()
+    next(it)
+    thrown(it, KeyError)
+async def cancelled(make):
+    for _ in range(10):
+        task = asyncio.create_task(make(future)())
+        await asyncio.sleep(0)
+        held = task.held = Held()
+        gone.append(weakref.ref(held))
+        del held
+        task.cancel()
+        try: await task
+        except asyncio.CancelledError: pass
+        del task
+async def thrown_async(make):
+    it = make(stream)()
+    await it.__anext__()
+    for kind in (KeyError, KeyError, ZeroDivisionError):
+        held = Held()
+        gone.append(weakref.ref(held))
+        try: await it.athrow(kind())
+        except ZeroDivisionError: pass
+        del held
+    it = make(stream)()
+    await it.__anext__()
+    await it.athrow(KeyError())
+    await it.aclose()
+ways = {
+    "caught_and_not": caught_and_not,
+    "dropped": dropped,
+    "cancelled": lambda make: asyncio.run(cancelled(make)),
+    "thrown_async": lambda make: asyncio.run(thrown_async(make)),
+}
+def left(way, make):
+    global gone
+    gone = []
+    ways[way](make)  # what is made once
+    gc.collect()
+    gone = []
+    gc.disable()
+    ways[way](make)
+    alive = sum(each() is not None for each in gone)
+    found = gc.collect()
+    gc.enable()
+    return [alive, found]
+"""
+
+
+@pytest.mark.parametrize("way", ["caught_and_not", "dropped", "cancelled", "thrown_async"])
+@pytest.mark.parametrize("waits", [True, False])
+def test_what_is_thrown_in_is_freed_without_the_collector(worker: Start, prefix: str, way: str, waits: bool) -> None:
+    process = worker(
+        THROWN + f"report([left({way!r}, lambda f: f), left({way!r}, lambda f: brick.trace(f, waits={waits}))])"
+    )
+    undecorated, traced = process.heard()
+    assert traced == undecorated
+    assert undecorated[0] == 0
