@@ -53,10 +53,11 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"memory refused {many(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
         found.append(Loss("memory", text, spans=True))
     if ledger.rejected["room"]:
-        text = f"{many(ledger.rejected['room'], 'span')} not recorded: too many open at once in one thread"
+        spans = many(ledger.rejected["room"], "span")
+        text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
         found.append(Loss("nesting", text, spans=True))
     if ledger.rejected["clock"]:
-        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back"
+        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is none"
         found.append(Loss("clock", text, spans=True))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]

@@ -13,6 +13,8 @@ from conftest import SHM, reading
 from recorded import Start, counts, record, spans, summaries
 
 from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.losses import losses
 
 
 def test_a_step_is_a_span_of_its_kind_that_counts_its_valid_rows(worker: Start, prefix: str) -> None:
@@ -111,6 +113,9 @@ def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, pref
     got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})\nwith brick.span("good"): pass')
     assert counts(got) == {("good",): 1}
     assert spans(got) == {"begun": 2, "summarized": 1, "rejected": 1}
+    (told,) = losses(got, ledger_of(got))
+    assert "1 span not recorded" in told.text
+    assert "a given time is none" in told.text
 
 
 def test_a_given_time_without_a_path_of_its_own_is_rejected_rather_than_mixed_with_ticks(
