@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from conftest import SHM, reading
 from faults import PRIVATE, Start, needs_namespaces
-from verbs import SPANS, brickd, started
+from verbs import LOSING, SPANS, brickd, started
 
 Finding = dict[str, Any]
 
@@ -168,18 +168,7 @@ def test_a_worker_whose_host_closed_its_descriptor_is_told(worker: Start) -> Non
 
 
 def test_losses_are_broken_or_advice_with_the_value_to_set(worker: Start) -> None:
-    started(
-        worker,
-        """
-        brick.init(lanes=1, names=64)
-        import threading
-        for number in range(100):
-            with brick.span(f"n{number}"): pass
-        thread = threading.Thread(target=lambda: brick.brick("b").start()); thread.start(); thread.join()
-        pause()
-        """,
-        BRICKD_SERVICE="api",
-    )
+    started(worker, LOSING, BRICKD_SERVICE="api")
     findings = examined()
     lanes, tables = about(findings, "loss-lanes", "api/0"), about(findings, "loss-tables", "api/0")
     assert (lanes["state"], lanes["fix"]) == ("broken", "BRICKD_LANES=2")

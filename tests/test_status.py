@@ -12,7 +12,7 @@ import pytest
 import verbs
 from conftest import SHM, readings
 from faults import Start
-from verbs import brickd, started
+from verbs import LOSING, brickd, started
 
 
 def status(*names: str) -> dict[str, Any]:
@@ -234,17 +234,7 @@ def test_what_is_open_is_shown_with_its_age(worker: Start) -> None:
 
 
 def test_losses_are_problems_with_a_way_out(worker: Start) -> None:
-    started(
-        worker,
-        """
-        brick.init(lanes=1, names=64)
-        import threading
-        for number in range(100):
-            with brick.span(f"n{number}"): pass
-        thread = threading.Thread(target=lambda: brick.brick("b").start()); thread.start(); thread.join()
-        pause()
-        """,
-    )
+    started(worker, LOSING)
     texts = " ".join(problem["text"] for problem in status()["problems"])
     assert "BRICKD_LANES" in texts
     assert "BRICKD_NAMES" in texts

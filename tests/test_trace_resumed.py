@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import pytest
-from recorded import Start, counts, record, spans, summaries
+from conftest import reading
+from recorded import Start, counts, record, spans
 
 
 def test_a_generator_is_timed_while_it_runs_and_not_while_its_consumer_does(worker: Start, prefix: str) -> None:
-    rows = summaries(
-        record(
-            worker,
-            prefix,
-            """
-            import time
-            consumer = brick.brick("consumer")
-            @brick.trace
-            def tokens():
-                for n in range(3):
-                    yield n
-            for _ in tokens():
-                with consumer:
-                    time.sleep(0.002)
-            """,
-        )
+    process = worker(
+        """
+        consumer = brick.brick("consumer")
+        @brick.trace
+        def tokens():
+            for n in range(3):
+                yield n
+        for _ in tokens():
+            with consumer: pause()
+        pause()
+        """
     )
+    for asked in (1, 2, 3):
+        process.paused()
+        wanted = {"begun": 2 * asked, "summarized": 2 * asked - 1, "open": 1}
+        assert spans(reading(prefix)) == wanted, "what is open is the consumer"
+        process.go()
+    process.paused()
     # Three values and the end; a consumer below its generator would stand in its path.
-    assert {path: row["count"] for path, row in rows.items()} == {("tokens",): 4, ("consumer",): 3}
-    assert rows[("tokens",)]["total_ns"] < rows[("consumer",)]["total_ns"]
+    assert counts(reading(prefix)) == {("tokens",): 4, ("consumer",): 3}
+    process.go()
+    assert process.end() == 0
 
 
 def test_a_generator_closed_early_is_closed_within_a_span_and_leaves_nothing_open(worker: Start, prefix: str) -> None:
@@ -129,35 +132,32 @@ async def main():
     event = asyncio.Event()
     tasks = [asyncio.create_task(handle(event)) for _ in range(3)]
     await asyncio.sleep(0)
-    with brick.span("others"): await asyncio.sleep(0.01)
+    with brick.span("others"): pause()
     event.set()
     await asyncio.gather(*tasks)
 asyncio.run(main())
 """
 
 
-def test_a_coroutine_is_one_span_with_what_it_waits_for(worker: Start, prefix: str) -> None:
-    rows = summaries(record(worker, prefix, WAITING.format("")))
-    assert {path: row["count"] for path, row in rows.items()} == {
-        ("handle",): 3,
+@pytest.mark.parametrize(("options", "resumptions", "waiting"), [("", 1, 3), (", waits=False", 2, 0)])
+def test_a_coroutine_is_one_span_with_its_waits_or_one_a_resumption_without(
+    worker: Start, prefix: str, options: str, resumptions: int, waiting: int
+) -> None:
+    process = worker(WAITING.format(options) + "pause()")
+    process.paused()
+    assert spans(reading(prefix))["open"] == 1 + waiting, "the others, and those that wait"
+    process.go()
+    process.paused()
+    got = reading(prefix)
+    assert counts(got) == {
+        ("handle",): 3 * resumptions,
         ("handle", "asked"): 3,
         ("handle", "told"): 3,
         ("others",): 1,
     }
-    assert rows[("handle",)]["min_ns"] > rows[("others",)]["max_ns"]
-
-
-def test_a_coroutine_without_its_waits_is_a_span_a_resumption(worker: Start, prefix: str) -> None:
-    got = record(worker, prefix, WAITING.format(", waits=False"))
-    rows = summaries(got)
-    assert {path: row["count"] for path, row in rows.items()} == {
-        ("handle",): 6,
-        ("handle", "asked"): 3,
-        ("handle", "told"): 3,
-        ("others",): 1,
-    }
-    assert rows[("handle",)]["total_ns"] < rows[("others",)]["total_ns"]
-    assert spans(got) == {"begun": 13, "summarized": 13}
+    assert spans(got) == {"begun": 7 + 3 * resumptions, "summarized": 7 + 3 * resumptions}
+    process.go()
+    assert process.end() == 0
 
 
 @pytest.mark.parametrize("waits", [True, False])

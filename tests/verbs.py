@@ -21,6 +21,16 @@ for _ in range(100):
 pause()
 """
 
+# More threads than lanes, more names than room.
+LOSING = """
+brick.init(lanes=1, names=64)
+import threading
+for number in range(100):
+    with brick.span(f"n{number}"): pass
+thread = threading.Thread(target=lambda: brick.brick("b").start()); thread.start(); thread.join()
+pause()
+"""
+
 
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A verb on a screen of any width, unless COLUMNS says otherwise."""

@@ -15,6 +15,9 @@ import sys
 from brick_agent._core import Brick, brick
 from brick_agent._core import _traced as _traced_function
 
+# Static and class methods without being marked so: a class looks for real functions of these names.
+_IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
+
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,10 +122,6 @@ def _is_awaited(function: Any) -> bool:
     """Whether `types.coroutine` made this generator function one that may be awaited."""
     code = getattr(function, "__code__", None)
     return code is not None and code.co_flags & 0x100 != 0  # inspect.CO_ITERABLE_COROUTINE
-
-
-# Static and class methods without being marked so: a class looks for real functions of these names.
-_IMPLICIT = ("__new__", "__init_subclass__", "__class_getitem__")
 
 
 def _function(function: Callable[..., Any]) -> Callable[..., Any]:
