@@ -13,10 +13,16 @@ CONTROL_OFF: int
 CONTROL_SPANS: int
 KIND_SPAN: int
 KIND_STEP: int
+KIND_DEFER: int
+KIND_FINALIZE: int
+KIND_MEASURED: int
 LANES_MAX: int
 NUMBERS_MAX: int
 SUMMARY_BYTES: int
+UNIT_TICKS: int
 UNIT_NS: int
+UNIT_DEFERRED: int
+UNIT_BOUND: int
 PART_OUTER: int
 PART_NS: int
 
@@ -54,6 +60,7 @@ class Process(TypedDict):
     no_lane: int
     lanes_refused: int
     blocks_refused: int
+    ended: int
 
 class Lane(TypedDict):
     begun: int
@@ -124,4 +131,5 @@ class Fold:
     def row(self, index: int, /) -> Row: ...
 
 def layout() -> list[tuple[str, str, int, int, str]]: ...
+def later() -> list[tuple[str, str, int, int, str]]: ...
 def clock_pair(kind: int, /) -> tuple[int, int]: ...

@@ -12,8 +12,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
-from brickd import _reader
-from brickd.records import SPANS
+from brickd.records import SPANS, fields_of
 
 Array = npt.NDArray[np.void]
 
@@ -21,7 +20,7 @@ Array = npt.NDArray[np.void]
 @functools.cache
 def dtype(record: str) -> np.dtype[np.void]:
     """The dtype of a struct, by its name without the prefix: `dtype("summary")`."""
-    fields = [row[1:] for row in _reader.layout() if row[0] == record]
+    fields = fields_of(record)
     if not fields:
         raise KeyError(f"no shared struct is called {record!r}")
     scalars = [np.dtype(f"<{code}") for _, _, _, code in fields]

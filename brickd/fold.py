@@ -68,7 +68,7 @@ class Fold(Generic[Key]):
             row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
             parents[number] = path.parent
             flags[number] = (0 if open_rows[row] else _reader.PART_OUTER) | (
-                _reader.PART_NS if path.unit == _reader.UNIT_NS else 0
+                _reader.PART_NS if path.unit != _reader.UNIT_TICKS else 0
             )
             open_rows[row] += 1
             to_visit.append(~number)

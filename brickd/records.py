@@ -18,9 +18,15 @@ SLOT_BYTES = 64
 SPANS = (_reader.KIND_SPAN, _reader.KIND_STEP)  # the kinds of records that are spans
 
 
+def fields_of(record: str) -> list[tuple[str, int, int, str]]:
+    """The (name, offset, count, code) of a struct's fields, of whatever minor the struct is."""
+    frozen = [row[1:] for row in _reader.layout() if row[0] == record]
+    return frozen or [row[1:] for row in _reader.later() if row[0] == record]
+
+
 @functools.cache
 def _codec(record: str) -> tuple[struct.Struct, tuple[str, ...]]:
-    fields = [(name, count, code) for owner, name, _, count, code in _reader.layout() if owner == record]
+    fields = [(name, count, code) for name, _, count, code in fields_of(record)]
     return struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in fields)), tuple(f[0] for f in fields)
 
 

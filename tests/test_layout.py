@@ -29,8 +29,8 @@ WHAT_TO_DO = """\
 brick_shm.h no longer has the layout of format 1.0. Segments of released workers have, and this brickd must read them:
  - a field has moved, grown, or changed its type: undo that, or make a new major (BRICK_MAJOR, a reader for both, new
    golden files beside these);
- - a reserved field was given a meaning: split it so that no other field moves, raise BRICK_MINOR, add a golden segment
-   of that minor with tests/native/golden.c, and let this file's test know the new names.
+ - a reserved field was given a meaning, or a kind of records was added: put the names into BRICK_LAYOUT_LATER, raise
+   BRICK_MINOR, add a golden segment of that minor with tests/native/golden.c.
 Never regenerate layout-1.0.json or segment-1.0.bin.gz once 1.0 was released."""
 
 
@@ -64,6 +64,27 @@ def test_the_table_covers_every_byte_of_a_struct_once(record: str) -> None:
         assert offset == at
         at += count * struct.calcsize(f"<{code}")
     assert at == FROZEN["sizes"][record]
+
+
+@pytest.mark.parametrize("record", ["defer", "finalize", "measured"])
+def test_a_kind_of_records_that_a_minor_added_is_one_slot_with_the_head_of_all(record: str) -> None:
+    fields = {
+        name: (offset, count * struct.calcsize(f"<{code}")) for name, offset, count, code in records.fields_of(record)
+    }
+    head = {row[0]: (row[1], struct.calcsize(f"<{row[3]}")) for row in of("record")[:4]}
+    assert {name: fields[name] for name in ("sequence", "slots", "kind")} == {
+        name: head[name] for name in ("sequence", "slots", "kind")
+    }
+    ends = [offset + size for offset, size in fields.values()]
+    assert [offset for offset, _ in fields.values()] == [0, *ends[:-1]]
+    assert ends[-1] == dtypes.dtype(record).itemsize == records.SLOT_BYTES
+
+
+def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
+    ((name, offset, count, code),) = [row[1:] for row in _reader.later() if row[0] == "process"]
+    ((start, words),) = [(row[1], row[2]) for row in of("process") if row[0] == "reserved"]
+    assert (name, count, code) == ("ended", 1, "Q")
+    assert start <= offset < start + 8 * words
 
 
 @pytest.mark.parametrize("record", STRUCTS)

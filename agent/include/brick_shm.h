@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.1.
+/* brick_shm.h - the shared-memory format of brickd, version 1.2.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -14,6 +14,8 @@
  *              and counts nothing twice.
  *   rings      detail: single spans (span ring, only while a consumer asks)
  *              and events (event ring). Full: dropped, counted, totals unharmed.
+ *              What is deferred stands in events alone: its amounts of time
+ *              come to be in the consumer.
  *
  * The file, in pages of 4096 bytes; it stores no offsets, since both sides
  * compute them from the counts in the header (brick_layout_compute):
@@ -140,9 +142,10 @@
  *   A major freezes every struct, the order of the regions and the meaning of
  *   each field; layout_crc is the CRC of the table at the end of this file, so
  *   that a forgotten change is refused rather than misread. A minor may give
- *   meaning to reserved fields (zero until then), to flag bits, and add record
- *   kinds; every record says its kind and how many slots it takes, and a reader
- *   skips and counts what it does not know. A reader refuses another major.
+ *   meaning to reserved fields (zero until then), to flag bits and units, and
+ *   add record kinds, all in a second table that the CRC leaves out; every
+ *   record says its kind and how many slots it takes, and a reader skips and
+ *   counts what it does not know. A reader refuses another major.
  */
 #ifndef BRICK_SHM_H
 #define BRICK_SHM_H
@@ -159,7 +162,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 1
+#define BRICK_MINOR 2
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -205,6 +208,8 @@ enum brick_clock {
 enum brick_unit {
     BRICK_UNIT_TICKS = 0,
     BRICK_UNIT_NS = 1,
+    BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns, measured by a device; the consumer adds them up, its summary here stays empty */
+    BRICK_UNIT_BOUND = 3,    /* never in a segment: what a consumer makes of deferred starts without a measurement */
 };
 
 /* ---- header ------------------------------------------------------------ */
@@ -292,6 +297,9 @@ struct brick_process {
     uint64_t reserved[8];
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
+
+/* Since 1.2, in `reserved`: 1 when the worker came to its end by itself and left its segment to the consumer. */
+#define BRICK_PROCESS_ENDED 0
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
@@ -416,7 +424,10 @@ enum brick_kind {
     BRICK_KIND_NONE = 0,
     BRICK_KIND_SPAN = 1, /* span ring only */
     BRICK_KIND_STEP = 2, /* since 1.1, span ring only: a span that was an engine's step, with rows and valid rows */
-    /* The event ring's kinds come with later minors. */
+    /* since 1.2, event ring only: */
+    BRICK_KIND_DEFER = 3,    /* work was handed to a device: its start; its end comes to be known later */
+    BRICK_KIND_FINALIZE = 4, /* the host has waited for a stream: what started there until then is over */
+    BRICK_KIND_MEASURED = 5, /* how long the device says that one deferred start took */
 };
 
 /* A record takes one or more slots; the first begins with these 16 bytes, the
@@ -444,6 +455,45 @@ struct brick_span {
 };
 BRICK_ASSERT(sizeof(struct brick_span) == sizeof(struct brick_record), "a span is one slot");
 BRICK_ASSERT(offsetof(struct brick_span, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+
+/* Deferred work, since 1.2. A finalize closes the starts of its stream (or of
+ * every stream) that are not later than its ticks, whichever lanes they stand
+ * in and whenever these are read; so no order between lanes is needed. A
+ * measurement stands before its finalize, in the same lane. The writer keeps
+ * the last eighth of the ring free of starts: what ends them finds room. */
+struct brick_defer {
+    uint64_t sequence;
+    uint32_t path;     /* in BRICK_UNIT_DEFERRED */
+    uint16_t slots;    /* 1 */
+    uint16_t kind;     /* BRICK_KIND_DEFER */
+    uint64_t start;    /* ticks */
+    uint64_t stream;   /* the host's own number of it; 0 where none was said */
+    uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: given once in a process */
+    uint64_t step;
+    uint64_t elements;
+    uint64_t bytes;
+};
+struct brick_finalize {
+    uint64_t sequence;
+    uint32_t every;    /* 1: all streams, whatever `stream` says */
+    uint16_t slots;
+    uint16_t kind;     /* BRICK_KIND_FINALIZE */
+    uint64_t ticks;
+    uint64_t stream;
+    uint64_t reserved[4];
+};
+struct brick_measured {
+    uint64_t sequence;
+    uint32_t reserved0;
+    uint16_t slots;
+    uint16_t kind;     /* BRICK_KIND_MEASURED */
+    uint64_t id;
+    uint64_t elapsed_ns;
+    uint64_t reserved[4];
+};
+BRICK_ASSERT(sizeof(struct brick_defer) == sizeof(struct brick_record), "a start is one slot");
+BRICK_ASSERT(sizeof(struct brick_finalize) == sizeof(struct brick_record), "a finalize is one slot");
+BRICK_ASSERT(sizeof(struct brick_measured) == sizeof(struct brick_record), "a measurement is one slot");
 
 /* ---- where everything is ----------------------------------------------- */
 
@@ -519,6 +569,15 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(span, sequence, 'Q') F(span, path, 'I') F(span, slots, 'H') F(span, kind, 'H') F(span, start, 'Q') \
     F(span, duration, 'Q') F(span, child, 'Q') F(span, step, 'Q') F(span, elements, 'Q') F(span, bytes, 'Q')
 
+/* What minors have added: record kinds, and names for what was reserved. */
+#define BRICK_LAYOUT_LATER(F) \
+    F(defer, sequence, 'Q') F(defer, path, 'I') F(defer, slots, 'H') F(defer, kind, 'H') F(defer, start, 'Q') \
+    F(defer, stream, 'Q') F(defer, id, 'Q') F(defer, step, 'Q') F(defer, elements, 'Q') F(defer, bytes, 'Q') \
+    F(finalize, sequence, 'Q') F(finalize, every, 'I') F(finalize, slots, 'H') F(finalize, kind, 'H') \
+    F(finalize, ticks, 'Q') F(finalize, stream, 'Q') F(finalize, reserved, 'Q') \
+    F(measured, sequence, 'Q') F(measured, reserved0, 'I') F(measured, slots, 'H') F(measured, kind, 'H') \
+    F(measured, id, 'Q') F(measured, elapsed_ns, 'Q') F(measured, reserved, 'Q')
+
 struct brick_field {
     const char *record; /* the struct, without its prefix */
     const char *name;
@@ -532,9 +591,13 @@ static const struct brick_field brick_fields[] = {
     {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
      (uint32_t)sizeof(((struct brick_##record *)0)->field), code},
     BRICK_LAYOUT(BRICK_FIELD)
+    BRICK_LAYOUT_LATER(BRICK_FIELD)
+    {"process", "ended", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_ENDED), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
+#define BRICK_ONE(record, field, code) +1u
+#define BRICK_FROZEN_COUNT (0u BRICK_LAYOUT(BRICK_ONE)) /* the first of them: those of the major */
 
 static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length)
 {
@@ -551,7 +614,7 @@ static inline uint32_t brick_crc32(uint32_t crc, const void *data, size_t length
 static inline uint32_t brick_layout_crc(void)
 {
     uint32_t crc = 0;
-    for (size_t i = 0; i < BRICK_FIELD_COUNT; i++) {
+    for (size_t i = 0; i < BRICK_FROZEN_COUNT; i++) {
         const struct brick_field *f = &brick_fields[i];
         for (const char *text = f->record; *text != 0; text++)
             crc = brick_crc32(crc, text, 1);

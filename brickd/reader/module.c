@@ -19,10 +19,10 @@ void plain_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *reader_layout(PyObject *module, PyObject *unused)
+static PyObject *fields(size_t first, size_t end)
 {
     PyObject *rows = PyList_New(0);
-    for (size_t i = 0; rows != NULL && i < BRICK_FIELD_COUNT; i++) {
+    for (size_t i = first; rows != NULL && i < end; i++) {
         const struct brick_field *f = &brick_fields[i];
         char code[2] = {f->code, 0};
         PyObject *row = Py_BuildValue("(ssIIs)", f->record, f->name, f->offset, f->size / code_size(f->code), code);
@@ -31,6 +31,13 @@ static PyObject *reader_layout(PyObject *module, PyObject *unused)
         Py_XDECREF(row);
     }
     return rows;
+}
+
+static PyObject *reader_layout(PyObject *module, PyObject *unused) { return fields(0, BRICK_FROZEN_COUNT); }
+
+static PyObject *reader_later(PyObject *module, PyObject *unused)
+{
+    return fields(BRICK_FROZEN_COUNT, BRICK_FIELD_COUNT);
 }
 
 /* ---- clocks ------------------------------------------------------------ */
@@ -76,7 +83,8 @@ static PyObject *reader_clock_pair(PyObject *module, PyObject *kind)
 /* ---- module ------------------------------------------------------------ */
 
 static PyMethodDef reader_methods[] = {
-    {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every shared struct."},
+    {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every shared struct, as the major froze it."},
+    {"later", reader_later, METH_NOARGS, "The same of what minors have added: kinds of records, names for what was reserved."},
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
     {NULL, NULL, 0, NULL},
 };
@@ -101,7 +109,13 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CONTROL_SPANS", BRICK_CONTROL_SPANS) != 0
         || PyModule_AddIntConstant(module, "KIND_SPAN", BRICK_KIND_SPAN) != 0
         || PyModule_AddIntConstant(module, "KIND_STEP", BRICK_KIND_STEP) != 0
+        || PyModule_AddIntConstant(module, "KIND_DEFER", BRICK_KIND_DEFER) != 0
+        || PyModule_AddIntConstant(module, "KIND_FINALIZE", BRICK_KIND_FINALIZE) != 0
+        || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_TICKS", BRICK_UNIT_TICKS) != 0
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
+        || PyModule_AddIntConstant(module, "UNIT_DEFERRED", BRICK_UNIT_DEFERRED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_BOUND", BRICK_UNIT_BOUND) != 0
         || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
         || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
