@@ -1,0 +1,59 @@
+"""Where a daemon and those who ask it meet: the runtime directory and what lies in it.
+
+Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same environment
+names the same places to the daemon and to every verb.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """The places of one daemon.
+
+    Attributes:
+        directory: the daemon's own, of mode 0700.
+        socket: where its API answers.
+    """
+
+    directory: Path
+    socket: Path
+
+    @property
+    def lock(self) -> Path:
+        """Held as long as the daemon runs; says its pid."""
+        return self.directory / "lock"
+
+    @property
+    def checkpoint(self) -> Path:
+        """What the daemon alone knows, replaced as a whole."""
+        return self.directory / "checkpoint"
+
+    @property
+    def log(self) -> Path:
+        """What a detached daemon says."""
+        return self.directory / "log"
+
+
+def runtime() -> Runtime:
+    """The places that the environment names."""
+    directory = Path(os.environ.get("BRICKD_RUNTIME_DIR") or _default())
+    return Runtime(directory, Path(os.environ.get("BRICKD_SOCKET") or directory / "socket"))
+
+
+def _default() -> Path:
+    if own := os.environ.get("XDG_RUNTIME_DIR"):
+        return Path(own) / "brickd"
+    return Path(f"/run/brickd-{_user()}")
+
+
+def _user() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # a container that was given a number without a name
+        return str(os.geteuid())
