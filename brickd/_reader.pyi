@@ -9,6 +9,7 @@ LOCK_WORKER: int
 LOCK_CONSUMER: int
 CLOCK_TSC: int
 CLOCK_MONOTONIC: int
+CONTROL: int
 CONTROL_OFF: int
 CONTROL_SPANS: int
 KIND_SPAN: int
@@ -61,6 +62,7 @@ class Process(TypedDict):
     lanes_refused: int
     blocks_refused: int
     ended: int
+    took: int
 
 class Lane(TypedDict):
     begun: int

@@ -1,7 +1,7 @@
 """Where a daemon and those who ask it meet: the runtime directory and what lies in it.
 
-Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same environment
-names the same places to the daemon and to every verb.
+Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same
+environment names the same places to the daemon and to every verb.
 """
 
 from __future__ import annotations

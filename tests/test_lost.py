@@ -48,6 +48,7 @@ def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
         (more,) = order(process, "w")
         after = reading(prefix)
         assert after.uuid != before.uuid
+        assert after.process["took"].to_bytes(8, "little").hex() == before.uuid[:16]
         assert after.alive
         order(process, "em")
         after = reading(prefix)

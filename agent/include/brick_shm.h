@@ -298,8 +298,9 @@ struct brick_process {
 };
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
-/* Since 1.2, in `reserved`: 1 when the worker came to its end by itself and left its segment to the consumer. */
-#define BRICK_PROCESS_ENDED 0
+/* Since 1.2, in `reserved`. */
+#define BRICK_PROCESS_ENDED 0 /* 1 when the worker came to its end by itself and left its segment to the consumer */
+#define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals come along into this one */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
@@ -593,6 +594,7 @@ static const struct brick_field brick_fields[] = {
     BRICK_LAYOUT(BRICK_FIELD)
     BRICK_LAYOUT_LATER(BRICK_FIELD)
     {"process", "ended", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_ENDED), 8, 'Q'},
+    {"process", "took", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_TOOK), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))
