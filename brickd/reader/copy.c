@@ -1,4 +1,5 @@
 #include "copy.h"
+#include "entry.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -10,7 +11,7 @@
 /* Tries before an entry that is changed all the time is taken as it is. */
 #define TRIES 16
 
-static int refuse(struct brick_reader *r, const char *format, ...)
+int brick_refuse(struct brick_reader *r, const char *format, ...)
 {
     va_list values;
     va_start(values, format);
@@ -35,11 +36,11 @@ int brick_read_fd(const struct brick_source *source, uint64_t offset, void *to, 
     return 1;
 }
 
-static int fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length)
+int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length)
 {
     if (r->source.read(&r->source, offset, to, length))
         return 1;
-    return refuse(r, "cannot read %llu bytes at %llu: the file was truncated or is unreadable",
+    return brick_refuse(r, "cannot read %llu bytes at %llu: the file was truncated or is unreadable",
                   (unsigned long long)length, (unsigned long long)offset);
 }
 
@@ -47,64 +48,64 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
 {
     struct brick_header *h = &r->header;
     if (file_size < sizeof *h)
-        return refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
-    if (!fetch(r, 0, &h->magic, sizeof h->magic))
+        return brick_refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
+    if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
         return 0;
     brick_fence_acquire(); /* O2: the magic by a read of its own, the header behind it */
     if (h->magic == 0)
-        return refuse(r, "not published: its worker is starting, or died while it did");
-    if (!fetch(r, 0, h, sizeof *h))
+        return brick_refuse(r, "not published: its worker is starting, or died while it did");
+    if (!brick_fetch(r, 0, h, sizeof *h))
         return 0;
     if (h->magic != BRICK_MAGIC)
-        return refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
+        return brick_refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
                       (unsigned long long)BRICK_MAGIC);
     if (h->endian != BRICK_ENDIAN)
-        return refuse(r, "written on a machine of another byte order");
+        return brick_refuse(r, "written on a machine of another byte order");
     if (h->major != BRICK_MAJOR)
-        return refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major, h->minor,
+        return brick_refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major, h->minor,
                       BRICK_MAJOR);
     if (h->header_crc != brick_header_crc(h))
-        return refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h), h->header_crc);
+        return brick_refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h), h->header_crc);
     if (h->layout_crc != brick_layout_crc())
-        return refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major, h->minor,
+        return brick_refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major, h->minor,
                       brick_layout_crc());
     if (!brick_layout_compute(h, &r->layout))
-        return refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
+        return brick_refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
                       h->lanes, h->paths, h->names, h->sites, h->span_slots, h->event_slots, h->buckets);
     if (r->layout.size != h->size || r->layout.size != file_size)
-        return refuse(r, "the file has %llu bytes, its header says %llu, its counts make %llu",
+        return brick_refuse(r, "the file has %llu bytes, its header says %llu, its counts make %llu",
                       (unsigned long long)file_size, (unsigned long long)h->size, (unsigned long long)r->layout.size);
     if (h->clock < BRICK_CLOCK_TSC || h->clock > BRICK_CLOCK_MONOTONIC)
-        return refuse(r, "clock kind %u is unknown", h->clock);
+        return brick_refuse(r, "clock kind %u is unknown", h->clock);
     return 1;
 }
 
 int brick_reader_process(struct brick_reader *r, struct brick_process *to)
 {
-    return fetch(r, r->layout.process, to, sizeof *to);
+    return brick_fetch(r, r->layout.process, to, sizeof *to);
 }
 
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers)
 {
-    return fetch(r, r->layout.lanes, lanes, r->header.lanes * sizeof *lanes)
-           && fetch(r, r->layout.consumers, consumers, r->header.lanes * sizeof *consumers);
+    return brick_fetch(r, r->layout.lanes, lanes, r->header.lanes * sizeof *lanes)
+           && brick_fetch(r, r->layout.consumers, consumers, r->header.lanes * sizeof *consumers);
 }
 
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count)
 {
-    if (!fetch(r, r->layout.names, to, count * sizeof *to))
+    if (!brick_fetch(r, r->layout.names, to, count * sizeof *to))
         return 0;
     brick_fence_acquire(); /* O3 */
     for (uint32_t n = 0; n < count; n++)
         if ((to[n].word & BRICK_NAME_READY) != 0 && (to[n].word & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
-            return refuse(r, "name %u has %u bytes, at most %u fit", n, to[n].word & BRICK_NAME_LENGTH, BRICK_NAME_MAX);
+            return brick_refuse(r, "name %u has %u bytes, at most %u fit", n, to[n].word & BRICK_NAME_LENGTH, BRICK_NAME_MAX);
     return 1;
 }
 
 /* A path's number is greater than its parent's: so no walk to the root can run in a circle. */
 int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
 {
-    if (!fetch(r, r->layout.paths, to, count * sizeof *to))
+    if (!brick_fetch(r, r->layout.paths, to, count * sizeof *to))
         return 0;
     brick_fence_acquire(); /* O3 */
     for (uint32_t n = 0; n < count; n++) {
@@ -112,9 +113,9 @@ int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uin
             continue;
         uint32_t parent = brick_key_parent(to[n]);
         if (parent != BRICK_ROOT && parent >= n)
-            return refuse(r, "path %u stands below path %u, which came after it", n, parent);
+            return brick_refuse(r, "path %u stands below path %u, which came after it", n, parent);
         if (brick_key_name(to[n]) >= names)
-            return refuse(r, "path %u has name %u of %u", n, brick_key_name(to[n]), names);
+            return brick_refuse(r, "path %u has name %u of %u", n, brick_key_name(to[n]), names);
     }
     return 1;
 }
@@ -129,57 +130,36 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
         if (s->histogram[b] > limit)
-            return refuse(r, "lane %u, path %u: bucket %u holds %llu spans", lane, path, b,
+            return brick_refuse(r, "lane %u, path %u: bucket %u holds %llu spans", lane, path, b,
                           (unsigned long long)s->histogram[b]);
         spans += s->histogram[b];
     }
     uint64_t apart = spans > s->count ? spans - s->count : s->count - spans;
     if (s->count > limit || apart > changes)
-        return refuse(r, "lane %u, path %u: the histogram holds %llu of %llu spans", lane, path,
+        return brick_refuse(r, "lane %u, path %u: the histogram holds %llu of %llu spans", lane, path,
                       (unsigned long long)spans, (unsigned long long)s->count);
     if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
-        return refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
+        return brick_refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
     if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
-        return refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
+        return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
-        return refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane, path,
+        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane, path,
                       (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
                       (unsigned long long)s->again);
     return 1;
-}
-
-static uint64_t sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
-
-static void entry_add(struct brick_summary *into, const struct brick_summary *s)
-{
-    if (s->count == 0)
-        return;
-    if (into->count == 0 || s->min < into->min)
-        into->min = s->min;
-    if (s->max > into->max)
-        into->max = s->max;
-    into->count = sum(into->count, s->count);
-    into->total = sum(into->total, s->total);
-    into->child = sum(into->child, s->child);
-    into->again = sum(into->again, s->again);
-    into->squares += s->squares;
-    into->elements = sum(into->elements, s->elements);
-    into->bytes = sum(into->bytes, s->bytes);
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
-        into->histogram[b] = sum(into->histogram[b], s->histogram[b]);
 }
 
 /* One entry alone: the sequence, the entry, the sequence again, each by a read of its own (O8). */
 static int entry_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
                       struct brick_summary *s, uint64_t *before, uint64_t *after)
 {
-    if (!fetch(r, sequences + path * (uint64_t)8, before, 8))
+    if (!brick_fetch(r, sequences + path * (uint64_t)8, before, 8))
         return 0;
     brick_fence_acquire();
-    if (!fetch(r, summaries + path * (uint64_t)sizeof *s, s, sizeof *s))
+    if (!brick_fetch(r, summaries + path * (uint64_t)sizeof *s, s, sizeof *s))
         return 0;
     brick_fence_acquire();
-    return fetch(r, sequences + path * (uint64_t)8, after, 8);
+    return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
 }
 
 static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count, struct brick_summary *into,
@@ -188,7 +168,7 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
     uint64_t area = r->layout.first + lane * r->layout.stride;
     uint64_t sequences = area + r->layout.sequences, summaries = area + r->layout.summaries;
     uint64_t before[BRICK_BLOCK], after[BRICK_BLOCK];
-    if (!fetch(r, sequences + first * (uint64_t)8, before, count * (uint64_t)8))
+    if (!brick_fetch(r, sequences + first * (uint64_t)8, before, count * (uint64_t)8))
         return 0;
     uint64_t any = 0;
     for (uint32_t i = 0; i < count; i++)
@@ -196,10 +176,10 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
     if (any == 0) /* never written: perhaps it has no memory at all */
         return 1;
     brick_fence_acquire(); /* O8, for the block */
-    if (!fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
+    if (!brick_fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
         return 0;
     brick_fence_acquire();
-    if (!fetch(r, sequences + first * (uint64_t)8, after, count * (uint64_t)8))
+    if (!brick_fetch(r, sequences + first * (uint64_t)8, after, count * (uint64_t)8))
         return 0;
     for (uint32_t i = 0; i < count; i++) {
         for (int tries = 0; tries < TRIES && (before[i] != after[i] || before[i] % 2 != 0); tries++)
@@ -210,7 +190,7 @@ static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint
         doubt->moving += before[i] != after[i];
         if (!entry_check(r, lane, first + i, &copy[i], changes))
             return 0;
-        entry_add(&into[first + i], &copy[i]);
+        brick_entry_add(&into[first + i], &copy[i]);
     }
     return 1;
 }
@@ -220,7 +200,7 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 {
     struct brick_summary *copy = (struct brick_summary *)malloc(BRICK_BLOCK * sizeof *copy);
     if (copy == NULL)
-        return refuse(r, "no memory");
+        return brick_refuse(r, "no memory");
     int whole = 1;
     for (uint32_t first = 0; whole && first < count; first += BRICK_BLOCK) {
         uint32_t left = count - first;
@@ -232,17 +212,15 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 
 /* ---- rings ------------------------------------------------------------- */
 
-/* Where the records begin that the writer will not overwrite, if the pair can be believed. Zeros: nobody ever consumed. */
+/* Where the records begin that the writer will not overwrite, if that can be known. */
 static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots, uint64_t *position)
 {
     struct brick_consumer consumer;
-    if (!fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
+    if (!brick_fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
         return -1;
     const struct brick_tail *tail = events ? &consumer.event : &consumer.span;
     *position = tail->position;
-    if (tail->position == 0 && tail->complement == 0)
-        return head <= slots;
-    return tail->position == ~tail->complement && tail->position <= head && head - tail->position <= slots;
+    return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
 }
 
 static int ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
@@ -250,7 +228,7 @@ static int ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint
 {
     for (uint64_t at = from; at < head;) {
         uint64_t slot = at & (slots - 1), run = slots - slot < head - at ? slots - slot : head - at;
-        if (!fetch(r, ring + slot * sizeof *to, to + (at - from), run * sizeof *to))
+        if (!brick_fetch(r, ring + slot * sizeof *to, to + (at - from), run * sizeof *to))
             return 0;
         at += run;
     }
@@ -267,7 +245,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
     /* We are not the consumer: whoever is may give slots back to the writer while we copy them. So the tail
      * is read again, and what lies below it by then is not believed. */
     for (int tries = 0; tries < TRIES; tries++) {
-        if (!fetch(r, head_at, &head, 8))
+        if (!brick_fetch(r, head_at, &head, 8))
             return -1;
         brick_fence_acquire(); /* O11 */
         int known = ring_tail(r, lane, events, head, slots, &before);
@@ -287,7 +265,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
         memmove(to, to + (after - before), (head - after) * sizeof *to);
         return (int64_t)(head - after);
     }
-    refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane, (unsigned long long)head,
+    brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane, (unsigned long long)head,
            (unsigned long long)before, (unsigned long long)slots);
     return -1;
 }

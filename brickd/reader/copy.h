@@ -27,7 +27,11 @@ struct brick_reader {
     char reason[200]; /* of the last refusal */
 };
 
+/* Sets `reason`; 0. */
+int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Each returns 1, or 0 with `reason` set. */
+int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length);
 int brick_reader_open(struct brick_reader *r, uint64_t file_size);
 int brick_reader_process(struct brick_reader *r, struct brick_process *to);
 /* All lane lines and all consumer lines, in one read each. */
@@ -44,6 +48,24 @@ struct brick_doubt {
 /* Adds the summaries of one lane, paths 0 to count, to `into`. */
 int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
                            struct brick_doubt *doubt);
+
+/* Whether a ring with this head still holds the slot, or it is the next. */
+static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
+{
+    return position <= head && head - position <= slots;
+}
+
+/* A pair that the writer believes, too. */
+static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+{
+    return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
+}
+
+/* Nobody ever consumed: all is there. */
+static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+{
+    return tail->position == 0 && tail->complement == 0 && head <= slots;
+}
 
 /* The slots of a ring that hold records not yet consumed; returns how many, or -1. *first: the first one's number. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);

@@ -1,4 +1,5 @@
 #include "fold.h"
+#include "entry.h"
 
 #include <math.h>
 
@@ -7,20 +8,14 @@ static double bucket_start(double bucket)
     return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
 }
 
-/* Workers with clocks of different rates do not share bucket borders: each
- * bucket then goes whole into the one that holds its middle. */
+/* Workers with clocks of different rates do not share bucket borders. */
 static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
 {
-    double shift = round(BRICK_BUCKETS_PER_OCTAVE * log2(ratio));
-    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] == 0)
-            continue;
-        double to = fmin(fmax(b + shift, 0), BRICK_BUCKETS - 1);
-        row->histogram[(uint32_t)to] += (double)s->histogram[b];
-    }
+    double shift = brick_bucket_shift(ratio);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        if (s->histogram[b] != 0)
+            row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
 }
-
-static uint64_t sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
 /* What of a whole is not in its part; no worker whose parts exceed their whole takes anything from others. */
 static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
@@ -42,14 +37,14 @@ void brick_row_add(struct brick_row *row, const struct brick_part *part, double 
         row->min = min;
     if (max > row->max)
         row->max = max;
-    row->count = sum(row->count, s->count);
+    row->count = brick_sum(row->count, s->count);
     row->total += (double)s->total * tick_ns;
     row->self += brick_self_ns(part);
     if (part->outer)
         row->inclusive += rest(s->total, s->again) * tick_ns;
     row->squares += s->squares * tick_ns * tick_ns;
-    row->elements = sum(row->elements, s->elements);
-    row->bytes = sum(row->bytes, s->bytes);
+    row->elements = brick_sum(row->elements, s->elements);
+    row->bytes = brick_sum(row->bytes, s->bytes);
     histogram_add(row, s, tick_ns / grid_ns);
 }
 

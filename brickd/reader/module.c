@@ -86,18 +86,34 @@ static PyMethodDef reader_methods[] = {
     {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every shared struct, as the major froze it."},
     {"later", reader_later, METH_NOARGS, "The same of what minors have added: kinds of records, names for what was reserved."},
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
+    {"drain", reader_drain, METH_O,
+     "drain(segments) -> [(index, event records or None, why it is refused from now on or None)], of those that have any."},
+    {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
+    {"write_all", reader_write_all, METH_O,
+     "write_all([(fd, offset, bytes)]) -> how many were written whole, in order; OSError where the first was not."},
     {NULL, NULL, 0, NULL},
 };
 
+/* A type of the module's; a new reference. */
+static PyTypeObject *type_add(PyObject *module, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type != NULL && PyModule_AddType(module, (PyTypeObject *)type) != 0)
+        Py_CLEAR(type);
+    return (PyTypeObject *)type;
+}
+
 static int reader_exec(PyObject *module)
 {
-    PyObject *segment = PyType_FromModuleAndSpec(module, &segment_spec, NULL);
-    PyObject *fold = PyType_FromModuleAndSpec(module, &fold_spec, NULL);
-    if (segment == NULL || fold == NULL || PyModule_AddType(module, (PyTypeObject *)segment) != 0
-        || PyModule_AddType(module, (PyTypeObject *)fold) != 0)
+    struct reader_state *state = PyModule_GetState(module);
+    PyTypeObject *segment = type_add(module, &segment_spec), *fold = type_add(module, &fold_spec);
+    PyTypeObject *summaries = type_add(module, &summaries_spec);
+    state->drain = type_add(module, &drain_spec);
+    Py_XDECREF(segment);
+    Py_XDECREF(fold);
+    Py_XDECREF(summaries);
+    if (segment == NULL || fold == NULL || summaries == NULL || state->drain == NULL)
         return -1;
-    Py_DECREF(segment);
-    Py_DECREF(fold);
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
         || PyModule_AddStringConstant(module, "DIRECTORY", BRICK_DIRECTORY) != 0
@@ -126,13 +142,29 @@ static int reader_exec(PyObject *module)
     return 0;
 }
 
+static int reader_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct reader_state *state = PyModule_GetState(module);
+    if (state != NULL)
+        Py_VISIT(state->drain);
+    return 0;
+}
+
+static int reader_clear(PyObject *module)
+{
+    struct reader_state *state = PyModule_GetState(module);
+    if (state != NULL)
+        Py_CLEAR(state->drain);
+    return 0;
+}
+
 static PyModuleDef_Slot reader_slots[] = {
     {Py_mod_exec, reader_exec},
     {0, NULL},
 };
 static struct PyModuleDef reader_module = {
-    PyModuleDef_HEAD_INIT, "brickd._reader", "Copies segments and adds up what they hold.", 0, reader_methods,
-    reader_slots, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "brickd._reader", "Copies segments and adds up what they hold.", sizeof(struct reader_state),
+    reader_methods, reader_slots, reader_traverse, reader_clear, NULL,
 };
 
 PyMODINIT_FUNC PyInit__reader(void) { return PyModuleDef_Init(&reader_module); }

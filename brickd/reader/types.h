@@ -9,8 +9,19 @@
 
 #include <string.h>
 
-extern PyType_Spec segment_spec; /* segment.c */
-extern PyType_Spec fold_spec;    /* fold_type.c */
+extern PyType_Spec segment_spec;   /* segment.c */
+extern PyType_Spec fold_spec;      /* fold_type.c */
+extern PyType_Spec drain_spec;     /* drain_type.c */
+extern PyType_Spec summaries_spec; /* summaries_type.c */
+
+/* Functions of the module: drain_type.c, calls.c. */
+PyObject *reader_drain(PyObject *module, PyObject *segments);
+PyObject *reader_watch(PyObject *module, PyObject *directory);
+PyObject *reader_write_all(PyObject *module, PyObject *writes);
+
+struct reader_state {
+    PyTypeObject *drain;
+};
 
 /* A struct as a dictionary: every field but the reserved ones. */
 PyObject *unpacked(const char *record, const void *bytes);

@@ -1,0 +1,87 @@
+/* calls.c - system calls that Python lacks, or that it would make one by one with the interpreter lock taken and given back. */
+#include "types.h"
+
+#include <errno.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+PyObject *reader_watch(PyObject *module, PyObject *directory)
+{
+    PyObject *path = NULL;
+    if (!PyUnicode_FSConverter(directory, &path))
+        return NULL;
+    int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (fd >= 0 && inotify_add_watch(fd, PyBytes_AS_STRING(path), IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR) < 0) {
+        int error = errno;
+        close(fd);
+        errno = error;
+        fd = -1;
+    }
+    Py_DECREF(path);
+    return fd < 0 ? PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, directory) : PyLong_FromLong(fd);
+}
+
+struct piece {
+    int fd;
+    long long offset;
+    const char *bytes;
+    Py_ssize_t length;
+};
+
+static int write_whole(struct piece p)
+{
+    while (p.length > 0) {
+        ssize_t put = pwrite(p.fd, p.bytes, (size_t)p.length, (off_t)p.offset);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put == 0)
+            errno = EIO;
+        if (put <= 0)
+            return 0;
+        p.bytes += put;
+        p.offset += put;
+        p.length -= put;
+    }
+    return 1;
+}
+
+/* As write(2): what could be written is told; an error, where there was nothing before it. */
+PyObject *reader_write_all(PyObject *module, PyObject *writes)
+{
+    PyObject *held = PySequence_Tuple(writes), *result = NULL;
+    if (held == NULL)
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(held), done = 0;
+    struct piece *pieces = PyMem_Calloc((size_t)count + 1, sizeof *pieces);
+    if (pieces == NULL) {
+        PyErr_NoMemory();
+        goto end;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *bytes, *row = PyTuple_GET_ITEM(held, i); /* tuples: what they hold stays, whatever other threads do */
+        if (!PyTuple_Check(row)) {
+            PyErr_Format(PyExc_TypeError, "write %zd is a %s, wanted a tuple", i, Py_TYPE(row)->tp_name);
+            goto end;
+        }
+        if (!PyArg_ParseTuple(row, "iLS:write_all", &pieces[i].fd, &pieces[i].offset, &bytes))
+            goto end;
+        pieces[i].bytes = PyBytes_AS_STRING(bytes);
+        pieces[i].length = PyBytes_GET_SIZE(bytes);
+    }
+    int error = 0;
+    Py_BEGIN_ALLOW_THREADS
+    while (done < count && write_whole(pieces[done]))
+        done++;
+    error = errno;
+    Py_END_ALLOW_THREADS
+    if (done > 0 || count == 0) {
+        result = PyLong_FromSsize_t(done);
+    } else {
+        errno = error;
+        PyErr_SetFromErrno(PyExc_OSError);
+    }
+end:
+    PyMem_Free(pieces);
+    Py_DECREF(held);
+    return result;
+}

@@ -1,0 +1,50 @@
+/* details.h - what the span records of one segment come to.
+ *
+ * By path the summary that the worker's own would be, had it begun with the
+ * first record: but for `again`, which no record tells and which stays 0. Beside
+ * it the longest span, and the newest records of all. Memory for a path is
+ * taken when its first span comes.
+ */
+#ifndef BRICKD_DETAILS_H
+#define BRICKD_DETAILS_H
+
+#include "brick_shm.h"
+
+#include <stddef.h>
+
+#define BRICK_RECENT 64u
+
+struct brick_detail {
+    struct brick_summary summary;
+    uint64_t start, step, elements; /* of the longest span, whose duration is the maximum */
+};
+
+struct brick_details {
+    struct brick_detail **by_path;
+    uint32_t paths;    /* as the header says: a record of another one cannot be */
+    uint32_t end;      /* above the last path that has any */
+    uint64_t spans;    /* records that were folded */
+    uint64_t rejected; /* records that could not be */
+    uint64_t skipped;  /* records of unknown kinds */
+    uint32_t kept;     /* how many of `recent` there are, oldest first */
+    struct brick_span recent[BRICK_RECENT];
+};
+
+/* One lane's way to one head. */
+struct brick_spans {
+    uint64_t sequence; /* of the last record; each is greater than the one before */
+    uint32_t kept;     /* those among the last slots before the head, in order */
+    struct brick_span newest[BRICK_RECENT];
+};
+
+/* Folds `count` slots of a ring, of the `left` that there are up to its head.
+ * Returns how many of those are done, which is more than `count` where a record
+ * reaches beyond; 0: there is no memory. */
+uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
+                            uint64_t count, uint64_t left);
+
+/* Takes a lane's newest among those of the segment. */
+void brick_details_keep(struct brick_details *d, const struct brick_spans *lane);
+void brick_details_free(struct brick_details *d);
+
+#endif

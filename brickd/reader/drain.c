@@ -1,0 +1,314 @@
+#include "drain.h"
+#include "entry.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A pass that looks at all lanes, not only at those up to the first that nobody owned: a thread that had its lane
+ * before another got one may have been refused the memory for it. */
+#define LOOK_AROUND 64u
+
+int brick_drain_open(struct brick_drain *d, uint64_t file_size)
+{
+    struct brick_reader *r = &d->reader;
+    if (!brick_reader_open(r, file_size))
+        return 0;
+    d->lanes = calloc(r->header.lanes, sizeof *d->lanes);
+    d->lines = calloc(1, sizeof *d->lines + r->header.lanes * sizeof d->lines->lanes[0]);
+    if (d->lanes == NULL || d->lines == NULL)
+        return brick_refuse(r, "no memory for %u lanes", r->header.lanes);
+    d->details.paths = d->events.paths = r->header.paths;
+    d->complete = 1;
+    return 1;
+}
+
+void brick_drain_free(struct brick_drain *d)
+{
+    brick_details_free(&d->details);
+    free(d->events.records);
+    free(d->lanes);
+    free(d->lines);
+}
+
+int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
+{
+    if (d->saved == d->reader.header.lanes)
+        return 0;
+    d->lanes[d->saved++].cursor = *cursor;
+    return 1;
+}
+
+uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->used ? d->saved : d->used; }
+
+/* ---- where a lane begins ----------------------------------------------- */
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static double most(double a, double b) { return a > b ? a : b; }
+
+/* Details that a consumer read and that no checkpoint has are lost with it. */
+static void span_start(struct brick_drained_lane *l, uint64_t head, uint64_t slots, int saved)
+{
+    struct brick_cursor *c = &l->cursor;
+    const struct brick_tail *tail = &l->line.span;
+    int believed = brick_tail_believed(tail, head, slots);
+    uint64_t from = c->span, start = from;
+    if (saved) {
+        if (believed && tail->position > start)
+            start = tail->position;
+        if (!brick_ring_holds(head, slots, start))
+            start = head;
+        c->spans_lost = brick_sum(c->spans_lost, start > from ? start - from : 0);
+    } else if (believed) {
+        start = tail->position;
+        c->spans_lost = l->line.spans_lost <= start ? l->line.spans_lost : 0;
+    } else if (!brick_tail_untouched(tail, head, slots)) {
+        c->spans_lost = start = head;
+    }
+    c->span = start;
+}
+
+/* 1: events that were read before are known to nobody. */
+static int event_start(struct brick_drained_lane *l, const struct brick_lane *lane, uint64_t slots, int saved)
+{
+    struct brick_event_cursor *c = &l->cursor.event;
+    const struct brick_tail *tail = &l->line.event;
+    uint64_t head = lane->event_head;
+    if (brick_tail_believed(tail, head, slots) && (!saved || tail->position > c->position)) {
+        *c = (struct brick_event_cursor){.position = tail->position, .records = least(l->line.events_read, tail->position)};
+        return c->position > 0;
+    }
+    if (saved ? brick_ring_holds(head, slots, c->position) : brick_tail_untouched(tail, head, slots))
+        return 0;
+    *c = (struct brick_event_cursor){.position = head, .records = least(lane->event_records, head)};
+    return 1;
+}
+
+/* Decides for the lanes that came into view. */
+static int start(struct brick_drain *d, uint32_t seen)
+{
+    struct brick_reader *r = &d->reader;
+    for (; d->started < seen; d->started++) {
+        struct brick_drained_lane *l = &d->lanes[d->started];
+        const struct brick_lane *lane = &d->lines->lanes[d->started];
+        int saved = d->started < d->saved;
+        if (!brick_fetch(r, r->layout.consumers + d->started * (uint64_t)sizeof l->line, &l->line, sizeof l->line))
+            return 0;
+        span_start(l, lane->span_head, r->header.span_slots, saved);
+        d->breaks += (uint32_t)event_start(l, lane, r->header.event_slots, saved);
+    }
+    return 1;
+}
+
+/* ---- one pass ---------------------------------------------------------- */
+
+/* The process line and the lanes in use, with one that is not: then no other is. */
+static int look(struct brick_drain *d, uint32_t *seen)
+{
+    struct brick_reader *r = &d->reader;
+    uint32_t all = r->header.lanes;
+    *seen = d->passes % LOOK_AROUND == 0 || d->salvage ? all : (uint32_t)least(d->used + UINT64_C(1), all);
+    for (;;) {
+        if (!brick_fetch(r, r->layout.process, d->lines, sizeof *d->lines + *seen * sizeof d->lines->lanes[0]))
+            return 0;
+        for (uint32_t n = d->used; n < *seen; n++)
+            if (d->lines->lanes[n].opened != 0)
+                d->used = n + 1;
+        if (d->used < *seen || *seen == all)
+            return 1;
+        *seen = (uint32_t)least(*seen * UINT64_C(2), all);
+    }
+}
+
+static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, uint64_t cursor, uint64_t head, uint64_t slots)
+{
+    if (head < cursor)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", lane, ring,
+                            (unsigned long long)cursor, (unsigned long long)head);
+    if (head - cursor > slots)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s jumped from at most %llu to %llu", lane, ring,
+                            (unsigned long long)(cursor + slots), (unsigned long long)head);
+    return 1;
+}
+
+/* Copies what lies from a position on before the head, as far as chunk and ring go in one piece: how many slots; 0: refused. */
+static uint64_t copy(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t at, uint64_t head,
+                     struct brick_record *chunk)
+{
+    uint64_t slot = at & (slots - 1), count = least(least(slots - slot, head - at), BRICK_CHUNK);
+    return brick_fetch(&d->reader, ring + slot * sizeof *chunk, chunk, count * sizeof *chunk) ? count : 0;
+}
+
+static uint64_t ring_of(const struct brick_drain *d, uint32_t lane, uint64_t within)
+{
+    return d->reader.layout.first + lane * d->reader.layout.stride + within;
+}
+
+static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for what its records hold"); }
+
+static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
+{
+    struct brick_drained_lane *l = &d->lanes[n];
+    uint64_t head = d->lines->lanes[n].span_head, slots = d->reader.header.span_slots;
+    uint64_t ring = ring_of(d, n, d->reader.layout.span_ring), from = l->cursor.span;
+    if (from == head)
+        return 1;
+    if (!judge_head(d, n, "span ring", from, head, slots))
+        return 0;
+    struct brick_spans spans = {.sequence = l->span_sequence, .kept = 0};
+    while (l->cursor.span < head) {
+        uint64_t count = copy(d, ring, slots, l->cursor.span, head, chunk);
+        if (count == 0)
+            return 0;
+        uint64_t done = brick_details_fold(&d->details, &spans, chunk, count, head - l->cursor.span);
+        if (done == 0)
+            return no_memory(d);
+        l->cursor.span += done;
+        l->span_sequence = spans.sequence;
+    }
+    brick_details_keep(&d->details, &spans);
+    d->fill = most(d->fill, (double)(head - from) / (double)slots);
+    return 1;
+}
+
+/* What the writer does not yet have back; all of it where the file says what cannot be. */
+static double held(const struct brick_drained_lane *l, uint64_t head, uint64_t slots)
+{
+    const struct brick_tail *tail = &l->line.event;
+    if (!brick_tail_untouched(tail, head, slots) && !brick_tail_believed(tail, head, slots))
+        return 1;
+    return (double)(l->cursor.event.position - tail->position) / (double)slots;
+}
+
+static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
+{
+    struct brick_event_cursor *c = &d->lanes[n].cursor.event;
+    uint64_t head = d->lines->lanes[n].event_head, slots = d->reader.header.event_slots;
+    uint64_t ring = ring_of(d, n, d->reader.layout.event_ring), from = c->position;
+    if (from == head)
+        return 1;
+    if (!judge_head(d, n, "event ring", from, head, slots))
+        return 0;
+    while (c->position < head && d->events.count < BRICK_EVENTS_MAX) {
+        uint64_t count = copy(d, ring, slots, c->position, head, chunk);
+        if (count == 0)
+            return 0;
+        if (!brick_events_take(&d->events, c, chunk, count, head - c->position, BRICK_EVENTS_MAX))
+            return no_memory(d);
+    }
+    d->fill = most(d->fill, (double)(c->position - from) / (double)slots);
+    d->complete &= c->position == head;
+    return 1;
+}
+
+/* ---- salvage ----------------------------------------------------------- */
+
+/* The record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was given, and above
+ * that of the record below. The head stays where it is; the number shows that it was taken. 0: refused. */
+static int salvaged(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t head, uint64_t below, uint64_t attempts,
+                    struct brick_record *record)
+{
+    struct brick_record last = {.sequence = below};
+    if (below == 0 && head > 0 && !brick_fetch(&d->reader, ring + ((head - 1) & (slots - 1)) * sizeof last, &last, sizeof last))
+        return 0;
+    if (!brick_fetch(&d->reader, ring + (head & (slots - 1)) * sizeof *record, record, sizeof *record))
+        return 0;
+    if (record->sequence != attempts || record->sequence <= last.sequence)
+        record->slots = 0;
+    return 1;
+}
+
+static int salvage(struct brick_drain *d, uint32_t n)
+{
+    struct brick_drained_lane *l = &d->lanes[n];
+    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct brick_header *h = &d->reader.header;
+    const struct brick_layout *layout = &d->reader.layout;
+    struct brick_record record;
+    struct brick_spans spans = {.sequence = l->span_sequence, .kept = 0};
+    if (!salvaged(d, ring_of(d, n, layout->span_ring), h->span_slots, lane->span_head, l->span_sequence,
+                  lane->span_attempts, &record))
+        return 0;
+    if (record.slots == 1) {
+        if (brick_details_fold(&d->details, &spans, &record, 1, 1) == 0)
+            return no_memory(d);
+        brick_details_keep(&d->details, &spans);
+        l->span_sequence = spans.sequence;
+    }
+    if (!salvaged(d, ring_of(d, n, layout->event_ring), h->event_slots, lane->event_head, l->cursor.event.sequence,
+                  lane->event_attempts, &record))
+        return 0;
+    struct brick_event_cursor beyond = l->cursor.event;
+    if (record.slots == 1 && !brick_events_take(&d->events, &beyond, &record, 1, 1, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
+        return no_memory(d);
+    l->cursor.event.sequence = beyond.sequence;
+    return 1;
+}
+
+int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
+{
+    uint32_t seen;
+    d->events.count = 0;
+    d->fill = d->held = 0;
+    d->complete = 1;
+    if (d->refused)
+        return 0;
+    d->refused = 1;
+    if (!look(d, &seen))
+        return 0;
+    brick_fence_acquire(); /* O11 */
+    if (!start(d, seen))
+        return 0;
+    d->passes++;
+    d->activity = 0;
+    for (uint32_t n = 0; n < d->used; n++) {
+        const struct brick_lane *lane = &d->lines->lanes[n];
+        d->activity += lane->begun + lane->summarized + lane->event_attempts;
+        if (!drain_spans(d, n, chunk) || !drain_events(d, n, chunk))
+            return 0;
+        d->held = most(d->held, held(&d->lanes[n], lane->event_head, d->reader.header.event_slots));
+    }
+    for (uint32_t n = 0; d->salvage && d->complete && n < d->used; n++)
+        if (!salvage(d, n))
+            return 0;
+    d->salvage &= !d->complete;
+    d->refused = 0;
+    return 1;
+}
+
+/* ---- what is to be written --------------------------------------------- */
+
+/* A pair that says this position, and zeros for nobody's, stay as they are. */
+static int move(uint64_t position, const struct brick_tail *from, struct brick_tail *halfway, struct brick_tail *whole)
+{
+    if (from->position == position && (from->complement == ~position || (position == 0 && from->complement == 0)))
+        return 0;
+    halfway->complement = whole->complement = ~position;
+    whole->position = position;
+    return 1;
+}
+
+uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
+                           struct brick_consumer *whole)
+{
+    uint32_t end = 0;
+    *first = 0;
+    for (uint32_t n = 0; n < d->used && n < d->started; n++) {
+        struct brick_drained_lane *l = &d->lanes[n];
+        struct brick_consumer *half = &halfway[n], *full = &whole[n];
+        *half = *full = l->line;
+        int moved = move(l->cursor.span, &l->line.span, &half->span, &full->span);
+        full->spans_lost = l->cursor.spans_lost;
+        moved |= full->spans_lost != l->line.spans_lost;
+        if (events) {
+            moved |= move(l->cursor.event.position, &l->line.event, &half->event, &full->event);
+            full->events_read = l->cursor.event.records;
+            moved |= full->events_read != l->line.events_read;
+        }
+        if (moved) {
+            *first = end == 0 ? n : *first;
+            end = n + 1;
+        }
+        l->line = *full;
+    }
+    return end - *first;
+}

@@ -1,0 +1,74 @@
+/* drain.h - one consumer's way through the rings of a segment.
+ *
+ * Reads with pread, judges, folds, and says what is to be written where; it
+ * never writes to a segment. What does not add up refuses the segment for good;
+ * what was read before stays.
+ */
+#ifndef BRICKD_DRAIN_H
+#define BRICKD_DRAIN_H
+
+#include "copy.h"
+#include "details.h"
+#include "events.h"
+
+/* Event records of one segment that one pass takes at most; the rest comes with the next. */
+#define BRICK_EVENTS_MAX 65536u
+
+/* Slots that are copied at once. */
+#define BRICK_CHUNK 1024u
+
+/* How far a lane has been read; what a checkpoint keeps of it. */
+struct brick_cursor {
+    uint64_t span; /* slots */
+    struct brick_event_cursor event;
+    uint64_t spans_lost; /* details that nobody has: a consumer read them and died */
+};
+
+struct brick_drained_lane {
+    struct brick_cursor cursor;
+    struct brick_consumer line; /* as it stands in the file, or will when all was written that was given out */
+    uint64_t span_sequence;     /* of the last span record */
+};
+
+struct brick_drain {
+    struct brick_reader reader;
+    struct brick_details details;
+    struct brick_events events; /* of the last pass */
+    struct brick_drained_lane *lanes;
+    struct {
+        struct brick_process process;
+        struct brick_lane lanes[];
+    } *lines;
+    uint32_t saved;   /* lanes whose cursors a checkpoint gave */
+    uint32_t started; /* lanes whose start was decided */
+    uint32_t used;    /* lanes that threads have owned */
+    uint32_t passes;
+    uint32_t breaks;  /* lanes whose events began with one */
+    int refused;
+    int complete; /* the last pass came to every head */
+    int salvage;
+    uint64_t activity; /* a number that changes whenever something was recorded */
+    double fill;       /* the largest share of a ring that the last pass consumed */
+    double held;       /* the largest share of an event ring that waits for tails(events) */
+};
+
+/* The source of d->reader is set; everything else is zeros. 0: refused, the reader has the reason. */
+int brick_drain_open(struct brick_drain *d, uint64_t file_size);
+void brick_drain_free(struct brick_drain *d);
+
+/* Before the first pass: where the next lane is to go on. 0: there is no such lane. */
+int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
+
+/* Reads all that is new. `chunk` has room for BRICK_CHUNK slots. 0: refused, now or before. */
+int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk);
+
+/* How many lanes have cursors: those of the checkpoint, and those in use. */
+uint32_t brick_drain_lanes(const struct brick_drain *d);
+
+/* The consumer lines from *first on, as they are to be written: all `halfway`,
+ * then all `whole` (O12). Returns how many, 0 when they stand there already.
+ * Both have room for brick_drain_lanes(d). */
+uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
+                           struct brick_consumer *whole);
+
+#endif

@@ -1,0 +1,49 @@
+#include "entry.h"
+
+#include <math.h>
+
+void brick_entry_add(struct brick_summary *into, const struct brick_summary *s)
+{
+    if (s->count == 0)
+        return;
+    if (into->count == 0 || s->min < into->min)
+        into->min = s->min;
+    if (s->max > into->max)
+        into->max = s->max;
+    into->count = brick_sum(into->count, s->count);
+    into->total = brick_sum(into->total, s->total);
+    into->child = brick_sum(into->child, s->child);
+    into->again = brick_sum(into->again, s->again);
+    into->squares += s->squares;
+    into->elements = brick_sum(into->elements, s->elements);
+    into->bytes = brick_sum(into->bytes, s->bytes);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        into->histogram[b] = brick_sum(into->histogram[b], s->histogram[b]);
+}
+
+double brick_bucket_shift(double factor) { return round(BRICK_BUCKETS_PER_OCTAVE * log2(factor)); }
+
+static uint64_t times(uint64_t ticks, double factor)
+{
+    double product = round((double)ticks * factor);
+    return product < 0x1p64 ? (uint64_t)product : UINT64_MAX;
+}
+
+struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor)
+{
+    struct brick_summary scaled = *s;
+    double shift = brick_bucket_shift(factor);
+    scaled.total = times(s->total, factor);
+    scaled.child = times(s->child, factor);
+    scaled.again = times(s->again, factor);
+    scaled.squares = s->squares * factor * factor;
+    scaled.min = times(s->min, factor);
+    scaled.max = times(s->max, factor);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        scaled.histogram[b] = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        uint64_t *to = &scaled.histogram[brick_bucket_shifted(b, shift)];
+        *to = brick_sum(*to, s->histogram[b]);
+    }
+    return scaled;
+}

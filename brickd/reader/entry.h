@@ -1,0 +1,46 @@
+/* entry.h - what is added to the summary of one path.
+ *
+ * Sums stop at the greatest number instead of beginning anew: what comes in may lie.
+ */
+#ifndef BRICKD_ENTRY_H
+#define BRICKD_ENTRY_H
+
+#include "brick_shm.h"
+
+static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
+
+/* A span, as its own thread adds it. */
+static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
+                                    uint64_t bytes)
+{
+    double d = (double)duration;
+    if (s->count == 0 || duration < s->min)
+        s->min = duration;
+    if (duration > s->max)
+        s->max = duration;
+    s->count++;
+    s->total = brick_sum(s->total, duration);
+    s->child = brick_sum(s->child, child);
+    s->squares += d * d;
+    s->elements = brick_sum(s->elements, elements);
+    s->bytes = brick_sum(s->bytes, bytes);
+    s->histogram[brick_bucket(duration)]++;
+}
+
+/* Another summary, whose ticks are of the same length. */
+void brick_entry_add(struct brick_summary *into, const struct brick_summary *s);
+
+/* A summary with each of its times as often: ticks become ns. */
+struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor);
+
+/* By how many buckets a histogram moves when its times are taken so often: each
+ * bucket goes whole into the one that holds its middle. */
+double brick_bucket_shift(double factor);
+
+static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)
+{
+    double to = bucket + shift;
+    return to <= 0 ? 0 : to >= BRICK_BUCKETS - 1 ? BRICK_BUCKETS - 1 : (uint32_t)to;
+}
+
+#endif

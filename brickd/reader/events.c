@@ -1,0 +1,70 @@
+#include "events.h"
+
+#include <stdlib.h>
+
+/* Above it lies no time and no amount that can be. */
+#define LIMIT_BITS 62
+
+static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_MEASURED; }
+
+static int possible(const struct brick_record *r, uint32_t paths)
+{
+    const struct brick_defer *defer = (const struct brick_defer *)(const void *)r;
+    const struct brick_finalize *finalize = (const struct brick_finalize *)(const void *)r;
+    const struct brick_measured *measured = (const struct brick_measured *)(const void *)r;
+    if (r->slots != 1)
+        return 0;
+    if (r->kind == BRICK_KIND_DEFER)
+        return defer->path < paths && (defer->start | defer->elements | defer->bytes) >> LIMIT_BITS == 0;
+    if (r->kind == BRICK_KIND_FINALIZE)
+        return finalize->ticks >> LIMIT_BITS == 0;
+    return measured->elapsed_ns >> LIMIT_BITS == 0;
+}
+
+static int append(struct brick_events *e, const struct brick_record *r)
+{
+    if (e->count == e->room) {
+        size_t room = e->room > 0 ? 2 * e->room : 64;
+        struct brick_record *more = realloc(e->records, room * sizeof *more);
+        if (more == NULL)
+            return 0;
+        e->records = more;
+        e->room = room;
+    }
+    e->records[e->count++] = *r;
+    return 1;
+}
+
+/* Numbers between two records were drops; between nothing known and a record nothing can be said. */
+static void follow(struct brick_events *e, struct brick_event_cursor *c, uint64_t sequence)
+{
+    if (c->sequence != 0 || c->records == 0)
+        e->gaps += sequence - c->sequence - 1;
+    c->sequence = sequence;
+}
+
+int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, const struct brick_record *slots,
+                      uint64_t count, uint64_t left, size_t most)
+{
+    for (uint64_t i = 0; i < count && e->count < most;) {
+        const struct brick_record *r = &slots[i];
+        if (r->slots == 0 || r->slots > left - i) { /* where the next one begins is not known */
+            e->rejected++;
+            c->records++;
+            c->position += left - i;
+            return 1;
+        }
+        if (r->sequence <= c->sequence || (known(r->kind) && !possible(r, e->paths))) {
+            e->rejected++;
+        } else {
+            if (known(r->kind) && !append(e, r))
+                return 0;
+            e->skipped += !known(r->kind);
+            follow(e, c, r->sequence);
+        }
+        c->records++;
+        c->position += r->slots;
+        i += r->slots;
+    }
+    return 1;
+}

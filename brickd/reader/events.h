@@ -1,0 +1,30 @@
+/* events.h - the event records that one pass over a segment brought. */
+#ifndef BRICKD_EVENTS_H
+#define BRICKD_EVENTS_H
+
+#include "brick_shm.h"
+
+#include <stddef.h>
+
+struct brick_events {
+    struct brick_record *records; /* of one slot each, of kinds that are known; in order within each lane */
+    size_t count, room;
+    uint32_t paths;    /* as the header says */
+    uint64_t rejected; /* records that could not be */
+    uint64_t skipped;  /* records of unknown kinds */
+    uint64_t gaps;     /* numbers that no record had: dropped by the writer */
+};
+
+/* How far one lane's events have been read. */
+struct brick_event_cursor {
+    uint64_t position; /* slots */
+    uint64_t records;
+    uint64_t sequence; /* of the last record; 0 although some were read: not known */
+};
+
+/* Takes `count` slots of a ring from the cursor on, of the `left` that there are
+ * up to its head; stops where `most` records are there. 0: there is no memory. */
+int brick_events_take(struct brick_events *e, struct brick_event_cursor *cursor, const struct brick_record *slots,
+                      uint64_t count, uint64_t left, size_t most);
+
+#endif

@@ -1,0 +1,71 @@
+"""The drain of real workers: what a consumer reads of their rings, and what it asks to be written."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from conftest import Worker
+from forge import PAGE
+
+from brickd import _reader, dtypes
+from brickd.segment import find
+
+Start = Callable[..., Worker]
+
+
+@contextmanager
+def only_segment(prefix: str) -> Iterator[int]:
+    """The test's only segment, open for a consumer."""
+    (name,) = find(prefix)
+    fd = os.open(Path(_reader.DIRECTORY) / name, os.O_RDWR)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def ask_for_spans(fd: int) -> None:
+    os.pwrite(fd, struct.pack("<I", _reader.CONTROL_SPANS), PAGE)
+
+
+def publish(fd: int, drain: _reader.Drain, *, events: bool = True) -> None:
+    writes = [(fd, offset, data) for offset, data in drain.tails(events)]
+    assert _reader.write_all(writes) == len(writes)
+
+
+def test_what_all_span_records_come_to_is_what_the_worker_itself_added_up(worker: Start, prefix: str) -> None:
+    process = worker("""
+        brick.init()
+        a, b, c = (brick.brick(name) for name in "abc")
+        pause()
+        for round in range(4):
+            for i in range(500):
+                with a:
+                    with b(elements=i, bytes=i * 3), c:
+                        pass
+                with brick.step(i, kind="decode", rows=i + 3, valid=i):
+                    c.record(i * 1000)
+            pause()
+        """)
+    process.paused()
+    with only_segment(prefix) as fd:
+        ask_for_spans(fd)
+        drain = _reader.Drain(fd)
+        for _ in range(4):
+            process.go()
+            process.paused()
+            assert _reader.drain([drain]) == []
+            publish(fd, drain)
+        own = dtypes.summaries(_reader.Segment(fd).summaries()[0])
+        ours = dtypes.summaries(drain.details())
+        assert (drain.spans, drain.rejected, drain.skipped, drain.complete) == (4 * 500 * 5, 0, 0, True)
+        for field in own.dtype.names or ():
+            np.testing.assert_array_equal(ours[field], own[field][: len(ours)], err_msg=field)
+        assert not own["count"][len(ours) :].any()
+    process.go()
+    assert process.end() == 0
