@@ -14,6 +14,7 @@ from conftest import ROOT
 # From the bottom up: a module imports only from lines above its own.
 LAYERS = (
     {"brickd._reader", "brickd.errors", "brickd.escape", "brickd.runtime", "brickd.words"},
+    {"brickd.units"},
     {"brickd.segment", "brickd.records"},
     {"brickd.dtypes"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
@@ -22,6 +23,7 @@ LAYERS = (
     {
         "brickd.status",
         "brickd.tree",
+        "brickd.verdicts",
         "brickd.doctor.clock",
         "brickd.doctor.container",
         "brickd.doctor.installed",
@@ -32,8 +34,8 @@ LAYERS = (
     {"brickd.doctor.shared_memory"},
     {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
     {"brickd.doctor.examination"},
-    {"brickd.cli.output", "brickd.cli.ranges", "brickd.cli.tab", "brickd.cli.units", "brickd.cli.waiting"},
-    {"brickd.cli.phrases", "brickd.cli.selection", "brickd.cli.table", "brickd.cli.verdicts"},
+    {"brickd.cli.output", "brickd.cli.ranges", "brickd.cli.tab", "brickd.cli.waiting"},
+    {"brickd.cli.phrases", "brickd.cli.selection", "brickd.cli.table"},
     {
         "brickd.cli.bricks",
         "brickd.cli.completion",

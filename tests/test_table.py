@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import escape
-from brickd.cli import table, units
+from brickd import escape, units
+from brickd.cli import table
 from brickd.cli.table import Column
 
 CELLS = st.text(st.one_of(st.characters(codec=None), st.sampled_from("ab 模\x1b\n\u0301\u202e")), max_size=40)

@@ -12,18 +12,18 @@ from typing import Any
 
 import click
 
-from brickd import escape
+from brickd import escape, units
 from brickd import hang as hanging
-from brickd.cli import phrases, units
+from brickd.cli import phrases
 from brickd.cli import table as tables
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.ranges import Finite
 from brickd.cli.selection import NOBODY, asked, names_argument
 from brickd.cli.table import Column, Figure
-from brickd.cli.verdicts import sentence
 from brickd.cli.waiting import watch
 from brickd.errors import Exit
 from brickd.hang import Lane, Place, Verdict, Watched
+from brickd.verdicts import sentence
 from brickd.workers import survey
 
 _STATES = ("stuck", "moving", "idle", "dead")

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from brickd import _reader, records
-from brickd.cli import phrases, units
+from brickd import _reader, records, units
+from brickd.cli import phrases
 from brickd.cli import table as tables
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.selection import NOBODY, require_readable

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from brickd import escape
-from brickd.cli import units
+from brickd import escape, units
 from brickd.cli.output import Screen
 
 

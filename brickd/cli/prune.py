@@ -8,7 +8,7 @@ from __future__ import annotations
 import click
 
 from brickd import prune as pruning
-from brickd.cli import units
+from brickd import units
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
 from brickd.errors import SegmentRefused, SegmentUnopened

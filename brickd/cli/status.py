@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from brickd import escape
-from brickd.cli import phrases, units
+from brickd import escape, units
+from brickd.cli import phrases
 from brickd.cli import table as tables
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.selection import NOBODY, asked, names_argument

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from brickd.cli import units
+from brickd import units
 from brickd.hang import Odd, Place, State, Verdict
 
 _NAMED = 3
