@@ -37,6 +37,10 @@ class NoDaemon(BrickdError):
     exit_code = Exit.NO_DAEMON
 
 
+class WrongQuestion(BrickdError):
+    """A parameter or a value that a question does not have."""
+
+
 class NoSuchWorker(BrickdError):
     """A name that no worker, service or segment here has."""
 

@@ -132,7 +132,10 @@ def test_a_worker_without_spans_has_no_tree(worker: Start) -> None:
 
 
 def test_a_depth_and_a_share_that_cannot_be_are_refused() -> None:
-    for arguments, wanted in ((["--min", "nan"], "0 to 100 wanted"), (["--depth", "0"], "x>=1")):
+    for arguments, wanted in (
+        (["--min", "nan"], "a number of 0 to 100"),
+        (["--depth", "0"], "a whole number of 1 or more"),
+    ):
         ended = brickd("tree", *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")
         assert wanted in ended.stderr
@@ -153,7 +156,9 @@ def route(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
 def drawn(made: MadeUp, width: int | None = None, depth: int | None = None) -> list[str]:
     merged = tree(named([made]), layers=False, depth=depth)
     nodes = [node.document() for node in merged.nodes]
-    return render({"layers": False, "nodes": nodes, "hidden_nodes": merged.left.nodes}, Screen(width, False))
+    return render(
+        {"layers": False, "workers": 1, "nodes": nodes, "hidden_nodes": merged.left.nodes}, Screen(width, False)
+    )
 
 
 def test_a_tree_is_drawn_with_plain_branches_and_its_figures() -> None:
@@ -303,7 +308,7 @@ def test_a_drawing_has_a_line_for_each_node_and_fits(
     merged = tree(named(made), layers=layers, depth=depth)
     nodes = [node.document() for node in merged.nodes]
     total = {"layers": layers, "nodes": nodes, "hidden_nodes": merged.left.nodes, "hidden_self_ns": 0}
-    lines = render(total, Screen(width, False))
+    lines = render({"workers": 1, **total}, Screen(width, False))
     assert len(lines) == 1 + len(nodes) + sum(node["hidden_nodes"] > 0 for node in nodes)
     assert all(line.isprintable() for line in lines)
     if width is not None and nodes:

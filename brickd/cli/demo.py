@@ -18,12 +18,13 @@ from pathlib import Path
 
 import click
 
+from brickd.cli.asking import Read
 from brickd.cli.output import say
-from brickd.cli.ranges import Finite
 from brickd.cli.status import status
 from brickd.cli.tree import tree
 from brickd.errors import BrickdError
 from brickd.segment import find, open_file
+from brickd.views.parameter import Number
 
 # Each worker: how it runs, and how many times it does the work of one brick. demo/3 is to be found.
 _WORKERS = (("forward", 1), ("threads", 1), ("asyncio", 1), ("forward", 2))
@@ -34,7 +35,7 @@ _PROGRAM = Path(__file__).parent.parent / "demo" / "worker.py"
 
 
 @click.command()
-@click.option("--seconds", type=Finite(0.5, 600), default=6.0, show_default=True, help="How long to run.")
+@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=6.0, show_default=True, help="How long to run.")
 def demo(seconds: float) -> None:
     """Four workers on this machine, and what they do while they run."""
     if importlib.util.find_spec("brick_agent") is None:

@@ -15,11 +15,11 @@ import click
 from brickd import escape, units
 from brickd.cli import phrases
 from brickd.cli import table as tables
+from brickd.cli.asking import asked, asks
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.selection import NOBODY, asked, names_argument
 from brickd.cli.table import Column
-from brickd.status import document as status_document
-from brickd.totals import bricks as brick_totals
+from brickd.views import status as view
+from brickd.views.answer import NOBODY
 
 LINES = 24
 _SERVICES = 3
@@ -48,12 +48,11 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@names_argument
+@asks(view.StatusQuestion)
 @output_options
-def status(names: tuple[str, ...], output: str) -> None:
+def status(question: view.StatusQuestion, output: str) -> None:
     """Live totals over all workers, problems first."""
-    found, workers = asked(names)
-    document = status_document(found, workers, brick_totals(workers), partial=bool(names))
+    document = asked(view.answer, question)
     emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
 
 

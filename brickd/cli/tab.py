@@ -8,7 +8,7 @@ mean themselves to every shell as they stand, unquoted: nothing that a name hold
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 # click's own protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
 VARIABLE = "_BRICKD_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 _PROGRAM = "brickd"
 _HARMLESS = frozenset("._/~+%-")

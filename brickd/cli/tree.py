@@ -15,11 +15,11 @@ import click
 from brickd import escape, units
 from brickd.cli import phrases
 from brickd.cli import table as tables
+from brickd.cli.asking import asked, asks
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.ranges import Finite
-from brickd.cli.selection import NOBODY, asked, names_argument
 from brickd.cli.table import Column, Figure
-from brickd.tree import tree as merged_tree
+from brickd.views import tree as view
+from brickd.views.answer import NOBODY
 
 # What a name is given however deep it stands, and what the first three figures take at the most.
 _NAME_WIDTH = 16
@@ -60,33 +60,18 @@ class _Line(NamedTuple):
 
 
 @click.command()
-@names_argument
-@click.option("--layers", is_flag=True, help="Keep bricks apart that differ in their layer alone.")
-@click.option("--depth", type=click.IntRange(1), metavar="N", help="Show so many levels; what is below is counted.")
-@click.option("--min", "least", type=Finite(0, 100), default=0.0, metavar="PERCENT",
-              help="Leave out what took less of all that was recorded; it is counted.")  # fmt: skip
+@asks(view.TreeQuestion)
 @output_options
-def tree(*, names: tuple[str, ...], layers: bool, depth: int | None, least: float, output: str) -> None:
+def tree(question: view.TreeQuestion, output: str) -> None:
     """The call tree over all workers: totals, self times, shares."""
-    _, workers = asked(names)
-    merged = merged_tree(workers, layers=layers, depth=depth, least_percent=least)
-    document = {
-        "schema_version": 1,
-        "layers": layers,
-        "recorded_ns": round(merged.recorded_ns),
-        "nodes": [node.document() for node in merged.nodes],
-        "hidden_nodes": merged.left.nodes,
-        "hidden_self_ns": round(merged.left.self_ns),
-    }
-
-    def table(screen: Screen) -> list[str]:
-        return render(document, screen) if workers else [NOBODY]
-
-    emit(document, output, table=table, rows="nodes")
+    document = asked(view.answer, question)
+    emit(document, output, table=lambda screen: render(document, screen), rows="nodes")
 
 
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
+    if not document["workers"]:
+        return [NOBODY]
     lines = list(_lines(document))
     if not lines:
         return ["no spans yet"]

@@ -13,10 +13,11 @@ import click
 from brickd import units
 from brickd.cli import phrases
 from brickd.cli import table as tables
+from brickd.cli.asking import asked, asks
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.selection import NOBODY, asked, names_argument
 from brickd.cli.table import Column
-from brickd.status import workers_document
+from brickd.views import workers as view
+from brickd.views.answer import NOBODY
 
 _COLUMNS = (
     Column("WORKER"),
@@ -34,12 +35,11 @@ _COLUMNS = (
 
 
 @click.command()
-@names_argument
+@asks(view.WorkersQuestion)
 @output_options
-def workers(names: tuple[str, ...], output: str) -> None:
+def workers(question: view.WorkersQuestion, output: str) -> None:
     """Every worker: its threads, spans, losses, memory, what is open."""
-    found, chosen = asked(names)
-    document = workers_document(found, chosen, partial=bool(names))
+    document = asked(view.answer, question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 

@@ -1,61 +1,78 @@
-"""The status of this machine as documents: of `brickd status`, and the part of it that `brickd workers` prints.
+"""The view `workers`: every worker in full, and what is wrong.
 
-Owns: the schema, a worker's entry in it, and what counts as a problem. Must not know: terminals, files. Invariants: the
-ledger of the document is the sum of its workers' ledgers; every problem names the next command; nothing is left out
-that a count could show.
+Owns: a worker's entry, and what counts as a problem. Must not know: terminals, files. Invariants: every problem names
+the next command; nothing is left out that a count could show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from typing import Any
 
 from brickd import opened
 from brickd.errors import SegmentRefused, SegmentUnopened
+from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.naming import as_argument
 from brickd.segment import Reading
-from brickd.totals import Brick, categories
+from brickd.views.answer import Answer, begun, chosen
+from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.workers import Survey, Worker
+from brickd.world import Facts, World
 
+Entry = dict[str, Any]
 Problem = dict[str, str]
 
 
-def document(survey: Survey, workers: Sequence[Worker], bricks: Sequence[Brick], *, partial: bool) -> dict[str, Any]:
-    """Build the document of `brickd status`.
+@dataclass(frozen=True)
+class WorkersQuestion(Question):
+    """Which workers."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+
+
+def answer(world: World, question: WorkersQuestion) -> Answer:
+    """Show each of the workers."""
+    found, workers, words = chosen(world, question.names)
+    partial = bool(question.names)
+    document = {
+        **begun(world),
+        "workers": entries(found, workers, partial=partial),
+        "problems": problems(found, workers, world.daemon(), partial=partial),
+    }
+    return Answer(document, words)
+
+
+def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list[Entry]:
+    """The workers' entries, and those of what was refused.
 
     Args:
         survey: all that was found.
         workers: those that were asked for.
-        bricks: the totals over them.
-        partial: whether only some were asked for; refused segments then belong to nobody named.
+        partial: whether only some were asked for; what was refused then belongs to nobody named.
     """
-    whole = Ledger()
-    for worker in workers:
-        whole.add(worker.ledger)
-    told = workers_document(survey, workers, partial=partial)
-    return {
-        "schema_version": told["schema_version"],
-        "source": "shared memory",
-        "daemon": None,
-        "ledger": whole.document(),
-        "workers": told["workers"],
-        "bricks": [brick.document() for brick in bricks],
-        "categories": categories(bricks),
-        "problems": told["problems"],
-    }
+    return [*map(_worker, workers), *map(_quarantined, [] if partial else survey.refused)]
 
 
-def workers_document(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> dict[str, Any]:
-    """Build the document of `brickd workers`, from the same as `document`."""
+def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *, partial: bool) -> list[Problem]:
+    """What is wrong, from the same as `entries`, and with the daemon."""
     refused = [] if partial else survey.refused
-    return {
-        "schema_version": 1,
-        "workers": [*map(_worker, workers), *map(_quarantined, refused)],
-        "problems": _problems(workers, refused),
-    }
+    found = [{"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused]
+    if daemon is not None and daemon.checkpoint_problem is not None:
+        text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
+        found.append({"text": text, "command": "brickd events"})
+    dead = [worker.name for worker in workers if not worker.reading.alive]
+    if dead:
+        who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
+        found.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
+    found += [
+        {"text": f"{worker.name}: {loss}", "command": f"brickd inspect {as_argument(worker.name)}"}
+        for worker in workers
+        for loss in losses(worker.reading, worker.ledger)
+    ]
+    return found
 
 
 def _open(reading: Reading) -> list[dict[str, Any]]:
@@ -74,7 +91,7 @@ def _age_ns(reading: Reading) -> int | None:
     return round(ticks * reading.tick_ns) if reading.alive and ticks >= 0 else None
 
 
-def _worker(worker: Worker) -> dict[str, Any]:
+def _worker(worker: Worker) -> Entry:
     reading, header, process = worker.reading, worker.reading.header, worker.reading.process
     problems = losses(reading, worker.ledger)
     return {
@@ -86,7 +103,7 @@ def _worker(worker: Worker) -> dict[str, Any]:
         "segment": reading.file,
         "pid": reading.pid or header["pid"],
         "state": "live" if reading.alive else "dead",
-        "started": _instant(header["started_ns"]),
+        "started": rfc3339(header["started_ns"]),
         "age_ns": _age_ns(reading),
         "clock": reading.clock,
         "ledger": worker.ledger.document(),
@@ -104,7 +121,7 @@ def _worker(worker: Worker) -> dict[str, Any]:
     }
 
 
-def _quarantined(refused: SegmentRefused) -> dict[str, Any]:
+def _quarantined(refused: SegmentRefused) -> Entry:
     return {
         "name": refused.path,
         "service": None,
@@ -132,31 +149,6 @@ def _quarantined(refused: SegmentRefused) -> dict[str, Any]:
     }
 
 
-def _instant(ns: int) -> str:
-    """RFC 3339, to the millisecond; what no calendar holds is shown as its beginning."""
-    try:
-        moment = datetime.fromtimestamp(ns / 1e9, UTC)
-    except (OverflowError, ValueError, OSError):
-        moment = datetime.fromtimestamp(0, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def _remedy(error: SegmentRefused) -> str:
     """What cannot be opened `prune` leaves alone."""
     return "brickd doctor" if isinstance(error, SegmentUnopened) else "brickd prune --refused"
-
-
-def _problems(workers: Sequence[Worker], refused: Sequence[SegmentRefused]) -> list[Problem]:
-    problems = [
-        {"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused
-    ]
-    dead = [worker.name for worker in workers if not worker.reading.alive]
-    if dead:
-        who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
-        problems.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
-    problems += [
-        {"text": f"{worker.name}: {loss}", "command": f"brickd inspect {as_argument(worker.name)}"}
-        for worker in workers
-        for loss in losses(worker.reading, worker.ledger)
-    ]
-    return problems

@@ -1,0 +1,99 @@
+"""How a verb asks its question.
+
+Owns: the arguments and options that a question becomes, and the way to its answer. Must not know: any one question.
+Invariants: the command line takes what the question declares, and nothing else; what is to be said beside a document is
+said on stderr.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import MISSING
+from typing import Any, TypeVar
+
+import click
+
+from brickd.cli.output import say
+from brickd.cli.tab import Complete, complete_workers
+from brickd.views.answer import Answer, Document
+from brickd.views.parameter import Choice, Parameter, Switch
+from brickd.views.question import Asked, Question, default, parameters
+from brickd.world import SharedMemory, World
+
+Result = TypeVar("Result")
+Verb = Callable[..., Result]
+
+
+def asks(kind: type[Question], complete: Complete = complete_workers) -> Callable[[Verb[Result]], Verb[Result]]:
+    """Give a verb the arguments and options of a question; it receives one keyword, `question`.
+
+    Args:
+        kind: of question.
+        complete: offers words for its arguments at a TAB.
+    """
+
+    def decorate(verb: Verb[Result]) -> Verb[Result]:
+        @functools.wraps(verb)
+        def with_question(**given: Any) -> Result:
+            question = kind(**{name: given.pop(name) for name in parameters(kind)})
+            return verb(question=question, **given)
+
+        asking: Verb[Result] = with_question
+        # click puts what is declared last first.
+        for name, parameter in reversed(parameters(kind).items()):
+            unless = default(kind, name)
+            asking = (_argument if parameter.positional else _option)(name, parameter, unless, complete)(asking)
+        return asking
+
+    return decorate
+
+
+def asked(view: Callable[[World, Asked], Answer], question: Asked) -> Document:
+    """The document that answers a question; what is to be said beside it is said."""
+    answer = view(SharedMemory(), question)
+    for words in answer.words:
+        say(words)
+    return answer.document
+
+
+def _argument(
+    name: str, parameter: Parameter, unless: Any, complete: Complete
+) -> Callable[[Verb[Result]], Verb[Result]]:
+    return click.argument(
+        name,
+        nargs=-1 if parameter.several else 1,
+        required=unless is MISSING,
+        metavar=parameter.metavar,
+        shell_complete=complete,
+    )
+
+
+def _option(name: str, parameter: Parameter, unless: Any, _: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
+    spelled = [*filter(None, [parameter.short]), f"--{parameter.key or name}", name]
+    if isinstance(parameter, Switch):
+        return click.option(*spelled, is_flag=True, help=parameter.help)
+    return click.option(
+        *spelled,
+        type=click.Choice(parameter.of) if isinstance(parameter, Choice) else Read(parameter),
+        default=unless,
+        show_default=unless is not None,
+        metavar=parameter.metavar,
+        help=parameter.help,
+    )
+
+
+class Read(click.ParamType[Any]):
+    """A value as a parameter reads and judges it, so that it is refused at its option."""
+
+    name = "value"
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter = parameter
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a usage error where the parameter does not take it."""
+        found = self.parameter.read(value) if isinstance(value, str) else value
+        if not self.parameter.takes(found):
+            self.fail(f"{value} is not {self.parameter.wanted}", param, ctx)
+        return found

@@ -1,0 +1,105 @@
+"""The view `hang`: what is open per thread, and which worker is the odd one out.
+
+Owns: the schema of its document, what of the two looks goes into it. Must not know: how a verdict comes about, how the
+time between the looks passes, screens. Invariants: the verdicts come first; a service is judged by all of its workers,
+whichever were asked for; every worker that was asked for has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from brickd.hang import Lane, Place, Verdict, Watched, judge, watched
+from brickd.verdicts import sentence
+from brickd.views.answer import Answer, Chosen, begun, chosen
+from brickd.views.parameter import Number
+from brickd.views.question import ABOUT_WORKERS, Question, given
+from brickd.world import World
+
+_STATES = ("stuck", "moving", "idle", "dead")
+
+
+@dataclass(frozen=True)
+class HangQuestion(Question):
+    """Whom to watch, and for how long."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    watch: float = given(Number(0.01, 3600, "How long to watch whether anything moves.", metavar="SECONDS"), 1.0)
+    longer: float = given(Number(0, 86400, "A span that is younger is not stuck.", metavar="SECONDS"), 1.0)
+
+
+def look(world: World, question: HangQuestion) -> Chosen:
+    """Look for the first time; where nobody is chosen there is nothing to wait for."""
+    return chosen(world, question.names)
+
+
+def answer(world: World, question: HangQuestion, before: Chosen) -> Answer:
+    """Look once more, some time after the first look, and judge."""
+    after = world.survey() if before.workers else before.survey
+    earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
+    wanted = {worker.reading.file for worker in before.workers}
+    everybody, shown = [], []
+    for worker in after.workers:
+        file = worker.reading.file
+        everybody.append(watched(worker, earlier.get(file), question.longer * 1e9))
+        if file in wanted:
+            shown.append(everybody[-1])
+    verdicts = {
+        service: judge([each for each in everybody if each.service == service])
+        for service in sorted({each.service for each in shown})
+    }
+    document = {
+        **begun(world),
+        "services": [_service(service, verdict) for service, verdict in verdicts.items()],
+        "open": _rows(shown),
+    }
+    unjudged = f"quarantined and not judged: {len(after.refused)} (see brickd workers)"
+    return Answer(document, before.words + ((unjudged,) if after.refused else ()))
+
+
+def _service(service: str, verdict: Verdict) -> dict[str, Any]:
+    return {
+        "service": service,
+        "verdict": verdict.kind,
+        "text": sentence(verdict),
+        "workers": verdict.workers,
+        **_place(verdict.place),
+        "since_ns": verdict.since_ns,
+        "odd": [
+            {"worker": odd.worker, "state": odd.state, **_place(odd.place), "since_ns": odd.since_ns}
+            for odd in verdict.odd
+        ],
+    }
+
+
+def _place(place: Place | None) -> dict[str, Any]:
+    return dict.fromkeys(Place._fields) if place is None else place._asdict()
+
+
+def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
+    """A row for each lane that has something open, and one for each worker that has nothing; the stuck come first."""
+    rows = []
+    for worker in workers:
+        opened = [lane for lane in worker.lanes if lane.look.youngest is not None]
+        rows += [_row(worker, lane) for lane in opened] or [_row(worker, None)]
+    # Sorting keeps equals in the order of their names.
+    return sorted(rows, key=lambda row: (_STATES.index(row["state"]), -(row["since_ns"] or 0)))
+
+
+def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
+    span = lane.look.youngest if lane is not None else None
+    return {
+        "worker": worker.name,
+        "service": worker.service,
+        "lane": lane.number if lane is not None else None,
+        "thread": lane.look.thread if lane is not None else None,
+        "state": lane.state if lane is not None else worker.state,
+        # How long a dead worker was in it nobody knows: only when that began.
+        "since_ns": span.since_ns if span is not None and worker.alive else None,
+        "brick": span.brick if span is not None else None,
+        "layer": span.layer if span is not None else None,
+        "open": lane.look.spans if lane is not None else 0,
+        "path": span.path if span is not None else (),
+    }

@@ -1,0 +1,119 @@
+"""The view `inspect`: one segment in full.
+
+Owns: its header, tables, lanes with their ledgers, what the rings still hold. Must not know: how a segment is opened,
+screens. Invariant: what the segment says is shown as it is, and nothing of it is judged again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from brickd import _reader, records
+from brickd.errors import BrickdError, NoSuchWorker
+from brickd.ledger import ledger_of
+from brickd.segment import Reading, Segment, prefix
+from brickd.views.answer import NOBODY, Answer, Document, begun, require_readable
+from brickd.views.parameter import Name, Whole
+from brickd.views.question import Question, given
+from brickd.workers import select
+from brickd.world import World
+
+
+@dataclass(frozen=True)
+class InspectQuestion(Question):
+    """Which segment, and how much of its rings."""
+
+    name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
+    records: int = given(Whole(0, 100_000, "How many of the newest records of each ring to show.", short="-n"), 10)
+
+
+def answer(world: World, question: InspectQuestion) -> Answer:
+    """Look into the segment."""
+    file, worker = _chosen(world, question.name)
+    with world.segment(file) as segment:
+        return Answer({**begun(world), **_inside(segment, worker, question.records)})
+
+
+def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
+    """The segment's file and its worker's name."""
+    files, found = world.files(), world.survey()
+    if name is not None and name in files:
+        return name, {worker.reading.file: worker.name for worker in found.workers}.get(name)
+    if name is not None:
+        beginning = prefix()
+        near = (file for file in files if file.startswith(beginning))
+        workers = select(found.workers, [name], segments=near, foreign=found.foreign)
+    elif found.workers:
+        workers = found.workers
+    else:
+        require_readable(found)
+        raise NoSuchWorker(NOBODY)
+    if len(workers) > 1:
+        names = ", ".join(worker.name for worker in workers[:8])
+        raise BrickdError(f"{len(workers)} workers to choose from, one wanted: brickd inspect WORKER ({names})")
+    return workers[0].reading.file, workers[0].name
+
+
+def _inside(segment: Segment, worker: str | None, most: int) -> Document:
+    reading = segment.read()
+    header = dict(reading.header)
+    header |= {
+        "uuid": reading.uuid,
+        "boot_id": reading.header["boot_id"].hex(),
+        "magic": f"{reading.header['magic']:016x}",
+        "layout_crc": f"{header['layout_crc']:08x}",
+        "header_crc": f"{header['header_crc']:08x}",
+        "service": reading.service,
+        "coordinates": reading.coordinates,
+        "clock": reading.clock,
+    }
+    control = segment.control()
+    return {
+        "segment": reading.file,
+        "worker": worker,
+        "state": "live" if reading.alive else "dead",
+        "pid": reading.pid or reading.header["pid"],
+        "consumer_pid": segment.consumer(),
+        "tick_ns": reading.tick_ns,
+        "header": header,
+        "process": dict(reading.process),
+        "control": {"flags": control["flags"], "fingerprint_rate": control["fingerprint_rate"]},
+        "summaries": {"left_open": reading.odd, "changing": reading.moving},
+        "ledger": ledger_of(reading).document(),
+        "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],
+    }
+
+
+def _lane(segment: Segment, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
+    first, slots = segment.ring(number, events=False)
+    spans, others = records.spans(slots)
+    _, events = segment.ring(number, events=True)
+    _, kinds = records.spans(events)
+    counters = {name: list(value) if isinstance(value, tuple) else value for name, value in lane.items()}
+    return {
+        "number": number,
+        **counters,
+        "first_in_span_ring": first,
+        "other_records": dict(others + kinds),
+        "spans": [_span(reading, span) for span in spans[len(spans) - min(most, len(spans)) :]],
+    }
+
+
+def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
+    path = reading.paths[span["path"]] if span["path"] < len(reading.paths) else None
+    began = (span["start"] - reading.header["anchor_ticks"]) * reading.tick_ns
+    given = path is not None and path.unit == _reader.UNIT_NS
+    is_step = span["kind"] == _reader.KIND_STEP
+    return {
+        "sequence": span["sequence"],
+        "kind": "step" if is_step else "given" if given else "span",
+        "brick": reading.name(path.name) if path is not None else f"path#{span['path']}",
+        "layer": path.layer if path is not None and path.layer >= 0 else None,
+        "since_start_ns": round(began),
+        "duration_ns": span["duration"] if given else round(span["duration"] * reading.tick_ns),
+        "step": f"{span['step']:016x}" if span["step"] else None,
+        "elements": span["bytes"] if is_step else span["elements"],
+        "bytes": 0 if is_step else span["bytes"],
+        "rows": span["elements"] if is_step else None,
+    }

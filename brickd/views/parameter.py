@@ -1,0 +1,145 @@
+"""What a parameter of a question may be: a choice, a switch, a number, a name.
+
+Owns: the kinds of parameters, how each is read from text, which values each takes. Must not know: any question, click,
+HTTP. Invariants: what was read from text is judged like any other value; a value is taken as it is or refused, never
+bent into one that fits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+class Parameter:
+    """One parameter, whatever its kind.
+
+    Attributes:
+        wanted: which values it takes, in words.
+        help: what it does, in one sentence.
+        metavar: what stands for its value.
+        key: its name in a URL, and its long option; None: as the question calls it.
+        short: its short option, if it has one.
+        positional: whether a command line gives it without any option.
+        several: whether it may be given more than once; its value is then a tuple.
+    """
+
+    several = False
+
+    def __init__(
+        self,
+        wanted: str,
+        help: str = "",
+        *,
+        metavar: str | None = None,
+        key: str | None = None,
+        short: str = "",
+        positional: bool = False,
+    ) -> None:
+        self.wanted = wanted
+        self.help = help
+        self.metavar = metavar
+        self.key = key
+        self.short = short
+        self.positional = positional
+
+    def takes(self, value: object) -> bool:
+        """Whether it takes the value."""
+        raise NotImplementedError
+
+    def read(self, text: str) -> Any:
+        """The value that the text stands for; the text itself where it stands for none."""
+        return text
+
+
+class Choice(Parameter):
+    """One of a few words."""
+
+    def __init__(self, of: Sequence[str], help: str, **more: Any) -> None:
+        super().__init__(f"one of {', '.join(of)}", help, **more)
+        self.of = tuple(of)
+
+    def takes(self, value: object) -> bool:
+        """Whether it is one of them."""
+        return value in self.of
+
+
+class Switch(Parameter):
+    """On or off."""
+
+    def __init__(self, help: str, **more: Any) -> None:
+        super().__init__("true or false", help, **more)
+
+    def takes(self, value: object) -> bool:
+        """Whether it is a truth value."""
+        return isinstance(value, bool)
+
+    def read(self, text: str) -> Any:
+        """By its two words."""
+        return {"true": True, "false": False}.get(text, text)
+
+
+class Whole(Parameter):
+    """A whole number."""
+
+    def __init__(self, least: int, most: int | None, help: str, **more: Any) -> None:
+        super().__init__(f"a whole number of {least} {'or more' if most is None else f'to {most}'}", help, **more)
+        self.least = least
+        self.most = most
+
+    def takes(self, value: object) -> bool:
+        """Whether it is one within the range."""
+        if not isinstance(value, int) or isinstance(value, bool):
+            return False
+        return self.least <= value and (self.most is None or value <= self.most)
+
+    def read(self, text: str) -> Any:
+        """From plain digits, as many as 64 bits have."""
+        return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else text
+
+
+class Number(Parameter):
+    """A finite number."""
+
+    def __init__(self, least: float, most: float, help: str, **more: Any) -> None:
+        super().__init__(f"a number of {least:g} to {most:g}", help, **more)
+        self.least = least
+        self.most = most
+
+    def takes(self, value: object) -> bool:
+        """Whether it is one within the range."""
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and self.least <= value <= self.most
+        )
+
+    def read(self, text: str) -> Any:
+        """As Python reads one."""
+        try:
+            return float(text)
+        except ValueError:
+            return text
+
+
+class Name(Parameter):
+    """A name, of whatever."""
+
+    def __init__(self, wanted: str, help: str = "", **more: Any) -> None:
+        super().__init__(wanted, help, **more)
+
+    def takes(self, value: object) -> bool:
+        """Whether it says anything."""
+        return isinstance(value, str) and value != ""
+
+
+class Names(Name):
+    """Any number of names."""
+
+    several = True
+
+    def takes(self, value: object) -> bool:
+        """Whether each says something."""
+        return isinstance(value, tuple) and all(Name.takes(self, each) for each in value)

@@ -1,0 +1,41 @@
+"""The view `status`: totals over all workers, and what is wrong.
+
+Owns: the schema of its document. Must not know: terminals, files. Invariant: the ledger of the document is the sum of
+its workers' ledgers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickd.ledger import Ledger
+from brickd.totals import bricks, categories
+from brickd.views.answer import Answer, begun, chosen
+from brickd.views.question import ABOUT_WORKERS, Question, given
+from brickd.views.workers import entries, problems
+from brickd.world import World
+
+
+@dataclass(frozen=True)
+class StatusQuestion(Question):
+    """Over which workers."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+
+
+def answer(world: World, question: StatusQuestion) -> Answer:
+    """Add the workers up."""
+    found, workers, words = chosen(world, question.names)
+    daemon, partial, whole, totals = world.daemon(), bool(question.names), Ledger(), bricks(workers)
+    for worker in workers:
+        whole.add(worker.ledger)
+    document = {
+        **begun(world),
+        "daemon": None if daemon is None else daemon.document(),
+        "ledger": whole.document(),
+        "workers": entries(found, workers, partial=partial),
+        "bricks": [brick.document() for brick in totals],
+        "categories": categories(totals),
+        "problems": problems(found, workers, daemon, partial=partial),
+    }
+    return Answer(document, words)

@@ -1,0 +1,89 @@
+"""What views look at: the workers of this machine, and the daemon that shows them, if one does.
+
+Owns: what a view may ask for, and the answer where no daemon is: shared memory, read now. Must not know: any view, who
+asks. Invariant: a view that is given another world builds the same document from the same workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from brickd import segment as segments
+from brickd import workers
+from brickd.instant import rfc3339
+from brickd.segment import Segment
+from brickd.workers import Survey
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a daemon says of itself.
+
+    Attributes:
+        version: of brickd; None where it runs from a bare source tree.
+        pid: its process.
+        started_ns: when it started, since 1970.
+        uptime_ns: how long ago that is, by a clock that nobody sets.
+        prefix: what the names of the segments begin with that it watches.
+        checkpoint_problem: why its last checkpoint failed; None where it did not.
+    """
+
+    version: str | None
+    pid: int
+    started_ns: int
+    uptime_ns: int
+    prefix: str
+    checkpoint_problem: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "version": self.version,
+            "pid": self.pid,
+            "started": rfc3339(self.started_ns),
+            "uptime_ns": self.uptime_ns,
+            "prefix": self.prefix,
+            "checkpoint_problem": self.checkpoint_problem,
+        }
+
+
+class World(Protocol):
+    """All that a view may look at."""
+
+    def daemon(self) -> Facts | None:
+        """The daemon that answers; None where whoever asks looks for itself."""
+        ...
+
+    def survey(self) -> Survey:
+        """Every worker, at one time."""
+        ...
+
+    def files(self) -> Sequence[str]:
+        """The names of all files that may be inspected, whatever they begin with."""
+        ...
+
+    def segment(self, file: str) -> AbstractContextManager[Segment]:
+        """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
+        ...
+
+
+class SharedMemory:
+    """The world without a daemon."""
+
+    def daemon(self) -> None:
+        """Nobody."""
+
+    def survey(self) -> Survey:
+        """What the segments say now."""
+        return workers.survey()
+
+    def files(self) -> Sequence[str]:
+        """All that lies where segments lie."""
+        return segments.find("")
+
+    def segment(self, file: str) -> AbstractContextManager[Segment]:
+        """The segment, opened for one look."""
+        return segments.open_segment(file)

@@ -1,0 +1,119 @@
+"""What may be asked: the same of the command line as of a query, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_args
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd.cli.asking import asks
+from brickd.errors import WrongQuestion
+from brickd.totals import By
+from brickd.views.bricks import SORTS, BricksQuestion
+from brickd.views.hang import HangQuestion
+from brickd.views.inspect import InspectQuestion
+from brickd.views.question import Question, from_query, parameters, to_query
+from brickd.views.status import StatusQuestion
+from brickd.views.tree import TreeQuestion
+from brickd.views.workers import WorkersQuestion
+
+KINDS: list[type[Question]] = [
+    BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WorkersQuestion,
+]  # fmt: skip
+TEXTS = [
+    "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
+    "SELF", "spread", "worker", "true", "on", "a\x1b[2J", "\udc80",
+]  # fmt: skip
+
+NAMES = st.lists(st.text(min_size=1), max_size=3).map(tuple)
+QUESTIONS: st.SearchStrategy[Question] = st.one_of(
+    st.builds(StatusQuestion, NAMES),
+    st.builds(WorkersQuestion, NAMES),
+    st.builds(
+        BricksQuestion, NAMES, st.sampled_from([sort for sort in SORTS if sort != "spread"]),
+        st.sampled_from([None, *get_args(By)]), st.none() | st.text(min_size=1), st.none() | st.integers(1, 2**60),
+    ),
+    st.builds(TreeQuestion, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100)),
+    st.builds(HangQuestion, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
+    st.builds(InspectQuestion, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
+)  # fmt: skip
+
+
+@given(QUESTIONS)
+def test_a_question_that_is_read_from_its_own_query_is_the_same_question(question: Question) -> None:
+    assert from_query(type(question), to_query(question)) == question
+
+
+@given(st.sampled_from(KINDS), st.lists(st.tuples(st.text(max_size=9) | st.sampled_from(["name", "top", "watch"]),
+                                                  st.text(max_size=9))))  # fmt: skip
+def test_any_query_asks_a_question_or_is_refused(kind: type[Question], pairs: list[tuple[str, str]]) -> None:
+    try:
+        question = from_query(kind, pairs)
+    except WrongQuestion:
+        return
+    assert {key for key, _ in to_query(question)} <= {key for key, _ in pairs}
+
+
+def test_nothing_is_said_of_defaults() -> None:
+    for kind in KINDS:
+        assert to_query(kind()) == []
+        assert from_query(kind, []) == kind()
+
+
+@pytest.mark.parametrize(
+    ("kind", "query", "told"),
+    [
+        (StatusQuestion, "sort=self", "no parameter 'sort', wanted is name"),
+        (BricksQuestion, "sort=shelf", "sort is 'shelf', wanted is one of self, total, mean, "),
+        (BricksQuestion, "sort=self sort=p50", "sort is given more than once"),
+        (BricksQuestion, "sort=spread by=worker", "give one of them"),
+        (BricksQuestion, "top=0", "top is 0, wanted is a whole number of 1 or more"),
+        (BricksQuestion, "top=1.5", "top is '1.5', wanted is a whole number"),
+        (BricksQuestion, "name=", "name is ('',), wanted is names of workers or services"),
+        (TreeQuestion, "min=nan", "min is nan, wanted is a number of 0 to 100"),
+        (TreeQuestion, "layers=yes", "layers is 'yes', wanted is true or false"),
+        (InspectQuestion, "records=100001", "wanted is a whole number of 0 to 100000"),
+    ],
+)
+def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Question], query: str, told: str) -> None:
+    with pytest.raises(WrongQuestion) as refused:
+        from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
+    assert told in str(refused.value)
+
+
+def test_a_refusal_is_short_however_long_the_value() -> None:
+    with pytest.raises(WrongQuestion) as refused:
+        BricksQuestion(sort="x" * 10_000)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", TEXTS)
+def test_the_command_line_takes_what_a_query_takes(kind: type[Question], text: str) -> None:
+    @click.command()
+    @asks(kind)
+    def verb(question: Question) -> Question:
+        return question
+
+    for name, parameter in parameters(kind).items():
+        key = parameter.key or name
+        if parameter.positional or key == "layers":  # a flag has no text on a command line
+            continue
+        try:
+            queried: Any = from_query(kind, [(key, text)])
+        except WrongQuestion:
+            queried = None
+        try:
+            typed = verb.main([f"--{key}={text}"], standalone_mode=False)
+        except (click.UsageError, WrongQuestion):
+            typed = None
+        assert typed == queried, key
+
+
+def test_a_question_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        BricksQuestion().sort = "nonsense"  # type: ignore[misc]
