@@ -111,7 +111,8 @@
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
  *   O12 tail pair, two pwrites      after the copy   a slot is given back only when it was copied. First the
  *                                   complement, then the position: one that is torn matches neither
- *   O13 tail pair, load             acquire          the writer does not overwrite before O12's copy
+ *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. First the
+ *                                   position: who saw half of one finds the complement of the next already whole
  *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
  *                                   two of them is told by their difference, the compiler keeps their order
  *   O15 control, load               relaxed          a wish; acting on it late is harmless

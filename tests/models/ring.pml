@@ -36,7 +36,8 @@ byte given[WANTED];
  * is torn for a while, and the two change in any order. A torn word reads as
  * anything. That it never matches the other word is an assumption, true as
  * long as the kernel copies aligned words whole; what happens otherwise, when
- * both are torn alike, is in the mutant of that name. */
+ * both are torn alike, is in the mutant of that name. tail.pml does without
+ * it for words in two halves, by the order of loads and stores. */
 #define COMPLEMENT(position) (WANTED + 1 + (position)) /* never 0, never a position: zeros match nothing */
 #define TORN 255
 
