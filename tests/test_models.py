@@ -1,4 +1,4 @@
-"""The models of the rings and the summaries, searched whole by spin."""
+"""The models of rings, summaries, tails and the daemon's restart, searched whole by spin."""
 
 from __future__ import annotations
 
@@ -33,6 +33,21 @@ def test_the_ring_loses_nothing_that_is_not_counted() -> None:
 
 def test_a_summary_is_accepted_only_as_one_state() -> None:
     result = run.check(run.Case("summary", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_the_writer_never_believes_half_a_tail() -> None:
+    result = run.check(run.Case("tail", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_a_daemon_that_was_killed_anywhere_is_succeeded_without_a_loss() -> None:
+    result = run.check(run.Case("restart", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_a_finalize_closes_what_began_before_it_in_every_lane() -> None:
+    result = run.check(run.Case("deferred", None))
     assert result.found == run.HOLDS, result.output
 
 

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-MODELS = ("ring", "summary")
+MODELS = ("ring", "summary", "tail", "restart", "deferred")
 SPIN_MISSING = "spin is missing: apt-get install spin"
 
 # Megabytes, steps and seconds; the largest model needs about half of the first and a tenth of the last.
 MEMORY, DEPTH, PATIENCE = 1000, 100_000, 300
+
+# Models in which every run comes to an end: no state may be reached from itself. One kill is enough to see it.
+ENDING = ("restart", "deferred")
+ENDING_KILLS = "-DKILLS=1"
+
+STATES, CYCLES = "-DSAFETY", "-DNP"
 
 HOLDS, VIOLATED, UNFINISHED = "holds", "violated", "unfinished"
 
@@ -68,24 +74,34 @@ def _number(pattern: str, output: str) -> int:
     return int(match[1]) if match else 0
 
 
-def check(case: Case) -> Result:
-    """Search every state of the case.
+def _search(case: Case, folder: str, kind: str, *define: str) -> str:
+    mutant = () if case.mutant is None else (f"-DMUTANT_{case.mutant}",)
+    _command(folder, "spin", "-a", *mutant, *define, f"{case.model}.pml")
+    _command(folder, "gcc", "-O1", "-w", kind, f"-DMEMLIM={MEMORY}", "-o", "pan", "pan.c")
+    return _command(folder, "./pan", f"-m{DEPTH}", *(["-l"] if kind == CYCLES else []))
 
-    Only a broken assertion counts as violated, and only a search that came to
-    its end as holds; a deadlock or a bound that was reached is neither.
+
+def _verdict(output: str) -> str:
+    if "assertion violated" in output or "non-progress cycle (" in output:
+        return VIOLATED
+    complete = "errors: 0" in output and "not completed" not in output and "too small" not in output
+    return HOLDS if complete else UNFINISHED
+
+
+def check(case: Case) -> Result:
+    """Search every state of the case, and where it must end, every way back to one.
+
+    Only a broken assertion or a cycle counts as violated, and only a search
+    that came to its end as holds; a deadlock or a bound that was reached is
+    neither.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         for source in HERE.glob("*.pml"):  # by plain names, since spin hands them to a shell
             shutil.copy(source, folder)
-        define = [] if case.mutant is None else [f"-DMUTANT_{case.mutant}"]
-        _command(folder, "spin", "-a", *define, f"{case.model}.pml")
-        _command(folder, "gcc", "-O1", "-w", "-DSAFETY", f"-DMEMLIM={MEMORY}", "-o", "pan", "pan.c")
-        output = _command(folder, "./pan", f"-m{DEPTH}")
-    if "assertion violated" in output:
-        found = VIOLATED
-    elif "errors: 0" in output and "not completed" not in output and "too small" not in output:
-        found = HOLDS
-    else:
-        found = UNFINISHED
-    return Result(found, _number(r"(\d+) states, stored", output), time.monotonic() - started, output)
+        output = _search(case, folder, STATES)
+        found, states = _verdict(output), _number(r"(\d+) states, stored", output)
+        if found == HOLDS and case.model in ENDING:
+            output = _search(case, folder, CYCLES, ENDING_KILLS)
+            found = _verdict(output)
+    return Result(found, states, time.monotonic() - started, output)
