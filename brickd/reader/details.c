@@ -4,18 +4,52 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Above it lies no time and no amount that can be. */
-#define LIMIT_BITS 62
-
-/* All at once: one branch for a record that can be, which is every one of an honest worker. */
-static inline int possible(const struct brick_span *s, uint32_t paths, uint64_t sequence)
+/* No time and no amount that can be has the highest bit. */
+static inline int amounts_possible(const struct brick_span *s)
 {
-    uint64_t large = (s->start | s->duration | s->child | s->elements | s->bytes) >> LIMIT_BITS;
-    return (s->path < paths) & (large == 0) & (s->sequence > sequence)
-           & ((s->kind == BRICK_KIND_SPAN) | (s->bytes <= s->elements));
+    return (int64_t)(s->start | s->duration | s->child | s->elements | s->bytes) >= 0;
 }
 
-static struct brick_detail *detail_make(struct brick_details *d, uint32_t path)
+static inline void add(struct brick_detail *to, const struct brick_span *s, uint64_t elements, uint64_t bytes)
+{
+    if (__builtin_expect(brick_entry_span(&to->summary, s->duration, s->child, elements, bytes), 0)) {
+        to->start = s->start;
+        to->step = s->step;
+        to->elements = elements;
+    }
+}
+
+/* Path, slots and kind are one word; where nearly all records are alike, taking
+ * off what they have in common leaves the path. */
+static inline uint64_t usual_path(const struct brick_span *s)
+{
+    uint64_t word;
+    memcpy(&word, (const char *)s + offsetof(struct brick_span, path), sizeof word);
+    return word ^ (UINT64_C(1) << 32 | (uint64_t)BRICK_KIND_SPAN << 48);
+}
+
+/* Folds spans of one slot on known paths, as many as stand in a row: how many
+ * those were. This is where the time goes: 3 ns for each. */
+static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
+                           uint64_t count)
+{
+    struct brick_detail **by_path = d->by_path;
+    const uint64_t paths = by_path != NULL ? d->paths : 0;
+    const struct brick_span *s = (const struct brick_span *)(const void *)slots, *first = s, *end = s + count;
+    uint64_t sequence = lane->sequence;
+    for (; s < end; s++) {
+        uint64_t path = usual_path(s);
+        if (path >= paths || by_path[path] == NULL || !amounts_possible(s) || s->sequence <= sequence)
+            break;
+        sequence = s->sequence;
+        add(by_path[path], s, s->elements, s->bytes);
+    }
+    lane->sequence = sequence;
+    d->spans += (uint64_t)(s - first);
+    return (uint64_t)(s - first);
+}
+
+static struct brick_detail *detail_of(struct brick_details *d, uint32_t path)
 {
     if (d->by_path == NULL && (d->by_path = calloc(d->paths, sizeof *d->by_path)) == NULL)
         return NULL;
@@ -25,49 +59,49 @@ static struct brick_detail *detail_make(struct brick_details *d, uint32_t path)
     return d->by_path[path];
 }
 
-static inline int fold(struct brick_details *d, const struct brick_span *s)
+/* One record, of whatever kind; 0: no memory. */
+static int fold_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
-    struct brick_detail *to = d->by_path != NULL ? d->by_path[s->path] : NULL;
-    if (to == NULL && (to = detail_make(d, s->path)) == NULL)
-        return 0;
     /* A step's rows are in its record; its summary has the valid ones, and no bytes. */
     int is_step = s->kind == BRICK_KIND_STEP;
-    uint64_t elements = is_step ? s->bytes : s->elements, bytes = is_step ? 0 : s->bytes;
-    if (s->duration > to->summary.max || to->summary.count == 0) {
-        to->start = s->start;
-        to->step = s->step;
-        to->elements = elements;
+    if (!is_step && s->kind != BRICK_KIND_SPAN) {
+        d->skipped++;
+        return 1;
     }
-    brick_entry_span(&to->summary, s->duration, s->child, elements, bytes);
+    if (s->slots != 1 || s->path >= d->paths || !amounts_possible(s) || s->sequence <= lane->sequence
+        || (is_step && s->bytes > s->elements)) {
+        d->rejected++;
+        return 1;
+    }
+    struct brick_detail *to = detail_of(d, s->path);
+    if (to == NULL)
+        return 0;
+    add(to, s, is_step ? s->bytes : s->elements, is_step ? 0 : s->bytes);
     d->spans++;
+    lane->sequence = s->sequence;
+    if (newest)
+        lane->newest[lane->kept++] = *s;
     return 1;
 }
 
 uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left)
 {
-    for (uint64_t i = 0; i < count;) {
+    uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
+    for (uint64_t i = 0;;) {
+        if (i < older)
+            i += fold_usual(d, lane, slots + i, (older < count ? older : count) - i);
+        if (i >= count)
+            return i;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
         if (s->slots == 0 || s->slots > left - i) { /* where the next one begins is not known */
             d->rejected++;
             return left;
         }
-        if (s->kind != BRICK_KIND_SPAN && s->kind != BRICK_KIND_STEP) {
-            d->skipped++;
-        } else if (s->slots != 1 || !possible(s, d->paths, lane->sequence)) {
-            d->rejected++;
-        } else {
-            if (!fold(d, s))
-                return 0;
-            lane->sequence = s->sequence;
-            if (left - i <= BRICK_RECENT)
-                lane->newest[lane->kept++] = *s;
-        }
+        if (!fold_any(d, lane, s, i >= older))
+            return 0;
         i += s->slots;
-        if (i >= count)
-            return i;
     }
-    return count;
 }
 
 /* When a span ended. Of a time that was given it lies too late; then others stand before it that came after. */

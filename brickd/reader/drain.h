@@ -14,7 +14,7 @@
 /* Event records of one segment that one pass takes at most; the rest comes with the next. */
 #define BRICK_EVENTS_MAX 65536u
 
-/* Slots that are copied at once. */
+/* Slots that are copied at once: few enough to stay in the second cache until they are folded. */
 #define BRICK_CHUNK 1024u
 
 /* How far a lane has been read; what a checkpoint keeps of it. */

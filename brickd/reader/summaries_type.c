@@ -45,8 +45,8 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
     Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
     if (s != NULL && !grow(s, count))
         Py_CLEAR(s);
-    if (s != NULL && count > 0)
-        memcpy(s->entries, given.buf, (size_t)given.len);
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* one that counts nothing becomes zeros */
+        brick_entry_add(&s->entries[i], (const struct brick_summary *)given.buf + i);
     if (given.buf != NULL)
         PyBuffer_Release(&given);
     return (PyObject *)s;
