@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
+Clock = Callable[[], int]
+
 BATCH_NS = 500_000
 _EMPTY = "empty loop"
 _TEMPLATE = """\
@@ -46,9 +48,9 @@ class Case:
     native: Callable[[int], object] | None = None  # in place of the statement: a compiled loop that runs so many
     recorded: Callable[[], int] | None = None  # how many were recorded; asked once, at the end
 
-    def compiled(self) -> Callable[[int], int]:
+    def compiled(self, clock: Clock = time.perf_counter_ns) -> Callable[[int], int]:
         """A function that runs the statement so many times and returns the nanoseconds it took."""
-        timed = self._statement() if self.native is None else _timed(self.native)
+        timed = self._statement(clock) if self.native is None else _timed(self.native, clock)
 
         def run(count: int) -> int:
             self.before()
@@ -59,11 +61,11 @@ class Case:
 
         return run
 
-    def _statement(self) -> Callable[[int], int]:
+    def _statement(self, clock: Clock) -> Callable[[int], int]:
         scope: dict[str, Callable[..., int]] = {}
         exec(_TEMPLATE.format(names=", ".join(self.names), statement=self.statement), {}, scope)
         batch, values = scope["batch"], tuple(self.names.values())
-        return lambda count: batch(itertools.repeat(None, count), time.perf_counter_ns, *values)
+        return lambda count: batch(itertools.repeat(None, count), clock, *values)
 
     def batch(self, run: Callable[[int], int]) -> int:
         """How many fill a batch."""
@@ -73,11 +75,11 @@ class Case:
         return max(1, min(self.batch_max, int(BATCH_NS / each)))
 
 
-def _timed(native: Callable[[int], object]) -> Callable[[int], int]:
+def _timed(native: Callable[[int], object], clock: Clock) -> Callable[[int], int]:
     def timed(count: int) -> int:
-        began = time.perf_counter_ns()
+        began = clock()
         native(count)
-        return time.perf_counter_ns() - began
+        return clock() - began
 
     return timed
 
@@ -124,13 +126,13 @@ def pin(turn: int) -> int:
     return cpu
 
 
-def measure(cases: Iterable[Case], rounds: int, seed: int) -> Times:
+def measure(cases: Iterable[Case], rounds: int, seed: int, clock: Clock = time.perf_counter_ns) -> Times:
     """Time all cases in this process."""
     wanted = [Case(_EMPTY), *cases]
     executed = dict.fromkeys((case.name for case in wanted), 0)
     prepared = []
     for case in wanted:
-        run = _counting(case, executed)
+        run = _counting(case, executed, clock)
         prepared.append((case.name, run, case.batch(run)))
     times: dict[str, list[float]] = {name: [] for name, _, _ in prepared}
     shuffle = random.Random(seed).shuffle
@@ -147,8 +149,8 @@ def measure(cases: Iterable[Case], rounds: int, seed: int) -> Times:
     return Times(times, native, _refused(wanted, executed))
 
 
-def _counting(case: Case, executed: dict[str, int]) -> Callable[[int], int]:
-    run = case.compiled()
+def _counting(case: Case, executed: dict[str, int], clock: Clock) -> Callable[[int], int]:
+    run = case.compiled(clock)
 
     def counted(count: int) -> int:
         executed[case.name] += count

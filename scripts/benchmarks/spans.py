@@ -6,7 +6,7 @@ lacks is skipped, with the reason: its goal is neither met nor missed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.comparisons import COMPARISONS, Comparison
@@ -38,23 +38,39 @@ def better(new: dict[str, Any], old: dict[str, Any] | None) -> bool:
     return old["passed"] is False and new["distance"] < old["distance"]
 
 
+Rows = list[dict[str, Any]]
+
+
+def attempted(
+    comparisons: Sequence[Comparison], attempt: Callable[[int], Rows], tsc: bool = True
+) -> tuple[Rows, list[Rows]]:
+    """The rows to be shown, and those of every attempt that was made."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    attempts: list[Rows] = []
+    for turn in range(ATTEMPTS):
+        if best and not any(row["passed"] is False for row in best.values()):
+            break
+        found = {(row["case"], row["reference"]): row for row in attempt(turn)}
+        attempts.append([rated(each, found[each.case, each.reference], tsc) for each in comparisons])
+        for row in attempts[-1]:
+            key = (row["case"], row["reference"])
+            if better(row, best.get(key)):
+                best[key] = row
+    return list(best.values()), attempts
+
+
 def timed(place: Workplace, tsc: bool, rounds: int) -> Table:
     """The table of all comparisons, with every attempt."""
-    best: dict[str, dict[str, Any]] = {}
-    attempts: list[list[dict[str, Any]]] = []
     with daemon(place) as variables:
-        for turn in range(ATTEMPTS):
-            if best and not any(row["passed"] is False for row in best.values()):
-                break
+
+        def attempt(turn: int) -> Rows:
             progress(f"times, attempt {turn + 1} of at most {ATTEMPTS}, {rounds} rounds")
-            rows = place.ask("timed", "spans", rounds, turn, **variables)
+            rows: Rows = place.ask("timed", "spans", rounds, turn, **variables)
             rows += place.ask("timed", "off", rounds, turn, BRICKD="0")
-            found = {row["case"]: row for row in rows}
-            attempts.append([rated(each, found[each.case], tsc) for each in COMPARISONS])
-            for row in attempts[-1]:
-                if better(row, best.get(row["case"])):
-                    best[row["case"]] = row
-    return Table("times", f"Times, without the loop, {rounds} rounds", list(best.values()), attempts=attempts)
+            return rows
+
+        best, attempts = attempted(COMPARISONS, attempt, tsc)
+    return Table("times", f"Times, without the loop, {rounds} rounds", best, attempts=attempts)
 
 
 def fastest(times: Table) -> Sequence[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from benchmarks import peers
@@ -22,6 +22,19 @@ _FIGURES: dict[str, Callable[[Times, Comparison], float]] = {
 }
 
 
+def rows(
+    times: Times, comparisons: Iterable[Comparison], turn: int, cpu: int, skipped: Mapping[str, str]
+) -> list[dict[str, object]]:
+    """What was found of each comparison; where it was skipped, why."""
+    found: list[dict[str, object]] = []
+    for each in comparisons:
+        why = skipped.get(each.case, skipped.get(each.reference))
+        figures = {key: figure(times, each) if why is None else None for key, figure in _FIGURES.items()}
+        row: dict[str, object] = {"case": each.case, "by": each.by, "reference": each.reference, **figures}
+        found.append(row | {"attempt": turn + 1, "cpu": cpu, "note": each.note, "skipped": why})
+    return found
+
+
 def main() -> None:
     """Groups: `spans`, and `off` with BRICKD=0."""
     group, rounds, turn = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -34,15 +47,8 @@ def main() -> None:
     times = measure(cases, rounds, seed=turn)
     skipped |= times.refused
     names = {case.name for case in cases} | skipped.keys()
-    rows = []
-    for each in COMPARISONS:
-        if each.case not in names:
-            continue
-        why = skipped.get(each.case)
-        figures = {key: figure(times, each) if why is None else None for key, figure in _FIGURES.items()}
-        row = {"case": each.case, "by": each.by, "reference": each.reference, **figures}
-        rows.append(row | {"attempt": turn + 1, "cpu": cpu, "note": each.note, "skipped": why})
-    print(json.dumps(rows))
+    tried = [each for each in COMPARISONS if each.case in names]
+    print(json.dumps(rows(times, tried, turn, cpu, skipped)))
 
 
 if __name__ == "__main__":
