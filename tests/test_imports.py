@@ -13,13 +13,22 @@ from conftest import ROOT
 
 # From the bottom up: a module imports only from lines above its own.
 LAYERS = (
-    {"brickd._reader", "brickd.errors", "brickd.escape", "brickd.runtime", "brickd.words"},
-    {"brickd.instant", "brickd.units"},
+    {"brickd._reader", "brickd.errors", "brickd.escape", "brickd.packed", "brickd.runtime", "brickd.words"},
+    {"brickd.deferred", "brickd.instant", "brickd.units"},
     {"brickd.segment", "brickd.records"},
-    {"brickd.dtypes"},
+    {"brickd.dtypes", "brickd.kept", "brickd.overlay"},
+    {"brickd.memory"},
+    {"brickd.checkpoint"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
     {"brickd.losses", "brickd.workers"},
-    {"brickd.hang", "brickd.totals", "brickd.world", "brickd.doctor.finding", "brickd.doctor.kernel"},
+    {
+        "brickd.collector",
+        "brickd.hang",
+        "brickd.totals",
+        "brickd.world",
+        "brickd.doctor.finding",
+        "brickd.doctor.kernel",
+    },
     {
         "brickd.tree",
         "brickd.verdicts",

@@ -1,0 +1,284 @@
+"""The deferred work of one worker: starts that wait for their end, and what they came to.
+
+Owns: which finalize closes which start, and how long a start then took. Must not know: rings, files, other workers.
+
+A worker hands work to a device and says only when it started; a finalize says that the host has waited for a stream,
+so that what had started there is over. A start is closed by the first finalize of its stream that is not earlier.
+Where a device's own clock measured it, that is its duration. Else only bounds are known: the part of the interval up to
+the next start of the stream (so that the parts add up to the time that passed), and the latency to the sync.
+
+Records of several lanes arrive in any order. A finalize settles once every lane was read to its end after the finalize
+was: whatever was said before it has arrived by then.
+
+Invariants: every start is counted exactly once: started = measured + bounded + waiting + orphaned; the bounds of one
+stream never add up to more than the time that passed; the order in which lanes are read changes nothing; what waits is
+limited, and what goes over that is orphaned and counted.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from brickd import _reader
+from brickd.packed import pack, unpack
+
+WAITING_MAX = 65_536
+STREAMS_MAX = 4_096
+
+_RECORD = struct.Struct("<QIHH6Q")
+
+
+@dataclass(slots=True)
+class Start:
+    """A piece of work that was handed to a stream.
+
+    Attributes:
+        measured: its duration is known already; it still ends what started before it.
+    """
+
+    start: int
+    id: int
+    path: int
+    elements: int
+    bytes: int
+    measured: bool = False
+
+
+@dataclass(slots=True)
+class Finalize:
+    """The host has waited: for one stream, or for all (None).
+
+    Attributes:
+        again: no new one, but one that had settled, for a start that came after that.
+    """
+
+    ticks: int
+    stream: int | None
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Stream:
+    """What waits on one stream, and until when all that had started there is closed."""
+
+    waiting: list[Start]
+    closed: int = -1
+
+
+@dataclass(slots=True)
+class Batch:
+    """What waits for the lanes to be read once more: finalizes, and measurements whose start is not here."""
+
+    finalizes: list[Finalize] = field(default_factory=list)
+    measurements: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.finalizes) + len(self.measurements)
+
+
+class Deferred:
+    """One worker's deferred work.
+
+    Attributes:
+        measured: by path, what devices measured, in ns.
+        bound: by path, the parts of the time that passed, in ns.
+        latency: by path, from start to sync, in ns; of the same starts as `bound`.
+        counts: started, measured, bounded, orphaned: what became of the starts; late: those among the bounded that came
+            after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits;
+            finalized: finalizes that settled.
+    """
+
+    def __init__(self) -> None:
+        self.measured = _reader.Summaries()
+        self.bound = _reader.Summaries()
+        self.latency = _reader.Summaries()
+        self.counts: Counter[str] = Counter()
+        self._streams: dict[int, Stream] = {}
+        self._closed = -1  # on every stream
+        self._waiting: dict[int, Start] = {}  # by id: those without a measurement
+        # What came since the last complete pass over the lanes, and what had come by then.
+        self._fresh, self._ripe = Batch(), Batch()
+
+    @property
+    def waiting(self) -> int:
+        """How many starts have no end yet."""
+        return len(self._waiting)
+
+    @property
+    def settled(self) -> bool:
+        """Whether another pass over the lanes would change nothing."""
+        return not (self._fresh or self._ripe)
+
+    def take(self, records: bytes) -> None:
+        """Take records of the event ring, in the order of each lane."""
+        for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
+            if kind == _reader.KIND_DEFER:
+                self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f))
+            elif kind == _reader.KIND_FINALIZE:
+                self._fresh.finalizes.append(Finalize(a, None if payload else b))
+            elif kind == _reader.KIND_MEASURED:
+                self._measure(a, b)
+
+    def _begin(self, number: int, start: Start) -> None:
+        if start.id in self._waiting:  # given twice: whoever says that lies
+            self.counts["refused"] += 1
+            return
+        self.counts["started"] += 1
+        stream = self._streams.setdefault(number, Stream([]))
+        stream.waiting.append(start)
+        self._waiting[start.id] = start
+        if start.start <= (closed := max(stream.closed, self._closed)):
+            self._fresh.finalizes.append(Finalize(closed, number, again=True))
+        for batch in (self._ripe, self._fresh):
+            if (elapsed_ns := batch.measurements.pop(start.id, None)) is not None:
+                self._measure(start.id, elapsed_ns)
+
+    def _measure(self, id: int, elapsed_ns: int) -> None:
+        start = self._waiting.pop(id, None)
+        if start is None:
+            self._fresh.measurements[id] = elapsed_ns
+            return
+        start.measured = True
+        self.measured.add(start.path, elapsed_ns, start.elements, start.bytes)
+        self.counts["measured"] += 1
+
+    def settle(self, tick_ns: float, *, complete: bool) -> None:
+        """A pass over the lanes is over.
+
+        Args:
+            tick_ns: the length of the worker's tick.
+            complete: every lane was read to the end that it had at some time during the pass.
+        """
+        if complete or len(self._fresh) > WAITING_MAX:
+            self._close_all(tick_ns)
+            self.counts["unmatched"] += len(self._ripe.measurements)
+            self._ripe, self._fresh = self._fresh, Batch()
+        self._limit()
+
+    def _close_all(self, tick_ns: float) -> None:
+        ripe, self._ripe.finalizes = self._ripe.finalizes, []
+        if not ripe:
+            return
+        self.counts["finalized"] += sum(not each.again for each in ripe)
+        syncs: dict[int | None, list[int]] = defaultdict(list)
+        for each in ripe + self._fresh.finalizes:
+            syncs[each.stream].append(each.ticks)
+        due: dict[int | None, int] = defaultdict(lambda: -1)
+        for each in ripe:
+            due[each.stream] = max(due[each.stream], each.ticks)
+        for number in due:
+            if number is not None:
+                self._streams.setdefault(number, Stream([]))
+        for number in self._streams if None in due else [each for each in due if each is not None]:
+            until = max(due[number], due[None]) if number in due else due[None]
+            self._close(self._streams[number], sorted(t for t in syncs[None] + syncs[number] if t <= until), tick_ns)
+        self._closed = max(self._closed, due[None])
+
+    def _close(self, stream: Stream, syncs: list[int], tick_ns: float) -> None:
+        """Give each start its part of the time: up to the next one or the first sync after it.
+
+        Args:
+            stream: whose starts.
+            syncs: the ticks of its finalizes, in order; the last of them has settled, and so all before it.
+            tick_ns: the length of a tick.
+        """
+        given = max(stream.closed, self._closed)
+        stream.closed = max(stream.closed, syncs[-1])
+        over = sorted((e for e in stream.waiting if e.start <= syncs[-1]), key=lambda each: (each.start, each.id))
+        if not over:
+            return
+        stream.waiting = [each for each in stream.waiting if each.start > syncs[-1]]
+        for start, following in zip(over, [*(each.start for each in over[1:]), syncs[-1]], strict=True):
+            if start.measured:
+                continue
+            del self._waiting[start.id]
+            sync = syncs[bisect_left(syncs, start.start)]
+            late = start.start < given  # that part of the time is others' by now
+            part = 0 if late else min(following, sync) - start.start
+            self.bound.add(start.path, round(part * tick_ns), start.elements, start.bytes)
+            self.latency.add(start.path, round((sync - start.start) * tick_ns), 0, 0)
+            self.counts["bounded"] += 1
+            self.counts["late"] += late
+
+    def _limit(self) -> None:
+        here = sum(len(stream.waiting) for stream in self._streams.values())
+        if here > WAITING_MAX:
+            # An eighth more than must go, so that this is not done for each start that comes.
+            every = sorted((each.start, each.id) for stream in self._streams.values() for each in stream.waiting)
+            self._orphan(set(every[: here - WAITING_MAX + WAITING_MAX // 8]))
+        if len(self._streams) > STREAMS_MAX:
+            idle = sorted((each.closed, number) for number, each in self._streams.items() if not each.waiting)
+            for _, number in idle[: len(self._streams) - STREAMS_MAX]:
+                del self._streams[number]
+
+    def orphan(self) -> None:
+        """Nobody will say when that ended what waits now: its worker died, or a finalize was dropped."""
+        self._orphan(None)
+
+    def _orphan(self, which: set[tuple[int, int]] | None) -> None:
+        for stream in self._streams.values():
+            gone = [each for each in stream.waiting if which is None or (each.start, each.id) in which]
+            stream.waiting = [] if which is None else [e for e in stream.waiting if (e.start, e.id) not in which]
+            for start in gone:
+                if not start.measured:
+                    del self._waiting[start.id]
+                    self.counts["orphaned"] += 1
+
+    def absorb(self, other: Deferred) -> None:
+        """Take over what another segment of the same process said: it was lost, and its paths kept their numbers."""
+        for mine, its in ((self.measured, other.measured), (self.bound, other.bound), (self.latency, other.latency)):
+            mine.merge(its.tobytes(), array("i", range(len(its))))
+        self.counts.update(other.counts)
+        for number, stream in other._streams.items():
+            own = self._streams.setdefault(number, Stream([]))
+            own.waiting = stream.waiting + own.waiting
+            own.closed = max(own.closed, stream.closed)
+        self._closed = max(self._closed, other._closed)
+        self._waiting |= other._waiting
+        self._fresh.finalizes += other._ripe.finalizes + other._fresh.finalizes
+        self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
+
+    # ---- kept over a restart
+
+    def document(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        batches = (self._ripe, self._fresh)
+        return {
+            "counts": dict(self.counts),
+            **{name: pack(getattr(self, name).tobytes()) for name in _TABLES},
+            "closed": self._closed,
+            "streams": [
+                [number, stream.closed, [_row(each) for each in stream.waiting]]
+                for number, stream in self._streams.items()
+            ],
+            "finalizes": [[each.ticks, each.stream, each.again] for batch in batches for each in batch.finalizes],
+            "measurements": [[id, ns] for batch in batches for id, ns in batch.measurements.items()],
+        }
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Deferred:
+        """What `document` said; what waited for the lanes to be read once more waits for it anew."""
+        self = cls()
+        self.counts.update(document["counts"])
+        for name in _TABLES:
+            setattr(self, name, _reader.Summaries(unpack(document[name])))
+        self._closed = document["closed"]
+        for number, closed, rows in document["streams"]:
+            waiting = [Start(*row) for row in rows]
+            self._streams[number] = Stream(waiting, closed)
+            self._waiting |= {each.id: each for each in waiting if not each.measured}
+        self._fresh.finalizes = [Finalize(*row) for row in document["finalizes"]]
+        self._fresh.measurements = dict(document["measurements"])
+        return self
+
+
+_TABLES = ("measured", "bound", "latency")
+
+
+def _row(start: Start) -> list[int | bool]:
+    return [start.start, start.id, start.path, start.elements, start.bytes, start.measured]

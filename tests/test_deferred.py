@@ -1,0 +1,286 @@
+"""Deferred work: which finalize closes which start, in whatever order lanes are read, and over any restart."""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd import _reader, deferred, dtypes
+from brickd.deferred import Deferred
+
+_RECORD = struct.Struct("<QIHH6Q")
+
+
+def defer(start: int, stream: int = 0, *, id: int, path: int = 1, elements: int = 0, amount: int = 0) -> bytes:
+    return _RECORD.pack(1, path, 1, _reader.KIND_DEFER, start, stream, id, 0, elements, amount)
+
+
+def finalize(ticks: int, stream: int | None = None) -> bytes:
+    return _RECORD.pack(1, stream is None, 1, _reader.KIND_FINALIZE, ticks, stream or 0, 0, 0, 0, 0)
+
+
+def measured(id: int, ns: int) -> bytes:
+    return _RECORD.pack(1, 0, 1, _reader.KIND_MEASURED, id, ns, 0, 0, 0, 0)
+
+
+def passes(*each: bytes) -> Deferred:
+    """What becomes of records that come in so many passes, and of all that waits after them."""
+    work = Deferred()
+    for records in (*each, b"", b"", b""):
+        work.take(records)
+        work.settle(1.0, complete=True)
+    return work
+
+
+def total(table: _reader.Summaries, path: int = 1) -> tuple[int, int]:
+    """(count, total) of a path."""
+    rows = dtypes.summaries(table.tobytes())
+    return (int(rows[path]["count"]), int(rows[path]["total"])) if path < len(rows) else (0, 0)
+
+
+def account(work: Deferred) -> tuple[int, int, int, int]:
+    counts = work.counts
+    assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + work.waiting
+    return counts["measured"], counts["bounded"], counts["orphaned"], work.waiting
+
+
+# ---- one thing at a time
+
+
+@pytest.mark.parametrize("count", [1, 2, 10, 100])
+def test_bricks_that_are_finalized_together_sum_to_the_time_that_passed(count: int) -> None:
+    work = passes(b"".join(defer(100 + 10 * n, id=n + 1) for n in range(count)) + finalize(5000))
+    assert total(work.bound) == (count, 4900)
+    assert total(work.latency) == (count, sum(4900 - 10 * n for n in range(count)))
+    assert account(work) == (0, count, 0, 0)
+
+
+def test_a_measurement_is_the_duration_and_no_bound() -> None:
+    work = passes(defer(100, id=1) + defer(200, id=2) + measured(1, 17) + finalize(300))
+    assert (total(work.measured), total(work.bound)) == ((1, 17), (1, 100))
+
+
+def test_what_was_measured_still_ends_what_started_before_it() -> None:
+    work = passes(defer(100, id=1) + defer(150, id=2) + measured(2, 40) + finalize(300))
+    assert (total(work.measured), total(work.bound)) == ((1, 40), (1, 50))
+
+
+def test_a_finalize_of_one_stream_leaves_the_others_waiting() -> None:
+    work = passes(defer(100, 1, id=1) + defer(100, 2, id=2) + finalize(200, 1))
+    assert account(work) == (0, 1, 0, 1)
+    assert account(passes(defer(100, 1, id=1) + defer(100, 2, id=2) + finalize(200))) == (0, 2, 0, 0)
+
+
+def test_a_start_after_the_finalize_waits_for_the_next() -> None:
+    work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2))
+    assert account(work) == (0, 1, 0, 1)
+    work = passes(defer(100, id=1) + finalize(200) + defer(250, id=2) + finalize(270))
+    assert total(work.bound) == (2, 120), "what lies between a sync and the next start is nobody's"
+
+
+def test_a_finalize_that_is_read_before_its_starts_closes_them() -> None:
+    work = passes(finalize(1000), defer(100, id=1) + defer(400, id=2))
+    assert total(work.bound) == (2, 900)
+    assert not work.counts["late"]
+
+
+def test_an_earlier_finalize_that_is_read_later_closes_what_is_its_own() -> None:
+    assert total(passes(defer(100, id=1) + finalize(500), finalize(200)).bound) == (1, 100)
+
+
+def test_a_start_that_comes_after_its_time_was_given_away_is_counted_and_takes_none() -> None:
+    work = passes(defer(100, id=1) + finalize(500), b"", b"", defer(300, id=2))
+    assert total(work.bound) == (2, 400)
+    assert work.counts["late"] == 1
+    assert account(work) == (0, 2, 0, 0)
+
+
+def test_finalizing_twice_or_with_nothing_there_changes_nothing() -> None:
+    work = passes(finalize(50) + defer(100, id=1) + finalize(200) + finalize(200), finalize(300), finalize(1, 9))
+    assert total(work.bound) == (1, 100)
+    assert account(work) == (0, 1, 0, 0)
+
+
+def test_a_measurement_of_nothing_that_waits_is_counted() -> None:
+    work = passes(measured(5, 10), defer(100, id=1) + finalize(200), b"", measured(1, 10))
+    assert (work.counts["unmatched"], account(work)) == (2, (0, 1, 0, 0))
+
+
+def test_a_measurement_that_is_read_before_its_start_counts() -> None:
+    assert total(passes(measured(1, 10) + finalize(200), defer(100, id=1)).measured) == (1, 10)
+
+
+def test_what_waits_when_its_worker_dies_is_orphaned() -> None:
+    work = passes(defer(100, id=1) + defer(200, id=2) + measured(2, 5))
+    work.orphan()
+    assert account(work) == (1, 0, 1, 0)
+
+
+def test_an_id_that_is_given_twice_is_refused() -> None:
+    work = passes(defer(100, id=1) + defer(120, id=1) + finalize(200))
+    assert (total(work.bound), work.counts["refused"]) == ((1, 100), 1)
+
+
+def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deferred, "WAITING_MAX", 64)
+    monkeypatch.setattr(deferred, "STREAMS_MAX", 16)
+    work = Deferred()
+    for n in range(1000):
+        work.take(defer(n, n % 100, id=n + 1) + finalize(0, 5000 + n))
+        work.settle(1.0, complete=True)
+        assert work.waiting <= 64
+    measured_, bounded, orphaned, waiting = account(work)
+    assert (measured_, bounded, orphaned + waiting) == (0, 0, 1000)
+    work.take(finalize(2000))
+    for _ in range(3):
+        work.settle(1.0, complete=True)
+    assert account(work) == (0, waiting, orphaned, 0)
+    assert total(work.latency)[1] == sum(2000 - n for n in range(1000 - waiting, 1000))
+
+
+def test_a_tick_has_its_length() -> None:
+    work = Deferred()
+    work.take(defer(100, id=1) + finalize(300))
+    for _ in range(2):
+        work.settle(0.4, complete=True)
+    assert (total(work.bound), total(work.latency)) == ((1, 80), (1, 80))
+
+
+def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
+    lost, here = Deferred(), Deferred()
+    lost.take(defer(100, 3, id=1) + defer(150, 3, id=2) + measured(2, 9) + defer(10, 4, id=4) + finalize(20, 4))
+    here.take(defer(200, 3, id=3) + finalize(300, 3))
+    here.absorb(lost)
+    for _ in range(3):
+        here.settle(1.0, complete=True)
+    assert (total(here.bound), total(here.measured)) == ((3, 50 + 100 + 10), (1, 9))
+    assert account(here) == (1, 3, 0, 0)
+
+
+# ---- any history
+
+
+@dataclass
+class History:
+    """What the threads of a worker said, each with its lane, in the order in which it was there to be read."""
+
+    said: list[tuple[int, bytes]] = field(default_factory=list)
+    starts: list[tuple[int, int, int]] = field(default_factory=list)  # (ticks, stream, id)
+    syncs: list[tuple[int, int | None]] = field(default_factory=list)
+    measurements: dict[int, int] = field(default_factory=dict)
+
+    def closes(self, ticks: int, stream: int) -> list[int]:
+        """The syncs after a start of the stream, the first one first."""
+        return sorted(t for t, which in self.syncs if which in (None, stream) and t >= ticks)
+
+    def streams(self) -> list[tuple[int, list[int]]]:
+        """The first start of each stream, and its syncs."""
+        firsts = {stream: min(t for t, s, _ in self.starts if s == stream) for _, stream, _ in self.starts}
+        return [(first, self.closes(first, stream)) for stream, first in firsts.items()]
+
+    def expected(self) -> tuple[int, int, int]:
+        """(how many, total of their parts, of their latencies) of the starts that are only bounded."""
+        count = parts = latencies = 0
+        for ticks, stream, id in self.starts:
+            syncs = self.closes(ticks, stream)
+            if id not in self.measurements and syncs:
+                after = [t for t, s, i in self.starts if s == stream and (t, i) > (ticks, id)]
+                count += 1
+                parts += min([syncs[0], *after]) - ticks
+                latencies += syncs[0] - ticks
+        return count, parts, latencies
+
+
+def history(chance: random.Random, lanes: int, length: int, *, slow: bool) -> History:
+    """slow: a thread may take its ticks long before others can see what it says."""
+    found, now = History(), 0
+    for _ in range(length):
+        now += chance.randint(0, 20)
+        lane, stream, ticks = chance.randrange(lanes), chance.randrange(3), now
+        if slow and chance.random() < 0.2:
+            ticks = max(0, now - chance.randint(0, 100))
+        draw = chance.random()
+        if draw < 0.6:
+            id = len(found.starts) + 1
+            found.starts.append((ticks, stream, id))
+            found.said.append((lane, defer(ticks, stream, id=id)))
+        elif draw < 0.75 and (open_ := [id for *start, id in found.starts[-5:] if not found.closes(*start)]):
+            id = chance.choice(open_)
+            if id not in found.measurements:
+                found.measurements[id] = chance.randint(0, 50)
+                found.said.append((lane, measured(id, found.measurements[id])))
+        else:
+            which = None if chance.random() < 0.3 else stream
+            found.syncs.append((ticks, which))
+            found.said.append((lane, finalize(ticks, which)))
+    return found
+
+
+def reads(chance: random.Random, of: History, lanes: int) -> Iterator[bytes]:
+    """Passes over the lanes: each lane to the end that it had at some time during the pass."""
+    seen, began = [0] * lanes, 0
+    while began < len(of.said):
+        ended = min(len(of.said), began + chance.randint(0, 12))
+        order = list(range(lanes))
+        chance.shuffle(order)
+        records = b""
+        for lane in order:
+            head = chance.randint(began, ended)
+            records += b"".join(record for who, record in of.said[seen[lane] : head] if who == lane)
+            seen[lane] = max(seen[lane], head)
+        yield records
+        began = ended
+    yield b"".join(record for lane in range(lanes) for who, record in of.said[seen[lane] :] if who == lane)
+
+
+def judge(seed: int, *, slow: bool, restarts: bool) -> None:
+    chance = random.Random(seed)
+    lanes = chance.randint(1, 4)
+    of = history(chance, lanes, chance.randint(0, 60), slow=slow)
+    work = Deferred()
+    for records in (*reads(chance, of, lanes), b"", b"", b""):
+        work.take(records)
+        work.settle(1.0, complete=True)
+        account(work)
+        if restarts and records and chance.random() < 0.3:
+            work = Deferred.of(json.loads(json.dumps(work.document())))
+    assert work.settled
+    assert (work.counts["started"], work.counts["unmatched"]) == (len(of.starts), 0)
+    assert total(work.measured) == (len(of.measurements), sum(of.measurements.values()))
+    count, parts, latencies = of.expected()
+    assert work.counts["bounded"] == count
+    if slow:  # what was said too late to be taken into account still takes no time that was given away
+        spent = sum(max(ends) - begin for begin, ends in of.streams() if ends)
+        assert total(work.bound)[1] <= spent
+    else:
+        assert not work.counts["late"]
+        assert (total(work.bound)[1], total(work.latency)[1]) == (parts, latencies)
+
+
+@given(st.integers(0, 2**64), st.booleans(), st.booleans())
+def test_any_history_read_in_any_order_comes_to_the_same(seed: int, slow: bool, restarts: bool) -> None:
+    judge(seed, slow=slow, restarts=restarts)
+
+
+def test_a_finalize_that_settles_without_another_pass_over_the_lanes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    settle = Deferred.settle
+
+    def hasty(self: Deferred, tick_ns: float, *, complete: bool) -> None:
+        settle(self, tick_ns, complete=complete)
+        settle(self, tick_ns, complete=complete)
+
+    monkeypatch.setattr(Deferred, "settle", hasty)
+
+    def judge_many() -> None:
+        for seed in range(100):
+            judge(seed, slow=False, restarts=False)
+
+    with pytest.raises(AssertionError):
+        judge_many()
