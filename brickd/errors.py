@@ -59,6 +59,14 @@ class NothingComparable(BrickdError):
     exit_code = Exit.NOT_COMPARABLE
 
 
+class CheckpointRefused(BrickdError):
+    """A checkpoint that nothing can be gone on from: damaged, or of a later brickd."""
+
+
+class DaemonRefused(BrickdError):
+    """A daemon that may not start: another one runs, or drains these segments."""
+
+
 class SegmentRefused(BrickdError):
     """A segment whose bytes do not add up: nothing in it is believed.
 

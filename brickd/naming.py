@@ -9,31 +9,38 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from brickd.segment import Identity
 
 Who = TypeVar("Who", bound=Identity)
+_NOBODY: Mapping[str, str] = MappingProxyType({})
 
 
-def named(everybody: Iterable[Who]) -> list[tuple[str, Who]]:
-    """Give each its name: the declared one, else the lowest number of its service that is free, by age.
+def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
+    """Give each its name: the declared one, else what it was called before, else the lowest free number, by age.
 
     The living come first, so that a worker that was started again has the name and the dead one a mark behind it.
+
+    Args:
+        everybody: who is to be named.
+        remembered: what those without a declared name were called, by uuid.
 
     Returns:
         Them all, by service and name.
     """
     by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
-    declared = {name for who in by_age if (name := _declared(who)) is not None}
+    had = [(who, _declared(who) or remembered.get(who.uuid)) for who in by_age]
+    reserved = {name for who, name in had if who.alive or _declared(who)}
     taken: set[str] = set()
     result = []
-    for who in by_age:
-        name = _declared(who)
+    for who, before in had:
+        name = before
         if name is None:
             numbers = (f"{who.service}/{number}" for number in itertools.count())
-            name = next(free for free in numbers if free not in declared and free not in taken)
+            name = next(free for free in numbers if free not in reserved and free not in taken)
         if name in taken:
             name = f"{name}~{who.uuid[:6]}"
         taken.add(name)

@@ -13,9 +13,9 @@ import fcntl
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from brickd import _reader
@@ -90,7 +90,12 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Identity):
-    """All that a segment said at one time, copied and checked; times still in ticks."""
+    """All that a segment said at one time, copied and checked; times still in ticks.
+
+    Attributes:
+        latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
+        deferred: what became of those starts.
+    """
 
     process: _reader.Process
     lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
@@ -102,6 +107,13 @@ class Reading(Identity):
     tick_ns: float
     now_ticks: int
     memory_bytes: int
+    latency: bytes = b""
+    deferred: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its worker came to its end by itself, and was not killed."""
+        return not self.alive and self.process["ended"] != 0
 
     def name(self, number: int) -> str:
         """The text of a name; one that is not ready is told by its number."""
@@ -125,6 +137,7 @@ class File:
         self.name = name
         self.fd = fd
         status = os.fstat(fd)
+        self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
         self.memory_bytes = status.st_blocks * 512
 
@@ -141,17 +154,25 @@ class File:
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))
         return None if kind == fcntl.F_UNLCK else pid
 
+    def consume(self) -> bool:
+        """Be the one that drains it, until this process ends or closes it; False: another one is."""
+        try:
+            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _reader.LOCK_CONSUMER, os.SEEK_SET)
+        except (BlockingIOError, PermissionError):
+            return False
+        return True
+
+    def linked(self) -> bool:
+        """Whether it has a name still."""
+        return os.fstat(self.fd).st_nlink > 0
+
     def published(self) -> bool:
         """Whether its worker finished making it."""
         return os.pread(self.fd, 8, 0) != bytes(8)
 
     def same_file(self) -> bool:
         """Whether the name still leads to the file that is open here."""
-        try:
-            named, ours = os.stat(os.path.join(_reader.DIRECTORY, self.name), follow_symlinks=False), os.fstat(self.fd)
-        except FileNotFoundError:
-            return False
-        return (named.st_dev, named.st_ino) == (ours.st_dev, ours.st_ino)
+        return identifier_of(self.name) == self.identifier
 
     def unlink(self) -> bool:
         """Remove the file; False when the name leads elsewhere by now."""
@@ -192,6 +213,25 @@ class Segment(File):
             if self.header["uid"] != self.uid:
                 raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
 
+    @property
+    def service(self) -> str:
+        """The service that its worker said it belongs to."""
+        return _label(self.header["service"])
+
+    def tick_ns(self) -> float:
+        """The length of its worker's tick."""
+        return _clock(self.header)[0]
+
+    def process(self) -> _reader.Process:
+        """The counters of the worker as a whole."""
+        with _refusing(self.name):
+            return self._copier.process()
+
+    def dropped(self, kind: int) -> int:
+        """How many events of a kind its worker found no room for."""
+        with _refusing(self.name):
+            return sum(lane["event_dropped"][kind] for _, lane, _ in self._copier.lanes())
+
     def activity(self) -> int:
         """A number that changes whenever something was recorded."""
         with _refusing(self.name):
@@ -205,6 +245,11 @@ class Segment(File):
             return sum(lane["summarized"] for _, lane, _ in self._copier.lanes())
         except ValueError:
             return 0
+
+    def command(self, flags: int) -> None:
+        """Ask something of its worker; needs the right to write."""
+        if self.control()["flags"] != flags:
+            os.pwrite(self.fd, flags.to_bytes(4, "little"), _reader.CONTROL)
 
     def control(self) -> _reader.Control:
         """What the consumer asked of the worker."""
@@ -256,12 +301,21 @@ def _refusing(file: str) -> Iterator[None]:
         raise SegmentRefused(file, f"cannot be read: {error.strerror}") from error
 
 
-def _opened(name: str) -> int:
+def identifier_of(name: str) -> tuple[int, int] | None:
+    """Which file has the name now, told without opening it; None: none has."""
+    try:
+        status = os.stat(os.path.join(_reader.DIRECTORY, name), follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _opened(name: str, access: int) -> int:
     if "/" in name:
         raise SegmentUnopened(name, "cannot be opened: a file's name holds no slash")
     try:
         # Not shm_open: that of glibc waits for the other end of a FIFO, and posix_ipc's crashes on a name with a zero.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
     except PermissionError as error:
         raise NotPermitted(f"{name}: belongs to another user") from error
@@ -289,18 +343,22 @@ def open_file(name: str) -> File:
         SegmentUnopened: it cannot be one.
         NotPermitted: it is another user's.
     """
-    return File(name, _opened(name))
+    return File(name, _opened(name, os.O_RDONLY))
 
 
-def open_segment(name: str) -> Segment:
+def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
     """Open a segment by its file's name.
+
+    Args:
+        name: of the file.
+        access: O_RDWR for whoever is to consume it.
 
     Raises:
         SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.
         SegmentUnpublished: its worker is starting, or died while it did.
         NotPermitted: it is another user's.
     """
-    fd = _opened(name)
+    fd = _opened(name, access)
     try:
         return Segment(name, fd)
     except BaseException:

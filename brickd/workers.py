@@ -7,28 +7,43 @@ of its lock.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.ledger import Ledger, ledger_of
+from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
-from brickd.segment import Identity, Reading, Segment, find, open_segment
+from brickd.overlay import laid_over
+from brickd.segment import Identity, Reading, Segment, find, identifier_of, open_segment
 from brickd.words import many
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
 # this evidence: `brickd prune` looks longer.
 _WATCH_SECONDS = 0.02
 
+_NOTHING = Background()
+_NONE: Mapping[str, Segment] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One instrumented process, as one reading of its segment shows it."""
+    """One instrumented process, as one reading of its segment shows it.
+
+    Attributes:
+        name: what it is called.
+        reading: what was read.
+        ledger: its account.
+        together: how many workers these are; of those that went long ago there may be several in one.
+    """
 
     name: str
     reading: Reading
     ledger: Ledger
+    together: int = 1
 
     @property
     def service(self) -> str:
@@ -51,50 +66,63 @@ class Survey:
     foreign: int
 
 
-def survey(prefix: str | None = None) -> Survey:
-    """Read every segment of this machine that may be read."""
-    readings, refused, foreign = _look(prefix, Segment.read)
-    workers = [Worker(name, reading, ledger_of(reading)) for name, reading in named(readings)]
+def survey(prefix: str | None = None, background: Background = _NOTHING, held: Mapping[str, Segment] = _NONE) -> Survey:
+    """Read every segment of this machine that may be read, and add what a daemon knows beside them.
+
+    Args:
+        prefix: of the files' names; None: the configured one.
+        background: what a daemon knows, from its memory or its checkpoint.
+        held: segments that this process has open and consumes: they must not be opened once more.
+    """
+    readings, refused, foreign = _look(prefix, Segment.read, background, held)
+    over = background.overlays
+    laid = [laid_over(reading, over.get(reading.uuid)) for reading in readings]
+    kept = [replace(gone.reading, pid=None) for gone in background.gone.values()]
+    together = {uuid: gone.workers for uuid, gone in background.gone.items()}
+    everybody = named(laid + kept, background.names)
+    workers = [Worker(name, each, ledger_of(each), together.get(each.uuid, 1)) for name, each in everybody]
     return Survey(workers, refused, foreign)
 
 
-def identities(prefix: str | None = None) -> list[tuple[str, Identity]]:
+def identities(
+    prefix: str | None = None, background: Background = _NOTHING, held: Mapping[str, Segment] = _NONE
+) -> list[tuple[str, Identity]]:
     """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
-    return named(_look(prefix, Segment.identity)[0])
+    found: list[Identity] = _look(prefix, Segment.identity, background, held)[0]
+    return named(found + [gone.reading for gone in background.gone.values()], background.names)
 
 
-def _look(prefix: str | None, read: Callable[[Segment], Who]) -> tuple[list[Who], list[SegmentRefused], int]:
+def _look(
+    prefix: str | None, read: Callable[[Segment], Who], background: Background, held: Mapping[str, Segment]
+) -> tuple[list[Who], list[SegmentRefused], int]:
     """What is read of each segment, those that were refused, and how many we may not read."""
     found: list[Who] = []
     refused: list[SegmentRefused] = []
     foreign = 0
     unlocked: list[Segment] = []
-    try:
+    ours = {segment.identifier for segment in held.values()}
+    with contextlib.ExitStack() as opened:
         for file in find(prefix):
             try:
-                segment = open_segment(file)
+                with contextlib.ExitStack() as here:
+                    segment = held.get(file)
+                    if segment is None:
+                        if ours and identifier_of(file) in ours:  # under another name: to close it would unlock it
+                            continue
+                        segment = here.enter_context(open_segment(file))
+                    if segment.header["uuid"].hex() in background.gone:  # about to be removed
+                        continue
+                    found.append(read(segment))
+                    if not found[-1].alive:
+                        unlocked.append(segment)
+                        opened.push(here.pop_all())
             except SegmentUnpublished:
                 continue
             except SegmentRefused as error:
                 refused.append(error)
-                continue
             except NotPermitted:
                 foreign += 1
-                continue
-            try:
-                found.append(read(segment))
-            except SegmentRefused as error:
-                refused.append(error)
-                segment.close()
-                continue
-            if found[-1].alive:
-                segment.close()
-            else:
-                unlocked.append(segment)
         moving = _moving(unlocked)
-    finally:
-        for segment in unlocked:
-            segment.close()
     return [replace(each, pid=0) if each.file in moving else each for each in found], refused, foreign
 
 

@@ -166,3 +166,9 @@ def document(segment: Segment) -> dict[str, Any]:
             n: {"first": first, "records": rows(dtypes.span_records(slots))} for n, (first, slots) in rings.items()
         },
     }
+
+
+def later(record: str, name: str) -> int:
+    """The offset of a field that a minor named."""
+    ((offset,),) = [row[2:3] for row in _reader.later() if row[:2] == (record, name)]
+    return offset

@@ -1,0 +1,56 @@
+"""A segment's reading with what a daemon made of the worker's deferred work laid over it.
+
+Owns: where deferred work stands among the paths. Must not know: how its times came about, files. Invariants: what was
+measured stands on the path that the worker gave it; what is only bounded stands on a path of its own beside it, of
+another unit, so that no bound is ever added to a measurement; nothing is laid over what the worker counted itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from brickd import _reader
+from brickd.deferred import Deferred
+from brickd.segment import Path, Reading
+
+_SIZE = _reader.SUMMARY_BYTES
+_NOTHING = bytes(_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A copy of a worker's deferred work, for whoever reads while the daemon goes on."""
+
+    measured: bytes
+    bound: bytes
+    latency: bytes
+    counts: dict[str, int]
+
+
+def overlay(deferred: Deferred) -> Overlay | None:
+    """The copy; None where the worker never deferred anything."""
+    if not deferred.counts:
+        return None
+    tables = (deferred.measured.tobytes(), deferred.bound.tobytes(), deferred.latency.tobytes())
+    return Overlay(*tables, {**deferred.counts, "waiting": deferred.waiting})
+
+
+def laid_over(reading: Reading, over: Overlay | None) -> Reading:
+    """The reading with it."""
+    if over is None:
+        return reading
+    paths, summaries = list(reading.paths), bytearray(reading.summaries)
+    latency = bytearray()
+    for number, path in enumerate(reading.paths):
+        if path is None or path.unit != _reader.UNIT_DEFERRED:
+            continue
+        summaries[number * _SIZE : (number + 1) * _SIZE] = _row(over.measured, number)
+        if (bound := _row(over.bound, number)) != _NOTHING:
+            latency += bytes(len(paths) * _SIZE - len(latency)) + _row(over.latency, number)
+            paths.append(Path(path.parent, path.name, path.layer, _reader.UNIT_BOUND))
+            summaries += bound
+    return replace(reading, paths=paths, summaries=bytes(summaries), latency=bytes(latency), deferred=dict(over.counts))
+
+
+def _row(table: bytes, number: int) -> bytes:
+    return table[number * _SIZE : (number + 1) * _SIZE].ljust(_SIZE, b"\0")

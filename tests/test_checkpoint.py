@@ -1,0 +1,160 @@
+"""The daemon's memory in a file: it comes back as it was, or is refused; never anything between."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import Worker, reading
+from hypothesis import given
+from hypothesis import strategies as st
+from test_deferred import defer, finalize, measured, passes
+
+from brickd import checkpoint, dtypes
+from brickd.errors import CheckpointRefused
+from brickd.kept import added
+from brickd.memory import Cursor, Gone, Known, Memory, Wish
+from brickd.overlay import laid_over, overlay
+from brickd.segment import Reading
+from brickd.workers import survey
+
+NAMES = """
+    for name in NAMES:
+        with brick.layer(3), brick.span(name, category="norm"), brick.span("within", elements=5):
+            pass
+    brick.brick("given").record(17)
+    pause()
+"""
+
+
+@pytest.fixture
+def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
+    """What a worker recorded, which is gone by now."""
+    one = worker(NAMES.replace("NAMES", "('norm', '\\\\x1b[31m模')"), BRICKD_SERVICE="api")
+    one.paused()
+    found = reading(prefix)
+    one.kill()
+    return found
+
+
+def memory(kept: Reading) -> Memory:
+    work = passes(defer(100, 3, id=1) + finalize(300, 3) + defer(400, 3, id=2) + measured(9, 8))
+    known = Known("api/1", [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)], work, 7)
+    gone = {kept.uuid: Gone("api/0", kept)}
+    return Memory({"ab" * 16: known}, gone, {"api/TSC": Gone("api/older", kept, 3)}, {"api": Wish(spans=True)})
+
+
+def test_it_comes_back_as_it_was(kept: Reading) -> None:
+    before = memory(kept)
+    after = checkpoint.decode(checkpoint.encode(before))
+    assert after.document() == before.document()
+    assert after.gone[kept.uuid].reading == kept
+    assert after.known["ab" * 16].deferred.counts == before.known["ab" * 16].deferred.counts
+
+
+def test_every_byte_that_is_changed_is_seen(kept: Reading) -> None:
+    content = checkpoint.encode(memory(kept))
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(CheckpointRefused):
+            checkpoint.decode(bytes(damaged))
+
+
+def test_it_is_refused_wherever_it_is_cut(kept: Reading) -> None:
+    content = checkpoint.encode(memory(kept))
+    for length in range(len(content)):
+        with pytest.raises(CheckpointRefused):
+            checkpoint.decode(content[:length])
+    with pytest.raises(CheckpointRefused, match=r"\d+ of \d+ bytes"):
+        checkpoint.decode(content + b" ")
+
+
+@given(st.binary(max_size=200))
+def test_what_is_no_checkpoint_is_refused(content: bytes) -> None:
+    for each in (content, b"brickd checkpoint " + content, b"brickd checkpoint 1 " + content):
+        with pytest.raises(CheckpointRefused):
+            checkpoint.decode(each)
+
+
+def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
+    body = b"{}"
+    head = b"brickd checkpoint 2 %d %08x\n" % (len(body), checkpoint._crc(2, body))
+    with pytest.raises(CheckpointRefused, match="version 2, this brickd reads 1"):
+        checkpoint.decode(head + body)
+
+
+def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:
+    assert checkpoint.load(tmp_path / "checkpoint") is None
+    assert checkpoint.load(tmp_path / "no" / "checkpoint") is None
+
+
+def test_a_full_disk_leaves_the_last_one_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "checkpoint"
+    checkpoint.save(path, b"the last one")
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if os.fstat(fd).st_size >= 100:
+            raise OSError(28, "No space left on device")
+        return write(fd, data[: 100 - os.fstat(fd).st_size])
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space left"):
+        checkpoint.save(path, b"x" * 1000)
+    assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
+    assert path.read_bytes() == b"the last one"
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "checkpoint", b"x")
+    assert (tmp_path / "checkpoint").stat().st_mode & 0o777 == 0o600
+
+
+# ---- several readings as one
+
+
+def bricks(of: Reading) -> dict[tuple[str, int, int], tuple[int, int, int]]:
+    rows = dtypes.summaries(of.summaries)
+    found: dict[tuple[str, int, int], tuple[int, int, int]] = {}
+    for path, row in zip(of.paths, rows, strict=True):
+        if path is not None and row["count"]:
+            key = (of.name(path.name), path.layer, path.unit)
+            before = found.get(key, (0, 0, 0))
+            values = (int(row["count"]), int(row["total"]), int(row["elements"]))
+            found[key] = tuple(map(sum, zip(before, values, strict=True)))  # type: ignore[assignment]
+    return found
+
+
+def test_a_sum_of_readings_has_every_count_and_time_of_both(worker: Callable[..., Worker], prefix: str) -> None:
+    both = []
+    for names in ("('a', 'b')", "('c', 'b', 'a')"):
+        one = worker(NAMES.replace("NAMES", names), BRICKD_SERVICE="api")
+        one.paused()
+        both.append(next(each for each in survey().workers if each.reading.pid == one.pid).reading)
+    first, second = both
+    together = added(first, second)
+    wanted = bricks(first)
+    for key, values in bricks(second).items():
+        wanted[key] = tuple(map(sum, zip(wanted.get(key, (0, 0, 0)), values, strict=True)))  # type: ignore[assignment]
+    assert bricks(together) == wanted
+    assert together.category(together.paths[-1].name if together.paths[-1] else 0) in ("norm", "other")
+    assert sum(lane["summarized"] for _, lane, _ in together.lanes) == 5 * 2 + 2
+    again = added(together, first)
+    assert len(again.paths) == len(together.paths), "what is known is not added once more"
+    assert sum(lane["summarized"] for _, lane, _ in again.lanes) == 5 * 2 + 2 + 5
+
+
+def test_deferred_work_of_a_sum_is_the_sum(kept: Reading) -> None:
+    work = passes(defer(100, path=0, id=1) + finalize(300))
+    one = laid_over(kept, overlay(work))
+    assert added(one, one).deferred == {name: 2 * count for name, count in one.deferred.items() if count}
+
+
+def test_a_checkpoint_can_be_read_by_people(kept: Reading) -> None:
+    first, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
+    assert re.fullmatch(rb"brickd checkpoint 1 \d+ [0-9a-f]{8}", first)
+    assert body.startswith(b'{"known":')
