@@ -45,25 +45,17 @@ uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->u
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
-/* Details that a consumer read and that no checkpoint has are lost with it. */
-static void span_start(struct brick_drained_lane *l, uint64_t head, uint64_t slots, int saved)
+/* Details that a consumer read and that no checkpoint has are lost with it: those of a lane that none has as well. */
+static void span_start(struct brick_drained_lane *l, uint64_t head, uint64_t slots)
 {
     struct brick_cursor *c = &l->cursor;
     const struct brick_tail *tail = &l->line.span;
-    int believed = brick_tail_believed(tail, head, slots);
-    uint64_t from = c->span, start = from;
-    if (saved) {
-        if (believed && tail->position > start)
-            start = tail->position;
-        if (!brick_ring_holds(head, slots, start))
-            start = head;
-        c->spans_lost = brick_sum(c->spans_lost, start > from ? start - from : 0);
-    } else if (believed) {
+    uint64_t start = c->span;
+    if (brick_tail_believed(tail, head, slots) && tail->position > start)
         start = tail->position;
-        c->spans_lost = l->line.spans_lost <= start ? l->line.spans_lost : 0;
-    } else if (!brick_tail_untouched(tail, head, slots)) {
-        c->spans_lost = start = head;
-    }
+    if (!brick_ring_holds(head, slots, start))
+        start = head;
+    c->spans_lost = brick_sum(c->spans_lost, start > c->span ? start - c->span : 0);
     c->span = start;
 }
 
@@ -93,7 +85,7 @@ static int start(struct brick_drain *d, uint32_t seen)
         int saved = d->started < d->saved;
         if (!brick_fetch(r, r->layout.consumers + d->started * (uint64_t)sizeof l->line, &l->line, sizeof l->line))
             return 0;
-        span_start(l, lane->span_head, r->header.span_slots, saved);
+        span_start(l, lane->span_head, r->header.span_slots);
         d->breaks += (uint32_t)event_start(l, lane, r->header.event_slots, saved);
     }
     return 1;
@@ -148,7 +140,7 @@ static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "n
 static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
 {
     struct brick_drained_lane *l = &d->lanes[n];
-    uint64_t head = d->lines->lanes[n].span_head, slots = d->reader.header.span_slots;
+    uint64_t head = d->lines->lanes[n].span_head + l->spans_salvaged, slots = d->reader.header.span_slots;
     uint64_t ring = ring_of(d, n, d->reader.layout.span_ring), from = l->cursor.span;
     if (from == head)
         return 1;
@@ -182,7 +174,7 @@ static double held(const struct brick_drained_lane *l, uint64_t head, uint64_t s
 static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
 {
     struct brick_event_cursor *c = &d->lanes[n].cursor.event;
-    uint64_t head = d->lines->lanes[n].event_head, slots = d->reader.header.event_slots;
+    uint64_t head = d->lines->lanes[n].event_head + d->lanes[n].events_salvaged, slots = d->reader.header.event_slots;
     uint64_t ring = ring_of(d, n, d->reader.layout.event_ring), from = c->position;
     if (from == head)
         return 1;
@@ -203,7 +195,7 @@ static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *
 /* ---- salvage ----------------------------------------------------------- */
 
 /* The record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was given, and above
- * that of the record below. The head stays where it is; the number shows that it was taken. 0: refused. */
+ * that of the record below. 0: refused. */
 static int salvaged(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
@@ -233,14 +225,17 @@ static int salvage(struct brick_drain *d, uint32_t n)
             return no_memory(d);
         brick_details_keep(&d->details, &spans);
         l->span_sequence = spans.sequence;
+        l->cursor.span++;
+        l->spans_salvaged++;
     }
     if (!salvaged(d, ring_of(d, n, layout->event_ring), h->event_slots, lane->event_head, l->cursor.event.sequence,
                   lane->event_attempts, &record))
         return 0;
-    struct brick_event_cursor beyond = l->cursor.event;
-    if (record.slots == 1 && !brick_events_take(&d->events, &beyond, &record, 1, 1, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
+    uint64_t before = l->cursor.event.position;
+    if (record.slots == 1
+        && !brick_events_take(&d->events, &l->cursor.event, &record, 1, 1, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
         return no_memory(d);
-    l->cursor.event.sequence = beyond.sequence;
+    l->events_salvaged += l->cursor.event.position - before;
     return 1;
 }
 
@@ -296,11 +291,11 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
         struct brick_drained_lane *l = &d->lanes[n];
         struct brick_consumer *half = &halfway[n], *full = &whole[n];
         *half = *full = l->line;
-        int moved = move(l->cursor.span, &l->line.span, &half->span, &full->span);
+        int moved = move(l->cursor.span - l->spans_salvaged, &l->line.span, &half->span, &full->span);
         full->spans_lost = l->cursor.spans_lost;
         moved |= full->spans_lost != l->line.spans_lost;
         if (events) {
-            moved |= move(l->cursor.event.position, &l->line.event, &half->event, &full->event);
+            moved |= move(l->cursor.event.position - l->events_salvaged, &l->line.event, &half->event, &full->event);
             full->events_read = l->cursor.event.records;
             moved |= full->events_read != l->line.events_read;
         }

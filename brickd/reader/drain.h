@@ -28,6 +28,7 @@ struct brick_drained_lane {
     struct brick_cursor cursor;
     struct brick_consumer line; /* as it stands in the file, or will when all was written that was given out */
     uint64_t span_sequence;     /* of the last span record */
+    uint64_t spans_salvaged, events_salvaged; /* read though the head had not come to pass them: at most one each */
 };
 
 struct brick_drain {

@@ -1,0 +1,489 @@
+"""A world in which everything that can go wrong does, in an order that a seed decides.
+
+Writers follow the format store by store, in files in /dev/shm under locks of their own; the daemon is brickd's own
+loop, reader and checkpoint. Whatever it does to the world goes through `Faults`: there writers go on meanwhile, writes
+tear, disks are full, and daemons die. What one seed does it does again.
+
+A writer is what brick_shm.h says of one (tests/test_lane_machine.py holds the agent to the same).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import forge
+import pytest
+from conftest import SHM
+from test_deferred import History
+
+from brickd import _reader, checkpoint, collector, segment
+from brickd.collector import SECOND, Collector
+from brickd.errors import CheckpointRefused
+from brickd.memory import Memory
+
+U64 = 2**64 - 1
+LANES, SLOTS, PATHS = 2, 8, 64
+_OFD_SETLK = 37
+_FLOCK = struct.Struct("@hhqqi4x")
+_EVENT = struct.Struct("<IHH6Q")
+_DEFERRED, _SPAN = 1, 2  # paths
+
+
+# (index, lane) of the structs of each kind, for the lanes in their order.
+_PLACES: dict[str, list[tuple[int, int]]] = {
+    "consumer": [(lane, 0) for lane in range(LANES)],
+    "lane": [(lane, 0) for lane in range(LANES)],
+    "span_ring": [(0, lane) for lane in range(LANES)],
+    "event_ring": [(0, lane) for lane in range(LANES)],
+    "summary": [(_SPAN, lane) for lane in range(LANES)],
+}
+
+
+# ---- writers
+
+
+def blank(uuid: bytes) -> bytearray:
+    """A segment in which nothing was recorded."""
+    header = forge.golden("1.1")[: forge.PAGE]
+    image = bytearray(header)
+    counts = {"lanes": LANES, "paths": PATHS, "names": 64, "sites": 1, "span_slots": SLOTS, "event_slots": SLOTS}
+    forge.put(image, "header", counts | {"minor": 2, "clock": _reader.CLOCK_MONOTONIC, "index": -1, "uuid": uuid})
+    forge.put(image, "header", {"service": b"sim", "coordinates": b"", "size": forge.regions(image)["size"]})
+    forge.put(image, "header", {"pid": int.from_bytes(uuid[:2], "little"), "process_start": 1})
+    image = bytearray(forge.seal(image)).ljust(forge.regions(image)["size"], b"\0")
+    ready = 1 << 63
+    for number, unit in ((0, _reader.UNIT_TICKS), (_DEFERRED, _reader.UNIT_DEFERRED), (_SPAN, _reader.UNIT_TICKS)):
+        key = ready | unit << 56 | number << 16 | 0xFFFF
+        struct.pack_into("<Q", image, forge.place(image, "path", number), key)
+        forge.put(image, "name", {"word": 1 << 31 | 5, "text": (b"other", b"work1", b"span2")[number]}, number)
+    forge.put(image, "process", {"names": 3, "paths": 3})
+    return image
+
+
+@dataclass
+class Lane:
+    """What its thread knows of it."""
+
+    attempts: int = 0
+    head: int = 0
+    tail: int = 0
+    ids: int = 0
+    span_attempts: int = 0
+    span_head: int = 0
+    span_tail: int = 0
+    begun: int = 0
+
+
+class Writer:
+    """A worker.
+
+    Attributes:
+        history: what can be read of what it said, in the order in which it could be.
+        dropped: events that found no room, by kind.
+    """
+
+    def __init__(self, prefix: str, number: int, now: Callable[[], int], *, slow: bool) -> None:
+        self.uuid = number.to_bytes(2, "little").ljust(16, b"\x07")
+        self.file = f"{prefix}{number:04}"
+        self.now = now
+        image = blank(self.uuid)
+        self._at = {
+            record: [forge.place(image, record, *place) for place in places] for record, places in _PLACES.items()
+        }
+        self._sequences = [
+            forge.regions(image)["area"] + lane * forge.regions(image)["stride"] + 8 * _SPAN for lane in range(LANES)
+        ]
+        self._process = forge.place(image, "process")
+        self.fd = os.open(SHM / self.file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        # Of the open file and not of the process: here writers and daemon are one process.
+        fcntl.fcntl(self.fd, _OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+        magic, image[:8] = bytes(image[:8]), bytes(8)
+        os.write(self.fd, image)
+        os.pwrite(self.fd, magic, 0)
+        self.lanes = [Lane() for _ in range(LANES)]
+        self.history = History()
+        self.dropped: dict[int, int] = {}
+        self.spans = 0
+        self.known: set[int] = set()  # ids that the host was given and has not given back with a measurement
+        self.steps: list[Iterator[None]] = []
+        self.alone: int | None = (
+            None  # a thread that has taken its ticks and not said so yet, where the others wait for it
+        )
+        self.slow = slow
+        self.alive, self.ended = True, False
+        for lane in range(LANES):
+            self._store("lane", lane, "opened", 1)
+
+    # ---- one store at a time
+
+    def _store(self, record: str, lane: int, name: str, value: int, index: int = 0) -> None:
+        offset, code, _ = forge.field(record, name)
+        at = self._at[record][lane] + offset + 8 * index
+        os.pwrite(self.fd, struct.pack(f"<{code}", value), at)
+
+    def _tail(self, lane: int, name: str, head: int, known: int) -> int:
+        offset, _, _ = forge.field("consumer", name)
+        position, complement = struct.unpack("<QQ", os.pread(self.fd, 16, self._at["consumer"][lane] + offset))
+        if position == complement ^ U64 and position <= head <= position + SLOTS:
+            assert position >= known, "a tail that was given back is taken again"
+            return int(position)
+        return known
+
+    def _event(
+        self, number: int, kind: int, payload: int, words: list[int], then: Callable[[], None]
+    ) -> Iterator[None]:
+        lane = self.lanes[number]
+        lane.attempts += 1
+        self._store("lane", number, "event_attempts", lane.attempts)
+        yield
+        room = SLOTS - SLOTS // 8 if kind == _reader.KIND_DEFER else SLOTS
+        if lane.head - lane.tail >= room:
+            lane.tail = self._tail(number, "event", lane.head, lane.tail)
+        if lane.head - lane.tail >= room:
+            self.dropped[kind] = self.dropped.get(kind, 0) + 1
+            self._store("lane", number, "event_dropped", self.dropped_in(number, kind), kind)
+            self.alone = None
+            return
+        at = self._at["event_ring"][number] + 64 * (lane.head % SLOTS)
+        os.pwrite(self.fd, _EVENT.pack(payload, 1, kind, *words, *[0] * (6 - len(words))), at + 8)
+        yield
+        lane.head += 1
+        self._store("lane", number, "event_records", lane.head)
+        yield
+        os.pwrite(self.fd, struct.pack("<Q", lane.attempts), at)
+        then()  # from here on it is said, whether or not its writer comes to move the head
+        yield
+        self._store("lane", number, "event_head", lane.head)
+        self.alone = None
+
+    def dropped_in(self, number: int, kind: int) -> int:
+        drops = self._drops = getattr(self, "_drops", {})
+        drops[number, kind] = drops.get((number, kind), 0) + 1
+        return int(drops[number, kind])
+
+    # ---- what a worker does
+
+    def _ticks(self, number: int) -> int:
+        if not self.slow:
+            self.alone = number
+        return self.now()
+
+    def defer(self, number: int, stream: int) -> Iterator[None]:
+        lane, ticks = self.lanes[number], self._ticks(number)
+        yield
+        lane.ids += 1
+        id = (number + 1) << 48 | lane.ids
+        words = [ticks, stream, id, 0, 1, 2]
+        yield from self._event(
+            number, _reader.KIND_DEFER, _DEFERRED, words, lambda: self.history.starts.append((ticks, stream, id))
+        )
+        self.known.add(id)
+
+    def finalize(self, number: int, stream: int | None) -> Iterator[None]:
+        ticks = self._ticks(number)
+        yield
+        yield from self._event(
+            number,
+            _reader.KIND_FINALIZE,
+            stream is None,
+            [ticks, stream or 0],
+            lambda: self.history.syncs.append((ticks, stream)),
+        )
+
+    def measured(self, number: int, ns: int) -> Iterator[None]:
+        """The youngest start that no sync has closed and nothing measured."""
+        for ticks, stream, id in reversed(self.history.starts):
+            if not self.history.closes(ticks, stream) and id in self.known:
+                self.known.discard(id)
+                self._ticks(number)
+
+                def then(id: int = id) -> None:
+                    self.history.measurements[id] = ns
+
+                yield from self._event(number, _reader.KIND_MEASURED, 0, [id, ns], then)
+                return
+
+    def span(self, number: int, duration: int) -> Iterator[None]:
+        lane, start = self.lanes[number], self.now()
+        lane.begun += 1
+        self._store("lane", number, "begun", lane.begun)
+        yield
+        n = lane.begun
+        os.pwrite(self.fd, struct.pack("<Q", 2 * n - 1), self._sequences[number])
+        for name, value in (("count", n), ("total", n * duration), ("max", duration), ("min", duration)):
+            self._store("summary", number, name, value)
+        self._store("summary", number, "squares", struct.unpack("<Q", struct.pack("<d", n * float(duration) ** 2))[0])
+        bucket = min(max((duration**4).bit_length() - 21, 0), 127)
+        self._store("summary", number, "histogram", n, bucket)
+        os.pwrite(self.fd, struct.pack("<Q", 2 * n), self._sequences[number])
+        self._store("lane", number, "summarized", n)
+        self.spans += 1
+        yield
+        lane.span_attempts += 1
+        self._store("lane", number, "span_attempts", lane.span_attempts)
+        yield
+        if lane.span_head - lane.span_tail >= SLOTS:
+            lane.span_tail = self._tail(number, "span", lane.span_head, lane.span_tail)
+        if lane.span_head - lane.span_tail >= SLOTS:
+            self._store("lane", number, "span_dropped", self.dropped_in(number, -1))
+            return
+        at = self._at["span_ring"][number] + 64 * (lane.span_head % SLOTS)
+        os.pwrite(self.fd, _EVENT.pack(_SPAN, 1, _reader.KIND_SPAN, start, duration, 0, 0, 0, 0), at + 8)
+        yield
+        os.pwrite(self.fd, struct.pack("<Q", lane.span_attempts), at)
+        yield
+        lane.span_head += 1
+        self._store("lane", number, "span_head", lane.span_head)
+
+    # ---- its life
+
+    def act(self, chance: random.Random) -> None:
+        """One store of one of its threads."""
+        if not self.alive:
+            return
+        while len(self.steps) < LANES:
+            self.steps.append(self._next(chance, len(self.steps)))
+        which = chance.randrange(LANES) if self.alone is None else self.alone
+        try:
+            next(self.steps[which])
+        except StopIteration:
+            self.steps[which] = self._next(chance, which)
+
+    def _next(self, chance: random.Random, number: int) -> Iterator[None]:
+        draw = chance.random()
+        if draw < 0.45:
+            return self.defer(number, chance.randrange(2))
+        if draw < 0.55:
+            return self.finalize(number, chance.choice((0, 1, None)))
+        if draw < 0.65:
+            return self.measured(number, chance.randint(1, 99))
+        return self.span(number, 77)
+
+    def finish(self) -> None:
+        """Each thread comes to the end of what it is doing."""
+        order = sorted(range(len(self.steps)), key=lambda number: number != self.alone)
+        for number in order:
+            for _ in self.steps[number]:
+                pass
+        self.steps = []
+
+    def end(self) -> None:
+        """A clean end under a consumer's eyes."""
+        self.finish()
+        os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
+        self.ended = True
+        self.die()
+
+    def die(self) -> None:
+        """Between any two stores; the kernel drops the lock."""
+        if self.alive:
+            self.alive = False
+            os.close(self.fd)
+
+
+# ---- the daemon's world
+
+
+class Killed(BaseException):
+    """SIGKILL: nothing of the daemon goes on."""
+
+
+@dataclass
+class Faults:
+    """What meets each effect of the daemon on the world."""
+
+    chance: random.Random
+    meanwhile: Callable[[], None]
+    kill: float = 0.0
+    tear: float = 0.0
+    full: float = 0.0
+    effects: list[str] = field(default_factory=list)
+
+    def meet(self, effect: str) -> None:
+        """Something may happen before it."""
+        self.effects.append(effect)
+        self.meanwhile()
+        if self.chance.random() < self.kill:
+            raise Killed(effect)
+
+    def fail(self, effect: str) -> None:
+        if self.chance.random() < self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
+
+    def write_all(self, writes: list[tuple[int, int, bytes]]) -> int:
+        for fd, offset, data in writes:
+            self.meet("tails")
+            if self.chance.random() < self.tear:
+                os.pwrite(fd, data[: self.chance.randrange(len(data) + 1)], offset)
+                raise Killed("tails torn")
+            os.pwrite(fd, data, offset)
+        return len(writes)
+
+
+class _Os:
+    """The module os, as the daemon meets it."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def open(self, path: Any, flags: int, *rest: Any) -> int:
+        if flags & os.O_CREAT:
+            self._faults.meet("open")
+            self._faults.fail("open")
+        return os.open(path, flags, *rest)
+
+    def write(self, fd: int, data: Any) -> int:
+        self._faults.meet("write")
+        if self._faults.chance.random() < self._faults.tear:
+            os.write(fd, bytes(data)[: self._faults.chance.randrange(len(data) + 1)])
+            raise Killed("write torn")
+        self._faults.fail("write")
+        return os.write(fd, bytes(data)[: self._faults.chance.randint(1, len(data))])
+
+    def replace(self, draft: Any, path: Any) -> None:
+        self._faults.meet("replace")
+        self._faults.fail("replace")
+        os.replace(draft, path)
+
+    def unlink(self, path: Any) -> None:
+        self._faults.meet("unlink")
+        os.unlink(path)
+
+
+@dataclass
+class World:
+    """All of it."""
+
+    prefix: str
+    path: Path
+    patch: pytest.MonkeyPatch
+    chance: random.Random
+    now_ns: int = 0
+    writers: list[Writer] = field(default_factory=list)
+    daemon: Collector | None = None
+    told: list[tuple[str, str, str]] = field(default_factory=list)
+    kills: int = 0
+    slow: bool = False
+    damage: float = 0.0
+    damaged: bool = False
+    # Details that daemons folded, by worker: those that are gone as far as their last checkpoint says, and this one.
+    folded: Counter[str] = field(default_factory=Counter)
+    folding: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.faults = Faults(self.chance, self.meanwhile)
+        self.patch.setattr(checkpoint, "os", _Os(self.faults))
+        self.patch.setattr(segment, "os", _Os(self.faults))
+        self.patch.setattr(_reader, "write_all", self.faults.write_all)
+
+    def ticks(self) -> int:
+        """The writers' clock."""
+        self.now_ns += self.chance.randint(1, 1000)
+        return self.now_ns
+
+    def meanwhile(self) -> None:
+        if self.writers:
+            for _ in range(self.chance.randint(0, 3)):
+                self.chance.choice(self.writers).act(self.chance)
+
+    def start(self) -> None:
+        """A daemon begins, from what the last one left."""
+        if self.path.exists() and self.chance.random() < self.damage:
+            content = bytearray(self.path.read_bytes())
+            content[self.chance.randrange(len(content))] ^= 1 << self.chance.randrange(8)
+            self.path.write_bytes(content[: self.chance.choice((len(content), self.chance.randrange(len(content))))])
+            self.damaged = True
+        try:
+            memory = checkpoint.load(self.path) or Memory()
+        except CheckpointRefused as error:
+            self.told.append(("break", "", str(error)))
+            memory = Memory()
+        self.daemon = collector.Collector(self.prefix, memory, self._keep, self._tell)
+
+    def _keep(self, memory: Memory) -> None:
+        assert self.daemon is not None
+        folding = {each.uuid: each.drain.spans for each in self.daemon.attached.values()}
+        checkpoint.save(self.path, checkpoint.encode(memory))
+        self.folding |= folding
+
+    def _tell(self, *said: str) -> None:
+        self.told.append(said)  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        """It is gone; the kernel closes what it had open."""
+        if self.daemon is not None:
+            for each in self.daemon.attached.values():
+                each.segment.close()
+        self.daemon = None
+        self.folded.update(self.folding)
+        self.folding = {}
+
+    def now_folding(self, uuid: str) -> int:
+        """What the present daemon has folded, of a worker that is there or was remembered."""
+        assert self.daemon is not None
+        here = {each.uuid: each.drain.spans for each in self.daemon.attached.values()}
+        return here.get(uuid, self.folding.get(uuid, 0))
+
+    def tick(self, seconds: float) -> None:
+        """A daemon's tick, begun if there is none; it may not survive it."""
+        self.now_ns += int(seconds * SECOND)
+        try:
+            if self.daemon is None:
+                self.start()
+            assert self.daemon is not None
+            self.daemon.tick(self.now_ns, look=True)
+        except Killed:
+            self.kills += 1
+            self.stop()
+
+    def worker(self) -> None:
+        self.writers.append(Writer(self.prefix, len(self.writers) + 1, self.ticks, slow=self.slow))
+
+    def run(self, steps: int) -> None:
+        """So many things happen, in the order that the seed says."""
+        chance = self.chance
+        for _ in range(steps):
+            draw = chance.random()
+            alive = [each for each in self.writers if each.alive]
+            if draw < 0.05 and len(self.writers) < 5:
+                self.worker()
+            elif draw < 0.07 and alive:
+                chance.choice(alive).die()
+            elif draw < 0.09 and alive:
+                chance.choice(alive).end()
+            elif draw < 0.6 and alive:
+                for _ in range(chance.randint(1, 12)):
+                    chance.choice(alive).act(chance)
+            else:
+                self.tick(chance.choice((0.001, 0.02, 1.0, 1.0, 6.0)))
+
+    def settle(self) -> None:
+        """Nothing goes wrong any more, and all that lives comes to rest."""
+        self.faults.kill = self.faults.tear = self.faults.full = self.damage = 0.0
+        for each in self.writers:
+            if each.alive:
+                each.finish()
+        self.faults.meanwhile = lambda: None
+        for _ in range(6):
+            self.tick(6.0)
+
+    def close(self) -> None:
+        self.stop()
+        for each in self.writers:
+            each.die()
+        for file in SHM.glob(self.prefix + "*"):
+            with contextlib.suppress(FileNotFoundError):
+                file.unlink()
