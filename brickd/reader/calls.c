@@ -1,4 +1,4 @@
-/* calls.c - system calls that Python lacks, or that it would make one by one with the interpreter lock taken and given back. */
+/* calls.c - system calls that Python lacks, or would make one by one, each with the interpreter lock given up. */
 #include "types.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@ PyObject *reader_watch(PyObject *module, PyObject *directory)
     if (!PyUnicode_FSConverter(directory, &path))
         return NULL;
     int fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (fd >= 0 && inotify_add_watch(fd, PyBytes_AS_STRING(path), IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR) < 0) {
+    uint32_t wanted = IN_CREATE | IN_MOVED_TO | IN_DELETE | IN_ONLYDIR;
+    if (fd >= 0 && inotify_add_watch(fd, PyBytes_AS_STRING(path), wanted) < 0) {
         int error = errno;
         close(fd);
         errno = error;

@@ -41,7 +41,7 @@ int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t leng
     if (r->source.read(&r->source, offset, to, length))
         return 1;
     return brick_refuse(r, "cannot read %llu bytes at %llu: the file was truncated or is unreadable",
-                  (unsigned long long)length, (unsigned long long)offset);
+                        (unsigned long long)length, (unsigned long long)offset);
 }
 
 int brick_reader_open(struct brick_reader *r, uint64_t file_size)
@@ -58,23 +58,25 @@ int brick_reader_open(struct brick_reader *r, uint64_t file_size)
         return 0;
     if (h->magic != BRICK_MAGIC)
         return brick_refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
-                      (unsigned long long)BRICK_MAGIC);
+                            (unsigned long long)BRICK_MAGIC);
     if (h->endian != BRICK_ENDIAN)
         return brick_refuse(r, "written on a machine of another byte order");
     if (h->major != BRICK_MAJOR)
-        return brick_refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major, h->minor,
-                      BRICK_MAJOR);
+        return brick_refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major,
+                            h->minor, BRICK_MAJOR);
     if (h->header_crc != brick_header_crc(h))
-        return brick_refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h), h->header_crc);
+        return brick_refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h),
+                            h->header_crc);
     if (h->layout_crc != brick_layout_crc())
-        return brick_refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major, h->minor,
-                      brick_layout_crc());
+        return brick_refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major,
+                            h->minor, brick_layout_crc());
     if (!brick_layout_compute(h, &r->layout))
         return brick_refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
-                      h->lanes, h->paths, h->names, h->sites, h->span_slots, h->event_slots, h->buckets);
+                            h->lanes, h->paths, h->names, h->sites, h->span_slots, h->event_slots, h->buckets);
     if (r->layout.size != h->size || r->layout.size != file_size)
         return brick_refuse(r, "the file has %llu bytes, its header says %llu, its counts make %llu",
-                      (unsigned long long)file_size, (unsigned long long)h->size, (unsigned long long)r->layout.size);
+                            (unsigned long long)file_size, (unsigned long long)h->size,
+                            (unsigned long long)r->layout.size);
     if (h->clock < BRICK_CLOCK_TSC || h->clock > BRICK_CLOCK_MONOTONIC)
         return brick_refuse(r, "clock kind %u is unknown", h->clock);
     return 1;
@@ -98,7 +100,8 @@ int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t c
     brick_fence_acquire(); /* O3 */
     for (uint32_t n = 0; n < count; n++)
         if ((to[n].word & BRICK_NAME_READY) != 0 && (to[n].word & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
-            return brick_refuse(r, "name %u has %u bytes, at most %u fit", n, to[n].word & BRICK_NAME_LENGTH, BRICK_NAME_MAX);
+            return brick_refuse(r, "name %u has %u bytes, at most %u fit", n, to[n].word & BRICK_NAME_LENGTH,
+                                BRICK_NAME_MAX);
     return 1;
 }
 
@@ -131,21 +134,21 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
         if (s->histogram[b] > limit)
             return brick_refuse(r, "lane %u, path %u: bucket %u holds %llu spans", lane, path, b,
-                          (unsigned long long)s->histogram[b]);
+                                (unsigned long long)s->histogram[b]);
         spans += s->histogram[b];
     }
     uint64_t apart = spans > s->count ? spans - s->count : s->count - spans;
     if (s->count > limit || apart > changes)
         return brick_refuse(r, "lane %u, path %u: the histogram holds %llu of %llu spans", lane, path,
-                      (unsigned long long)spans, (unsigned long long)s->count);
+                            (unsigned long long)spans, (unsigned long long)s->count);
     if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
         return brick_refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
     if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
         return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
-        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane, path,
-                      (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
-                      (unsigned long long)s->again);
+        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane,
+                            path, (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
+                            (unsigned long long)s->again);
     return 1;
 }
 
@@ -213,7 +216,8 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
 /* ---- rings ------------------------------------------------------------- */
 
 /* Where the records begin that the writer will not overwrite, if that can be known. */
-static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots, uint64_t *position)
+static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots,
+                     uint64_t *position)
 {
     struct brick_consumer consumer;
     if (!brick_fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
@@ -265,7 +269,7 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
         memmove(to, to + (after - before), (head - after) * sizeof *to);
         return (int64_t)(head - after);
     }
-    brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane, (unsigned long long)head,
-           (unsigned long long)before, (unsigned long long)slots);
+    brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane,
+                 (unsigned long long)head, (unsigned long long)before, (unsigned long long)slots);
     return -1;
 }

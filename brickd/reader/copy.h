@@ -67,7 +67,7 @@ static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t h
     return tail->position == 0 && tail->complement == 0 && head <= slots;
 }
 
-/* The slots of a ring that hold records not yet consumed; returns how many, or -1. *first: the first one's number. */
+/* The slots of a ring that hold records not yet consumed; returns how many, or -1. *first: the number of the first. */
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
 
 #endif

@@ -76,7 +76,13 @@ static int fold_any(struct brick_details *d, struct brick_spans *lane, const str
     struct brick_detail *to = detail_of(d, s->path);
     if (to == NULL)
         return 0;
-    add(to, s, is_step ? s->bytes : s->elements, is_step ? 0 : s->bytes);
+    uint64_t elements = is_step ? s->bytes : s->elements;
+    if (to->summary.count == 0) { /* of spans that take no time, the first is the longest */
+        to->start = s->start;
+        to->step = s->step;
+        to->elements = elements;
+    }
+    add(to, s, elements, is_step ? 0 : s->bytes);
     d->spans++;
     lane->sequence = s->sequence;
     if (newest)

@@ -1,5 +1,4 @@
 #include "drain.h"
-#include "entry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -40,58 +39,10 @@ int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
 
 uint32_t brick_drain_lanes(const struct brick_drain *d) { return d->saved > d->used ? d->saved : d->used; }
 
-/* ---- where a lane begins ----------------------------------------------- */
+/* ---- one pass ---------------------------------------------------------- */
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
-
-/* Details that a consumer read and that no checkpoint has are lost with it: those of a lane that none has as well. */
-static void span_start(struct brick_drained_lane *l, uint64_t head, uint64_t slots)
-{
-    struct brick_cursor *c = &l->cursor;
-    const struct brick_tail *tail = &l->line.span;
-    uint64_t start = c->span;
-    if (brick_tail_believed(tail, head, slots) && tail->position > start)
-        start = tail->position;
-    if (!brick_ring_holds(head, slots, start))
-        start = head;
-    c->spans_lost = brick_sum(c->spans_lost, start > c->span ? start - c->span : 0);
-    c->span = start;
-}
-
-/* 1: events that were read before are known to nobody. */
-static int event_start(struct brick_drained_lane *l, const struct brick_lane *lane, uint64_t slots, int saved)
-{
-    struct brick_event_cursor *c = &l->cursor.event;
-    const struct brick_tail *tail = &l->line.event;
-    uint64_t head = lane->event_head;
-    if (brick_tail_believed(tail, head, slots) && (!saved || tail->position > c->position)) {
-        *c = (struct brick_event_cursor){.position = tail->position, .records = least(l->line.events_read, tail->position)};
-        return c->position > 0;
-    }
-    if (saved ? brick_ring_holds(head, slots, c->position) : brick_tail_untouched(tail, head, slots))
-        return 0;
-    *c = (struct brick_event_cursor){.position = head, .records = least(lane->event_records, head)};
-    return 1;
-}
-
-/* Decides for the lanes that came into view. */
-static int start(struct brick_drain *d, uint32_t seen)
-{
-    struct brick_reader *r = &d->reader;
-    for (; d->started < seen; d->started++) {
-        struct brick_drained_lane *l = &d->lanes[d->started];
-        const struct brick_lane *lane = &d->lines->lanes[d->started];
-        int saved = d->started < d->saved;
-        if (!brick_fetch(r, r->layout.consumers + d->started * (uint64_t)sizeof l->line, &l->line, sizeof l->line))
-            return 0;
-        span_start(l, lane->span_head, r->header.span_slots);
-        d->breaks += (uint32_t)event_start(l, lane, r->header.event_slots, saved);
-    }
-    return 1;
-}
-
-/* ---- one pass ---------------------------------------------------------- */
 
 /* The process line and the lanes in use, with one that is not: then no other is. */
 static int look(struct brick_drain *d, uint32_t *seen)
@@ -111,7 +62,24 @@ static int look(struct brick_drain *d, uint32_t *seen)
     }
 }
 
-static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, uint64_t cursor, uint64_t head, uint64_t slots)
+/* Decides for the lanes that came into view. */
+static int start(struct brick_drain *d, uint32_t seen)
+{
+    struct brick_reader *r = &d->reader;
+    for (; d->started < seen; d->started++) {
+        struct brick_drained_lane *l = &d->lanes[d->started];
+        const struct brick_lane *lane = &d->lines->lanes[d->started];
+        int saved = d->started < d->saved;
+        if (!brick_fetch(r, r->layout.consumers + d->started * (uint64_t)sizeof l->line, &l->line, sizeof l->line))
+            return 0;
+        brick_span_start(&l->cursor, &l->line, lane->span_head, r->header.span_slots);
+        d->breaks += (uint32_t)brick_event_start(&l->cursor, &l->line, lane, r->header.event_slots, saved);
+    }
+    return 1;
+}
+
+static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, uint64_t cursor, uint64_t head,
+                      uint64_t slots)
 {
     if (head < cursor)
         return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", lane, ring,
@@ -122,7 +90,7 @@ static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, ui
     return 1;
 }
 
-/* Copies what lies from a position on before the head, as far as chunk and ring go in one piece: how many slots; 0: refused. */
+/* Copies what lies below the head, as far as chunk and ring go in one piece: how many slots; 0: refused. */
 static uint64_t copy(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t at, uint64_t head,
                      struct brick_record *chunk)
 {
@@ -162,15 +130,6 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
     return 1;
 }
 
-/* What the writer does not yet have back; all of it where the file says what cannot be. */
-static double held(const struct brick_drained_lane *l, uint64_t head, uint64_t slots)
-{
-    const struct brick_tail *tail = &l->line.event;
-    if (!brick_tail_untouched(tail, head, slots) && !brick_tail_believed(tail, head, slots))
-        return 1;
-    return (double)(l->cursor.event.position - tail->position) / (double)slots;
-}
-
 static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
 {
     struct brick_event_cursor *c = &d->lanes[n].cursor.event;
@@ -196,11 +155,12 @@ static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *
 
 /* The record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was given, and above
  * that of the record below. 0: refused. */
-static int salvaged(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t head, uint64_t below, uint64_t attempts,
-                    struct brick_record *record)
+static int salvaged(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t head, uint64_t below,
+                    uint64_t attempts, struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
-    if (below == 0 && head > 0 && !brick_fetch(&d->reader, ring + ((head - 1) & (slots - 1)) * sizeof last, &last, sizeof last))
+    uint64_t last_at = ring + ((head - 1) & (slots - 1)) * sizeof last;
+    if (below == 0 && head > 0 && !brick_fetch(&d->reader, last_at, &last, sizeof last))
         return 0;
     if (!brick_fetch(&d->reader, ring + (head & (slots - 1)) * sizeof *record, record, sizeof *record))
         return 0;
@@ -260,7 +220,8 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
         d->activity += lane->begun + lane->summarized + lane->event_attempts;
         if (!drain_spans(d, n, chunk) || !drain_events(d, n, chunk))
             return 0;
-        d->held = most(d->held, held(&d->lanes[n], lane->event_head, d->reader.header.event_slots));
+        const struct brick_drained_lane *l = &d->lanes[n];
+        d->held = most(d->held, brick_event_held(&l->cursor, &l->line, lane->event_head, d->reader.header.event_slots));
     }
     for (uint32_t n = 0; d->salvage && d->complete && n < d->used; n++)
         if (!salvage(d, n))
@@ -272,16 +233,6 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
 
 /* ---- what is to be written --------------------------------------------- */
 
-/* A pair that says this position, and zeros for nobody's, stay as they are. */
-static int move(uint64_t position, const struct brick_tail *from, struct brick_tail *halfway, struct brick_tail *whole)
-{
-    if (from->position == position && (from->complement == ~position || (position == 0 && from->complement == 0)))
-        return 0;
-    halfway->complement = whole->complement = ~position;
-    whole->position = position;
-    return 1;
-}
-
 uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,
                            struct brick_consumer *whole)
 {
@@ -289,21 +240,14 @@ uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, s
     *first = 0;
     for (uint32_t n = 0; n < d->used && n < d->started; n++) {
         struct brick_drained_lane *l = &d->lanes[n];
-        struct brick_consumer *half = &halfway[n], *full = &whole[n];
-        *half = *full = l->line;
-        int moved = move(l->cursor.span - l->spans_salvaged, &l->line.span, &half->span, &full->span);
-        full->spans_lost = l->cursor.spans_lost;
-        moved |= full->spans_lost != l->line.spans_lost;
-        if (events) {
-            moved |= move(l->cursor.event.position - l->events_salvaged, &l->line.event, &half->event, &full->event);
-            full->events_read = l->cursor.event.records;
-            moved |= full->events_read != l->line.events_read;
-        }
-        if (moved) {
+        struct brick_cursor given = l->cursor; /* no further than the head: the writer would not believe it */
+        given.span -= l->spans_salvaged;
+        given.event.position -= l->events_salvaged;
+        if (brick_cursor_publish(&given, &l->line, events, &halfway[n], &whole[n])) {
             *first = end == 0 ? n : *first;
             end = n + 1;
         }
-        l->line = *full;
+        l->line = whole[n];
     }
     return end - *first;
 }

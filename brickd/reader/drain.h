@@ -8,6 +8,7 @@
 #define BRICKD_DRAIN_H
 
 #include "copy.h"
+#include "cursor.h"
 #include "details.h"
 #include "events.h"
 
@@ -16,13 +17,6 @@
 
 /* Slots that are copied at once: few enough to stay in the second cache until they are folded. */
 #define BRICK_CHUNK 1024u
-
-/* How far a lane has been read; what a checkpoint keeps of it. */
-struct brick_cursor {
-    uint64_t span; /* slots */
-    struct brick_event_cursor event;
-    uint64_t spans_lost; /* details that nobody has: a consumer read them and died */
-};
 
 struct brick_drained_lane {
     struct brick_cursor cursor;

@@ -1,29 +1,13 @@
-/* drain_type.c - brickd._reader.Drain, and drain(): one pass over many of them.
+/* drain_type.c - brickd._reader.Drain: one consumer's way through a segment.
  *
- * A pass runs without the interpreter lock and holds the lock of the segment
- * that it is at; every method holds it while it takes its copy, and makes no
- * object meanwhile. The numbers in the attributes are those of the pass that
- * drain() last came back from.
+ * Every method holds the segment's lock while it takes its copy, and makes no
+ * object meanwhile: that could run anything, and a pass of another thread may
+ * be waiting.
  */
-#include "drain.h"
-#include "types.h"
+#include "drain_type.h"
 
-#include <pthread.h>
 #include <structmember.h>
 #include <sys/stat.h>
-
-typedef struct {
-    PyObject_HEAD
-    struct brick_drain drain;
-    pthread_mutex_t mutex;
-    int opened; /* the mutex is there */
-    struct numbers {
-        unsigned long long activity, spans, rejected, skipped, gaps;
-        double fill, held;
-        unsigned int breaks;
-        char complete, ended;
-    } seen;
-} Drain;
 
 static void lock(Drain *d)
 {
@@ -55,7 +39,8 @@ static int resume(Drain *d, PyObject *cursors)
         Py_XDECREF(row);
         if (!whole)
             break;
-        struct brick_cursor cursor = {.span = values[0], .event = {values[1], values[2], values[3]}, .spans_lost = values[4]};
+        struct brick_cursor cursor = {
+            .span = values[0], .event = {values[1], values[2], values[3]}, .spans_lost = values[4]};
         whole = brick_drain_resume(&d->drain, &cursor);
         if (!whole)
             PyErr_Format(PyExc_ValueError, "cursors for %zd lanes, the segment has %u", PyTuple_GET_SIZE(rows),
@@ -98,93 +83,6 @@ static void drain_dealloc(PyObject *self)
     if (d->opened)
         pthread_mutex_destroy(&d->mutex);
     plain_dealloc(self);
-}
-
-/* ---- passes ------------------------------------------------------------ */
-
-/* What one pass over one segment came to. */
-struct outcome {
-    struct brick_record *records;
-    size_t count;
-    int refused; /* now, not before */
-    struct numbers seen;
-};
-
-/* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
-static _Thread_local struct brick_record chunk[BRICK_CHUNK] __attribute__((aligned(64)));
-
-static struct outcome pass(Drain *self)
-{
-    struct brick_drain *d = &self->drain;
-    pthread_mutex_lock(&self->mutex);
-    int before = d->refused, whole = brick_drain_pass(d, chunk);
-    struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
-    d->events.records = NULL; /* a pass with many would leave its memory to all that come */
-    d->events.count = d->events.room = 0;
-    o.seen = (struct numbers){.activity = d->activity,
-                              .spans = d->details.spans,
-                              .rejected = d->details.rejected + d->events.rejected,
-                              .skipped = d->details.skipped + d->events.skipped,
-                              .gaps = d->events.gaps,
-                              .fill = d->fill,
-                              .held = d->held,
-                              .breaks = d->breaks,
-                              .complete = (char)d->complete,
-                              .ended = d->lines->process.reserved[BRICK_PROCESS_ENDED] != 0};
-    pthread_mutex_unlock(&self->mutex);
-    return o;
-}
-
-static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
-{
-    PyObject *records = o->count > 0 ? PyBytes_FromStringAndSize((const char *)o->records,
-                                                                 (Py_ssize_t)(o->count * sizeof *o->records))
-                                     : Py_NewRef(Py_None);
-    /* A refused one stays so: nobody changes its reason any more. */
-    PyObject *reason = o->refused ? PyUnicode_DecodeUTF8(d->drain.reader.reason, (Py_ssize_t)strlen(d->drain.reader.reason),
-                                                         "replace")
-                                  : Py_NewRef(Py_None);
-    return records != NULL && reason != NULL ? Py_BuildValue("(nNN)", index, records, reason) : NULL;
-}
-
-PyObject *reader_drain(PyObject *module, PyObject *segments)
-{
-    PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
-    PyObject *held = PySequence_Tuple(segments), *results = NULL;
-    Py_ssize_t count = held != NULL ? PyTuple_GET_SIZE(held) : 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        if (!Py_IS_TYPE(PyTuple_GET_ITEM(held, i), type)) {
-            PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i, Py_TYPE(PyTuple_GET_ITEM(held, i))->tp_name);
-            Py_CLEAR(held);
-            return NULL;
-        }
-    }
-    struct outcome *outcomes = PyMem_Calloc((size_t)count + 1, sizeof *outcomes);
-    if (held == NULL || outcomes == NULL) {
-        if (held != NULL)
-            PyErr_NoMemory();
-        goto done;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < count; i++)
-        outcomes[i] = pass((Drain *)PyTuple_GET_ITEM(held, i));
-    Py_END_ALLOW_THREADS
-    results = PyList_New(0);
-    for (Py_ssize_t i = 0; i < count; i++) {
-        Drain *d = (Drain *)PyTuple_GET_ITEM(held, i);
-        d->seen = outcomes[i].seen;
-        if (results != NULL && (outcomes[i].count > 0 || outcomes[i].refused)) {
-            PyObject *row = result_of(i, d, &outcomes[i]);
-            if (row == NULL || PyList_Append(results, row) != 0)
-                Py_CLEAR(results);
-            Py_XDECREF(row);
-        }
-        free(outcomes[i].records);
-    }
-done:
-    PyMem_Free(outcomes);
-    Py_XDECREF(held);
-    return results;
 }
 
 static PyObject *drain_salvage(PyObject *self, PyObject *unused)
@@ -239,8 +137,8 @@ static PyObject *drain_tails(PyObject *self, PyObject *args)
     Py_ssize_t bytes = (Py_ssize_t)(count * sizeof *whole);
     unsigned long long offset = d->drain.reader.layout.consumers + first * sizeof *whole;
     PyObject *writes = count == 0 ? PyList_New(0)
-                                  : Py_BuildValue("[(Ky#)(Ky#)]", offset, (const char *)(halfway + first), bytes, offset,
-                                                  (const char *)(whole + first), bytes);
+                                  : Py_BuildValue("[(Ky#)(Ky#)]", offset, (const char *)(halfway + first), bytes,
+                                                  offset, (const char *)(whole + first), bytes);
     PyMem_Free(halfway);
     return writes;
 }
@@ -309,7 +207,7 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"tails", drain_tails, METH_VARARGS, "tails(events) -> [(offset, bytes)], to be written in this order."},
-    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: the next complete pass takes what was whole but not given out."},
+    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
     {"details", drain_details, METH_NOARGS, "An array of summary by path, of the span records."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
@@ -320,9 +218,9 @@ static PyMemberDef drain_members[] = {
     {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records folded."},
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
-    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers are missing: dropped by the writer."},
-    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring that the last pass consumed."},
-    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring that waits for tails(True)."},
+    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},
+    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring consumed by the last pass."},
+    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
     {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},
     {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass came to every head."},
     {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker came to its end by itself."},

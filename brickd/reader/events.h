@@ -2,7 +2,7 @@
 #ifndef BRICKD_EVENTS_H
 #define BRICKD_EVENTS_H
 
-#include "brick_shm.h"
+#include "cursor.h"
 
 #include <stddef.h>
 
@@ -13,13 +13,6 @@ struct brick_events {
     uint64_t rejected; /* records that could not be */
     uint64_t skipped;  /* records of unknown kinds */
     uint64_t gaps;     /* numbers that no record had: dropped by the writer */
-};
-
-/* How far one lane's events have been read. */
-struct brick_event_cursor {
-    uint64_t position; /* slots */
-    uint64_t records;
-    uint64_t sequence; /* of the last record; 0 although some were read: not known */
 };
 
 /* Takes `count` slots of a ring from the cursor on, of the `left` that there are

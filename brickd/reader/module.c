@@ -87,7 +87,7 @@ static PyMethodDef reader_methods[] = {
     {"later", reader_later, METH_NOARGS, "The same of what minors have added: kinds of records, names for what was reserved."},
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
     {"drain", reader_drain, METH_O,
-     "drain(segments) -> [(index, event records or None, why it is refused from now on or None)], of those that have any."},
+     "drain(segments) -> [(index, event records or None, why it is refused from now on or None)] where there is any."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
     {"write_all", reader_write_all, METH_O,
      "write_all([(fd, offset, bytes)]) -> how many were written whole, in order; OSError where the first was not."},

@@ -14,7 +14,7 @@ extern PyType_Spec fold_spec;      /* fold_type.c */
 extern PyType_Spec drain_spec;     /* drain_type.c */
 extern PyType_Spec summaries_spec; /* summaries_type.c */
 
-/* Functions of the module: drain_type.c, calls.c. */
+/* Functions of the module: drain_call.c, calls.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
 PyObject *reader_watch(PyObject *module, PyObject *directory);
 PyObject *reader_write_all(PyObject *module, PyObject *writes);

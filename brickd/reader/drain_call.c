@@ -1,0 +1,90 @@
+/* drain_call.c - brickd._reader.drain: one pass over many segments.
+ *
+ * All reading is done without the interpreter lock, each segment's under its
+ * own; afterwards the objects are made.
+ */
+#include "drain_type.h"
+
+/* What one pass over one segment came to. */
+struct outcome {
+    struct brick_record *records;
+    size_t count;
+    int refused; /* now, not before */
+    struct drain_numbers seen;
+};
+
+/* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
+static _Thread_local struct brick_record chunk[BRICK_CHUNK] __attribute__((aligned(64)));
+
+static struct outcome pass(Drain *self)
+{
+    struct brick_drain *d = &self->drain;
+    pthread_mutex_lock(&self->mutex);
+    int before = d->refused, whole = brick_drain_pass(d, chunk);
+    struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
+    d->events.records = NULL; /* a pass with many would leave its memory to all that come */
+    d->events.count = d->events.room = 0;
+    o.seen = (struct drain_numbers){
+        .activity = d->activity,
+        .spans = d->details.spans,
+        .rejected = d->details.rejected + d->events.rejected,
+        .skipped = d->details.skipped + d->events.skipped,
+        .gaps = d->events.gaps,
+        .fill = d->fill,
+        .held = d->held,
+        .breaks = d->breaks,
+        .complete = (char)d->complete,
+        .ended = d->lines->process.reserved[BRICK_PROCESS_ENDED] != 0,
+    };
+    pthread_mutex_unlock(&self->mutex);
+    return o;
+}
+
+static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
+{
+    /* One that is refused stays so: nobody changes its reason any more. */
+    const char *records = o->count > 0 ? (const char *)o->records : NULL;
+    return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
+                         o->refused ? d->drain.reader.reason : NULL);
+}
+
+PyObject *reader_drain(PyObject *module, PyObject *segments)
+{
+    PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
+    PyObject *held = PySequence_Tuple(segments), *results = NULL;
+    Py_ssize_t count = held != NULL ? PyTuple_GET_SIZE(held) : 0;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(held, i), type)) {
+            PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i,
+                         Py_TYPE(PyTuple_GET_ITEM(held, i))->tp_name);
+            Py_CLEAR(held);
+            return NULL;
+        }
+    }
+    struct outcome *outcomes = PyMem_Calloc((size_t)count + 1, sizeof *outcomes);
+    if (held == NULL || outcomes == NULL) {
+        if (held != NULL)
+            PyErr_NoMemory();
+        goto done;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < count; i++)
+        outcomes[i] = pass((Drain *)PyTuple_GET_ITEM(held, i));
+    Py_END_ALLOW_THREADS
+    results = PyList_New(0);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        Drain *d = (Drain *)PyTuple_GET_ITEM(held, i);
+        d->seen = outcomes[i].seen;
+        if (results != NULL && (outcomes[i].count > 0 || outcomes[i].refused)) {
+            PyObject *row = result_of(i, d, &outcomes[i]);
+            if (row == NULL || PyList_Append(results, row) != 0)
+                Py_CLEAR(results);
+            Py_XDECREF(row);
+        }
+        free(outcomes[i].records);
+    }
+done:
+    PyMem_Free(outcomes);
+    Py_XDECREF(held);
+    return results;
+}

@@ -1,0 +1,26 @@
+/* drain_type.h - a Drain as the files of brickd._reader see it. */
+#ifndef BRICKD_DRAIN_TYPE_H
+#define BRICKD_DRAIN_TYPE_H
+
+#include "drain.h"
+#include "types.h"
+
+#include <pthread.h>
+
+/* The attributes. */
+struct drain_numbers {
+    unsigned long long activity, spans, rejected, skipped, gaps;
+    double fill, held;
+    unsigned int breaks;
+    char complete, ended;
+};
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_drain drain;   /* behind the lock */
+    pthread_mutex_t mutex;
+    int opened;                 /* the lock is there */
+    struct drain_numbers seen;  /* after the pass that drain() last came back from */
+} Drain;
+
+#endif
