@@ -19,16 +19,16 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
+from typing import Protocol
 
 from brickd import _reader
+from brickd.attached import Attached
+from brickd.checkpoint import encode
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.memory import Cursor, Gone, Known, Memory, Wish
 from brickd.naming import named
-from brickd.overlay import laid_over, overlay
-from brickd.segment import Reading, Segment, find, identifier_of, open_file, open_segment
-from brickd.workers import Survey, survey
+from brickd.segment import find, identifier_of, open_file, open_segment
 
 SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
@@ -38,46 +38,21 @@ WORKERS_MAX = 1_024
 GONE_MAX = 64
 FASTEST_NS, BUSY_NS, IDLE_NS = SECOND // 1000, SECOND // 50, SECOND // 10
 
-_COMPLEMENT = 2**64 - 1
 
-Kind = Literal["worker", "break", "quarantine", "trouble", "well"]
-Tell = Callable[[Kind, str, str], None]
+class Tell(Protocol):
+    """Who is told what happened."""
 
-
-@dataclass(slots=True)
-class Attached:
-    """A segment that is drained.
-
-    Attributes:
-        unreleased: event records that were read and whose room is not given back yet.
-        activity: as it was when it last changed, at `moved_ns`.
-        gaps: of the sequences of its events, as far as they were looked into.
-        leaving: its totals are in the memory; it goes with the next checkpoint.
-    """
-
-    segment: Segment
-    drain: _reader.Drain
-    known: Known
-    moved_ns: int
-    activity: int = -1
-    unreleased: int = 0
-    gaps: int = 0
-    spans: int = 0
-    leaving: bool = False
-
-    @property
-    def uuid(self) -> str:
-        """Which worker it is."""
-        return self.segment.header["uuid"].hex()
-
-    @property
-    def service(self) -> str:
-        """What it belongs to."""
-        return self.segment.service
-
-    def took(self, uuid: str) -> bool:
-        """Whether the totals of the segment with this uuid came along into this one."""
-        return self.segment.process()["took"].to_bytes(8, "little").hex() == uuid[:16]
+    def __call__(
+        self,
+        kind: str,
+        text: str,
+        *,
+        service: str | None = None,
+        worker: str | None = None,
+        command: str | None = None,
+    ) -> object:
+        """Take it: what kind of thing, in words, of whom, and what may be done about it."""
+        ...
 
 
 @dataclass(slots=True)
@@ -100,7 +75,7 @@ class Collector:
         trouble: why the memory cannot be kept now, or "".
     """
 
-    def __init__(self, prefix: str, memory: Memory, keep: Callable[[Memory], None], tell: Tell) -> None:
+    def __init__(self, prefix: str, memory: Memory, keep: Callable[[bytes], None], tell: Tell) -> None:
         self.prefix, self.memory = prefix, memory
         self._keep, self._tell = keep, tell
         self.attached: dict[str, Attached] = {}
@@ -179,7 +154,8 @@ class Collector:
             here = {each.uuid for each in self.attached.values()}
             for uuid in [uuid for uuid in self.memory.known if uuid not in here]:
                 known = self.memory.known.pop(uuid)
-                self._tell("worker", known.name, "ended while no daemon ran; its totals went with its segment")
+                text = f"{known.name or uuid} ended while no daemon ran: its totals went with its segment"
+                self._tell("worker_missed", text)
 
     def _attach(self, file: str, now_ns: int) -> None:
         if len(self.attached) >= WORKERS_MAX:
@@ -209,7 +185,7 @@ class Collector:
             self.attached[file] = each
             for gone in [gone for gone in self.memory.gone if each.took(gone)]:  # it was not dead, it had lost its lock
                 del self.memory.gone[gone]
-        self._command(each)
+        each.command(self.memory.wishes.get(each.service, Wish()))
         self._dirty = True
 
     def _remove_unpublished(self, file: str, entry: Unusable, now_ns: int) -> bool:
@@ -224,7 +200,7 @@ class Collector:
 
     def _quarantine(self, file: str, identifier: tuple[int, int] | None, error: SegmentRefused) -> None:
         self.quarantined[file] = Unusable(identifier, error)
-        self._tell("quarantine", file, error.reason)
+        self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
 
     def _name_everybody(self) -> None:
         with self.lock:
@@ -233,7 +209,8 @@ class Collector:
                 known = self.memory.known[who.uuid]
                 if who.alive and known.name != name:
                     known.name = name
-                    self._tell("worker", name, f"is drained: process {who.pid or who.header['pid']}, {who.file}")
+                    text = f"process {who.pid or who.header['pid']} is drained from {who.file}"
+                    self._tell("worker_found", text, service=who.service, worker=name)
 
     # ---- drain
 
@@ -247,39 +224,14 @@ class Collector:
             if refused is not None:
                 self._give_up(each, SegmentRefused(each.segment.name, refused))
                 continue
-            self._take(each, events, now_ns)
+            if each.activity < 0 and each.drain.breaks:
+                text = "what an earlier daemon had read of it is not known any more: deferred work may be missing"
+                self._tell("break", text, service=each.service, worker=each.name)
+            with self.lock:
+                self._dirty |= each.take(events, now_ns)
+            self._urgent |= each.unreleased * 2 >= each.segment.header["event_slots"]
             fill = max(fill, each.drain.fill)
         return fill
-
-    def _take(self, each: Attached, events: bytes | None, now_ns: int) -> None:
-        """What one pass brought of one segment."""
-        drain, deferred = each.drain, each.known.deferred
-        if drain.activity != each.activity:
-            if each.activity < 0 and drain.breaks:
-                self._tell("break", each.known.name, "what an earlier daemon had read of it is not known any more")
-            each.activity, each.moved_ns = drain.activity, now_ns
-        if drain.spans != each.spans:
-            each.spans, self._dirty = drain.spans, True
-        if events is None and deferred.settled:
-            return
-        with self.lock:
-            if events is not None:
-                each.unreleased += len(events) // 64
-                deferred.take(events)
-            if drain.gaps != each.gaps:
-                each.gaps = drain.gaps
-                self._miss_finalizes(each)
-            deferred.settle(each.segment.tick_ns(), complete=drain.complete)
-        self._dirty = True
-        if each.unreleased * 2 >= each.segment.header["event_slots"]:
-            self._urgent = True
-
-    def _miss_finalizes(self, each: Attached) -> None:
-        """Where the writer found no room for a finalize, nobody knows which starts it closed."""
-        dropped = each.segment.dropped(_reader.KIND_FINALIZE)
-        if dropped > each.known.finalizes_dropped:
-            each.known.finalizes_dropped = dropped
-            each.known.deferred.orphan()
 
     def _give_up(self, each: Attached, error: SegmentRefused) -> None:
         self._quarantine(each.segment.name, each.segment.identifier, error)
@@ -315,36 +267,31 @@ class Collector:
                     self._give_up(each, error)
 
     def _bury(self, each: Attached, now_ns: int) -> None:
-        """Drain it to the end and remember its totals."""
-        each.drain.salvage()
-        deferred = each.known.deferred
-        settled = 0
-        while settled < 3:  # a pass that finds nothing, and two after it for what waits for one
-            ((_, events, refused),) = _reader.drain([each.drain]) or [(0, None, None)]
-            if refused is not None:
-                raise SegmentRefused(each.segment.name, refused)
-            self._take(each, events, now_ns)
-            settled = 0 if events is not None or not each.drain.complete else settled + 1
-        reading = each.segment.read()
+        """Read it to its end and remember its totals."""
         with self.lock:
-            heir = self._heir(each) if not each.segment.linked() else None
+            each.exhaust(now_ns)
+            heir = None if each.segment.linked() else self._heir(each)
             if heir is not None:
-                heir.known.deferred.absorb(deferred)
+                heir.known.deferred.absorb(each.known.deferred)
             else:
-                deferred.orphan()
-                self._remember(each, laid_over(_closed(reading, each.drain), overlay(deferred)))
+                each.known.deferred.orphan()
+                self._remember(each)
             del self.memory.known[each.uuid]
         each.leaving = self._dirty = self._urgent = True
-        said = "goes on in another segment" if heir else "ended" if each.drain.ended else "died"
-        self._tell("worker", each.known.name, said)
+        kind, text = ("worker_died", "died; what it recorded is kept")
+        if heir is not None:
+            kind, text = ("worker_moved", f"goes on in {heir.segment.name}: somebody had removed its segment")
+        elif each.drain.ended:
+            kind, text = ("worker_ended", "ended; what it recorded is kept")
+        self._tell(kind, text, service=each.service, worker=each.name)
 
     def _heir(self, each: Attached) -> Attached | None:
         """The segment into which the same process took its totals along, after somebody removed this one under it."""
         return next((other for other in self.attached.values() if other.took(each.uuid)), None)
 
-    def _remember(self, each: Attached, reading: Reading) -> None:
+    def _remember(self, each: Attached) -> None:
         memory = self.memory
-        memory.gone[each.uuid] = Gone(each.known.name, reading)
+        memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
         while len(memory.gone) > GONE_MAX:
             oldest = memory.gone.pop(next(iter(memory.gone)))
             key = f"{oldest.reading.service}/{oldest.reading.clock}"
@@ -355,23 +302,24 @@ class Collector:
 
     def keep(self, now_ns: int) -> None:
         """Save the memory; then, and only then, give back and remove what it holds."""
+        self._kept_ns = now_ns
         with self.lock:
             for each in self.attached.values():
                 each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]
-        self._kept_ns = now_ns
+            self._dirty = self._urgent = False
+            content = encode(self.memory)
         try:
-            self._keep(self.memory)
+            self._keep(content)
         except OSError as error:
+            self._dirty = True
             if not self.trouble:
-                self._tell(
-                    "trouble", "", f"the checkpoint cannot be written: {error.strerror}; it is tried each second"
-                )
+                text = f"the checkpoint cannot be written ({error.strerror}): events stay in their rings, the dead stay"
+                self._tell("checkpoint_failed", text, command="brickd doctor")
             self.trouble = error.strerror or str(error)
-            self._dirty, self._urgent = True, False
             return
         if self.trouble:
-            self._tell("well", "", "the checkpoint can be written again")
-        self.trouble, self._dirty, self._urgent = "", False, False
+            self._tell("checkpoint_written", "the checkpoint can be written again")
+        self.trouble = ""
         self._publish(events=True)
         for each in list(self.attached.values()):
             each.unreleased = 0
@@ -389,65 +337,6 @@ class Collector:
                 each.segment.command(0)
             self._detach(each)
 
-    # ---- asked from other threads
-
-    def survey(self) -> Survey:
-        """All workers, as they are now."""
-        with self.reading:
-            with self.lock:
-                background = self.memory.background()
-                held = {file: each.segment for file, each in self.attached.items()}
-            return survey(self.prefix, background, held)
-
-    def wish(self, service: str, *, spans: bool | None = None, off: bool | None = None) -> int:
-        """Ask something of a service's workers, those to come included; None leaves it as it is.
-
-        Returns:
-            How many workers there are now whom it concerns.
-        """
-        with self.reading, self.lock:
-            before = self.memory.wishes.get(service, Wish())
-            wish = Wish(before.spans if spans is None else spans, before.off if off is None else off)
-            self.memory.wishes[service] = wish
-            if wish == Wish():
-                del self.memory.wishes[service]
-            self._dirty = self._urgent = True
-            concerned = [each for each in self.attached.values() if each.service == service and not each.leaving]
-            for each in concerned:
-                self._command(each)
-            return len(concerned)
-
-    def forget(self) -> int:
-        """Drop the totals of the dead; how many workers that were."""
-        with self.lock:
-            gone = [*self.memory.gone.values(), *self.memory.older.values()]
-            self.memory.gone.clear()
-            self.memory.older.clear()
-            self._dirty = self._urgent = True
-            return sum(each.workers for each in gone)
-
-    def _command(self, each: Attached) -> None:
-        wish = self.memory.wishes.get(each.service, Wish())
-        flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
-        each.segment.command(flags)
-
-
-def _closed(reading: Reading, drain: _reader.Drain) -> Reading:
-    """The reading of a segment that nobody writes any more, with heads and tails as they are when all was read."""
-
-    def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:
-        heads: _reader.Lane = {
-            **lane,
-            "span_head": cursor.span,
-            "event_head": cursor.event,
-            "event_records": cursor.events,
-        }
-        return heads, {
-            "span": (cursor.span, cursor.span ^ _COMPLEMENT),
-            "event": (cursor.event, cursor.event ^ _COMPLEMENT),
-            "spans_lost": cursor.spans_lost,
-            "events_read": cursor.events,
-        }
-
-    cursors = [Cursor(*cursor) for cursor in drain.cursors()]
-    return replace(reading, pid=None, lanes=[(n, *closed(lane, cursors[n])) for n, lane, _ in reading.lanes])
+    def change(self) -> None:
+        """The memory was changed from outside, under the lock: it is to be kept at once."""
+        self._dirty = self._urgent = True

@@ -30,6 +30,7 @@ from brickd import _reader, checkpoint, collector, segment
 from brickd.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
 from brickd.memory import Memory
+from brickd.workers import Survey, survey
 
 U64 = 2**64 - 1
 LANES, SLOTS, PATHS = 2, 8, 64
@@ -413,14 +414,20 @@ class World:
             memory = Memory()
         self.daemon = collector.Collector(self.prefix, memory, self._keep, self._tell)
 
-    def _keep(self, memory: Memory) -> None:
+    def _keep(self, content: bytes) -> None:
         assert self.daemon is not None
         folding = {each.uuid: each.drain.spans for each in self.daemon.attached.values()}
-        checkpoint.save(self.path, checkpoint.encode(memory))
+        checkpoint.save(self.path, content)
         self.folding |= folding
 
-    def _tell(self, *said: str) -> None:
-        self.told.append(said)  # type: ignore[arg-type]
+    def _tell(self, kind: str, text: str, *, worker: str | None = None, **_: str | None) -> None:
+        self.told.append((kind, worker or "", text))
+
+    def survey(self) -> Survey:
+        """All workers, as the daemon that runs now shows them."""
+        assert self.daemon is not None
+        held = {file: each.segment for file, each in self.daemon.attached.items()}
+        return survey(self.prefix, self.daemon.memory.background(), held)
 
     def stop(self) -> None:
         """It is gone; the kernel closes what it had open."""

@@ -20,7 +20,7 @@ LAYERS = (
     {"brickd.memory"},
     {"brickd.checkpoint"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
-    {"brickd.losses", "brickd.workers"},
+    {"brickd.attached", "brickd.losses", "brickd.workers"},
     {
         "brickd.collector",
         "brickd.hang",

@@ -50,12 +50,10 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
 
 
 def judge(world: World) -> None:
-    daemon = world.daemon
-    assert daemon is not None
-    assert not [said for said in world.told if said[0] == "quarantine"]
+    assert not [said for said in world.told if said[0] == "quarantined"]
     broken = [said for said in world.told if said[0] == "break"]
     assert not broken or world.damaged
-    found = {each.reading.uuid: each for each in daemon.survey().workers}
+    found = {each.reading.uuid: each for each in world.survey().workers}
     assert set(find(world.prefix)) == {each.file for each in world.writers if each.alive}
     for writer in world.writers:
         worker = found.pop(writer.uuid.hex(), None)
@@ -327,8 +325,7 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
             world.tick(2.0)
             world.stop()
         world.tick(2.0)
-        assert world.daemon is not None
-        workers = world.daemon.survey().workers
+        workers = world.survey().workers
         assert [worker.together for worker in workers] == [1, 1, 4]
         assert workers[-1].name == "sim/older"
         spans = [sum(each.spans for each in which) for which in (world.writers, world.writers[:4])]

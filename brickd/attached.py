@@ -1,0 +1,127 @@
+"""A segment that is drained, and what the daemon keeps at hand for it.
+
+Owns: the way from one pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
+know: other segments, when a pass is due, files. Invariants: what a pass brought is taken whole before the next one; of
+a segment that nobody writes any more, all is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from brickd import _reader
+from brickd.errors import SegmentRefused
+from brickd.memory import Cursor, Known, Wish
+from brickd.overlay import laid_over, overlay
+from brickd.records import SLOT_BYTES
+from brickd.segment import Reading, Segment
+
+_COMPLEMENT = 2**64 - 1
+
+
+@dataclass(slots=True)
+class Attached:
+    """A segment that is drained.
+
+    Attributes:
+        unreleased: event records that were read and whose room is not given back yet.
+        activity: as it was when it last changed, at `moved_ns`.
+        gaps: of the sequences of its events, as far as they were looked into.
+        leaving: its totals are in the memory; it goes with the next checkpoint.
+    """
+
+    segment: Segment
+    drain: _reader.Drain
+    known: Known
+    moved_ns: int
+    activity: int = -1
+    unreleased: int = 0
+    gaps: int = 0
+    spans: int = 0
+    leaving: bool = False
+
+    @property
+    def uuid(self) -> str:
+        """Which worker it is."""
+        return self.segment.header["uuid"].hex()
+
+    @property
+    def service(self) -> str:
+        """What it belongs to."""
+        return self.segment.service
+
+    def took(self, uuid: str) -> bool:
+        """Whether the totals of the segment with this uuid came along into this one."""
+        return self.segment.process()["took"].to_bytes(8, "little").hex() == uuid[:16]
+
+    @property
+    def name(self) -> str:
+        """What people call it: its worker's name, or as long as it has none its file's."""
+        return self.known.name or self.segment.name
+
+    def command(self, wish: Wish) -> None:
+        """Ask of its worker what the operator wants."""
+        flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
+        self.segment.command(flags)
+
+    def take(self, events: bytes | None, now_ns: int) -> bool:
+        """Take what one pass brought; whether the memory is another one by that."""
+        drain, deferred = self.drain, self.known.deferred
+        if drain.activity != self.activity:
+            self.activity, self.moved_ns = drain.activity, now_ns
+        changed = drain.spans != self.spans
+        self.spans = drain.spans
+        if events is None and deferred.settled:
+            return changed
+        if events is not None:
+            self.unreleased += len(events) // SLOT_BYTES
+            deferred.take(events)
+        if drain.gaps != self.gaps:
+            self.gaps = drain.gaps
+            self._miss_finalizes()
+        deferred.settle(self.segment.tick_ns(), complete=drain.complete)
+        return True
+
+    def _miss_finalizes(self) -> None:
+        """Where the writer found no room for a finalize, nobody knows which starts it closed."""
+        dropped = self.segment.dropped(_reader.KIND_FINALIZE)
+        if dropped > self.known.finalizes_dropped:
+            self.known.finalizes_dropped = dropped
+            self.known.deferred.orphan()
+
+    def exhaust(self, now_ns: int) -> None:
+        """Read what is left when its worker is dead.
+
+        Raises:
+            SegmentRefused: it does not add up.
+        """
+        self.drain.salvage()
+        quiet = 0
+        while quiet < 3:  # a pass that finds nothing, and two after it for what waits for one
+            ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
+            if refused is not None:
+                raise SegmentRefused(self.segment.name, refused)
+            self.take(events, now_ns)
+            quiet = 0 if events is not None or not self.drain.complete else quiet + 1
+
+    def last_reading(self) -> Reading:
+        """What it comes to in the end, deferred work included, with heads and tails as they are when all was read."""
+        cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
+
+        def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:
+            heads: _reader.Lane = {
+                **lane,
+                "span_head": cursor.span,
+                "event_head": cursor.event,
+                "event_records": cursor.events,
+            }
+            return heads, {
+                "span": (cursor.span, cursor.span ^ _COMPLEMENT),
+                "event": (cursor.event, cursor.event ^ _COMPLEMENT),
+                "spans_lost": cursor.spans_lost,
+                "events_read": cursor.events,
+            }
+
+        reading = self.segment.read()
+        lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
+        return laid_over(replace(reading, pid=None, lanes=lanes), overlay(self.known.deferred))
