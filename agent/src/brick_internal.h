@@ -3,8 +3,8 @@
  * One process has one agent. Its state is private memory; what others may see
  * is in the segment. The arrows between the files:
  *
- *   brick_agent.c (life: open, fork, close) -> brick_lane.c (threads, spans)
- *        -> brick_intern.c (names, paths)   -> brick_segment.c (the file)
+ *   brick_span.c (spans) -> brick_lane.c (threads) -> brick_agent.c (life: open, fork, close)
+ *        -> brick_intern.c (names, paths)          -> brick_segment.c (the file)
  *        -> brick_memory.c, brick_clock.c
  */
 #ifndef BRICK_INTERNAL_H

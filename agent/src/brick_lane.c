@@ -3,7 +3,7 @@
  * Everything here is off the usual record path: a thread's first record, its
  * end, a change of the control flags, memory met for the first time.
  */
-#include "brick_thread.h"
+#include "brick_record.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -281,6 +281,66 @@ void brick_look(struct brick_thread *t, uint64_t now)
         brick_agent_reopen(s);
     if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) /* at once: its next record may be far away */
         lane_move(t);
+}
+
+/* ---- the rare ways into a record --------------------------------------- */
+
+/* A call from a signal handler that interrupted a call on this thread. */
+static unsigned nested(struct brick_thread *t)
+{
+    brick_fetch_add(&t->line->nested, 1);
+    return BRICK_REFUSED;
+}
+
+/* Nothing is recorded now; within what is open its end must still be told from the ends of that. */
+static void begin_off(struct brick_thread *t, const void *key)
+{
+    struct brick_stack *s = brick_stack_open(t, key);
+    if (s != NULL)
+        s->refused++;
+}
+
+struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
+                                        enum brick_arrival what)
+{
+    const unsigned spans = what != ARRIVES_SCOPE, ends = what != ARRIVES_ENDED;
+    if (brick_load_relaxed32(brick_agent.gate) == BRICK_OFF) {
+        if (t != NULL && !t->busy && ends) {
+            brick_busy(t);
+            begin_off(t, key);
+            brick_idle(t);
+        }
+        return NULL;
+    }
+    if (!brick_agent_ready(spans) || (t == NULL && (t = brick_join(outcome, spans)) == NULL))
+        return NULL;
+    if (t->busy) {
+        *outcome |= nested(t);
+        return NULL;
+    }
+    brick_busy(t);
+    if (brick_wants_attention(t) && (t = brick_obey(t, outcome, spans)) == NULL)
+        return NULL;
+    if ((t->flags & BRICK_CONTROL_OFF) != 0) {
+        if (ends)
+            begin_off(t, key);
+        brick_idle(t);
+        return NULL;
+    }
+    return t;
+}
+
+struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome)
+{
+    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
+    if (t == NULL || !brick_agent_owns() || (gate != BRICK_ON && gate != BRICK_OFF))
+        return NULL;
+    if (t->busy) {
+        *outcome |= nested(t);
+        return NULL;
+    }
+    brick_busy(t);
+    return brick_wants_attention(t) ? brick_obey(t, outcome, 0) : t;
 }
 
 /* ---- go ---------------------------------------------------------------- */

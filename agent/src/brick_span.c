@@ -3,29 +3,9 @@
  * No system call, no allocation, no lock, no call into the host. What is rare
  * is in functions of its own, so that the usual way is short and straight.
  */
-#include "brick_thread.h"
-
-static inline uint64_t checked(struct brick_thread *t, uint64_t amount)
-{
-    if (BRICK_LIKELY(amount <= BRICK_AMOUNT_MAX))
-        return amount;
-    brick_add(&t->line->amounts, 1);
-    return 0;
-}
+#include "brick_record.h"
 
 /* ---- rings ------------------------------------------------------------- */
-
-/* The consumer's tail, believed only as a matching pair that can be. */
-static uint64_t tail_now(struct brick_thread *t, const struct brick_tail *tail, const struct brick_ring *ring)
-{
-    uint64_t position = brick_load_acquire(&tail->position); /* O13 */
-    uint64_t complement = brick_load_acquire(&tail->complement);
-    if (position == ~complement && position <= ring->head && ring->head - position <= ring->slots)
-        return position;
-    if (position != 0 || complement != 0) /* zeros: nobody has consumed yet */
-        brick_add(&t->line->tails_refused, 1);
-    return ring->tail;
-}
 
 static void record_span(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
                         uint64_t elements, uint64_t bytes)
@@ -38,12 +18,9 @@ static void record_span(struct brick_thread *t, uint16_t kind, const struct bric
         brick_add(&line->span_dropped[BRICK_DROPPED_MEMORY], 1);
         return;
     }
-    if (ring->head - ring->tail >= ring->slots) {
-        ring->tail = tail_now(t, &brick_consumer_of(t->segment, t->number)->span, ring);
-        if (ring->head - ring->tail >= ring->slots) {
-            brick_add(&line->span_dropped[BRICK_DROPPED_FULL], 1);
-            return;
-        }
+    if (!brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->span, 0)) {
+        brick_add(&line->span_dropped[BRICK_DROPPED_FULL], 1);
+        return;
     }
     struct brick_span *r = (struct brick_span *)(void *)&ring->records[ring->head & (ring->slots - 1)];
     BRICK_POINT("record");
@@ -98,36 +75,6 @@ BRICK_ALWAYS void summarize(struct brick_thread *t, uint32_t path, uint64_t dura
 
 /* ---- begin ------------------------------------------------------------- */
 
-static inline int wants_attention(const struct brick_thread *t)
-{
-    uint32_t flags = brick_load_relaxed32(&__atomic_load_n(&t->control, __ATOMIC_RELAXED)->flags); /* O15 */
-    return ((flags ^ t->flags) | (flags & BRICK_CONTROL_OFF)) != 0;
-}
-
-/* A call from a signal handler that interrupted a call on this thread. */
-static unsigned nested(struct brick_thread *t)
-{
-    brick_fetch_add(&t->line->nested, 1);
-    return BRICK_REFUSED;
-}
-
-/* The key's stack, if it has something open. */
-static inline struct brick_stack *stack_open(struct brick_thread *t, const void *key)
-{
-    struct brick_stack *s = t->current;
-    if (s == NULL || s->key != key)
-        s = brick_stack_of(t, key, 0);
-    return s != NULL && s->top != NULL ? s : NULL;
-}
-
-/* Nothing is recorded now; within what is open its end must still be told from the ends of that. */
-static void begin_off(struct brick_thread *t, const void *key)
-{
-    struct brick_stack *s = stack_open(t, key);
-    if (s != NULL)
-        s->refused++;
-}
-
 static unsigned begin_refused(struct brick_thread *t, struct brick_stack *s)
 {
     if (s != NULL && s->top != NULL)
@@ -148,63 +95,12 @@ static inline struct brick_frame *frame_push(struct brick_thread *t, struct bric
     return f;
 }
 
-/* What a call brings: a span or a scope, each with an end of its own, or a span that is over. */
-enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED };
-
-/* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
-static struct brick_thread *begin_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
-                                         enum brick_arrival what)
-{
-    const unsigned spans = what != ARRIVES_SCOPE, ends = what != ARRIVES_ENDED;
-    if (brick_load_relaxed32(brick_agent.gate) == BRICK_OFF) {
-        if (t != NULL && !t->busy && ends) {
-            brick_busy(t);
-            begin_off(t, key);
-            brick_idle(t);
-        }
-        return NULL;
-    }
-    if (!brick_agent_ready(spans) || (t == NULL && (t = brick_join(outcome, spans)) == NULL))
-        return NULL;
-    if (t->busy) {
-        *outcome |= nested(t);
-        return NULL;
-    }
-    brick_busy(t);
-    if (wants_attention(t) && (t = brick_obey(t, outcome, spans)) == NULL)
-        return NULL;
-    if ((t->flags & BRICK_CONTROL_OFF) != 0) {
-        if (ends)
-            begin_off(t, key);
-        brick_idle(t);
-        return NULL;
-    }
-    return t;
-}
-
-static inline struct brick_thread *enter(const void *key, unsigned *outcome, enum brick_arrival what)
-{
-    struct brick_thread *t = brick_self;
-    if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
-                       || wants_attention(t)))
-        return begin_slowly(t, key, outcome, what);
-    brick_busy(t);
-    return t;
-}
-
 int brick_is_off(void) { return brick_off_here(); }
-
-/* The number of a path and whether it is an ancestor's. */
-static inline uint64_t path_of(struct brick_thread *t, uint64_t path_key)
-{
-    uint64_t path = brick_path_find(&brick_agent.tables, path_key);
-    return BRICK_LIKELY(path != 0) ? path : brick_path_intern(&brick_agent.tables, t->segment, path_key);
-}
 
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome, ARRIVES_SPAN);
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_SPAN);
     if (BRICK_UNLIKELY(t == NULL))
         return outcome;
     struct brick_stack *s = t->current;
@@ -222,7 +118,7 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
         again = above->again;
         inherited = above->step;
     }
-    uint64_t path = path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_TICKS));
+    uint64_t path = brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_TICKS));
     struct brick_frame *f = frame_push(t, s);
     if (BRICK_UNLIKELY(f == NULL))
         return outcome | begin_refused(t, s);
@@ -286,22 +182,14 @@ static unsigned unmatched(struct brick_thread *t, unsigned outcome)
     return outcome | BRICK_UNMATCHED;
 }
 
-/* As begin_slowly, but what is open ends whatever was switched off. */
-static struct brick_thread *end_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
+/* As brick_enter_slowly, but what is open ends whatever was switched off. */
+static struct brick_thread *leave_slowly(struct brick_thread *t, const void *key, unsigned *outcome)
 {
     uint32_t gate = brick_load_relaxed32(brick_agent.gate);
     if (t == NULL && gate == BRICK_ON && brick_never_asked()) /* ended here, begun elsewhere: that wants a counter */
         t = brick_join(outcome, 0);
-    if (t == NULL || !brick_agent_owns() || (gate != BRICK_ON && gate != BRICK_OFF))
-        return NULL;
-    if (t->busy) {
-        *outcome |= nested(t);
-        return NULL;
-    }
-    brick_busy(t);
-    if (wants_attention(t) && (t = brick_obey(t, outcome, 0)) == NULL)
-        return NULL;
-    if ((gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && stack_open(t, key) == NULL) {
+    t = brick_enter_still(t, outcome);
+    if (t != NULL && (gate == BRICK_OFF || (t->flags & BRICK_CONTROL_OFF) != 0) && brick_stack_open(t, key) == NULL) {
         brick_idle(t);
         return NULL;
     }
@@ -312,8 +200,8 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
 {
     struct brick_thread *t = brick_self;
     if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
-                       || wants_attention(t)))
-        return end_slowly(t, key, outcome);
+                       || brick_wants_attention(t)))
+        return leave_slowly(t, key, outcome);
     brick_busy(t);
     return t;
 }
@@ -359,8 +247,8 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
             return unmatched(t, outcome);
         brick_abandon(t, s, f);
     }
-    elements = checked(t, elements);
-    bytes = checked(t, bytes);
+    elements = brick_checked(t, elements);
+    bytes = brick_checked(t, bytes);
     if (kind == BRICK_KIND_STEP && bytes > elements) {
         brick_add(&t->line->amounts, 1);
         bytes = elements;
@@ -401,7 +289,7 @@ unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome, ARRIVES_ENDED);
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
     uint64_t now = brick_ticks(brick_agent.clock);
@@ -411,7 +299,7 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
     uint32_t parent = above != NULL ? above->path : BRICK_ROOT, layer = above != NULL ? above->layer : BRICK_NO_LAYER;
     uint32_t path = BRICK_OTHER;
     if (brick <= UINT16_MAX)
-        path = (uint32_t)(path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
+        path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
     /* "Other" counts ticks: what finds no room of its own is not added to it. */
     int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER
                && (brick_load_relaxed(&t->sequences[path]) != 0 || brick_block_commit(t, path));
@@ -421,7 +309,7 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
     } else {
         const struct brick_frame given = {
             .start = now, .step = above != NULL ? above->step : 0, .path = (uint16_t)path};
-        publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, checked(t, elements), checked(t, bytes));
+        publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, brick_checked(t, elements), brick_checked(t, bytes));
     }
     if (BRICK_UNLIKELY(now > t->look))
         brick_look(t, now);
@@ -437,7 +325,7 @@ void brick_borrow(const void *key)
     if (t == NULL || t->busy || !brick_agent_owns())
         return;
     brick_busy(t);
-    struct brick_stack *s = stack_open(t, key);
+    struct brick_stack *s = brick_stack_open(t, key);
     if (s != NULL)
         s->borrowed = 1;
     brick_idle(t);
@@ -446,7 +334,7 @@ void brick_borrow(const void *key)
 unsigned brick_layer_begin(uint32_t layer, const void *key)
 {
     unsigned outcome = BRICK_DONE;
-    struct brick_thread *t = enter(key, &outcome, ARRIVES_SCOPE);
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_SCOPE);
     if (t == NULL)
         return outcome;
     struct brick_stack *s = brick_stack_of(t, key, 1);
