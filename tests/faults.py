@@ -43,6 +43,9 @@ def exact(of: Reading) -> dict[str, int]:
         accounted = lane["summarized"] + sum(lane["rejected"]) + lane["open"] + lane["abandoned"]
         assert lane["begun"] - accounted in ((0,) if of.alive else (0, 1))
         assert lane["span_attempts"] - lane["span_head"] - sum(lane["span_dropped"]) in ((0,) if of.alive else (0, 1))
+        assert lane["event_attempts"] - lane["event_records"] - sum(lane["event_dropped"]) in (
+            (0,) if of.alive else (0, 1)
+        )
     spans: dict[str, int] = ledger_of(of).document()["spans"]
     ended = ("summarized", "rejected", "open", "abandoned", "unpublished")
     assert spans["begun"] == sum(spans[term] for term in ended)

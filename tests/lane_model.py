@@ -1,4 +1,4 @@
-"""A lane as the format describes it, in plain Python: what each call does to the counters, the totals and the ring.
+"""A lane as the format describes it, in plain Python: what each call does to the counters, the totals and the rings.
 
 Written from brick_shm.h and brick_agent.h, with lists and dictionaries where the writer has stacks of nodes. One thread
 at a time has the lane; every time is given.
@@ -15,8 +15,8 @@ NO_LAYER, LAYER_MAX = -1, 0xFFFFFE
 AMOUNT_MAX = 2**48
 U64 = 2**64 - 1
 OFF, SPANS = 1, 2
-TICKS, NS = 0, 1
-SPAN, STEP = 1, 2
+TICKS, NS, DEFERRED = 0, 1, 2
+SPAN, STEP, DEFER, FINALIZE, MEASURED = 1, 2, 3, 4, 5
 BRICK_MAX, UNNAMED = 2**16 - 1, 2**32 - 1
 FIRST, LAST, JOINED, REFUSED, UNMATCHED = 1, 2, 4, 8, 16
 
@@ -73,19 +73,48 @@ class Summary:
         self.histogram[bucket_of(duration)] += 1
 
 
+@dataclass
+class Ring:
+    """All records that ever found room in it, and where its consumer is."""
+
+    slots: int
+    records: list[dict[str, int]] = field(default_factory=list)
+    tail: int = 0  # the last one that the writer believed
+    pair: tuple[int, int] = (0, 0)  # what the consumer wrote
+
+    def believed(self) -> bool:
+        position, complement = self.pair
+        head = len(self.records)
+        return position == complement ^ U64 and position <= head and head - position <= self.slots
+
+    def free(self, counters: Counter[str], kept: int = 0) -> bool:
+        """Whether more than `kept` slots are; the writer looks at the pair only when it must."""
+        if len(self.records) - self.tail + kept >= self.slots:
+            if self.believed():
+                self.tail = self.pair[0]
+            elif self.pair != (0, 0):
+                counters["tails_refused"] += 1
+        return len(self.records) - self.tail + kept < self.slots
+
+    def readable(self) -> bool:
+        """Whether a reader can tell where the oldest record stands."""
+        return self.believed() or (self.pair == (0, 0) and len(self.records) <= self.slots)
+
+
 class Lane:
     """The model."""
 
-    def __init__(self, paths: int, slots: int) -> None:
-        self.room, self.slots = paths, slots
+    def __init__(self, paths: int, slots: int, event_slots: int) -> None:
+        self.room = paths
+        self.spans, self.events = Ring(slots), Ring(event_slots)
+        self.events_dropped: Counter[int] = Counter()
+        self.given = 0  # ids
+        self.pending: Counter[int] = Counter()  # by stream
         self.counters: Counter[str] = Counter()
         self.dropped_full = self.rejected_clock = self.rejected_room = 0
         self.paths: list[tuple[int, int, int, int]] = [(ROOT, OTHER, NO_LAYER, TICKS)]
         self.known: dict[tuple[int, int, int, int], int] = {}
         self.summaries: list[Summary] = [Summary()]
-        self.records: list[dict[str, int]] = []
-        self.tail = 0  # the last one that the writer believed
-        self.pair = (0, 0)  # what the consumer wrote
         self.asked = 0  # the control flags
         self.enabled = True
         self.joined = False
@@ -217,6 +246,71 @@ class Lane:
         self._publish(given, ns, 0, self._checked(elements), self._checked(amount), SPAN)
         return outcome
 
+    # ---- deferred work
+
+    def defer(
+        self, brick: int, key: int, stream: int, step: int | None, elements: int, amount: int, now: int
+    ) -> tuple[int, int]:
+        if not self.enabled:
+            return 0, 0
+        outcome = self._join()
+        if not self._on():
+            return outcome, 0
+        stack = self.stacks.get(key, Stack())
+        above = stack.frames[-1] if stack.frames else None
+        path = OTHER
+        if brick <= BRICK_MAX and not stack.refused:
+            around = (above.path, above.layer) if above else (ROOT, NO_LAYER)
+            path = self._path(around[0], brick, around[1], DEFERRED)
+        work = {"elements": self._checked(elements), "bytes": self._checked(amount)}
+        kept = -(-self.events.slots // 8)
+        if not self._wanted(DEFER, path != OTHER and self.events.free(self.counters, kept)):
+            return outcome | REFUSED, 0
+        self.given += 1
+        self.pending[stream] += 1
+        inherited = above.step if above else 0
+        start = {"path": path, "start": now, "stream": stream, "id": 1 << 48 | self.given}
+        self._event(DEFER, **start, step=inherited if step is None else step, **work)
+        return outcome, 1 << 48 | self.given
+
+    def measured(self, number: int, ns: int) -> int:
+        if number == 0 or not (self.joined or self.enabled):
+            return 0
+        outcome = self._join()
+        if not self._on() and not self.pending.total():
+            return outcome
+        if not 0 < number - (1 << 48) <= self.given:
+            self.counters["unmatched"] += 1
+            return outcome | UNMATCHED
+        if ns > AMOUNT_MAX:
+            self.counters["amounts"] += 1
+            return outcome | REFUSED
+        if not self._wanted(MEASURED, self.events.free(self.counters)):
+            return outcome | REFUSED
+        self._event(MEASURED, id=number, elapsed_ns=ns)
+        return outcome
+
+    def finalize(self, stream: int | None, now: int) -> int:
+        covered = [*self.pending] if stream is None else [stream] if self.pending[stream] else []
+        if not covered or not (self.joined or self.enabled):
+            return 0
+        outcome = self._join()
+        if not self._wanted(FINALIZE, self.events.free(self.counters)):
+            return outcome | REFUSED
+        self._event(FINALIZE, every=int(stream is None), ticks=now, stream=stream or 0)
+        for each in covered:
+            del self.pending[each]
+        return outcome
+
+    def _wanted(self, kind: int, room: bool) -> bool:
+        self.counters["event_attempts"] += 1
+        self.events_dropped[kind] += not room
+        return room
+
+    def _event(self, kind: int, **fields: int) -> None:
+        sequence = self.counters["event_attempts"]
+        self.events.records.append({"sequence": sequence, "slots": 1, "kind": kind, **fields})
+
     def borrow(self, key: int) -> None:
         if self.joined and key in self.stacks and self.stacks[key].frames:
             self.stacks[key].borrowed = True
@@ -235,19 +329,14 @@ class Lane:
         del stack.frames[keep:]
         stack.refused = 0
 
-    # ---- the ring
+    # ---- the span ring
 
     def _record(self, frame: Frame, duration: int, elements: int, amount: int, kind: int) -> None:
         self.counters["span_attempts"] += 1
-        if len(self.records) - self.tail >= self.slots:
-            if self.believed(self.pair):
-                self.tail = self.pair[0]
-            elif self.pair != (0, 0):
-                self.counters["tails_refused"] += 1
-            if len(self.records) - self.tail >= self.slots:
-                self.dropped_full += 1
-                return
-        self.records.append(
+        if not self.spans.free(self.counters):
+            self.dropped_full += 1
+            return
+        self.spans.records.append(
             {
                 "sequence": self.counters["span_attempts"],
                 "path": frame.path,
@@ -261,10 +350,6 @@ class Lane:
                 "bytes": amount,
             }
         )
-
-    def believed(self, pair: tuple[int, int]) -> bool:
-        head = len(self.records)
-        return pair[0] == pair[1] ^ U64 and pair[0] <= head and head - pair[0] <= self.slots
 
     # ---- layers
 
@@ -320,15 +405,14 @@ class Lane:
         newest = self.order[-1] if self.order else None
         return {
             **{name: self.counters[name] for name in ("begun", "summarized", "opened", "abandoned", "unmatched")},
-            **{name: self.counters[name] for name in ("amounts", "tails_refused", "span_attempts")},
+            **{name: self.counters[name] for name in ("amounts", "tails_refused", "span_attempts", "event_attempts")},
             "nested": 0,
             "open": len(self.order),
             "current": (newest.start >> 8 << 16 | newest.path) if newest else 0,
-            "span_head": len(self.records),
+            "span_head": len(self.spans.records),
             "rejected": (self.rejected_clock, self.rejected_room),
             "span_dropped": (self.dropped_full, 0),
-            "event_head": 0,
-            "event_attempts": 0,
-            "event_records": 0,
-            "event_dropped": (0,) * 16,
+            "event_head": len(self.events.records),
+            "event_records": len(self.events.records),
+            "event_dropped": tuple(self.events_dropped[kind] for kind in range(16)),
         }

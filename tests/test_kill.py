@@ -11,7 +11,9 @@ import sys
 import pytest
 from conftest import ROOT, SHM, WRITER, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
+from forge import place
 
+from brickd import records
 from brickd.errors import SegmentRefused
 from brickd.segment import find, open_segment
 
@@ -30,15 +32,22 @@ IN_END = {
     "record_sequence": (0, 0, 1),
     "record_head": (0, 0, 1),
 }
+# What a death leaves of an event: whether it stands whole in its slot, whether it is counted. The head was not moved.
+IN_EVENT = {
+    "event": (False, False),
+    "event_sequence": (False, False),
+    "event_counted": (True, False),
+    "event_head": (True, True),
+}
 ELSEWHERE = {"header": 0, "published": 0, "name_text": 0, "path_claimed": 1}
 
 
 def test_every_named_step_of_the_write_is_known_here() -> None:
-    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | ELSEWHERE.keys()
+    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | IN_EVENT.keys() | ELSEWHERE.keys()
 
 
-def left_by(compiled: Compile, point: str, at: int) -> None:
-    with native(program(compiled, "steps", *ALERT), point, str(at)) as process:
+def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
+    with native(program(compiled, of, *ALERT), point, str(at)) as process:
         assert process.end() == -signal.SIGKILL, f"{point} is not passed {at} times"
 
 
@@ -89,6 +98,31 @@ def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
         "unpublished": unpublished,
     }
     assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
+
+
+# The events of the program: two starts, a measurement, a finalize; and so on.
+@pytest.mark.parametrize("at", [1, 2, 3, 4, 40])
+@pytest.mark.parametrize("point", IN_EVENT)
+def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at, "deferred")
+    whole, counted = IN_EVENT[point]
+    dead = reading(prefix)
+    assert exact(dead) == {}
+    ((number, lane, _),) = dead.lanes
+    assert (lane["event_attempts"], lane["event_head"], lane["event_records"]) == (at, at - 1, at - 1 + counted)
+    assert not any(lane["event_dropped"])
+    with open_segment(dead.file) as segment:
+        first, slots = segment.ring(number, events=True)
+    events, others = records.events(slots)
+    assert (first, others) == (0, {})
+    assert [each["sequence"] for each in events] == list(range(1, at))
+    assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
+    image = (SHM / dead.file).read_bytes()
+    at_the_head = image[place(image, "event_ring", at - 1, number) :][:64]
+    # Salvage: what lies at the head is whole if its number says so.
+    assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
 
 @pytest.mark.parametrize(("at", "open_then"), [(1, 0), (2, 1)])

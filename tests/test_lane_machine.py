@@ -1,7 +1,8 @@
 """A real lane against its model: after every call a reader in another process sees exactly what the model says.
 
-The writer runs in a process of its own (tests/native/lane.c) with a clock that the test sets and a ring of four slots.
-This process is the reader and the consumer: it opens the segment, asks by the control page and moves the tail.
+The writer runs in a process of its own (tests/native/lane.c) with a clock that the test sets and rings of four and of
+sixteen slots. This process is the reader and the consumer: it opens the segment, asks by the control page and moves the
+tails.
 """
 
 from __future__ import annotations
@@ -28,19 +29,21 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from lane_model import LAYER_MAX, OFF, SPANS, UNNAMED, Lane
+from lane_model import FINALIZE, LAYER_MAX, MEASURED, OFF, SPANS, UNNAMED, Lane, Ring
 from lane_model import STEP as STEP_KIND
 
-from brickd import dtypes
+from brickd import dtypes, records
 from brickd.errors import SegmentRefused
 from brickd.ledger import ledger_of
 from brickd.segment import Reading, open_segment
 
-PATHS, SLOTS, BRICKS = 64, 4, 5
+PATHS, SLOTS, EVENT_SLOTS, BRICKS = 64, 4, 16, 5
 PREFIX = f"brickd-test-lane-{os.getpid()}-"
 
 LAYER = st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1])
 KEY = st.integers(0, 2)
+RING = st.sampled_from(["span", "event"])
+STREAM = st.sampled_from([0, 1, 2**47 + 64])
 BRICK = st.integers(0, BRICKS - 1) | st.just(UNNAMED)
 STEP = st.none() | st.integers(0, 2**63 - 1)
 AMOUNT = st.sampled_from([0, 1, 7, 2**48, 2**48 + 1, U64])
@@ -53,20 +56,22 @@ class Writer:
     def __init__(self, binary: Path) -> None:
         self.prefix = f"{PREFIX}{uuid.uuid4().hex[:4]}-"
         self.process = subprocess.Popen(
-            [binary, self.prefix, "2", str(PATHS), str(SLOTS)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [binary, self.prefix, "2", str(PATHS), str(SLOTS), str(EVENT_SLOTS)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
         assert self.process.stdout is not None
         self.file = self.process.stdout.readline().decode().strip()
         self.consumer = os.open(SHM / self.file, os.O_RDWR)
         self.segment = open_segment(self.file)
 
-    def tell(self, line: str) -> tuple[int, int]:
+    def tell(self, line: str) -> tuple[int, int, int]:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(line.encode() + b"\n")
         self.process.stdin.flush()
-        outcome, thread = self.process.stdout.readline().split()
-        return int(outcome), int(thread)
+        outcome, thread, number = self.process.stdout.readline().split()
+        return int(outcome), int(thread), int(number)
 
     def close(self) -> None:
         self.process.communicate()
@@ -86,7 +91,7 @@ class LaneMachine(RuleBasedStateMachine):
     @initialize(flags=st.sampled_from([SPANS, 0]))
     def start(self, flags: int) -> None:
         self.writer = Writer(self.binary)
-        self.model = Lane(PATHS, SLOTS)
+        self.model = Lane(PATHS, SLOTS, EVENT_SLOTS)
         self.now, self.thread = 10**9, 0
         for number in range(1, BRICKS):
             assert self.writer.tell(f"name brick_{number}")[0] == number
@@ -96,9 +101,9 @@ class LaneMachine(RuleBasedStateMachine):
         if hasattr(self, "writer"):
             self.writer.close()
 
-    def _same(self, wanted: int, line: str) -> None:
-        outcome, self.thread = self.writer.tell(line)
-        assert outcome == wanted
+    def _same(self, wanted: int, line: str, number: int = 0) -> None:
+        outcome, self.thread, said = self.writer.tell(line)
+        assert (outcome, said) == (wanted, number)
 
     # ---- the worker
 
@@ -168,9 +173,48 @@ class LaneMachine(RuleBasedStateMachine):
     def record_a_step(self, key: int, step: int | None, rows: int, valid: int, ticks: int) -> None:
         self.begin(1, key, step, 1)
         self.record_a_given_time(2, key, 17, 1, 1)
+        self.defer(3, key, 0, None, rows, 1, 1)
         self.now += ticks
         wanted = self.model.end(1, key, rows, valid, self.now, STEP_KIND)
         self._same(wanted, f"stepend 1 {key} {rows} {valid} {self.now}")
+
+    @rule(brick=BRICK, key=KEY, stream=STREAM, step=STEP, elements=AMOUNT, amount=AMOUNT, many=st.integers(1, 20))
+    def defer(self, brick: int, key: int, stream: int, step: int | None, elements: int, amount: int, many: int) -> None:
+        for _ in range(many):
+            self.now += 1
+            wanted, number = self.model.defer(brick, key, stream, step, elements, amount, self.now)
+            said = f"{-1 if step is None else step} {elements} {amount} {self.now}"
+            self._same(wanted, f"defer {brick} {key} {stream} {said}", number)
+
+    @rule(number=st.integers(-1, 40).map(lambda n: (1 << 48) + n) | st.sampled_from([0, 1, 2 << 48, U64]), ns=AMOUNT)
+    def measured(self, number: int, ns: int) -> None:
+        self._same(self.model.measured(number, ns), f"measured {number} {ns} {self.now}")
+
+    @rule(stream=st.none() | STREAM, ticks=TICKS)
+    def finalize(self, stream: int | None, ticks: int) -> None:
+        self.now += ticks
+        self._same(self.model.finalize(stream, self.now), f"finalize {-1 if stream is None else stream} {self.now}")
+        self._same(0, "pending", self.model.pending.total())
+
+    @rule(stream=STREAM, key=KEY, consumed=st.booleans())
+    def measure_and_finalize(self, stream: int, key: int, consumed: bool) -> None:
+        for brick in range(1, BRICKS):
+            self.defer(brick, key, stream, None, 1, 0, 1)
+            self.measured((1 << 48) + self.model.given, 17)
+        self.finalize(stream, 5)
+        if consumed:
+            self.move_a_tail_near_the_head("event", 0)
+
+    @rule(off=st.sampled_from(["enable 0", OFF]), stream=st.none() | STREAM)
+    def switch_off_while_work_pends(self, off: str | int, stream: int | None) -> None:
+        self.defer(1, 0, 1, None, 1, 0, 1)
+        self.change_something(off) if isinstance(off, str) else self.ask(off)
+        self.defer(2, 0, 1, None, 1, 0, 1)
+        self.measured((1 << 48) + self.model.given, 17)
+        self.finalize(stream, 5)
+        self.measured((1 << 48) + self.model.given, 17)
+        self.change_something("enable 1")
+        self.ask(0)
 
     @rule(key=KEY, ends=st.booleans())
     def borrow(self, key: int, ends: bool) -> None:
@@ -207,26 +251,31 @@ class LaneMachine(RuleBasedStateMachine):
     def _at(self, record: str) -> int:
         return place(os.pread(self.writer.consumer, 4096, 0), record)
 
-    def _move(self, pair: tuple[int, int]) -> None:
-        self.model.pair = pair
-        os.pwrite(self.writer.consumer, struct.pack("<QQ", *pair), self._at("consumer") + field("consumer", "span")[0])
+    def _ring_of(self, ring: str) -> Ring:
+        return self.model.spans if ring == "span" else self.model.events
 
-    @rule(back=st.integers(-1, SLOTS + 1))
-    def move_the_tail_near_the_head(self, back: int) -> None:
-        position = (len(self.model.records) - back) & U64
-        self._move((position, position ^ U64))
+    def _move(self, ring: str, pair: tuple[int, int]) -> None:
+        self._ring_of(ring).pair = pair
+        os.pwrite(self.writer.consumer, struct.pack("<QQ", *pair), self._at("consumer") + field("consumer", ring)[0])
+
+    @rule(ring=RING, back=st.integers(-1, SLOTS + 1))
+    def move_a_tail_near_the_head(self, ring: str, back: int) -> None:
+        position = (len(self._ring_of(ring).records) - back) & U64
+        self._move(ring, (position, position ^ U64))
 
     @rule(times=st.integers(1, 3), key=KEY)
     def record_and_consume(self, times: int, key: int) -> None:
         for _ in range(times):
             self.record_some(1, key, SLOTS, 7)
-            self.move_the_tail_near_the_head(0)
+            self.move_a_tail_near_the_head("span", 0)
 
     @rule(
-        position=st.sampled_from([0, 1, 2**63, U64]) | st.integers(0, 40), wrong=st.sampled_from([0, 1, U64, 1 << 40])
+        ring=RING,
+        position=st.sampled_from([0, 1, 2**63, U64]) | st.integers(0, 40),
+        wrong=st.sampled_from([0, 1, U64, 1 << 40]),
     )
-    def move_the_tail_anywhere(self, position: int, wrong: int) -> None:
-        self._move((position, position ^ U64 ^ wrong))  # (0, 0) among them: as if nobody had ever consumed
+    def move_a_tail_anywhere(self, ring: str, position: int, wrong: int) -> None:
+        self._move(ring, (position, position ^ U64 ^ wrong))  # (0, 0) among them: as if nobody had ever consumed
 
     # ---- what is seen
 
@@ -235,7 +284,7 @@ class LaneMachine(RuleBasedStateMachine):
         reading = self.writer.segment.read()
         self._lane(reading)
         self._totals(reading)
-        self._ring()
+        self._rings()
 
     def _lane(self, reading: Reading) -> None:
         model = self.model
@@ -244,7 +293,7 @@ class LaneMachine(RuleBasedStateMachine):
         if lanes:
             lane, consumer = lanes[0]
             assert {**lane} == {**model.line(), "thread": self.thread if model.joined else 0}
-            assert consumer["span"] == model.pair
+            assert (consumer["span"], consumer["event"]) == (model.spans.pair, model.events.pair)
         assert reading.process["names"] == BRICKS
         assert reading.process["paths"] == len(model.paths)
         ledger = ledger_of(reading)
@@ -255,7 +304,8 @@ class LaneMachine(RuleBasedStateMachine):
         assert {n: c for n, c in ledger.rejected.items() if c} == {
             n: c for n, c in (("clock", model.rejected_clock), ("room", model.rejected_room)) if c
         }
-        assert model.counters["span_attempts"] == len(model.records) + ledger.details_dropped.total()
+        assert model.counters["span_attempts"] == len(model.spans.records) + ledger.details_dropped.total()
+        assert model.counters["event_attempts"] == ledger.events["in_ring"] + ledger.events_dropped.total()
 
     def _totals(self, reading: Reading) -> None:
         model = self.model
@@ -265,16 +315,19 @@ class LaneMachine(RuleBasedStateMachine):
             wanted = {name: getattr(summary, name) for name in summary.__slots__ if name != "histogram"}
             assert entry(number, reading) == {**wanted, "histogram": {str(b): n for b, n in summary.histogram.items()}}
 
-    def _ring(self) -> None:
-        model = self.model
-        head = len(model.records)
-        if not (model.believed(model.pair) or (model.pair == (0, 0) and head <= SLOTS)):
-            with pytest.raises(SegmentRefused):
-                self.writer.segment.ring(0, events=False)
-            return
-        first, slots = self.writer.segment.ring(0, events=False)
-        assert first == model.pair[0]
-        assert rows(dtypes.span_records(slots)) == model.records[first:head]
+    def _rings(self) -> None:
+        for events in (False, True):
+            ring = self.model.events if events else self.model.spans
+            if not ring.readable():
+                with pytest.raises(SegmentRefused):
+                    self.writer.segment.ring(0, events=events)
+                continue
+            first, slots = self.writer.segment.ring(0, events=events)
+            assert first == ring.pair[0]
+            found = records.events(slots)[0] if events else rows(dtypes.span_records(slots))
+            assert found == ring.records[first:]
+            reserved = [n for n, record in enumerate(found) if record["kind"] in (FINALIZE, MEASURED)]
+            assert not any(any(slots[64 * n + 32 : 64 * n + 64]) for n in reserved), "zero, whatever was there before"
 
 
 @pytest.fixture

@@ -19,7 +19,8 @@
  * make no system call, but for the rare cases: the first record of a process,
  * of a thread, of a forked child; a path or a block of 64 paths met for the
  * first time; more spans open at once than ever before; a span ring just
- * turned on; a look once in ten seconds whether the segment is still there.
+ * turned on, a thread's first deferred work; a look once in ten seconds whether
+ * the segment is still there. The calls for deferred work promise the same.
  * What cannot be recorded is counted where `brickd inspect` shows it, so no
  * answer has to be looked at.
  *
@@ -63,6 +64,22 @@
  *   float ms;
  *   if (cudaEventElapsedTime(&ms, begun, ended) == cudaSuccess)
  *       brick_record(kernel, NULL, (uint64_t)(ms * 1e6f), elements, bytes);
+ *
+ * Where the host launches and goes on, the work is deferred: told when it
+ * begins, and again when the host has waited for its stream, whatever thread did.
+ *
+ *   uint64_t id;
+ *   brick_defer(kernel, NULL, stream, NULL, elements, bytes, &id);
+ *   launch<<<grid, block, 0, stream>>>(...);
+ *   ...
+ *   cudaStreamSynchronize(stream);
+ *   brick_measured(id, elapsed_ns);    where events stood around the launch
+ *   brick_finalize(&stream);
+ *
+ * What was measured is a measurement; of what was not, a bound is known: from
+ * its start to the next one's, of the last one to the finalize. Both are worked
+ * out by a daemon. While none runs, nobody reads the events of a thread: its
+ * ring of 4,096 fills up, and what comes after that is dropped and counted.
  *
  * No call here makes one of CUDA, so that host functions of a stream
  * (cudaLaunchHostFunc) may record as well.
@@ -123,7 +140,7 @@ enum brick_state brick_init(const struct brick_config *config);
  * consumer is attached. Called by itself at exit(). */
 void brick_shutdown(void);
 
-/* Stop and resume recording. Spans open at that moment still end. */
+/* Stop and resume recording. Spans open at that moment still end, and deferred work that pends. */
 void brick_enable(int on);
 
 enum brick_state brick_state(void);
@@ -160,6 +177,32 @@ unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t
  * took so long. It stands below what is open for the key, and is taken from the
  * own time of that: to be called where the host waited for it. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
+
+/* Work that was handed to a device begins, now. It stands below what is open for
+ * the key and takes the step of that, unless one is given. stream: the host's
+ * own number of it (a handle, an index), 0 where there is but one. *id tells it
+ * from all else that this process ever defers, for brick_measured; 0 where it was
+ * not recorded. NULL where nobody asks.
+ *
+ * The last eighth of a thread's ring is kept for what ends: beyond that, starts
+ * are dropped. */
+unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
+                     uint64_t bytes, uint64_t *id);
+
+/* How long the device says that it took; before its stream is finalized. For an
+ * id of 0 there is nothing to do; one that was never given (in this process: a
+ * forked child's parent is another) is counted as unmatched. */
+unsigned brick_measured(uint64_t id, uint64_t elapsed_ns);
+
+/* The host has waited for this stream (NULL: for all of them): what was deferred
+ * on it until now, by any thread, is over. Where nothing is, this does nothing. */
+unsigned brick_finalize(const uint64_t *stream);
+
+/* How much deferred work of this process no finalize has covered yet. Exact while
+ * no stream is finalized as work is deferred on it. Streams with work that pends
+ * are counted apart up to 64; that of further ones is only known to be covered
+ * when all are finalized, and that of one stream up to 16,777,215. */
+uint64_t brick_pending(void);
 
 /* Above this an amount is a mistake, and counted as one; sums of real ones stay far from 2^64. Who has no such number
  * (it is negative where it comes from) passes the other. */

@@ -292,7 +292,7 @@ struct brick_process {
     uint64_t sites;
     uint64_t names_refused;  /* no room: recorded under name 0 */
     uint64_t names_cut;      /* longer than a name can be: cut, made distinct by their hash */
-    uint64_t no_lane;        /* spans begun by threads that found no lane, or while there was none yet */
+    uint64_t no_lane;        /* spans and events of threads that found no lane, or while there was none yet */
     uint64_t lanes_refused;  /* threads that found no lane */
     uint64_t blocks_refused; /* pieces of memory that could not be had */
     uint64_t reserved[8];
@@ -300,7 +300,7 @@ struct brick_process {
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.2, in `reserved`. */
-#define BRICK_PROCESS_ENDED 0 /* 1 when the worker came to its end by itself and left its segment to the consumer */
+#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker came to its end and left its segment to the consumer */
 #define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals come along into this one */
 
 /* Why a span that had begun was not summarized. */
@@ -322,7 +322,8 @@ enum brick_dropped {
 /* The ledger of a lane, exact when the lane is quiet:
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
- * Beside it stand calls that touched no span: nested, unmatched. */
+ *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
+ * Beside it stand calls that touched nothing: nested, unmatched. */
 struct brick_lane {
     /* line 0: every span */
     uint64_t begun;
@@ -337,8 +338,8 @@ struct brick_lane {
     uint64_t abandoned;     /* their thread or task ended, or a span around them did */
     uint64_t rejected[BRICK_REJECTED_REASONS];
     uint64_t nested;        /* calls from a signal handler that interrupted a call */
-    uint64_t unmatched;     /* ends without a begin */
-    uint64_t amounts;       /* elements, bytes, layers that were no such number: counted as 0 */
+    uint64_t unmatched;     /* ends without a begin, measurements without a start */
+    uint64_t amounts;       /* elements, bytes, layers, measurements that were no such number: not taken */
     uint64_t tails_refused; /* tails from the consumer that could not be */
     uint64_t reserved1;
     /* line 2: details */

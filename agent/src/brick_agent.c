@@ -210,6 +210,7 @@ static enum brick_state open_child(void)
     a->reopening = 0;
     brick_threads_retire(lanes);
     brick_tables_forked(&a->tables);
+    brick_pending_forget();
     if (!brick_tables_copy(&a->tables, s, parent) || !brick_threads_make(lanes)) {
         complain("no memory", errno);
         segment_discard(s);
@@ -323,7 +324,9 @@ void brick_shutdown(void)
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
     struct brick_segment *s = a->segment;
-    if (!brick_segment_watched(s))
+    if (brick_segment_watched(s))
+        brick_store_release(&brick_process_of(s)->reserved[BRICK_PROCESS_ENDED], 1);
+    else
         brick_segment_remove(s);
     brick_segment_close(s);
 }

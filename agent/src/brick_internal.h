@@ -3,9 +3,9 @@
  * One process has one agent. Its state is private memory; what others may see
  * is in the segment. The arrows between the files:
  *
- *   brick_span.c (spans) -> brick_lane.c (threads) -> brick_agent.c (life: open, fork, close)
- *        -> brick_intern.c (names, paths)          -> brick_segment.c (the file)
- *        -> brick_memory.c, brick_clock.c
+ *   brick_span.c (spans), brick_event.c (events) -> brick_lane.c (threads), brick_pending.c
+ *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths)
+ *        -> brick_segment.c (the file)              -> brick_memory.c, brick_clock.c
  */
 #ifndef BRICK_INTERNAL_H
 #define BRICK_INTERNAL_H
@@ -183,6 +183,14 @@ BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment 
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
+
+/* ---- deferred work that pends ------------------------------------------ */
+
+/* A stream, or NULL for every stream. */
+BRICK_HIDDEN void brick_pending_add(uint64_t stream);
+BRICK_HIDDEN int brick_pending_any(const uint64_t *stream);
+BRICK_HIDDEN void brick_pending_cover(const uint64_t *stream);
+BRICK_HIDDEN void brick_pending_forget(void); /* in a forked child: its parent's */
 
 /* ---- the agent --------------------------------------------------------- */
 

@@ -46,7 +46,10 @@ int brick_threads_make(uint32_t lanes)
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (p == MAP_FAILED)
         return 0;
-    brick_agent.threads = (struct brick_thread *)p;
+    struct brick_thread *threads = (struct brick_thread *)p;
+    for (uint32_t n = 0; brick_agent.threads != NULL && n < lanes; n++) /* those of a parent */
+        threads[n].given = threads[n].inherited = brick_agent.threads[n].given;
+    brick_agent.threads = threads;
     told = NOTHING; /* in a forked child these are the parent's */
     joining = 0;
     return 1;
@@ -102,11 +105,11 @@ int brick_block_commit(struct brick_thread *t, uint32_t path)
     return 1;
 }
 
-int brick_ring_commit(struct brick_thread *t)
+/* 1: the ring, which lies there within the lane's area, has memory. It is asked for once. */
+int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within)
 {
-    struct brick_ring *ring = &t->span_ring;
     if (ring->memory == BRICK_MEMORY_UNTRIED) {
-        int there = area_commit(t, t->segment->layout.span_ring, ring->slots * sizeof(struct brick_record));
+        int there = area_commit(t, within, ring->slots * sizeof(struct brick_record));
         ring->memory = there ? BRICK_MEMORY_THERE : BRICK_MEMORY_REFUSED;
     }
     return ring->memory == BRICK_MEMORY_THERE;
@@ -123,6 +126,8 @@ static int lane_bind(struct brick_thread *t)
     t->summaries = (struct brick_summary *)(void *)(area + s->layout.summaries);
     t->span_ring.records = (struct brick_record *)(void *)(area + s->layout.span_ring);
     t->span_ring.slots = s->header->span_slots;
+    t->event_ring.records = (struct brick_record *)(void *)(area + s->layout.event_ring);
+    t->event_ring.slots = s->header->event_slots;
     t->flags = 0;
     __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
     return (t->committed[0] & 1) != 0
@@ -152,7 +157,7 @@ static int lane_move(struct brick_thread *t)
     const struct brick_thread old = *t;
     memset(t->committed, 0, sizeof t->committed);
     memset(t->refused, 0, sizeof t->refused);
-    t->span_ring = (struct brick_ring){0};
+    t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!lane_bind(t))
         return 0;
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
@@ -267,7 +272,7 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
     }
     t->flags = brick_load_relaxed32(&t->control->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
-        brick_ring_commit(t);
+        brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
     return t;
 }
 

@@ -1,8 +1,8 @@
 /* brick_thread.h - the private half of a lane: what its thread has open.
  *
- * Shared by brick_lane.c (a thread comes, obeys, goes) and brick_span.c (the
- * record path). Only the owning thread touches a brick_thread, but for `owner`
- * and `control`.
+ * Shared by brick_lane.c (a thread comes, obeys, goes) and the record path
+ * (brick_span.c, brick_event.c). Only the owning thread touches a brick_thread,
+ * but for `owner` and `control`; `given` is looked at by all.
  */
 #ifndef BRICK_THREAD_H
 #define BRICK_THREAD_H
@@ -72,12 +72,14 @@ struct brick_thread {
     struct brick_summary *summaries;
     uint64_t look; /* ticks: time to look whether the segment is still there */
     uint64_t committed[16];
-    struct brick_ring span_ring;
+    struct brick_ring span_ring, event_ring;
+    uint64_t given; /* to deferred work: how many numbers, ever */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;
     uint32_t chunks;
     uint32_t hand; /* of the sweep */
+    uint64_t inherited; /* of the numbers in `given`: those that a parent gave before it forked */
     uint64_t refused[16]; /* blocks asked for in vain */
     struct brick_segment *segment; /* the one its pointers lead into */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
@@ -95,7 +97,7 @@ BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const vo
 BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
 BRICK_HIDDEN int brick_nodes_more(struct brick_thread *t);
 BRICK_HIDDEN int brick_block_commit(struct brick_thread *t, uint32_t path);
-BRICK_HIDDEN int brick_ring_commit(struct brick_thread *t);
+BRICK_HIDDEN int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within);
 BRICK_HIDDEN void brick_look(struct brick_thread *t, uint64_t now);
 
 static inline union brick_node *brick_node_take(struct brick_thread *t)

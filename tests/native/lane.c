@@ -1,12 +1,16 @@
 /* lane.c - a worker that does as it is told, one line at a time.
  *
- *   lane PREFIX LANES PATHS SPAN_SLOTS     prints the name of its segment
+ *   lane PREFIX LANES PATHS SPAN_SLOTS EVENT_SLOTS     prints the name of its segment
  *
  *   name TEXT            -> its number
  *   begin BRICK KEY STEP TIME             STEP -1: none given
  *   end BRICK KEY ELEMENTS BYTES TIME
  *   stepend BRICK KEY ROWS VALID TIME
  *   record BRICK KEY NS ELEMENTS BYTES TIME
+ *   defer BRICK KEY STREAM STEP ELEMENTS BYTES TIME     -> its id
+ *   measured ID NS TIME
+ *   finalize STREAM TIME                  STREAM -1: every stream
+ *   pending              -> how many
  *   borrow KEY
  *   layer LAYER KEY
  *   unlayer LAYER KEY
@@ -14,7 +18,8 @@
  *   exit                 the thread gives its lane back, and stays
  *   thread               the thread ends; another one obeys from here on
  *
- * Each is answered by the bits of enum brick_outcome and the thread's id. TIME
+ * Each is answered by the bits of enum brick_outcome, the thread's id, and the
+ * number that is asked for, or 0. TIME
  * is what the clock says at that moment: nobody waits for time to pass. The
  * test reads the segment from its own process, since the one that lives in a
  * segment must not open and close it.
@@ -47,11 +52,12 @@ static void *obey(void *unused)
 {
     char line[300], text[200];
     unsigned brick, key, layer;
-    int64_t wanted;
-    uint64_t elements, bytes, ns;
+    int64_t wanted, stream;
+    uint64_t elements, bytes, ns, id;
     (void)unused;
     while (fgets(line, sizeof line, stdin) != NULL) {
         unsigned outcome = 0;
+        uint64_t number = 0;
         if (sscanf(line, "begin %u %u %" SCNd64 " %" SCNu64, &brick, &key, &wanted, &now) == 4) {
             uint64_t step = (uint64_t)wanted;
             outcome = brick_begin(brick, key_of(key), wanted < 0 ? NULL : &step);
@@ -62,6 +68,17 @@ static void *obey(void *unused)
         } else if (sscanf(line, "record %u %u %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &ns, &elements,
                           &bytes, &now) == 6) {
             outcome = brick_record(brick, key_of(key), ns, elements, bytes);
+        } else if (sscanf(line, "defer %u %u %" SCNd64 " %" SCNd64 " %" SCNu64 " %" SCNu64 " %" SCNu64, &brick, &key, &stream,
+                          &wanted, &elements, &bytes, &now) == 7) {
+            uint64_t step = (uint64_t)wanted;
+            outcome = brick_defer(brick, key_of(key), (uint64_t)stream, wanted < 0 ? NULL : &step, elements, bytes, &number);
+        } else if (sscanf(line, "measured %" SCNu64 " %" SCNu64 " %" SCNu64, &id, &ns, &now) == 3) {
+            outcome = brick_measured(id, ns);
+        } else if (sscanf(line, "finalize %" SCNd64 " %" SCNu64, &stream, &now) == 2) {
+            uint64_t only = (uint64_t)stream;
+            outcome = brick_finalize(stream < 0 ? NULL : &only);
+        } else if (strcmp(line, "pending\n") == 0) {
+            number = brick_pending();
         } else if (sscanf(line, "borrow %u", &key) == 1) {
             brick_borrow(key_of(key));
         } else if (sscanf(line, "layer %u %u", &layer, &key) == 2) {
@@ -79,7 +96,7 @@ static void *obey(void *unused)
         } else {
             exit(3);
         }
-        printf("%u %ld\n", outcome, (long)syscall(SYS_gettid));
+        printf("%u %ld %" PRIu64 "\n", outcome, (long)syscall(SYS_gettid), number);
         fflush(stdout);
     }
     return &now;
@@ -87,11 +104,12 @@ static void *obey(void *unused)
 
 int main(int argc, char **argv)
 {
-    if (argc != 5)
+    if (argc != 6)
         return 2;
     const struct brick_config config = {.prefix = argv[1], .service = "lane", .clock = "monotonic",
                                         .lanes = (uint32_t)atoi(argv[2]), .paths = (uint32_t)atoi(argv[3]), .names = 64,
-                                        .sites = 64, .span_slots = (uint32_t)atoi(argv[4]), .event_slots = 4};
+                                        .sites = 64, .span_slots = (uint32_t)atoi(argv[4]),
+                                        .event_slots = (uint32_t)atoi(argv[5])};
     if (brick_init(&config) != BRICK_ON)
         return 1;
     printf("%s\n", brick_segment_name());
@@ -101,7 +119,7 @@ int main(int argc, char **argv)
         if (pthread_create(&thread, NULL, obey, NULL) != 0 || pthread_join(thread, &ended) != 0)
             return 1;
         if (ended == NULL) {
-            printf("0 0\n");
+            printf("0 0 0\n");
             fflush(stdout);
         }
     }
