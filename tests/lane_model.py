@@ -263,8 +263,7 @@ class Lane:
             around = (above.path, above.layer) if above else (ROOT, NO_LAYER)
             path = self._path(around[0], brick, around[1], DEFERRED)
         work = {"elements": self._checked(elements), "bytes": self._checked(amount)}
-        kept = -(-self.events.slots // 8)
-        if not self._wanted(DEFER, path != OTHER and self.events.free(self.counters, kept)):
+        if not self._wanted(DEFER, path != OTHER and self._kept_free(8)):
             return outcome | REFUSED, 0
         self.given += 1
         self.pending[stream] += 1
@@ -285,7 +284,7 @@ class Lane:
         if ns > AMOUNT_MAX:
             self.counters["amounts"] += 1
             return outcome | REFUSED
-        if not self._wanted(MEASURED, self.events.free(self.counters)):
+        if not self._wanted(MEASURED, self._kept_free(64)):
             return outcome | REFUSED
         self._event(MEASURED, id=number, elapsed_ns=ns)
         return outcome
@@ -301,6 +300,10 @@ class Lane:
         for each in covered:
             del self.pending[each]
         return outcome
+
+    def _kept_free(self, part: int) -> bool:
+        """Whether the event ring has room beside the part of it that is kept for others."""
+        return self.events.free(self.counters, -(-self.events.slots // part))
 
     def _wanted(self, kind: int, room: bool) -> bool:
         self.counters["event_attempts"] += 1

@@ -184,8 +184,8 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
  * from all else that this process ever defers, for brick_measured; 0 where it was
  * not recorded. NULL where nobody asks.
  *
- * The last eighth of a thread's ring is kept for what ends: beyond that, starts
- * are dropped. */
+ * The last eighth of a thread's ring is kept for what ends, and the last eighth
+ * of that for finalizes: beyond that, starts and measurements are dropped. */
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id);
 

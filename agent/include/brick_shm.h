@@ -463,7 +463,8 @@ BRICK_ASSERT(offsetof(struct brick_span, kind) == offsetof(struct brick_record, 
  * every stream) that are not later than its ticks, whichever lanes they stand
  * in and whenever these are read; so no order between lanes is needed. A
  * measurement stands before its finalize, in the same lane. The writer keeps
- * the last eighth of the ring free of starts: what ends them finds room. */
+ * the last eighth of the ring free of starts, and the last eighth of that free
+ * of measurements: what ends finds room. */
 struct brick_defer {
     uint64_t sequence;
     uint32_t path;     /* in BRICK_UNIT_DEFERRED */

@@ -36,6 +36,10 @@ static void *event_slot(struct brick_thread *t, uint64_t kept)
     return &ring->records[ring->head & (ring->slots - 1)];
 }
 
+/* The last eighth of the ring is kept for what ends, and the last eighth of that for the finalizes, which end most. */
+static uint64_t kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
+static uint64_t kept_from_measurements(const struct brick_thread *t) { return (t->event_ring.slots + 63) / 64; }
+
 static void event_publish(struct brick_thread *t, void *record, enum brick_kind kind)
 {
     struct brick_record *r = (struct brick_record *)record;
@@ -97,8 +101,8 @@ unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uin
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
     event_wanted(t);
-    /* "Other" counts ticks: what finds no path of its own is not added to it. What ends the others finds room. */
-    struct brick_defer *r = path != BRICK_OTHER ? event_slot(t, (t->event_ring.slots + 7) / 8) : NULL;
+    /* "Other" counts ticks: what finds no path of its own is not added to it. */
+    struct brick_defer *r = path != BRICK_OTHER ? event_slot(t, kept_from_starts(t)) : NULL;
     if (r == NULL) {
         outcome |= event_dropped(t, BRICK_KIND_DEFER);
     } else {
@@ -184,7 +188,7 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
         outcome |= BRICK_REFUSED;
     } else {
         event_wanted(t);
-        struct brick_measured *r = event_slot(t, 0);
+        struct brick_measured *r = event_slot(t, kept_from_measurements(t));
         if (r == NULL) {
             outcome |= event_dropped(t, BRICK_KIND_MEASURED);
         } else {

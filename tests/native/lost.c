@@ -5,6 +5,7 @@
  *   o  the other thread does as with m         s  the other records on and on           t  it stops: how many were it
  *   w  the main thread records until its segment has another name than at the last b: how many were it
  *   x  the other thread ends
+ *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
 #include "brick_internal.h"
 
@@ -85,6 +86,15 @@ int main(void)
             brick_store_release(&stop, 1);
             sem_wait(&answered);
             did = brick_load_relaxed(&theirs);
+            break;
+        case 'd':
+            brick_defer(mine_name, NULL, 0, NULL, 0, 0, &did);
+            break;
+        case 'f':
+            brick_finalize(NULL);
+            break;
+        case 'p':
+            did = brick_pending();
             break;
         case 'b':
             strcpy(before, brick_segment_name());

@@ -3,7 +3,9 @@
  * signals timers SPANS: three threads record SPANS each, and on, until a timer of 20 kHz has interrupted each 200 times.
  * signals opening SPANS: SPANS spans, interrupted after every single instruction, from the opening of the segment on.
  * signals steps SPANS:  the same with the segment open already, though no lane taken.
- * signals forks SPANS:  the same, but the handler forks; the child ends the interrupted span and records one more.
+ * signals deferred SPANS: the same, of deferred work in the place of spans; the handler defers now and then.
+ * signals forks SPANS:  as steps, but the handler forks; the child ends the interrupted span and records one more.
+ * signals forks-deferred SPANS: the same of deferred work.
  *
  * Says what was attempted and what came of it, then waits. */
 #include "brick_internal.h"
@@ -24,6 +26,8 @@
 static uint32_t plain, interrupting;
 static const char handler_key;
 static uint64_t attempts, recorded, refused, missed, spans, children, failures; /* atomic */
+static uint64_t deferred; /* by the handler; atomic */
+static int defers;
 static __thread uint64_t mine;
 
 static void interrupt(int signal)
@@ -36,6 +40,12 @@ static void interrupt(int signal)
     brick_fetch_add(&attempts, 1);
     mine++;
     brick_fetch_add((outcome & BRICK_FIRST) != 0 ? &recorded : (outcome & BRICK_REFUSED) != 0 ? &refused : &missed, 1);
+    if (defers && mine % 16 == 0) {
+        uint64_t id;
+        unsigned began = brick_defer(interrupting, &handler_key, 2, NULL, 0, 0, &id);
+        brick_fetch_add(&attempts, 1);
+        brick_fetch_add(id != 0 ? &deferred : (began & BRICK_REFUSED) != 0 ? &refused : &missed, 1);
+    }
     if ((outcome & BRICK_FIRST) != 0)
         brick_end(interrupting, &handler_key, 0, 0);
     errno = error;
@@ -43,6 +53,14 @@ static void interrupt(int signal)
 
 static void record(uint32_t brick)
 {
+    if (defers) {
+        const uint64_t stream = 1;
+        uint64_t id;
+        brick_defer(brick, NULL, stream, NULL, 1, 1, &id);
+        brick_measured(id, 17);
+        brick_finalize(&stream);
+        return;
+    }
     brick_begin(brick, NULL, NULL);
     brick_end(brick, NULL, 1, 1);
 }
@@ -80,7 +98,7 @@ static int is_child;
 static void fork_here(int signal, siginfo_t *info, void *context)
 {
     int status, error = errno;
-    if (++attempts % 8 != 0) /* enough of them */
+    if (++attempts % (defers ? 32 : 8) != 0) /* enough of them */
         return;
     pid_t child = fork();
     if (child == 0) {
@@ -116,7 +134,7 @@ static void step_by_step(uint64_t many, int forks)
     raise(SIGUSR2);
     if (is_child) {
         record(interrupting);
-        _exit(0);
+        _exit(brick_pending() != 0);
     }
     spans += many;
 }
@@ -146,14 +164,15 @@ int main(int count, char **arguments)
             plain = brick_name("plain", 5, NULL);
             interrupting = brick_name("interrupting", 12, NULL);
         }
-        step_by_step(many, strcmp(arguments[1], "forks") == 0);
+        defers = strstr(arguments[1], "deferred") != NULL;
+        step_by_step(many, strncmp(arguments[1], "forks", 5) == 0);
     }
 #endif
     printf("{\"spans\": %llu, \"attempts\": %llu, \"recorded\": %llu, \"refused\": %llu, \"missed\": %llu, "
-           "\"children\": %llu, \"failures\": %llu}\n",
+           "\"children\": %llu, \"failures\": %llu, \"deferred\": %llu, \"pending\": %llu}\n",
            (unsigned long long)spans, (unsigned long long)attempts, (unsigned long long)recorded,
            (unsigned long long)refused, (unsigned long long)missed, (unsigned long long)children,
-           (unsigned long long)failures);
+           (unsigned long long)failures, (unsigned long long)deferred, (unsigned long long)brick_pending());
     fflush(stdout);
     return read(0, &turn, 1) == 1 ? 0 : 4;
 }
