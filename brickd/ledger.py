@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from brickd.records import kind_name
 from brickd.segment import Reading
 
 SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
@@ -87,6 +88,6 @@ def ledger_of(reading: Reading) -> Ledger:
         ledger.details_dropped.update(dict(zip(DROPPED, lane["span_dropped"], strict=True)))
         ledger.events["consumed"] += consumer["events_read"]
         ledger.events["in_ring"] += lane["event_records"] - consumer["events_read"]
-        ledger.events_dropped.update({f"kind_{kind}": n for kind, n in enumerate(lane["event_dropped"]) if n})
+        ledger.events_dropped.update({kind_name(kind): n for kind, n in enumerate(lane["event_dropped"]) if n})
     spans["no_lane"] += reading.process["no_lane"]
     return ledger

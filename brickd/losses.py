@@ -71,12 +71,14 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         names = many(process["names_refused"], "name was", "names were")
         found.append(Loss("names", f"{names} empty or found no memory: recorded as 'other'", spans=False))
     if amounts := sum(lane["amounts"] for _, lane, _ in reading.lanes):
-        text = f"{many(amounts, 'amount')} out of range and not taken: see that elements, bytes and layers are right"
-        found.append(Loss("amounts", text, spans=False))
+        right = "see that elements, bytes, layers and durations are right"
+        found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not taken: {right}", spans=False))
     if dropped := ledger.details_dropped.total():
         found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
     if dropped := ledger.events_dropped.total():
-        found.append(Loss("events", f"{many(dropped, 'event')} dropped; totals are whole", spans=False))
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(ledger.events_dropped.items()) if n)
+        room = f"a thread's ring holds {header['event_slots']:,} until a daemon reads them (brickd up)"
+        found.append(Loss("events", f"{many(dropped, 'event')} dropped ({kinds}): {room}", spans=False))
     if ledger.spans["nested"]:
         text = f"{many(ledger.spans['nested'], 'call')} from signal handlers not recorded"
         found.append(Loss("signals", text, spans=False))

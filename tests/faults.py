@@ -148,6 +148,7 @@ def _look() -> None:
         {
             "spans": exact(each),
             "dropped": ledger_of(each).document()["details"]["dropped"],
+            "events_dropped": ledger_of(each).document()["events"]["dropped"],
             "counts": counts(each),
             "process": each.process,
         }

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from typing import Any
 
 from conftest import Worker, reading, readings
 
-from brickd import _reader
+from brickd import _reader, records
 from brickd.fold import Fold
 from brickd.ledger import ledger_of
-from brickd.segment import Path, Reading
+from brickd.segment import Path, Reading, open_segment
 
 Start = Callable[..., Worker]
 
@@ -29,6 +30,28 @@ def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
 
 def spans(of: Reading) -> dict[str, int]:
     return {term: n for term, n in ledger_of(of).document()["spans"].items() if n}
+
+
+def events(of: Reading) -> list[dict[str, Any]]:
+    """What the event rings of a segment hold, lane by lane: each record with the name of its kind; of a start also the
+    names that lead to its path."""
+    found = []
+    with open_segment(of.file) as segment:
+        for number, _, _ in of.lanes:
+            decoded, others = records.events(segment.ring(number, events=True)[1])
+            assert not others
+            found += [each | {"kind": records.kind_name(each["kind"])} for each in decoded]
+    for each in found:
+        if "path" in each:
+            each["path"] = _names(of, each["path"])
+    return found
+
+
+def _names(of: Reading, number: int) -> tuple[str, ...]:
+    path = of.paths[number]
+    assert path is not None
+    above = _names(of, path.parent) if path.parent >= 0 else ()
+    return (*above, of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else ""))
 
 
 def record(worker: Start, prefix: str, program: str, **environment: str) -> Reading:

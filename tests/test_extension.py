@@ -5,9 +5,9 @@ from __future__ import annotations
 import sysconfig
 
 import pytest
-from conftest import ROOT, readings
+from conftest import ROOT, reading, readings
 from faults import Compile, Start, exact
-from recorded import counts, record, summaries
+from recorded import counts, events, record, summaries
 
 EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
 
@@ -79,7 +79,39 @@ for step in range(1, 11):
     assert summaries(got)[("decode",)]["elements"] == 70
 
 
-@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)"])
+def test_native_deferred_work_stands_below_pythons_spans_and_pends_with_its_work(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    process = worker(
+        calls
+        + """
+with brick.span("outer"), brick.layer(2):
+    ids = [calls.defer("kernel", calls.task(), 7), calls.defer("apart", 0, 8), brick.brick("python").defer(stream=7)]
+assert calls.pending() == brick.pending() == 3
+calls.measured(ids[0], 17)
+calls.finalize(7)
+assert calls.pending() == 1
+calls.finalize()
+assert calls.pending() == 0
+brick.disable()
+assert calls.defer("kernel", calls.task(), 7) == 0
+pause()
+"""
+    )
+    process.paused()
+    told = events(reading(prefix))
+    assert [(each["path"], each["elements"], each["bytes"]) for each in told[:3]] == [
+        (("outer", "kernel[2]"), 3, 5),
+        (("apart",), 3, 5),
+        (("outer", "python[2]"), 0, 0),
+    ]
+    assert [each["kind"] for each in told[3:]] == ["measured", "finalize", "finalize"]
+    assert [each.get("every") for each in told[3:]] == [None, 0, 1]
+    process.go()
+    assert process.end() == 0, process.said
+
+
+@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)"])
 def test_whatever_native_call_comes_first_opens_the_segment_as_python_would(
     worker: Start, prefix: str, calls: str, first: str
 ) -> None:
@@ -110,8 +142,8 @@ assert calls.is_off()
     ("missing", "said"),
     [
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
-        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 80 wanted"),
-        ("_core.native = older", "has 8 bytes of calls for extensions, 80 wanted: install a later brick-agent"),
+        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 112 wanted"),
+        ("_core.native = older", "has 8 bytes of calls for extensions, 112 wanted: install a later brick-agent"),
     ],
     ids=["absent", "of another kind", "older"],
 )

@@ -250,6 +250,27 @@ look()
 
 @pytest.mark.slow
 @needs_namespaces
+def test_deferred_work_without_memory_is_counted_as_dropped_and_does_not_pend(worker: Start, prefix: str) -> None:
+    process = worker(
+        small("2m")
+        + 'kernel = brick.brick("kernel")\nwith kernel: pass\n'
+        + FILL
+        + """
+assert [kernel.defer() for _ in range(100)] == [0] * 100
+assert brick.pending() == 0
+brick.finalize()
+look()
+"""
+    )
+    got = looked(process)
+    assert got["spans"] == {"begun": 1, "summarized": 1}
+    assert got["events_dropped"] == {"defer": 100}
+    assert got["process"]["blocks_refused"] == 1
+    assert process.end() == 0
+
+
+@pytest.mark.slow
+@needs_namespaces
 def test_sixteen_workers_fit_into_the_64_mib_of_a_container(worker: Start, prefix: str) -> None:
     process = worker(
         small("64m")

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT, SHM, WRITER, reading, readings
 from faults import NATIVE, Compile, Start, counts, exact, native
 from recorded import counts as paths
-from recorded import summaries
+from recorded import events, summaries
 
 from brickd.segment import open_segment
 
@@ -68,6 +68,14 @@ def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
     assert exact(got) == {"begun": 1972, "summarized": 1972}
     assert summaries(got)[("request",)]["elements"] == 200 * 8
     assert summaries(got)["request", "gemm[3]"]["bytes"] == 196 * 4 * (2 * 8 * 64 + 64 * 64)
+    if name != "engine.rs":
+        told = events(got)
+        assert [each["kind"] for each in told] == ["defer", "measured", "finalize"] * 4
+        assert {each["path"] for each in told[::3]} == {("upload",)}
+        assert {(each["elements"], each["bytes"]) for each in told[::3]} == {(4 * 64 * 64, 4 * 4 * 64 * 64)}
+        assert len({each["stream"] for each in told[::3]}) == 4
+        assert [each["id"] for each in told[::3]] == [each["id"] for each in told[1::3]]
+        assert [each["stream"] for each in told[::3]] == [each["stream"] for each in told[2::3]]
 
 
 def test_the_readme_builds_the_engine_as_the_engine_says() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 
 import pytest
 from conftest import reading, readings
 from faults import Compile, Start, counts, exact, native, program, record, total
+from recorded import events
 
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps single instructions of an x86")
 
@@ -94,6 +96,43 @@ def test_a_handler_that_forks_in_the_middle_of_a_record_leaves_the_parents_ledge
         children = [each for each in found if not each.alive]
         assert all(counts(each)["interrupting"] == 1 for each in children)
         assert len(children) == min(said["children"], 65), "each that comes leaves 64 of the dead"
+        process.go()
+        assert process.end() == 0
+
+
+@needs_x86
+def test_a_handler_after_every_instruction_of_deferred_work_corrupts_nothing(compiled: Compile, prefix: str) -> None:
+    with native(program(compiled, "signals"), "deferred", "3") as process:
+        said = process.heard()
+        got = reading(prefix)
+        spans = exact(got)
+        assert min(said["recorded"], said["refused"], said["deferred"]) > 20
+        assert said["attempts"] == said["recorded"] + said["refused"] + said["missed"] + said["deferred"]
+        assert spans["begun"] == spans["summarized"] == said["recorded"]
+        assert spans["nested"] + spans.get("no_lane", 0) == said["refused"] + said["missed"]
+        told = events(got)
+        kinds = Counter(each["kind"] for each in told)
+        assert kinds == {"defer": 3 + said["deferred"], "measured": 3, "finalize": 3}
+        assert len({each["id"] for each in told if each["kind"] == "defer"}) == kinds["defer"]
+        assert [each["sequence"] for each in told] == list(range(1, len(told) + 1))
+        assert said["pending"] == said["deferred"], "of a stream that nobody finalized"
+        process.go()
+        assert process.end() == 0
+
+
+@needs_x86
+def test_a_handler_that_forks_in_the_middle_of_deferred_work_leaves_parent_and_children_exact(
+    compiled: Compile, prefix: str
+) -> None:
+    with native(program(compiled, "signals"), "forks-deferred", "1") as process:
+        said = process.heard()
+        assert said["children"] > 20
+        assert (said["failures"], said["pending"]) == (0, 0)
+        for each in readings(prefix):
+            assert exact(each) == {}
+            told = [(event["kind"], event.get("path")) for event in events(each)]
+            work = [("defer", ("plain" if each.alive else "interrupting",)), ("measured", None), ("finalize", None)]
+            assert told == work * (2 if each.alive else 1)
         process.go()
         assert process.end() == 0
 

@@ -9,6 +9,8 @@
         ...
     with brick.step(17, kind="decode", rows=32), brick.layer(3):
         ...
+    id = rms.defer(elements=4096)
+    brick.finalize(durations={id: 12_500})
     @brick.trace
     def tokenize(text):
         ...
@@ -19,7 +21,21 @@ first span, never at import.
 """
 
 from brick_agent import _children as _children
-from brick_agent._core import Brick, Layer, Span, brick, disable, enable, init, layer, shutdown, span, step
+from brick_agent._core import (
+    Brick,
+    Layer,
+    Span,
+    brick,
+    disable,
+    enable,
+    finalize,
+    init,
+    layer,
+    pending,
+    shutdown,
+    span,
+    step,
+)
 from brick_agent._native import get_include
 from brick_agent._trace import trace
 
@@ -30,9 +46,11 @@ __all__ = [
     "brick",
     "disable",
     "enable",
+    "finalize",
     "get_include",
     "init",
     "layer",
+    "pending",
     "shutdown",
     "span",
     "step",

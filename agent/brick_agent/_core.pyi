@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, SupportsFloat, SupportsIndex, final
 
@@ -20,6 +20,14 @@ class Brick:
     def record(
         self, elapsed_ns: SupportsFloat | SupportsIndex, /, elements: SupportsIndex = 0, bytes: SupportsIndex = 0
     ) -> None: ...
+    def defer(
+        self,
+        *,
+        stream: SupportsIndex | str | None = None,
+        elements: SupportsIndex = 0,
+        bytes: SupportsIndex = 0,
+        step: SupportsIndex | str | None = None,
+    ) -> int: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 @final
@@ -55,6 +63,12 @@ def step(
     rows: SupportsIndex = 0,
     valid: SupportsIndex | None = None,
 ) -> Span: ...
+def finalize(
+    *,
+    stream: SupportsIndex | str | None = None,
+    durations: Mapping[int, SupportsFloat | SupportsIndex] | None = None,
+) -> None: ...
+def pending() -> int: ...
 def init(
     service: str | None = None,
     worker: int | str | None = None,

@@ -9,7 +9,7 @@
  *
  * What to copy: names are made once, after brick_init and before the threads; a function ends what it began, also on
  * the way of an error; a request is one step, whose number the spans inside it have; a layer is a scope; what was timed
- * by a clock of its own is recorded as it was given.
+ * by a clock of its own is recorded as it was given; what a device does meanwhile is deferred, until it was waited for.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -29,7 +29,7 @@ typedef float Batch[ROWS][WIDTH];
 static float weights[LAYERS][WIDTH][WIDTH];
 static unsigned long long requests;
 static atomic_ullong next_request, failed;
-static uint32_t request_brick, copy_brick, norm_brick, gemm_brick;
+static uint32_t request_brick, upload_brick, copy_brick, norm_brick, gemm_brick;
 
 static int norm(Batch x)
 {
@@ -99,8 +99,19 @@ static int serve(uint64_t request)
     return result;
 }
 
+/* The weights go to a device, on a stream of this thread's; the host does something else until it waits for that. */
+static void upload(uint64_t stream)
+{
+    uint64_t id;
+    brick_defer(upload_brick, NULL, stream, NULL, LAYERS * WIDTH * WIDTH, sizeof weights, &id);
+    /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
+    brick_measured(id, 85000); /* cudaEventElapsedTime; without it there is a bound */
+    brick_finalize(&stream);
+}
+
 static void *run(void *unused)
 {
+    upload((uint64_t)(uintptr_t)&unused); /* as the handle of a stream: each thread has its own */
     for (uint64_t request; (request = atomic_fetch_add(&next_request, 1)) < requests;)
         if (serve(request) != 0)
             atomic_fetch_add(&failed, 1);
@@ -123,6 +134,7 @@ int main(int count, char **arguments)
 
     brick_init(NULL); /* what it is called comes from the environment, else from the program's name */
     request_brick = named("request", "step");
+    upload_brick = named("upload", "transfer");
     copy_brick = named("copy", "transfer");
     norm_brick = named("norm", "norm");
     gemm_brick = named("gemm", "ffn");

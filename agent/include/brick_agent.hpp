@@ -9,11 +9,15 @@
  *   brick::Layer layer(3);                            spans in this block know their layer
  *   brick::Step step(decode, request, rows, valid);   a span that is one step of the engine
  *   gemm.record(elapsed_ns);                          a span that was timed elsewhere
+ *   brick::Deferred work = gemm.defer(stream);        work that a device begins now
+ *   work.measured(elapsed_ns);                        what the device measured, if it did
+ *   brick::finalize(stream);                          the host has waited for that stream
  *
  * Nothing here allocates, throws, or does more than the calls of brick_agent.h,
  * which says what holds for them and what is to be built. A Brick finds its
  * number at its first use: making one opens nothing, and the order of globals
  * does not matter. What is open ends on its own thread: it is not copied or moved.
+ * A Deferred is only a number: it may go anywhere.
  */
 #ifndef BRICK_AGENT_HPP
 #define BRICK_AGENT_HPP
@@ -25,6 +29,23 @@
 #include <cstring>
 
 namespace brick {
+
+/* What a device was given to do; false where that was not recorded. */
+class Deferred {
+public:
+    constexpr Deferred() noexcept = default;
+    constexpr explicit Deferred(std::uint64_t id) noexcept : id_(id) {}
+    constexpr explicit operator bool() const noexcept { return id_ != 0; }
+    constexpr std::uint64_t id() const noexcept { return id_; }
+    void measured(std::uint64_t elapsed_ns) const noexcept { brick_measured(id_, elapsed_ns); }
+
+private:
+    std::uint64_t id_ = 0;
+};
+
+inline void finalize() noexcept { brick_finalize(nullptr); } /* every stream */
+inline void finalize(std::uint64_t stream) noexcept { brick_finalize(&stream); }
+inline std::uint64_t pending() noexcept { return brick_pending(); }
 
 /* A named unit of work. The texts must live as long as it does: literals do. */
 class Brick {
@@ -45,6 +66,14 @@ public:
                 const void *key = nullptr) noexcept
     {
         brick_record(number(), key, elapsed_ns, elements, bytes);
+    }
+
+    Deferred defer(std::uint64_t stream = 0, std::uint64_t elements = 0, std::uint64_t bytes = 0,
+                   const void *key = nullptr) noexcept
+    {
+        std::uint64_t id = 0;
+        brick_defer(number(), key, stream, nullptr, elements, bytes, &id);
+        return Deferred(id);
     }
 
 private:

@@ -68,6 +68,11 @@ struct brick_python {
     void (*layer_begin)(uint32_t layer, const void *task);
     void (*layer_end)(uint32_t layer, const void *task);
     int (*is_off)(void);
+    uint64_t (*defer)(struct brick_handle *brick, const void *task, uint64_t stream, const uint64_t *step, uint64_t elements,
+                      uint64_t bytes); /* the id; 0 when it was not recorded */
+    void (*measured)(uint64_t id, uint64_t elapsed_ns);
+    void (*finalize)(const uint64_t *stream);
+    uint64_t (*pending)(void);
 };
 
 /* Valid as long as the process. NULL with an ImportError set: brick_agent is not

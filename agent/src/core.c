@@ -47,7 +47,7 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (s == NULL)
         return NULL;
     s->vectorcall = core_step_call;
-    if (core_to_step(key, s) != 0 || (rows != NULL && core_amount(rows, &s->elements) != 0)
+    if (core_number(key, &s->step, &s->has_step, CORE_STEP) != 0 || (rows != NULL && core_amount(rows, &s->elements) != 0)
         || (valid != Py_None && core_amount(valid, &s->bytes) != 0))
         goto failed;
     if (valid != Py_None && s->bytes > s->elements && core_complain("valid rows must be at most rows", valid) != 0)
@@ -211,6 +211,8 @@ static PyMethodDef core_methods[] = {
     {"span", (PyCFunction)(void (*)(void))core_span, METH_FASTCALL | METH_KEYWORDS, core_span_doc},
     {"layer", core_layer, METH_O, core_layer_doc},
     {"step", (PyCFunction)(void (*)(void))core_step, METH_VARARGS | METH_KEYWORDS, core_step_doc},
+    {"finalize", (PyCFunction)(void (*)(void))core_finalize, METH_FASTCALL | METH_KEYWORDS, core_finalize_doc},
+    {"pending", core_pending, METH_NOARGS, core_pending_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},

@@ -1,12 +1,13 @@
 /* core.h - brick_agent._core: the writer's face in CPython, what its files share.
  *
- *   core.c         the module and its functions
- *   core_type.c    its types
- *   core_traced.c  what the decorator makes of a function
- *   core_handle.c  names become handles; the segment opens
- *   core_span.c    the record path, and the amounts of a span
- *   core_key.c     contexts become the writer's keys
- *   core_native.c  other extensions record through a capsule
+ *   core.c           the module and its functions
+ *   core_type.c      its types
+ *   core_traced.c    what the decorator makes of a function
+ *   core_handle.c    names become handles; the segment opens
+ *   core_span.c      the record path, and the amounts of a span
+ *   core_deferred.c  work whose end is known later
+ *   core_key.c       contexts become the writer's keys
+ *   core_native.c    other extensions record through a capsule
  *
  * Knows nothing of shared memory. On the record path it calls no Python code,
  * allocates nothing and raises nothing.
@@ -109,14 +110,18 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
 /* Said of a value that is counted as none: 0, in strict mode -1 with an exception set. */
 int core_complain(const char *what, PyObject *value);
 int core_amount(PyObject *value, uint64_t *amount);
+int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
 int core_to_layer(PyObject *value, uint32_t *layer);
-int core_to_step(PyObject *value, Span *s);
+/* An integer as it is, a string by its hash; None and what is neither: 0, and there is none. */
+int core_number(PyObject *value, uint64_t *number, bool *has, const char *wanted);
+#define CORE_STEP "a step must be an integer or a string"
 
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_brick_start(PyObject *self, PyObject *unused);
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 
@@ -136,6 +141,12 @@ Brick *core_handle_new(PyObject *name, PyObject *category);
 /* The handle of a name, made at its first mention: a borrowed reference. Out of
  * memory or of room for names it is "other", and the loss is counted. */
 Brick *core_handle(PyObject *name, PyObject *category);
+
+/* ---- deferred work ------------------------------------------------------ */
+
+extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
+PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_pending(PyObject *module, PyObject *unused);
 
 /* ---- module ------------------------------------------------------------- */
 

@@ -67,6 +67,18 @@ static void native_record(struct brick_handle *brick, const void *task, uint64_t
         brick_record(number_of(brick), task, elapsed_ns, elements, bytes);
 }
 
+static uint64_t native_defer(struct brick_handle *brick, const void *task, uint64_t stream, const uint64_t *step,
+                             uint64_t elements, uint64_t bytes)
+{
+    uint64_t id = 0;
+    if (!brick_is_off())
+        brick_defer(number_of(brick), task, stream, step, elements, bytes, &id);
+    return id;
+}
+
+static void native_measured(uint64_t id, uint64_t elapsed_ns) { brick_measured(id, elapsed_ns); }
+static void native_finalize(const uint64_t *stream) { brick_finalize(stream); }
+
 static void native_layer_begin(uint32_t layer, const void *task)
 {
     core_open_unlocked();
@@ -87,6 +99,10 @@ static struct brick_python native = {
     .layer_begin = native_layer_begin,
     .layer_end = native_layer_end,
     .is_off = brick_is_off,
+    .defer = native_defer,
+    .measured = native_measured,
+    .finalize = native_finalize,
+    .pending = brick_pending,
 };
 
 PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

@@ -104,27 +104,28 @@ int core_to_layer(PyObject *value, uint32_t *layer)
     return core_complain("a layer must be an integer from 0 to 16,777,214", value);
 }
 
-/* An integer as it is, a string by its FNV-1a hash. */
-int core_to_step(PyObject *value, Span *s)
+/* The hash of a string is FNV-1a. */
+int core_number(PyObject *value, uint64_t *number, bool *has, const char *wanted)
 {
     Py_ssize_t length;
-    s->has_step = value != Py_None;
-    s->step = 0;
+    const char *text = NULL;
+    *number = 0;
+    *has = false;
     if (value == Py_None)
         return 0;
     if (PyIndex_Check(value)) { /* numpy's integers too */
-        s->step = PyLong_AsUnsignedLongLongMask(value);
-        return PyErr_Occurred() ? core_complain("a step must be an integer or a string", value) : 0;
+        *number = PyLong_AsUnsignedLongLongMask(value);
+        *has = !PyErr_Occurred();
+    } else if (PyUnicode_Check(value) && (text = PyUnicode_AsUTF8AndSize(value, &length)) != NULL) {
+        *has = true;
+        *number = UINT64_C(0xCBF29CE484222325);
+        for (Py_ssize_t i = 0; i < length; i++)
+            *number = (*number ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
     }
-    const char *text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &length) : NULL;
-    if (text == NULL) {
-        s->has_step = false;
-        return core_complain("a step must be an integer or a string", value);
-    }
-    s->step = UINT64_C(0xCBF29CE484222325);
-    for (Py_ssize_t i = 0; i < length; i++)
-        s->step = (s->step ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
-    return 0;
+    if (*has)
+        return 0;
+    *number = 0;
+    return core_complain(wanted, value);
 }
 
 Span *core_span_new(Brick *b)
@@ -163,7 +164,7 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
     if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
         return core_amount(value, &s->bytes);
     if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
-        return core_to_step(value, s);
+        return core_number(value, &s->step, &s->has_step, CORE_STEP);
     if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
         *category = value;
         return 0;
@@ -227,7 +228,7 @@ PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t give
 }
 
 /* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
-static int to_elapsed(PyObject *value, uint64_t *elapsed_ns)
+int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
 {
     if (PyLong_Check(value))
         return core_amount(value, elapsed_ns);
@@ -248,7 +249,7 @@ PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t gi
         PyErr_SetString(PyExc_TypeError, "brick_agent: record takes elapsed_ns, then elements and bytes");
         return NULL;
     }
-    if (to_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, amounts) != 0)
+    if (core_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, amounts) != 0)
         return NULL;
     if (brick_off_here())
         Py_RETURN_NONE;

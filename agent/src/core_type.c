@@ -68,8 +68,8 @@ PyDoc_STRVAR(brick_doc,
 "May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
 "Called with keywords it gives a span that says what it worked on, and for whom. elements: how many things, of the\n"
 "kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written. Both are integers\n"
-"from 0 to 2^48, 0 where not known, and are added up, as those given to stop() and record() are. step: an integer or\n"
-"a string, the request or the iteration on whose behalf it runs; spans inside inherit it.\n\n"
+"from 0 to 2^48, 0 where not known, and are added up, as those given to stop(), record() and defer() are. step: an\n"
+"integer or a string, the request or the iteration on whose behalf it runs; spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -106,6 +106,7 @@ static PyMemberDef brick_members[] = {
 static PyMethodDef brick_methods[] = {
     {"start", core_brick_start, METH_NOARGS, start_doc},
     {"record", (PyCFunction)(void (*)(void))core_brick_record, METH_FASTCALL | METH_KEYWORDS, record_doc},
+    {"defer", (PyCFunction)(void (*)(void))core_brick_defer, METH_FASTCALL | METH_KEYWORDS, core_defer_doc},
     {"stop", (PyCFunction)(void (*)(void))core_brick_stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
     {"__reduce__", brick_reduce, METH_NOARGS, "Pickled by name."},
     {NULL, NULL, 0, NULL},

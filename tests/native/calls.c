@@ -55,6 +55,42 @@ FUNCTION(record)
 FUNCTION(layer_begin)
 FUNCTION(layer_end)
 
+/* ---- deferred work ------------------------------------------------------ */
+
+static PyObject *defer(PyObject *module, PyObject *args)
+{
+    const char *name;
+    unsigned long long key, stream, id;
+    if (!PyArg_ParseTuple(args, "sKK", &name, &key, &stream))
+        return NULL;
+    struct brick_handle *b = brick->brick(name, "native");
+    Py_BEGIN_ALLOW_THREADS
+    id = brick->defer(b, KEY(key), stream, NULL, 3, 5);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromUnsignedLongLong(id);
+}
+
+static PyObject *measured(PyObject *module, PyObject *args)
+{
+    unsigned long long id, elapsed_ns;
+    if (!PyArg_ParseTuple(args, "KK", &id, &elapsed_ns))
+        return NULL;
+    brick->measured(id, elapsed_ns);
+    Py_RETURN_NONE;
+}
+
+static PyObject *finalize(PyObject *module, PyObject *args)
+{
+    unsigned long long stream = 0;
+    if (!PyArg_ParseTuple(args, "|K", &stream))
+        return NULL;
+    const uint64_t only = stream;
+    brick->finalize(PyTuple_GET_SIZE(args) > 0 ? &only : NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *pending(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(brick->pending()); }
+
 /* ---- threads that Python knows nothing of ------------------------------- */
 
 static struct brick_handle *thread_brick;
@@ -108,6 +144,10 @@ static PyMethodDef methods[] = {
     {"record", record, METH_VARARGS, NULL},
     {"layer_begin", layer_begin, METH_VARARGS, NULL},
     {"layer_end", layer_end, METH_VARARGS, NULL},
+    {"defer", defer, METH_VARARGS, NULL},
+    {"measured", measured, METH_VARARGS, NULL},
+    {"finalize", finalize, METH_VARARGS, NULL},
+    {"pending", pending, METH_NOARGS, NULL},
     {"threads", threads, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
