@@ -69,3 +69,38 @@ def test_what_all_span_records_come_to_is_what_the_worker_itself_added_up(worker
         assert not own["count"][len(ours) :].any()
     process.go()
     assert process.end() == 0
+
+
+def test_details_below_a_tail_that_is_half_moved_are_lost_with_who_read_them(worker: Start, prefix: str) -> None:
+    process = worker("""
+        brick.init()
+        a = brick.brick("a")
+        pause()
+        for round in range(3):
+            for i in range(100):
+                with a:
+                    pass
+            pause()
+        """)
+    process.paused()
+    with only_segment(prefix) as fd:
+        ask_for_spans(fd)
+        drain = _reader.Drain(fd)
+        process.go()
+        process.paused()
+        _reader.drain([drain])
+        checkpoint = drain.cursors()
+        process.go()
+        process.paused()
+        _reader.drain([drain])
+        publish(fd, drain)
+        process.go()
+        process.paused()
+        _reader.drain([drain])
+        halfway, _ = drain.tails(True)
+        _reader.write_all([(fd, *halfway)])
+        # The writer may believe the tail at 200; half of the one at 300 does not tell which tail that is.
+        successor = _reader.Drain(fd, checkpoint)
+        _reader.drain([successor])
+        ((span, *_, lost),) = successor.cursors()
+        assert (span, lost, successor.spans) == (300, 200, 0)

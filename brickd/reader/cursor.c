@@ -6,9 +6,11 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 void brick_span_start(struct brick_cursor *c, const struct brick_consumer *line, uint64_t head, uint64_t slots)
 {
     uint64_t start = c->span;
-    if (brick_tail_believed(&line->span, head, slots) && line->span.position > start)
+    int believed = brick_tail_believed(&line->span, head, slots);
+    if (believed && line->span.position > start)
         start = line->span.position;
-    if (!brick_ring_holds(head, slots, start))
+    /* A pair that is half moved does not say up to where the writer has its slots back: perhaps all. */
+    if (!brick_ring_holds(head, slots, start) || (!believed && !brick_tail_untouched(&line->span, head, slots)))
         start = head;
     c->spans_lost += start > c->span ? start - c->span : 0;
     c->span = start;
