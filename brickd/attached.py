@@ -27,7 +27,8 @@ class Attached:
         unreleased: event records that were read and whose room is not given back yet.
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
-        leaving: its totals are in the memory; it goes with the next checkpoint.
+        leaving: it is drained no more: its totals are in the memory, or it does not add up.
+        over: nothing of it is needed any more.
     """
 
     segment: Segment
@@ -39,6 +40,7 @@ class Attached:
     gaps: int = 0
     spans: int = 0
     leaving: bool = False
+    over: bool = False
 
     @property
     def uuid(self) -> str:
@@ -124,4 +126,4 @@ class Attached:
 
         reading = self.segment.read()
         lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
-        return laid_over(replace(reading, pid=None, lanes=lanes), overlay(self.known.deferred))
+        return laid_over(replace(reading, pid=None, lanes=lanes, memory_bytes=0), overlay(self.known.deferred))

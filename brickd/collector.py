@@ -25,7 +25,7 @@ from typing import Protocol
 from brickd import _reader
 from brickd.attached import Attached
 from brickd.checkpoint import encode
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUnpublished
 from brickd.memory import Cursor, Gone, Known, Memory, Wish
 from brickd.naming import named
 from brickd.segment import find, identifier_of, open_file, open_segment
@@ -62,6 +62,10 @@ class Unusable:
     identifier: tuple[int, int] | None
     refused: SegmentRefused
     since_ns: int = 0
+
+    def is_still(self, identifier: tuple[int, int]) -> bool:
+        """Whether there is no reason to look at it again: whoever drains one may have ended meanwhile."""
+        return self.identifier == identifier and not isinstance(self.refused, SegmentConsumed)
 
 
 class Collector:
@@ -110,6 +114,7 @@ class Collector:
             self._judge(now_ns)
         if self._urgent or (self._dirty and now_ns - self._kept_ns >= KEEP_NS):
             self.keep(now_ns)
+        self._let_go()
         return self._pace(fill)
 
     def _pace(self, fill: float) -> int:
@@ -134,10 +139,11 @@ class Collector:
         for file in there:
             identifier = identifier_of(file)
             known_bad = self.quarantined.get(file)
-            if identifier is None or identifier in ours or (known_bad and known_bad.identifier == identifier):
+            if identifier is None or identifier in ours or (known_bad and known_bad.is_still(identifier)):
                 continue
             try:
                 self._attach(file, now_ns)
+                self.quarantined.pop(file, None)
             except SegmentUnpublished as error:
                 entry = waiting.get(file)
                 if entry is None or entry.identifier != identifier:
@@ -163,7 +169,7 @@ class Collector:
         segment = open_segment(file, os.O_RDWR)
         try:
             if not segment.consume():
-                raise SegmentRefused(file, f"drained by process {segment.consumer()}")
+                raise SegmentConsumed(file, segment.consumer() or 0)
             uuid = segment.header["uuid"].hex()
             if twin := next((each.segment.name for each in self.attached.values() if each.uuid == uuid), None):
                 raise SegmentRefused(file, f"says that it is {twin}: one of them is a copy")
@@ -199,7 +205,10 @@ class Collector:
             return False
 
     def _quarantine(self, file: str, identifier: tuple[int, int] | None, error: SegmentRefused) -> None:
+        before = self.quarantined.get(file)
         self.quarantined[file] = Unusable(identifier, error)
+        if before is not None and before.refused.reason == error.reason:
+            return
         self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
 
     def _name_everybody(self) -> None:
@@ -237,12 +246,18 @@ class Collector:
         self._quarantine(each.segment.name, each.segment.identifier, error)
         with self.lock:
             del self.memory.known[each.uuid]
-        self._detach(each)
+        each.leaving = each.over = True
 
-    def _detach(self, each: Attached) -> None:
-        with self.reading:
-            del self.attached[each.segment.name]
-            each.segment.close()
+    def _let_go(self) -> None:
+        """Close what nobody needs any more: later, while somebody reads."""
+        over = [each for each in self.attached.values() if each.over]
+        if over and self.reading.acquire(blocking=False):
+            try:
+                for each in over:
+                    del self.attached[each.segment.name]
+                    each.segment.close()
+            finally:
+                self.reading.release()
 
     def _publish(self, *, events: bool) -> None:
         writes = [
@@ -323,9 +338,9 @@ class Collector:
         self._publish(events=True)
         for each in list(self.attached.values()):
             each.unreleased = 0
-            if each.leaving:
+            if each.leaving and not each.over:
                 each.segment.unlink()
-                self._detach(each)
+                each.over = True
 
     def end(self, now_ns: int) -> None:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""
@@ -333,9 +348,12 @@ class Collector:
         self._publish(events=False)
         self.keep(now_ns)
         for each in list(self.attached.values()):
-            if each.segment.linked():
+            if not each.leaving and each.segment.linked():
                 each.segment.command(0)
-            self._detach(each)
+            each.leaving = each.over = True
+        with self.reading:  # whoever reads comes to an end first
+            pass
+        self._let_go()
 
     def change(self) -> None:
         """The memory was changed from outside, under the lock: it is to be kept at once."""

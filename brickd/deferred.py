@@ -10,7 +10,7 @@ the next start of the stream (so that the parts add up to the time that passed),
 Records of several lanes arrive in any order. A finalize settles once every lane was read to its end after the finalize
 was: whatever was said before it has arrived by then.
 
-Invariants: every start is counted exactly once: started = measured + bounded + waiting + orphaned; the bounds of one
+Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
 stream never add up to more than the time that passed; the order in which lanes are read changes nothing; what waits is
 limited, and what goes over that is orphaned and counted.
 """
@@ -105,7 +105,7 @@ class Deferred:
         self._fresh, self._ripe = Batch(), Batch()
 
     @property
-    def waiting(self) -> int:
+    def pending(self) -> int:
         """How many starts have no end yet."""
         return len(self._waiting)
 

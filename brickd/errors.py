@@ -81,6 +81,18 @@ class SegmentRefused(BrickdError):
         self.reason = reason
 
 
+class SegmentConsumed(SegmentRefused):
+    """A segment that another process drains.
+
+    Attributes:
+        pid: that process, as our namespace sees it; 0: not at all.
+    """
+
+    def __init__(self, path: str, pid: int) -> None:
+        super().__init__(path, f"process {pid} drains it")
+        self.pid = pid
+
+
 class SegmentUnopened(SegmentRefused):
     """What has a segment's name and is no file that anybody could open as one: a FIFO, a folder, a link."""
 

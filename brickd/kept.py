@@ -65,6 +65,9 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---- several as one
 
+# What a process counts of its own tables says nothing of several.
+_NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0}
+
 
 def added(one: Reading, other: Reading) -> Reading:
     """Both as one reading with the paths of both and a single lane: of one service, their ticks of one length.
@@ -96,6 +99,7 @@ def added(one: Reading, other: Reading) -> Reading:
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
     lanes = [lane for _, lane, _ in one.lanes + other.lanes]
     consumers = [consumer for _, _, consumer in one.lanes + other.lanes]
+    ended = {"ended": one.process["ended"] & other.process["ended"]}
     together = (0, cast("_reader.Lane", _sum(lanes)), _whole(cast("_reader.Consumer", _sum(consumers))))
     return replace(
         one,
@@ -104,7 +108,7 @@ def added(one: Reading, other: Reading) -> Reading:
         summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
         latency=_merged(one.latency, other.latency, rows),
         lanes=[together] if lanes else [],
-        process=cast("_reader.Process", _sum([one.process, other.process])),
+        process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
         deferred=dict(Counter(one.deferred) + Counter(other.deferred)),
         odd=one.odd + other.odd,
         moving=one.moving + other.moving,

@@ -2,7 +2,8 @@
 
 Owns: how a segment's counters become the account of DESIGN, and how accounts are added up. Must not know: files,
 screens. Invariants: every term comes from a stored counter; begun = summarized + rejected + open + abandoned +
-unpublished for every worker and for every sum of workers; what a dead process had open is abandoned.
+unpublished for every worker and for every sum of workers, and started = measured + bounded + pending + orphaned; what a
+dead process had open is abandoned.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from brickd.segment import Reading
 SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
 REJECTED = ("clock", "room")
 DROPPED = ("full", "memory")
+DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "unmatched")
 
 
 @dataclass(slots=True)
@@ -29,6 +31,7 @@ class Ledger:
     details_dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     events_dropped: Counter[str] = field(default_factory=Counter)
+    deferred: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Ledger) -> None:
         """Take another account into this one."""
@@ -47,6 +50,7 @@ class Ledger:
             "spans": {term: self.spans[term] for term in SPANS},
             "details": _stream(self.details, self.details_dropped),
             "events": _stream(self.events, self.events_dropped),
+            "deferred": {term: self.deferred[term] for term in DEFERRED},
         }
 
 
@@ -90,4 +94,5 @@ def ledger_of(reading: Reading) -> Ledger:
         ledger.events["in_ring"] += lane["event_records"] - consumer["events_read"]
         ledger.events_dropped.update({kind_name(kind): n for kind, n in enumerate(lane["event_dropped"]) if n})
     spans["no_lane"] += reading.process["no_lane"]
+    ledger.deferred.update(reading.deferred)
     return ledger

@@ -32,7 +32,7 @@ def overlay(deferred: Deferred) -> Overlay | None:
     if not deferred.counts:
         return None
     tables = (deferred.measured.tobytes(), deferred.bound.tobytes(), deferred.latency.tobytes())
-    return Overlay(*tables, {**deferred.counts, "waiting": deferred.waiting})
+    return Overlay(*tables, {**deferred.counts, "pending": deferred.pending})
 
 
 def laid_over(reading: Reading, over: Overlay | None) -> Reading:

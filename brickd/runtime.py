@@ -26,7 +26,7 @@ class Runtime:
 
     @property
     def lock(self) -> Path:
-        """Held as long as the daemon runs; says its pid."""
+        """Its first byte is locked as long as the daemon runs."""
         return self.directory / "lock"
 
     @property

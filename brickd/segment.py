@@ -9,10 +9,8 @@ alone.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import struct
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,8 +18,8 @@ from typing import NamedTuple, Self
 
 from brickd import _reader
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnopened, SegmentUnpublished
+from brickd.locks import holder, take
 
-_FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
 _CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
@@ -143,24 +141,15 @@ class File:
 
     def worker(self) -> int | None:
         """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
-        return self._holder(_reader.LOCK_WORKER)
+        return holder(self.fd, _reader.LOCK_WORKER)
 
     def consumer(self) -> int | None:
         """The pid of the process that drains it, or None."""
-        return self._holder(_reader.LOCK_CONSUMER)
-
-    def _holder(self, byte: int) -> int | None:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(self.fd, fcntl.F_GETLK, asked))
-        return None if kind == fcntl.F_UNLCK else pid
+        return holder(self.fd, _reader.LOCK_CONSUMER)
 
     def consume(self) -> bool:
         """Be the one that drains it, until this process ends or closes it; False: another one is."""
-        try:
-            fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _reader.LOCK_CONSUMER, os.SEEK_SET)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
+        return take(self.fd, _reader.LOCK_CONSUMER)
 
     def linked(self) -> bool:
         """Whether it has a name still."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from brickd import _reader
@@ -18,6 +18,7 @@ from brickd.segment import Path, Reading
 from brickd.workers import Worker
 
 By = Literal["worker", "service", "layer"]
+_Key = tuple[str, str | int | None, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,9 @@ class Brick:
         name: its name.
         category: the first one that any worker declared, else 'other'.
         group: the worker, the service or the layer (None: outside of layers); None where nothing is told apart.
+        bounded: no time in it was measured: these are parts of the time until a device was waited for.
         row: the totals.
+        latency: from the starts to the sync, of what is bounded.
         worst_worker: whose mean is the largest.
         spread: that mean over the median of the workers' means.
     """
@@ -36,7 +39,9 @@ class Brick:
     name: str
     category: str
     group: str | int | None
+    bounded: bool
     row: _reader.Row
+    latency: _reader.Row | None
     worst_worker: str
     spread: float
 
@@ -52,7 +57,9 @@ class Brick:
             **{f"{time}_ns": round(row[f"{time}_ns"]) for time in times},  # type: ignore[literal-required]
             "elements": row["elements"],
             "bytes": row["bytes"],
-            "bounded": False,  # nothing here is a bound: deferred measurements need the daemon
+            "bounded": self.bounded,
+            "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
+            "latency_to_sync_max_ns": None if self.latency is None else round(self.latency["max_ns"]),
             "worst_worker": self.worst_worker,
             "spread": round(self.spread, 4),
         }
@@ -65,7 +72,8 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
         workers: whose totals.
         by: what a brick is told apart by, if by anything.
     """
-    fold: Fold[tuple[str, str | int | None]] = Fold()
+    fold: Fold[_Key] = Fold()
+    latencies: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
     means: dict[int, list[tuple[float, str]]] = defaultdict(list)
     for worker in workers:
@@ -73,8 +81,12 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
         key_of = _layered(worker.reading, categories) if by == "layer" else _grouped(worker.reading, categories, group)
         for number, (count, total_ns, _) in fold.add_like_the_last(worker.reading, key_of, group).items():
             means[number].append((total_ns / count, worker.name))
+        if worker.reading.latency:
+            latencies.add_like_the_last(_of_latencies(worker.reading), key_of, group)
+    latency_of = {key: latencies.row(number) for number, key in enumerate(latencies.keys)}
     result = []
-    for number, (name, part) in enumerate(fold.keys):
+    for number, key in enumerate(fold.keys):
+        name, part, bounded = key
         row = fold.row(number)
         if row["count"]:
             # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
@@ -82,22 +94,31 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
             worst, who = max(means[number])
             median = statistics.median(mean for mean, _ in means[number])
-            result.append(Brick(name, categories[name], part, row, who, worst / median if median > 0 else 1.0))
+            spread = worst / median if median > 0 else 1.0
+            latency = latency_of[key] if bounded else None
+            result.append(Brick(name, categories[name], part, bounded, row, latency, who, spread))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
     # those outside of layers come first among equals.
-    return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.group is not None, b.group))
+    return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
 
 
-def _grouped(
-    reading: Reading, categories: dict[str, str], group: str | None
-) -> Callable[[Path, int], tuple[str, str | int | None]]:
+def _of_latencies(reading: Reading) -> Reading:
+    """The reading with the latencies in the place of its totals."""
+    return replace(reading, summaries=reading.latency.ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
+
+
+def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[Path, int], _Key]:
     name_of = names_in(reading, categories)
-    return lambda path, _: (name_of(path.name), group)
+    return lambda path, _: (name_of(path.name), group, path.unit == _reader.UNIT_BOUND)
 
 
-def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, str | int | None]]:
+def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], _Key]:
     name_of = names_in(reading, categories)
-    return lambda path, _: (name_of(path.name), path.layer if path.layer >= 0 else None)
+    return lambda path, _: (
+        name_of(path.name),
+        path.layer if path.layer >= 0 else None,
+        path.unit == _reader.UNIT_BOUND,
+    )
 
 
 def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:

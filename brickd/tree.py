@@ -41,6 +41,7 @@ class Node:
         layers: how many layers it stands for.
         category: of the brick.
         given: its times were measured elsewhere and handed over in ns; they are no part of the total above it.
+        bounded: nor were they measured at all: they are parts of the time until a device was waited for.
         total_ns: the time in its spans that ended, and in those below it where the one above is still open.
         recorded_ns: what the whole tree recorded.
         row: the totals of its spans.
@@ -55,6 +56,7 @@ class Node:
     layers: int
     category: str
     given: bool
+    bounded: bool
     total_ns: float
     recorded_ns: float
     row: _reader.Row
@@ -73,6 +75,7 @@ class Node:
             "layers": self.layers,
             "category": self.category,
             "given": self.given,
+            "bounded": self.bounded,
             "count": row["count"],
             "total_ns": round(self.total_ns),
             "self_ns": round(row["self_ns"]),
@@ -105,6 +108,7 @@ class _Key(NamedTuple):
     name: str
     layer: int | None
     given: bool
+    bounded: bool
 
 
 class _Merged:
@@ -128,7 +132,8 @@ class _Merged:
 
         def key_of(path: Path, above: int) -> _Key:
             layer = path.layer if apart and path.layer >= 0 else None
-            key = _Key(above, name_of(path.name), layer, path.unit == _reader.UNIT_NS)
+            given, bounded = path.unit != _reader.UNIT_TICKS, path.unit == _reader.UNIT_BOUND
+            key = _Key(above, name_of(path.name), layer, given, bounded)
             if path.layer >= 0:
                 self.layers[key].add(path.layer)
             return key
@@ -154,9 +159,10 @@ class _Merged:
         for numbers in self.below.values():
             numbers.sort(key=self._rank)
 
-    def _rank(self, number: int) -> tuple[int, str, int, bool]:
+    def _rank(self, number: int) -> tuple[int, str, int, bool, bool]:
         key = self.keys[number]
-        return -round(self.total_ns[number]), key.name, -1 if key.layer is None else key.layer, key.given
+        layer = -1 if key.layer is None else key.layer
+        return -round(self.total_ns[number]), key.name, layer, key.given, key.bounded
 
 
 def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, least_percent: float = 0.0) -> Tree:
@@ -195,6 +201,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
             layers=len(found),
             category=merged.categories[key.name],
             given=key.given,
+            bounded=key.bounded,
             total_ns=merged.total_ns[number],
             recorded_ns=result.recorded_ns,
             row=merged.rows[number],

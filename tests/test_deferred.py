@@ -47,8 +47,8 @@ def total(table: _reader.Summaries, path: int = 1) -> tuple[int, int]:
 
 def account(work: Deferred) -> tuple[int, int, int, int]:
     counts = work.counts
-    assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + work.waiting
-    return counts["measured"], counts["bounded"], counts["orphaned"], work.waiting
+    assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + work.pending
+    return counts["measured"], counts["bounded"], counts["orphaned"], work.pending
 
 
 # ---- one thing at a time
@@ -135,7 +135,7 @@ def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.Mon
     for n in range(1000):
         work.take(defer(n, n % 100, id=n + 1) + finalize(0, 5000 + n))
         work.settle(1.0, complete=True)
-        assert work.waiting <= 64
+        assert work.pending <= 64
     measured_, bounded, orphaned, waiting = account(work)
     assert (measured_, bounded, orphaned + waiting) == (0, 0, 1000)
     work.take(finalize(2000))

@@ -13,7 +13,15 @@ from conftest import ROOT
 
 # From the bottom up: a module imports only from lines above its own.
 LAYERS = (
-    {"brickd._reader", "brickd.errors", "brickd.escape", "brickd.packed", "brickd.runtime", "brickd.words"},
+    {
+        "brickd._reader",
+        "brickd.errors",
+        "brickd.escape",
+        "brickd.locks",
+        "brickd.packed",
+        "brickd.runtime",
+        "brickd.words",
+    },
     {"brickd.deferred", "brickd.instant", "brickd.units"},
     {"brickd.segment", "brickd.records"},
     {"brickd.dtypes", "brickd.kept", "brickd.overlay"},

@@ -70,7 +70,7 @@ def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
     assert worker is not None or not writer.alive
     counts = Counter(worker.reading.deferred) if worker is not None else Counter()
     assert counts["started"] <= len(writer.history.starts)
-    assert counts["started"] == sum(counts[term] for term in ("measured", "bounded", "orphaned", "waiting"))
+    assert counts["started"] == sum(counts[term] for term in ("measured", "bounded", "orphaned", "pending"))
     assert counts["finalized"] <= len(writer.history.syncs)
 
 
@@ -93,9 +93,9 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     assert details["consumed"] == folded
     # Every start, and what became of it.
     assert counts["started"] == len(history.starts)
-    assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["waiting"]
+    assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0
-    assert counts["orphaned" if writer.alive else "waiting"] == 0 or writer.dropped.get(_reader.KIND_FINALIZE)
+    assert counts["orphaned" if writer.alive else "pending"] == 0 or writer.dropped.get(_reader.KIND_FINALIZE)
     if writer.dropped.get(_reader.KIND_FINALIZE):
         return
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))

@@ -45,13 +45,14 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "schema_version", "source", "daemon", "ledger", "workers", "bricks", "categories", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
-        "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "started", "age_ns", "clock",
-        "ledger", "lost", "threads", "lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes", "open",
+        "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "started", "age_ns",
+        "clock", "ledger", "lost", "threads", "lanes", "paths", "names", "memory_bytes", "cpu_percent", "rss_bytes", "open",
         "pending", "problem",
     ]  # fmt: skip
     assert list(document["bricks"][0]) == [
         "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns",
-        "p999_ns", "elements", "bytes", "bounded", "worst_worker", "spread",
+        "p999_ns", "elements", "bytes", "bounded", "latency_to_sync_mean_ns", "latency_to_sync_max_ns", "worst_worker",
+        "spread",
     ]  # fmt: skip
     stream = ["consumed", "dropped", "in_ring", "lost_with_daemon"]
     assert {key: list(value) for key, value in document["ledger"].items()} == {
@@ -60,6 +61,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         ],
         "details": stream,
         "events": stream,
+        "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched"],
     }  # fmt: skip
 
 

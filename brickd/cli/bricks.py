@@ -64,7 +64,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     figures += _FIGURES if by == "worker" else _FIGURES + _WORST
     sorted_by = view.SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
-    lines = tables.figures(kept, entries, screen.width)
+    named = [entry | {"name": phrases.brick(entry)} for entry in entries]
+    lines = tables.figures(kept, named, screen.width) + phrases.bounds(entries, screen)
     if rest["bricks"]:
         share = units.percent(rest["share_percent"])
         more = f"…{units.count(rest['bricks'])} more: {units.duration(rest['self_ns'])} self, {share}"

@@ -6,15 +6,29 @@ line is escaped here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from brickd import escape, units
 from brickd.cli.output import Screen
 
+_BOUND = "≤"
+
 
 def identifier(number: int | None) -> str:
     """A number that is a name, as those of layers and threads, as a cell."""
     return "-" if number is None else str(number)
+
+
+def brick(entry: dict[str, Any]) -> str:
+    """A brick's name, as a cell; marked where its times are bounds."""
+    return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
+
+
+def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
+    """What the mark means, as a finished line; nothing where nothing is marked."""
+    said = f"{_BOUND} not measured: a part of the time until the device was waited for"
+    return [escape.text(said, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
 def open_now(worker: dict[str, Any]) -> str:

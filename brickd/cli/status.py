@@ -126,7 +126,7 @@ def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list
     most = min(_BRICKS, room - 2)
     rows = [
         (
-            brick["name"],
+            phrases.brick(brick),
             units.count(brick["count"]),
             units.duration(brick["self_ns"]),
             units.percent(100 * brick["self_ns"] / whole if whole else 0),

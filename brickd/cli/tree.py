@@ -84,9 +84,10 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
     drawn = ["BRICK", *_drawn(lines, levels)]
-    return [
+    finished = [
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]
+    return finished + phrases.bounds(document["nodes"], screen)
 
 
 def _figures(document: dict[str, Any]) -> list[Figure]:
@@ -106,7 +107,7 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
     for node in document["nodes"]:
         yield from _left_out(above, node["depth"])
         some_left_out = bool(above and above[-1]["hidden_nodes"])
-        yield _Line(node["depth"], last[node["parent"]] == node["id"] and not some_left_out, node["name"], node)
+        yield _Line(node["depth"], last[node["parent"]] == node["id"] and not some_left_out, phrases.brick(node), node)
         above.append(node)
     yield from _left_out(above, 0)
     if document["hidden_nodes"]:

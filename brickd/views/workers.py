@@ -63,7 +63,7 @@ def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *,
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
-    dead = [worker.name for worker in workers if not worker.reading.alive]
+    dead = [worker.name for worker in workers if not worker.reading.alive and not worker.reading.ended]
     if dead:
         who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
         found.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
@@ -102,7 +102,8 @@ def _worker(worker: Worker) -> Entry:
         "uuid": reading.uuid,
         "segment": reading.file,
         "pid": reading.pid or header["pid"],
-        "state": "live" if reading.alive else "dead",
+        "state": "live" if reading.alive else "ended" if reading.ended else "dead",
+        "together": worker.together,
         "started": rfc3339(header["started_ns"]),
         "age_ns": _age_ns(reading),
         "clock": reading.clock,
@@ -116,7 +117,7 @@ def _worker(worker: Worker) -> Entry:
         "cpu_percent": None,
         "rss_bytes": None,
         "open": _open(reading) if reading.alive else [],
-        "pending": 0,
+        "pending": worker.ledger.deferred["pending"],
         "problem": str(problems[0]) if problems else None,
     }
 
@@ -131,6 +132,7 @@ def _quarantined(refused: SegmentRefused) -> Entry:
         "segment": refused.path,
         "pid": None,
         "state": "quarantined",
+        "together": 1,
         "started": None,
         "age_ns": None,
         "clock": None,

@@ -1,0 +1,28 @@
+"""POSIX locks of single bytes: who has one is a fact of the kernel, in every pid namespace.
+
+Owns: taking one, and asking who has it. Must not know: what the byte stands for. Invariant: nobody waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+
+_FLOCK = struct.Struct("@hhqqi4x")  # struct flock of 64-bit Linux
+
+
+def take(fd: int, byte: int) -> bool:
+    """Have the lock until this process ends, or closes any descriptor of the file; False: another process has it."""
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte, os.SEEK_SET)
+    except (BlockingIOError, PermissionError):
+        return False
+    return True
+
+
+def holder(fd: int, byte: int) -> int | None:
+    """The pid of the other process that has it, as our namespace sees it (0: not at all); None: nobody has."""
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    return None if kind == fcntl.F_UNLCK else pid

@@ -1,0 +1,83 @@
+"""Deferred work among the totals: a bound is a row of its own and is never added to what was measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_up import MadeUp
+from test_deferred import defer, finalize, measured, passes
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.overlay import laid_over, overlay
+from brickd.segment import Path, Reading
+from brickd.totals import bricks
+from brickd.tree import tree
+from brickd.workers import Worker
+
+
+def host() -> Reading:
+    """A `forward` of 1000 with a path for the deferred `gemm` below it, and a `gemm` on the host of 50."""
+    made = MadeUp()
+    made.begin("forward")
+    made.begin("gemm")
+    made.spend(50)
+    made.end()
+    made.spend(950)
+    made.end()
+    reading = made.reading()
+    path = Path(1, next(n for n, name in enumerate(reading.names) if name == ("gemm", 0)), -1, _reader.UNIT_DEFERRED)
+    return replace(reading, paths=[*reading.paths, path], summaries=reading.summaries + bytes(_reader.SUMMARY_BYTES))
+
+
+def device() -> Reading:
+    work = passes(
+        defer(0, path=3, id=1, elements=5) + defer(100, path=3, id=2) + defer(300, path=3, id=3) + measured(2, 70)
+        + finalize(400) + defer(500, path=3, id=4)
+    )  # fmt: skip
+    return laid_over(host(), overlay(work))
+
+
+def worker(reading: Reading) -> Worker:
+    return Worker("made/0", reading, ledger_of(reading))
+
+
+def test_a_bound_is_a_row_beside_what_was_measured() -> None:
+    rows = {(brick.name, brick.bounded): brick for brick in bricks([worker(device())])}
+    assert sorted(rows) == [("forward", False), ("gemm", False), ("gemm", True)]
+    both = rows["gemm", False].row, rows["gemm", True].row
+    assert [(row["count"], row["total_ns"]) for row in both] == [(2, 50 + 70), (2, 100 + 100)]
+    assert rows["gemm", True].document()["latency_to_sync_max_ns"] == 400
+    assert rows["gemm", True].document()["latency_to_sync_mean_ns"] == (400 + 100) / 2
+    assert rows["gemm", False].document()["latency_to_sync_mean_ns"] is None
+    assert rows["gemm", True].row["elements"] == 5
+
+
+def test_what_the_device_took_is_not_the_own_time_of_what_stands_around_it() -> None:
+    rows = {(brick.name, brick.bounded): brick.row["self_ns"] for brick in bricks([worker(device())])}
+    assert rows["forward", False] == 950 - 70 - 200
+    assert sum(rows.values()) == 1000
+
+
+def test_the_tree_keeps_what_is_bounded_apart() -> None:
+    nodes = tree([worker(device())], layers=False).nodes
+    assert [(node.name, node.depth, node.given, node.bounded, node.total_ns) for node in nodes] == [
+        ("forward", 0, False, False, 1000),
+        ("gemm", 1, True, True, 200),
+        ("gemm", 1, True, False, 70),
+        ("gemm", 1, False, False, 50),
+    ]
+
+
+def test_what_is_still_pending_is_in_the_ledger_alone() -> None:
+    ledger = worker(device()).ledger.document()["deferred"]
+    assert ledger == {
+        **{"started": 4, "measured": 1, "bounded": 2, "pending": 1, "orphaned": 0, "late": 0, "unmatched": 0}
+    }
+
+
+def test_a_path_of_the_hosts_own_is_not_written_over() -> None:
+    lies = laid_over(host(), overlay(passes(defer(0, path=1, id=1) + defer(0, path=99, id=2) + finalize(400))))
+    rows = {brick.name: brick.row["total_ns"] for brick in bricks([worker(lies)])}
+    assert rows == {"forward": 1000, "gemm": 50}
+    assert lies.deferred["bounded"] == 2
