@@ -79,8 +79,8 @@ class Collector:
         trouble: why the memory cannot be kept now, or "".
     """
 
-    def __init__(self, prefix: str, memory: Memory, keep: Callable[[bytes], None], tell: Tell) -> None:
-        self.prefix, self.memory = prefix, memory
+    def __init__(self, memory: Memory, keep: Callable[[bytes], None], tell: Tell) -> None:
+        self.memory = memory
         self._keep, self._tell = keep, tell
         self.attached: dict[str, Attached] = {}
         self.quarantined: dict[str, Unusable] = {}
@@ -129,7 +129,7 @@ class Collector:
 
     def _look(self, now_ns: int) -> None:
         self._looked_ns = now_ns
-        there = find(self.prefix)
+        there = find(self.memory.prefix)
         for gone in set(self.quarantined) - set(there):
             del self.quarantined[gone]
         ours = {each.segment.identifier for each in self.attached.values()}

@@ -93,6 +93,7 @@ class Memory:
     """All of it.
 
     Attributes:
+        prefix: what the names of the segments begin with.
         known: by uuid.
         gone: by uuid, in the order in which they went.
         older: those that went before these, by service and clock.
@@ -100,6 +101,7 @@ class Memory:
         breaks: times that something was not there to go on from, told once: (instant in ns, what was seen).
     """
 
+    prefix: str
     known: dict[str, Known] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
     older: dict[str, Gone] = field(default_factory=dict)
@@ -121,6 +123,7 @@ class Memory:
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
         return {
+            "prefix": self.prefix,
             "known": {
                 uuid: [each.name, each.cursors, each.deferred.document(), each.finalizes_dropped]
                 for uuid, each in self.known.items()
@@ -135,6 +138,7 @@ class Memory:
     def of(cls, document: dict[str, Any]) -> Memory:
         """What `document` said."""
         return cls(
+            prefix=document["prefix"],
             known={
                 uuid: Known(name, [Cursor(*each) for each in cursors], Deferred.of(deferred), dropped)
                 for uuid, (name, cursors, deferred, dropped) in document["known"].items()

@@ -59,11 +59,13 @@ class Survey:
         workers: those that could be read, by service and name.
         refused: segments that did not add up.
         foreign: how many belong to users whose segments we may not read.
+        words: what else is to be said.
     """
 
     workers: list[Worker]
     refused: list[SegmentRefused]
     foreign: int
+    words: tuple[str, ...] = ()
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Mapping[str, Segment] = _NONE) -> Survey:

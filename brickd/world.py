@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from brickd import checkpoint, workers
 from brickd import segment as segments
-from brickd import workers
+from brickd.errors import CheckpointRefused
 from brickd.instant import rfc3339
+from brickd.memory import Background
+from brickd.runtime import runtime
 from brickd.segment import Segment
 from brickd.workers import Survey
 
@@ -70,6 +73,17 @@ class World(Protocol):
         ...
 
 
+def left_behind() -> tuple[Background, tuple[str, ...]]:
+    """What the checkpoint knows of the workers here; what is to be said where it cannot be read."""
+    path = runtime().checkpoint
+    try:
+        memory = checkpoint.load(path)
+    except (CheckpointRefused, OSError) as error:
+        said = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
+        return Background(), (said,)
+    return (memory.background() if memory is not None and memory.prefix == segments.prefix() else Background()), ()
+
+
 class SharedMemory:
     """The world without a daemon."""
 
@@ -77,8 +91,9 @@ class SharedMemory:
         """Nobody."""
 
     def survey(self) -> Survey:
-        """What the segments say now."""
-        return workers.survey()
+        """What the segments say now, and what a daemon that is gone has left about the workers beside it."""
+        background, words = left_behind()
+        return replace(workers.survey(background=background), words=words)
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""

@@ -13,6 +13,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import uuid
 from collections.abc import Callable, Iterator
@@ -86,12 +87,17 @@ class Worker:
 
 @pytest.fixture
 def prefix(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """This test's own prefix; what it leaves behind under it is removed."""
+    """This test's own prefix and runtime directory; what it leaves behind there is removed."""
     name = f"brickd-test-{uuid.uuid4().hex[:8]}-"
     monkeypatch.setenv("BRICKD_SHM_PREFIX", name)
+    # Short, for a socket's path has 107 bytes.
+    runtime = tempfile.mkdtemp(prefix="brickd-")
+    monkeypatch.setenv("BRICKD_RUNTIME_DIR", runtime)
+    monkeypatch.delenv("BRICKD_SOCKET", raising=False)
     for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
         monkeypatch.delenv(variable, raising=False)
     yield name
+    shutil.rmtree(runtime)
     for file in SHM.glob(name + "*"):
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 

@@ -403,16 +403,16 @@ class World:
     def start(self) -> None:
         """A daemon begins, from what the last one left."""
         if self.path.exists() and self.chance.random() < self.damage:
-            content = bytearray(self.path.read_bytes())
+            content = bytearray(self.path.read_bytes() or b"\0")
             content[self.chance.randrange(len(content))] ^= 1 << self.chance.randrange(8)
             self.path.write_bytes(content[: self.chance.choice((len(content), self.chance.randrange(len(content))))])
             self.damaged = True
         try:
-            memory = checkpoint.load(self.path) or Memory()
+            memory = checkpoint.load(self.path) or Memory(self.prefix)
         except CheckpointRefused as error:
             self.told.append(("break", "", str(error)))
-            memory = Memory()
-        self.daemon = collector.Collector(self.prefix, memory, self._keep, self._tell)
+            memory = Memory(self.prefix)
+        self.daemon = collector.Collector(memory, self._keep, self._tell)
 
     def _keep(self, content: bytes) -> None:
         assert self.daemon is not None

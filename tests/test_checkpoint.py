@@ -44,7 +44,9 @@ def memory(kept: Reading) -> Memory:
     work = passes(defer(100, 3, id=1) + finalize(300, 3) + defer(400, 3, id=2) + measured(9, 8))
     known = Known("api/1", [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)], work, 7)
     gone = {kept.uuid: Gone("api/0", kept)}
-    return Memory({"ab" * 16: known}, gone, {"api/TSC": Gone("api/older", kept, 3)}, {"api": Wish(spans=True)})
+    return Memory(
+        "brickd-", {"ab" * 16: known}, gone, {"api/TSC": Gone("api/older", kept, 3)}, {"api": Wish(spans=True)}
+    )
 
 
 def test_it_comes_back_as_it_was(kept: Reading) -> None:
@@ -157,4 +159,4 @@ def test_deferred_work_of_a_sum_is_the_sum(kept: Reading) -> None:
 def test_a_checkpoint_can_be_read_by_people(kept: Reading) -> None:
     first, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
     assert re.fullmatch(rb"brickd checkpoint 1 \d+ [0-9a-f]{8}", first)
-    assert body.startswith(b'{"known":')
+    assert body.startswith(b'{"prefix":"brickd-","known":')

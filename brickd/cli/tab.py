@@ -91,8 +91,9 @@ def _shell(command: click.Command, shell: str) -> ShellComplete:
 def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The services and workers whose names begin so."""
     from brickd.workers import identities
+    from brickd.world import left_behind
 
-    found = identities()
+    found = identities(background=left_behind()[0])
     return _offered([who.service for _, who in found] + [name for name, _ in found], incomplete)
 
 
@@ -100,8 +101,10 @@ def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) ->
     """The workers, and once something is typed the segments' files, whose names begin so."""
     from brickd.segment import find
     from brickd.workers import identities
+    from brickd.world import left_behind
 
-    return _offered([name for name, _ in identities()] + (find() if incomplete else []), incomplete)
+    found = identities(background=left_behind()[0])
+    return _offered([name for name, _ in found] + (find() if incomplete else []), incomplete)
 
 
 def _offered(names: Iterable[str], incomplete: str) -> list[str]:

@@ -52,7 +52,8 @@ def chosen(world: World, names: Sequence[str]) -> Chosen:
     if not names:
         require_readable(found)
     workers = select(found.workers, names, foreign=found.foreign)
-    return Chosen(found, workers, (unread(found.foreign),) if found.foreign else ())
+    foreign = (unread(found.foreign),) if found.foreign else ()
+    return Chosen(found, workers, found.words + foreign)
 
 
 def require_readable(found: Survey) -> None:
