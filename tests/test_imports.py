@@ -23,7 +23,7 @@ LAYERS = (
         "brickd.words",
     },
     {"brickd.deferred", "brickd.instant", "brickd.units"},
-    {"brickd.segment", "brickd.records"},
+    {"brickd.events", "brickd.segment", "brickd.records"},
     {"brickd.dtypes", "brickd.kept", "brickd.overlay"},
     {"brickd.memory"},
     {"brickd.checkpoint"},

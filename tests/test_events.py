@@ -1,0 +1,76 @@
+"""The log of events: numbered without gaps, bounded, read while it is written."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd.events import Log
+
+
+def filled(events: int, *, newest: int = 0, kept: int = 5) -> Log:
+    log = Log(newest, kept)
+    for number in range(events):
+        log.add("tried", f"the {number}th", worker="api/0")
+    return log
+
+
+@given(st.integers(0, 12), st.integers(0, 9), st.integers(0, 30))
+def test_what_a_reader_missed_and_what_it_reads_are_all_there_was(events: int, before: int, since: int) -> None:
+    page = filled(events, newest=before).since(since)
+    numbers = [event.number for event in page.events]
+    assert page.newest == before + events
+    assert numbers == list(range(page.newest - len(numbers) + 1, page.newest + 1))
+    assert page.missed + len(numbers) == max(0, page.newest - since)
+    assert len(numbers) == min(5, events, max(0, page.newest - since))
+
+
+def test_an_event_says_when_what_and_about_whom() -> None:
+    event = Log().add("worker_died", "api/3 died", service="api", worker="api/3", command="brickd inspect api/3")
+    document = event.document()
+    assert document.pop("time").endswith("Z")
+    assert document == {
+        "number": 1,
+        "kind": "worker_died",
+        "service": "api",
+        "worker": "api/3",
+        "text": "api/3 died",
+        "command": "brickd inspect api/3",
+    }
+
+
+def test_whoever_watches_is_woken_by_each_event_and_no_longer_than_it_watches() -> None:
+    log, woken = Log(), []
+    with log.watched(lambda: woken.append(log.since(0).newest)):
+        log.add("one", "")
+        log.add("two", "")
+    log.add("three", "")
+    assert woken == [1, 2]
+
+
+def test_many_readers_see_every_event_once_while_one_thread_adds() -> None:
+    log, heard = Log(), [list[int]() for _ in range(3)]
+    woken = [threading.Event() for _ in heard]
+
+    def read(seen: list[int], wake: threading.Event) -> None:
+        while len(seen) < 500:
+            wake.wait()
+            wake.clear()
+            page = log.since(seen[-1] if seen else 0)
+            assert page.missed == 0
+            seen.extend(event.number for event in page.events)
+
+    readers = [threading.Thread(target=read, args=each) for each in zip(heard, woken, strict=True)]
+    with contextlib.ExitStack() as watching:
+        for wake in woken:
+            watching.enter_context(log.watched(wake.set))
+        for reader in readers:
+            reader.start()
+        for _ in range(500):
+            log.add("tick", "")
+        for reader in readers:
+            reader.join()
+    assert heard == [list(range(1, 501))] * 3
