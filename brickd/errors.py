@@ -29,34 +29,41 @@ class BrickdError(Exception):
     """Something that the person at the terminal can understand and act on."""
 
     exit_code: ClassVar[Exit] = Exit.TROUBLE
+    kind: ClassVar[str] = "trouble"  # what a program is told of it
 
 
 class NoDaemon(BrickdError):
     """The verb needs a daemon and none answers."""
 
     exit_code = Exit.NO_DAEMON
+    kind = "no_daemon"
 
 
 class WrongQuestion(BrickdError):
     """A parameter or a value that a question does not have."""
+
+    kind = "wrong_question"
 
 
 class NoSuchWorker(BrickdError):
     """A name that no worker, service or segment here has."""
 
     exit_code = Exit.NO_WORKER
+    kind = "no_such_worker"
 
 
 class NotPermitted(BrickdError):
     """The thing is there, but belongs to someone else."""
 
     exit_code = Exit.NOT_PERMITTED
+    kind = "not_permitted"
 
 
 class NothingComparable(BrickdError):
     """Two sides were given and have nothing in common to compare."""
 
     exit_code = Exit.NOT_COMPARABLE
+    kind = "nothing_comparable"
 
 
 class CheckpointRefused(BrickdError):
@@ -74,6 +81,8 @@ class SegmentRefused(BrickdError):
         path: the segment's file.
         reason: what was seen and what was wanted.
     """
+
+    kind = "segment_refused"
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(f"{path}: {reason}")

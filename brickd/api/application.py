@@ -1,0 +1,274 @@
+"""The application: which path answers what.
+
+Owns: the paths, how a request becomes a question, where views are built. Must not know: sockets, how a daemon knows
+what it shows. Invariants: what may wait runs in a thread, of which there are few; whatever is asked, the answer is a
+document or an error in JSON; whoever means the segments of another prefix is not told of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import MISSING, dataclass
+from http import HTTPStatus
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from brickd import escape, wire
+from brickd.api import streams
+from brickd.api.limits import Limits
+from brickd.api.replies import Reply, encoded, error_body, failure
+from brickd.api.served import Served
+from brickd.errors import BrickdError, WrongQuestion
+from brickd.orders import Forgetting, Setting
+from brickd.views import bricks, hang, inspect, status, tree, workers
+from brickd.views import events as happened
+from brickd.views.answer import Answer, begun
+from brickd.views.parameter import Number
+from brickd.views.question import ABOUT_WORKERS, Asked, Question, default, from_query, given, parameters
+from brickd.world import World
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+_KINDS = {
+    HTTPStatus.NOT_FOUND: "no_such_path",
+    HTTPStatus.METHOD_NOT_ALLOWED: "no_such_method",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",
+    HTTPStatus.MISDIRECTED_REQUEST: wire.OTHER_PREFIX,
+    HTTPStatus.TOO_MANY_REQUESTS: "busy",
+}
+
+
+@dataclass(frozen=True)
+class Nothing(Question):
+    """A question without parameters."""
+
+
+@dataclass(frozen=True)
+class AgainQuestion(Question):
+    """The status of which workers, and how often."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    seconds: float = given(Number(0.1, 3600, "How much time lies between two.", metavar="SECONDS"), 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A path, what may be asked there, and who answers."""
+
+    method: str
+    path: str
+    question: type[Question]
+    answer: Callable[[Any], Awaitable[Response]]
+    help: str
+
+    def document(self) -> dict[str, Any]:
+        """As the index has it."""
+        asked = {
+            parameter.key or name: {
+                "wanted": parameter.wanted,
+                "default": None if default(self.question, name) is MISSING else default(self.question, name),
+                "help": parameter.help,
+            }
+            for name, parameter in parameters(self.question).items()
+        }
+        return {"method": self.method, "path": wire.ROOT + self.path, "parameters": asked, "help": self.help}
+
+
+class Application:
+    """A daemon as an ASGI application.
+
+    Attributes:
+        asgi: the application itself.
+    """
+
+    def __init__(self, served: Served, limits: Limits) -> None:
+        self._served = served
+        self._limits = limits
+        self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
+        self._streams = streams.Streams(limits.streams)
+        self._endpoints = [
+            Endpoint("GET", "", Nothing, self._index, "The daemon, and all that it answers."),
+            self._view("status", status.StatusQuestion, status.answer, "Totals over all workers, and what is wrong."),
+            self._view("workers", workers.WorkersQuestion, workers.answer, "Every worker in full."),
+            self._view("bricks", bricks.BricksQuestion, bricks.answer, "Totals of every brick."),
+            self._view("tree", tree.TreeQuestion, tree.answer, "The call tree over all workers."),
+            Endpoint("GET", "/hang", hang.HangQuestion, self._hang, "What is open, after two looks at it."),
+            self._view("inspect", inspect.InspectQuestion, inspect.answer, "One segment in full."),
+            self._view("inspect/{name:path}", inspect.InspectQuestion, inspect.answer, "The same, by its name."),
+            Endpoint("GET", "/events", happened.EventsQuestion, self._events, "What happened."),
+            Endpoint("GET", "/events/stream", happened.EventsQuestion, self._events_stream, "The same as it happens."),
+            Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status again and again."),
+            Endpoint("POST", "/set", Setting, self._set, "Tell the workers of a service what to record."),
+            Endpoint("POST", "/forget", Forgetting, self._forget, "Drop the totals of dead workers."),
+            Endpoint("POST", "/down", Nothing, self._down, "End the daemon."),
+        ]
+        self.asgi = Starlette(
+            routes=[self._route(endpoint) for endpoint in self._endpoints],
+            exception_handlers={
+                HTTPException: self._refused,
+                BrickdError: self._failed,
+                ClientDisconnect: self._gone,
+                Exception: self._defect,
+            },
+        )
+        self.asgi.router.redirect_slashes = False
+
+    def end_streams(self) -> None:
+        """End what would never end by itself."""
+        self._streams.close()
+
+    def close(self) -> None:
+        """Build no view any more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    # ---- requests
+
+    def _route(self, endpoint: Endpoint) -> Route:
+        async def handle(request: Request) -> Response:
+            self._require_small_head(request)
+            self._require_our_prefix(request)
+            return await endpoint.answer(from_query(endpoint.question, await self._pairs(request)))
+
+        return Route(wire.ROOT + endpoint.path, handle, methods=[endpoint.method])
+
+    def _require_small_head(self, request: Request) -> None:
+        # uvicorn bounds what it keeps of a head that is not whole yet: one that came at once may be larger.
+        spelled = sum(map(len, (request.scope["raw_path"], request.scope["query_string"])))
+        if spelled + sum(len(key) + len(value) for key, value in request.scope["headers"]) > self._limits.head_bytes:
+            most = self._limits.head_bytes
+            raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
+
+    def _require_our_prefix(self, request: Request) -> None:
+        ours = self._served.daemon().prefix
+        meant = request.headers.get(wire.PREFIX, ours)
+        if meant != ours:
+            raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
+
+    async def _pairs(self, request: Request) -> list[tuple[str, str]]:
+        """What is asked: in the query, in the path, and in the body of what changes anything."""
+        found = _pairs("query", request.scope["query_string"])
+        if "name" in request.path_params:
+            # As the client spelled it: a name may hold a slash, or be no UTF-8.
+            spelled = request.scope["raw_path"].removeprefix(f"{wire.ROOT}/inspect/".encode("ascii"))
+            found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
+        if request.method == "POST":
+            found += _pairs("body", await self._body(request))
+        return found
+
+    async def _body(self, request: Request) -> bytes:
+        body = b""
+        async for piece in request.stream():
+            body += piece
+            if len(body) > self._limits.body_bytes:
+                most = self._limits.body_bytes
+                raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {most} bytes")
+        return body
+
+    # ---- answers
+
+    def _view(self, path: str, question: type[Asked], answer: Callable[[World, Asked], Answer], help: str) -> Endpoint:
+        async def answered(asked: Asked) -> Response:
+            return Reply(await self._in_thread(lambda: _told(answer(self._served, asked))))
+
+        return Endpoint("GET", f"/{path}", question, answered, help)
+
+    async def _hang(self, question: hang.HangQuestion) -> Response:
+        before = await self._in_thread(hang.look, self._served, question)
+        if before.workers:
+            await asyncio.sleep(question.watch)
+        return Reply(await self._in_thread(lambda: _told(hang.answer(self._served, question, before))))
+
+    async def _events(self, question: happened.EventsQuestion) -> Response:
+        return Reply(_told(happened.answer(self._served, self._served.events, question)))
+
+    async def _events_stream(self, question: happened.EventsQuestion) -> Response:
+        log = self._served.events
+        return streams.Stream(self._streams, lambda reader: streams.events(reader, log, question.since))
+
+    async def _status_stream(self, question: AgainQuestion) -> Response:
+        asked = status.StatusQuestion(question.names)
+
+        async def document() -> bytes:
+            return await self._in_thread(lambda: _told(status.answer(self._served, asked)))
+
+        await document()  # what cannot be answered is refused before the stream begins
+        return streams.Stream(self._streams, lambda reader: streams.again(reader, question.seconds, "status", document))
+
+    async def _index(self, _: Nothing) -> Response:
+        listed = [endpoint.document() for endpoint in self._endpoints]
+        return self._done(**self._served.daemon().document(), endpoints=listed)
+
+    async def _set(self, order: Setting) -> Response:
+        told = await self._in_thread(self._served.set, order)
+        return self._done(service=order.service, spans=order.spans, recording=order.recording, workers=told)
+
+    async def _forget(self, order: Forgetting) -> Response:
+        return self._done(forgotten=await self._in_thread(self._served.forget, order))
+
+    async def _down(self, _: Nothing) -> Response:
+        self._served.down()
+        return self._done(pid=self._served.daemon().pid)
+
+    def _done(self, **document: Any) -> Reply:
+        return Reply(encoded({**begun(self._served), **document}))
+
+    async def _in_thread(
+        self, function: Callable[Given, Result], *arguments: Given.args, **more: Given.kwargs
+    ) -> Result:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: function(*arguments, **more))
+
+    # ---- what goes wrong
+
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        status = HTTPStatus(error.status_code)
+        message = error.detail
+        if status is HTTPStatus.NOT_FOUND:
+            message = f"no path {request.scope['path'][:60]}, wanted is one of those that {wire.ROOT} lists"
+        elif status is HTTPStatus.METHOD_NOT_ALLOWED:
+            message = f"no {request.method} here, wanted is {(error.headers or {}).get('Allow')}"
+        return Reply(error_body(_KINDS[status], message), status)
+
+    async def _failed(self, _: Request, error: Exception) -> Response:
+        assert isinstance(error, BrickdError)
+        return failure(error)
+
+    async def _gone(self, _: Request, error: Exception) -> Response:
+        return Reply(b"", HTTPStatus.BAD_REQUEST)  # nobody reads it
+
+    async def _defect(self, _: Request, error: Exception) -> Response:
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            print(escape.text(line), file=sys.stderr)
+        message = "this is a defect of brickd: please report it with what the daemon's log says"
+        return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _told(answer: Answer) -> bytes:
+    """The document and, in it, what is to be said beside it."""
+    return encoded({**answer.document, "words": answer.words})
+
+
+def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
+    """The pairs of a query, or of a body in the form of one.
+
+    Raises:
+        WrongQuestion: it is in another form.
+    """
+    try:
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
+    except ValueError as error:
+        seen = text[:60].decode("ascii", "backslashreplace")
+        raise WrongQuestion(f"the {what} begins with {seen}, wanted is name=value&name=value") from error

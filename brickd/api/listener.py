@@ -1,0 +1,100 @@
+"""The socket where the API answers.
+
+Owns: its file: mode, group, what it may replace, its removal. Must not know: HTTP, who answers. Invariants: the file is
+never, not for a moment, open to more than its mode says, and whoever finds it finds somebody listening; it takes the
+place of nothing but a socket, and only for the holder of the daemon's lock; what is removed is what was made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from brickd.errors import BrickdError
+
+_LONGEST = 107  # bytes of sun_path, less the zero behind it
+_DRAFT = ".new"
+
+
+class Listener:
+    """A listening unix socket and its file.
+
+    Attributes:
+        socket: to be accepted from.
+        path: where clients find it.
+        group: whose members may connect, beside our user and root; None: nobody's.
+    """
+
+    def __init__(self, path: Path, *, group: int | None = None, replace: bool = False, backlog: int = 32) -> None:
+        """Make the file and listen.
+
+        Args:
+            path: of the file; its folder exists.
+            group: of the file.
+            replace: whether we hold the daemon's lock, so that a socket that is there is a dead daemon's.
+            backlog: how many clients wait to be let in.
+
+        Raises:
+            BrickdError: what is there is not to be replaced, or the path cannot be a socket's.
+        """
+        draft = path.with_name(path.name + _DRAFT)
+        if len(os.fsencode(draft)) > _LONGEST:
+            most = _LONGEST - len(_DRAFT)
+            raise BrickdError(
+                f"{path}: {len(os.fsencode(path))} bytes are too long for a socket, wanted are {most} at most"
+                " (set BRICKD_SOCKET)"
+            )
+        _require_free(path, replace=replace)
+        self.path, self.group = path, group
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            # The kernel makes the file with the mode of the socket, less the umask: no moment of a wider one. It gets
+            # its name once it has its group and somebody listens; by renaming, so that clients always find one.
+            os.fchmod(self.socket.fileno(), 0o600)
+            with contextlib.suppress(FileNotFoundError):
+                draft.unlink()
+            self.socket.bind(os.fspath(draft))
+            if group is not None:
+                os.chown(draft, -1, group)
+            draft.chmod(0o600 if group is None else 0o660)
+            self._made = draft.stat()
+            self.socket.listen(backlog)
+            draft.rename(path)
+        except BaseException:
+            self.socket.close()
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+
+    def close(self) -> None:
+        """Stop listening, and remove the file."""
+        self.remove()
+        self.socket.close()
+
+    def remove(self) -> None:
+        """Remove the file, if it is still ours: nobody finds us any more."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(self._made, self.path.lstat()):
+                self.path.unlink()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _require_free(path: Path, *, replace: bool) -> None:
+    try:
+        there = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(there.st_mode):
+        raise BrickdError(f"{path}: {stat.filemode(there.st_mode)} is there, wanted is a socket or nothing")
+    if not replace:
+        raise BrickdError(f"{path}: a socket is there, and the daemon's lock is not ours")

@@ -1,0 +1,46 @@
+"""What the API shows and obeys.
+
+Owns: what a daemon offers to it. Must not know: HTTP, how a daemon does any of it. Invariant: everything here may be
+called from any thread, while the daemon works.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from brickd.events import Log
+from brickd.orders import Forgetting, Setting
+from brickd.world import Facts, World
+
+
+class Served(World, Protocol):
+    """A daemon, as the API sees it: a world, its events, and what it can be told to do."""
+
+    @property
+    def events(self) -> Log:
+        """What happened."""
+        ...
+
+    def daemon(self) -> Facts:
+        """What it says of itself."""
+        ...
+
+    def set(self, order: Setting) -> int:
+        """Tell the workers of a service; how many there are.
+
+        Raises:
+            NoSuchWorker: nobody has this service.
+        """
+        ...
+
+    def forget(self, order: Forgetting) -> int:
+        """Drop the totals of dead workers; of how many.
+
+        Raises:
+            NoSuchWorker: a name that nobody has.
+        """
+        ...
+
+    def down(self) -> None:
+        """End, soon: what is asked already is answered."""
+        ...

@@ -1,0 +1,75 @@
+"""The server: an application on a socket, until it is told to stop.
+
+Owns: the loop's end of the socket, and the way out. Must not know: what is served. Invariants: it wakes up only when
+somebody asks; when it was told to stop, nobody finds it any more, and what was asked before is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from brickd.api.application import Application
+from brickd.api.connection import Connection, Room
+from brickd.api.limits import Limits
+from brickd.api.listener import Listener
+from brickd.api.served import Served
+
+
+class Server:
+    """A daemon's API on its socket.
+
+    Not uvicorn's own, which handles signals and looks ten times a second whether it should stop.
+    """
+
+    def __init__(self, served: Served, listener: Listener, limits: Limits | None = None) -> None:
+        self._limits = limits or Limits()
+        self._listener = listener
+        self._application = Application(served, self._limits)
+        self._room = Room(self._limits, listener.group)
+        self._wanted = True
+        self._stopped = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def serve(self) -> None:
+        """Answer until `stop`; then the socket and its file are gone."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            server = await self._loop.create_unix_server(
+                self._connection_factory(), sock=self._listener.socket, backlog=self._limits.backlog
+            )
+            if self._wanted:  # looked at behind the loop: `stop` does it the other way round
+                await self._stopped.wait()
+            self._listener.remove()  # first: whoever comes now finds no daemon, not one that is silent
+            server.close()
+            self._application.end_streams()
+            await self._room.emptied(self._limits.farewell_seconds)
+        finally:
+            self._application.close()
+            self._listener.close()
+
+    def stop(self) -> None:
+        """Have `serve` end: from any thread, also before it began."""
+        self._wanted = False
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
+                self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def _connection_factory(self) -> Callable[[], Connection]:
+        config = uvicorn.Config(
+            self._application.asgi,
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level="critical",  # what goes wrong the application tells itself, escaped
+            access_log=False,
+            proxy_headers=False,
+            h11_max_incomplete_event_size=self._limits.head_bytes,
+        )
+        state = ServerState()
+        return lambda: Connection(config, state, {}, room=self._room)

@@ -1,0 +1,130 @@
+"""Streams of events, in the form of `text/event-stream`.
+
+Owns: what is sent when, what a slow reader misses, how many readers there are. Must not know: what is shown, sockets.
+Invariants: a reader that is slow keeps nobody waiting and nothing in memory: it misses, and is told how much; when the
+streams are closed, each ends by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from brickd.api.replies import HEADERS, encoded, in_pieces
+from brickd.events import Log
+
+
+class Reader:
+    """Whoever reads a stream: woken when there may be something new, or when it is to end."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.ended = False
+
+    def end(self) -> None:
+        """Have its stream end."""
+        self.ended = True
+        self.woken.set()
+
+
+class Streams:
+    """All streams that are open."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._readers: set[Reader] = set()
+        self._closed = False
+
+    def enter(self, reader: Reader) -> None:
+        """Count one more.
+
+        Raises:
+            HTTPException: there are too many.
+        """
+        if len(self._readers) >= self._most:
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, f"{self._most} streams are open, wanted are no more")
+        self._readers.add(reader)
+        if self._closed:
+            reader.end()
+
+    def leave(self, reader: Reader) -> None:
+        """Count one less."""
+        self._readers.discard(reader)
+
+    def close(self) -> None:
+        """End them all, and those still to come."""
+        self._closed = True
+        for reader in self._readers:
+            reader.end()
+
+
+class Stream(StreamingResponse):
+    """A reply that goes on until its reader leaves or is ended."""
+
+    def __init__(self, streams: Streams, parts: Callable[[Reader], AsyncGenerator[bytes]]) -> None:
+        self._streams = streams
+        self._reader = Reader()
+        self._parts = parts(self._reader)
+        super().__init__(self._parts, headers=HEADERS, media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the reader has enough, or is to have no more."""
+        self._streams.enter(self._reader)
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.leave(self._reader)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send each part as it comes."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with contextlib.aclosing(self._parts) as parts:
+            async for part in parts:
+                await in_pieces(send, part, more=True)
+        await in_pieces(send, b"", more=False)
+
+
+async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
+    """The events since one, and all that come."""
+    loop = asyncio.get_running_loop()
+    with log.watched(lambda: loop.call_soon_threadsafe(reader.woken.set)):
+        while not reader.ended:
+            reader.woken.clear()
+            page = log.since(since)
+            if page.missed:
+                yield _event("missed", encoded({"missed": page.missed}))
+            for event in page.events:
+                yield _event("event", encoded(event.document()), event.number)
+            since = page.newest
+            if not reader.ended:
+                await reader.woken.wait()
+
+
+async def again(
+    reader: Reader, seconds: float, name: str, document: Callable[[], Awaitable[bytes]]
+) -> AsyncGenerator[bytes]:
+    """A document as it is now, and again every so many seconds."""
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    while not reader.ended:
+        yield _event(name, await document())
+        due += seconds
+        late = loop.time() - due
+        if late > 0:
+            missed = int(late // seconds) + 1
+            due += missed * seconds
+            yield _event("missed", encoded({"missed": missed}))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reader.woken.wait(), due - loop.time())
+
+
+def _event(name: str, body: bytes, number: int | None = None) -> bytes:
+    """One event; what is encoded has no line end but its last."""
+    mark = b"" if number is None else b"id: %d\n" % number
+    return mark + b"event: %s\ndata: %s\n" % (name.encode("ascii"), body)

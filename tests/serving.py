@@ -1,0 +1,158 @@
+"""The API over this machine's workers, served in a thread, and clients that mean well or do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from conftest import SHM
+
+from brickd.api.limits import Limits
+from brickd.api.listener import Listener
+from brickd.api.server import Server
+from brickd.errors import NoSuchWorker
+from brickd.events import Log
+from brickd.orders import Forgetting, Setting
+from brickd.segment import find, open_segment, prefix
+from brickd.world import Facts, SharedMemory
+
+_CONTROL_PAGE = 4096
+_OFF, _SPANS = 1, 2
+
+
+class Daemon(SharedMemory):
+    """What a daemon is to the API, without its loop: shared memory as it is, orders carried out on the spot."""
+
+    def __init__(self) -> None:
+        self.events = Log()
+        self.checkpoint_problem: str | None = None
+        self.server: Server
+        self._started_ns = time.time_ns()
+
+    def daemon(self) -> Facts:  # type: ignore[override]
+        uptime = time.time_ns() - self._started_ns
+        return Facts("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
+
+    def set(self, order: Setting) -> int:
+        workers = [worker for worker in self.survey().workers if worker.service == order.service]
+        if not workers:
+            raise NoSuchWorker(f"no service {order.service}")
+        for worker in workers:
+            with open_segment(worker.reading.file) as segment:
+                flags = segment.control()["flags"]
+            for wanted, flag, on in ((order.spans, _SPANS, "on"), (order.recording, _OFF, "off")):
+                if wanted is not None:
+                    flags = flags | flag if wanted == on else flags & ~flag
+            with (SHM / worker.reading.file).open("r+b", buffering=0) as file:
+                os.pwrite(file.fileno(), flags.to_bytes(4, "little"), _CONTROL_PAGE)
+        return len(workers)
+
+    def forget(self, order: Forgetting) -> int:
+        forgotten = 0
+        for file in find():
+            with open_segment(file) as segment:
+                if not segment.identity().alive:
+                    forgotten += segment.unlink()
+        return forgotten
+
+    def down(self) -> None:
+        self.server.stop()
+
+
+@contextmanager
+def serving(
+    path: Path, limits: Limits | None = None, *, group: int | None = None, kind: type[Daemon] = Daemon
+) -> Iterator[Daemon]:
+    """A daemon that answers at the path."""
+    daemon = kind()
+    daemon.server = Server(daemon, Listener(path, group=group), limits)
+    thread = threading.Thread(target=lambda: asyncio.run(daemon.server.serve()))
+    thread.start()
+    try:
+        yield daemon
+    finally:
+        daemon.server.stop()
+        thread.join()
+
+
+class Answer(NamedTuple):
+    """What came back."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.body)
+
+
+def connected(path: Path) -> socket.socket:
+    """A client that has said nothing yet."""
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(os.fspath(path))  # without a time-out: one that has any does not wait to be let in
+    client.settimeout(30)
+    return client
+
+
+def request(target: str, body: bytes | None = None, *headers: str) -> bytes:
+    """A request as curl would send it."""
+    lines = [f"{'GET' if body is None else 'POST'} {target} HTTP/1.1", "Host: brickd", *headers]
+    lines += [] if body is None else [f"Content-Length: {len(body)}"]
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + (body or b"")
+
+
+def rest(client: socket.socket) -> bytes:
+    """All that comes until the other end closes."""
+    pieces = []
+    try:
+        while piece := client.recv(1 << 16):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass  # closed with something of ours unread: the end all the same
+    return b"".join(pieces)
+
+
+def answer(said: bytes) -> Answer:
+    """The answer in what was said."""
+    head, _, body = said.partition(b"\r\n\r\n")
+    first, *lines = head.decode("ascii").split("\r\n")
+    headers = {key.lower(): value for key, _, value in (line.partition(": ") for line in lines)}
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def ask(path: Path, target: str, body: bytes | None = None, *headers: str) -> Answer:
+    """Ask and hear."""
+    with connected(path) as client:
+        client.sendall(request(target, body, *headers))
+        return answer(rest(client))
+
+
+@contextmanager
+def following(path: Path, target: str) -> Iterator[Iterator[tuple[str, Any]]]:
+    """A stream: the name of each event, and what it says."""
+    with connected(path) as client, client.makefile("rb") as file:
+        # To whom speaks HTTP/1.0 nothing is sent in chunks.
+        client.sendall(request(target).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert b"200" in file.readline()
+        while file.readline().strip():
+            pass
+        yield _told(file)
+
+
+def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
+    name = ""
+    for line in lines:
+        key, _, value = line.decode("ascii").rstrip("\n").partition(": ")
+        if key == "event":
+            name = value
+        elif key == "data":
+            yield name, json.loads(value)

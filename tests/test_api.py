@@ -1,0 +1,279 @@
+"""The API: the documents of the command line, and errors that say as much as those do."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import verbs
+from conftest import SHM, readings
+from faults import Start
+from made_up import HOSTILE
+from serving import Daemon, answer, ask, connected, following, request, rest, serving
+from verbs import brickd, started
+
+
+@pytest.fixture
+def socket_path(prefix: str, tmp_path: Path) -> Path:
+    return tmp_path / "socket"
+
+
+@pytest.fixture
+def daemon(socket_path: Path) -> Iterator[Daemon]:
+    with serving(socket_path) as serves:
+        yield serves
+
+
+STILL = 'with brick.span("outer"):\n    with brick.span("inner", category="norm"): pass\npause()'
+# What changes between two looks at workers that stand still.
+MOVING = {"age_ns", "since_ns", "uptime_ns", "tick_ns", "since_start_ns", "duration_ns"}
+
+
+def still(document: Any) -> Any:
+    """A document without what time changes, and without who says it."""
+    if isinstance(document, dict):
+        return {
+            key: still(value)
+            for key, value in document.items()
+            if key not in MOVING | {"source", "daemon", "words"} and not key.endswith("_ns")
+        }
+    return [still(each) for each in document] if isinstance(document, list) else document
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize(
+    ("line", "target"),
+    [
+        ("status", "status"),
+        ("workers api/1 batch", "workers?name=api/1&name=batch"),
+        (
+            "bricks --sort name --by worker --top 3 batch api/0",
+            "bricks?sort=name&by=worker&top=3&name=batch&name=api/0",
+        ),
+        ("tree --layers --depth 1", "tree?layers=true&depth=1"),
+        ("hang --watch 0.01 --longer 0", "hang?watch=0.01&longer=0"),
+        ("inspect api/1 -n 0", "inspect/api/1?records=0"),
+    ],
+)
+def test_a_document_is_the_same_over_the_socket_as_on_the_command_line(
+    worker: Start, socket_path: Path, line: str, target: str
+) -> None:
+    for number, service in enumerate(("api", "api", "batch")):
+        started(worker, STILL, BRICKD_SERVICE=service, BRICKD_WORKER=str(number))
+    verb, *words = line.split()
+    asked = ask(socket_path, f"/v1/{target}")
+    assert (asked.status, asked.headers["content-type"]) == (200, "application/json")
+    assert asked.document["source"] == "daemon"
+    assert still(asked.document) == still(verbs.document(verb, *words))
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path, prefix: str) -> None:
+    started(worker, STILL, BRICKD_SERVICE="a b")
+    (reading,) = readings(prefix)
+    for name in (reading.file, "a b/0", None):
+        target = "/v1/inspect" if name is None else f"/v1/inspect/{quote(name, safe='')}"
+        assert ask(socket_path, target).document["worker"] == "a b/0"
+    assert ask(socket_path, "/v1/inspect?name=a%20b/0").document["segment"] == reading.file
+
+
+@pytest.mark.usefixtures("daemon")
+def test_an_error_is_the_one_of_the_command_line(worker: Start, socket_path: Path, prefix: str) -> None:
+    started(worker, STILL, BRICKD_SERVICE="api")
+    started(worker, STILL, BRICKD_SERVICE="api")
+    (SHM / f"{prefix}junk").write_bytes(b"no segment")
+    for line, target, status, kind in (
+        ("status apo/0", "status?name=apo/0", 404, "no_such_worker"),
+        ("bricks --category nrom", "bricks?category=nrom", 400, "trouble"),
+        ("bricks --sort spread --by worker", "bricks?sort=spread&by=worker", 400, "wrong_question"),
+        ("inspect", "inspect", 400, "trouble"),
+        ("inspect nobody", "inspect/nobody", 404, "no_such_worker"),
+        (f"inspect {prefix}junk", f"inspect/{prefix}junk", 409, "segment_refused"),
+    ):
+        asked = ask(socket_path, f"/v1/{target}")
+        message = brickd(*line.split()).stderr.removeprefix("brickd: ").removesuffix("\n")
+        assert (asked.status, asked.document) == (status, {"error": {"kind": kind, "message": message}}), line
+
+
+@pytest.mark.usefixtures("daemon")
+@pytest.mark.parametrize(
+    ("asked", "status", "told"),
+    [
+        (request("/v1/bricks?top=0"), 400, "top is 0, wanted is a whole number of 1 or more"),
+        (request("/v1/bricks?sort=self&sort=p50"), 400, "sort is given more than once"),
+        (request("/v1/status?frobnicate=1"), 400, "no parameter 'frobnicate', wanted is name"),
+        (request("/v1/status?name"), 400, "the query begins with name, wanted is name=value"),
+        (request("/v1/inspect/a?name=b"), 400, "name is given more than once"),
+        (request("/v1/down?now=1", b""), 400, "no parameter 'now', wanted none"),
+        (request("/v1/set", b'{"service": "api"}'), 400, 'the body begins with {"service": "api"}, wanted is name=val'),
+        (request("/v1/set", b"service=api"), 400, "nothing is to be set, wanted is spans or recording"),
+        (request("/v1/set", b"spans=on"), 400, "no service is given, wanted is the name of a service"),
+        (request("/v1/set", b"service=api&spans=perhaps"), 400, "spans is 'perhaps', wanted is one of on, off"),
+        (request("/v1/set", b"service=nobody&spans=on"), 404, "no service nobody"),
+        (request("/v1/set", b"x" * 20_000), 413, "the body is larger than 16384 bytes"),
+        (request("/v1/set"), 405, "no GET here, wanted is POST"),
+        (request("/v1/status", b""), 405, "no POST here, wanted is "),
+        (request("/v1/statu"), 404, "no path /v1/statu, wanted is one of those that /v1 lists"),
+        (request("/v1/status/"), 404, "no path"),
+        (request("/"), 404, "no path"),
+        (request("/v1/status", None, "x: " + "y" * 20_000), 431, "the head is larger than 16384 bytes"),
+        (b"GET /v1/status HTTP/1.1\r\nx: " + b"y" * 20_000, 400, "no HTTP request of at most 16384 bytes of headers"),
+        (b"nonsense\r\n\r\n", 400, "no HTTP request"),
+        (request("/v1/status", None, "Content-Length: x"), 400, "no HTTP request"),
+    ],
+)
+def test_what_cannot_be_asked_is_refused_with_what_is_wanted(
+    socket_path: Path, asked: bytes, status: int, told: str
+) -> None:
+    with connected(socket_path) as client:
+        client.sendall(asked)
+        refused = answer(rest(client))
+    assert (refused.status, refused.headers["content-type"]) == (status, "application/json")
+    assert told in refused.document["error"]["message"]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_hostile_names_stay_strings_in_json(worker: Start, socket_path: Path, prefix: str) -> None:
+    names = [HOSTILE, "<script>alert(1)</script>", "=cmd()", "a\x1b[2J", 'quote"\\', "two\nlines", "\u2028"]
+    started(worker, f"for name in {names!r}:\n    with brick.span(name): pass\npause()", BRICKD_SERVICE="s\x1b]0;x\x07")
+    junk = SHM / f"{prefix}junk\udc80\x1b[2J"
+    junk.write_bytes(b"no segment")
+    for target in ("bricks", "status", "tree", "workers", "hang?watch=0.01", "inspect/nobody%1b%ff"):
+        body = ask(socket_path, f"/v1/{target}").body
+        assert body.endswith(b"\n")
+        assert body[:-1].isascii()
+        assert body[:-1].decode("ascii").isprintable()
+        json.loads(body)
+    for target in ("inspect/{}", "inspect?name={}"):
+        refused = ask(socket_path, f"/v1/{target.format(quote(os.fsencode(junk.name)))}")
+        assert (refused.status, refused.document["error"]["kind"]) == (409, "segment_refused")
+    bricks = ask(socket_path, "/v1/bricks").document["bricks"]
+    assert sorted(brick["name"] for brick in bricks) == sorted(names)
+
+
+def test_what_is_said_beside_a_document_comes_with_it(
+    worker: Start, socket_path: Path, prefix: str, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(worker, STILL)
+    (SHM / f"{prefix}junk").write_bytes(b"no segment")
+    assert ask(socket_path, "/v1/hang?watch=0.01").document["words"] == [
+        "quarantined and not judged: 1 (see brickd workers)"
+    ]
+    assert ask(socket_path, "/v1/status").document["words"] == []
+
+
+def test_the_index_says_who_answers_what(socket_path: Path, daemon: Daemon, prefix: str) -> None:
+    index = ask(socket_path, "/v1").document
+    assert (index["pid"], index["prefix"], index["checkpoint_problem"]) == (daemon.daemon().pid, prefix, None)
+    listed = {(each["method"], each["path"]): each["parameters"] for each in index["endpoints"]}
+    assert listed["GET", "/v1/bricks"]["sort"]["wanted"].startswith("one of self, total, ")
+    assert listed["GET", "/v1/hang"]["watch"] == {
+        "wanted": "a number of 0.01 to 3600",
+        "default": 1.0,
+        "help": "How long to watch whether anything moves.",
+    }
+    assert ("POST", "/v1/set") in listed
+
+
+def test_whoever_means_other_segments_is_not_told_of_ours(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+    started(worker, STILL)
+    asked = ask(socket_path, "/v1/status", None, "brickd-prefix: another-")
+    assert (asked.status, asked.document["error"]["kind"]) == (421, "other_prefix")
+    same = ask(socket_path, "/v1/status", None, f"brickd-prefix: {daemon.daemon().prefix}")
+    assert same.status == 200
+
+
+def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+    started(worker, STILL)
+    daemon.checkpoint_problem = "No space left on device"
+    status = ask(socket_path, "/v1/status").document
+    assert status["daemon"]["checkpoint_problem"] == "No space left on device"
+    assert status["problems"] == [
+        {"text": "the daemon cannot save what it knows: No space left on device", "command": "brickd events"}
+    ]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path, prefix: str) -> None:
+    started(worker, STILL, BRICKD_SERVICE="api")
+    started(worker, STILL, BRICKD_SERVICE="batch")
+    done = ask(socket_path, "/v1/set", b"service=api&spans=on&recording=off")
+    assert done.document == {
+        "schema_version": 1, "source": "daemon", "service": "api", "spans": "on", "recording": "off", "workers": 1,
+    }  # fmt: skip
+    flags = {name: ask(socket_path, f"/v1/inspect/{name}/0").document["control"]["flags"] for name in ("api", "batch")}
+    assert flags == {"api": 3, "batch": 0}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_the_totals_of_the_dead_can_be_forgotten(worker: Start, socket_path: Path) -> None:
+    started(worker, STILL).kill()
+    assert ask(socket_path, "/v1/forget", b"").document["forgotten"] == 1
+    assert ask(socket_path, "/v1/workers").document["workers"] == []
+
+
+def test_events_are_told_from_where_on_they_are_wanted(socket_path: Path, daemon: Daemon) -> None:
+    for number in range(1, 4):
+        daemon.events.add("tried", f"the {number}th", worker="api/0")
+    page = ask(socket_path, "/v1/events?since=1").document
+    assert ([event["number"] for event in page["events"]], page["missed"], page["newest"]) == ([2, 3], 0, 3)
+
+
+def test_a_stream_tells_what_was_and_what_comes(socket_path: Path, daemon: Daemon) -> None:
+    daemon.events.add("old", "")
+    with following(socket_path, "/v1/events/stream") as stream:
+        assert next(stream) == ("event", daemon.events.since(0).events[0].document())
+        new = daemon.events.add("new", "")
+        assert next(stream) == ("event", new.document())
+    with following(socket_path, "/v1/events/stream?since=1") as stream:
+        assert next(stream) == ("event", new.document())
+
+
+def test_a_status_stream_tells_the_status_again_and_again(worker: Start, socket_path: Path, daemon: Daemon) -> None:
+    started(worker, STILL, BRICKD_SERVICE="api")
+    with following(socket_path, "/v1/status/stream?seconds=0.1&name=api") as stream:
+        told = [document for name, document in itertools.islice(stream, 4) if name == "status"]
+    assert len(told) >= 2
+    assert still(told) == still([ask(socket_path, "/v1/status?name=api").document] * len(told))
+    refused = ask(socket_path, "/v1/status/stream?name=nobody")
+    assert (refused.status, refused.document["error"]["kind"]) == (404, "no_such_worker")
+    assert ask(socket_path, "/v1/status/stream?seconds=0").status == 400
+
+
+def test_a_daemon_that_is_told_to_end_answers_that_and_ends_its_streams(socket_path: Path, daemon: Daemon) -> None:
+    with connected(socket_path) as follower:
+        follower.sendall(request("/v1/events/stream"))
+        follower.recv(1)
+        assert ask(socket_path, "/v1/down", b"").document["pid"] == daemon.daemon().pid
+        assert rest(follower).endswith(b"0\r\n\r\n")
+    assert not socket_path.exists()
+
+
+def test_what_is_being_answered_when_the_daemon_ends_is_answered(
+    worker: Start, socket_path: Path, daemon: Daemon
+) -> None:
+    started(worker, STILL, BRICKD_SERVICE="api")
+    with connected(socket_path) as client:
+        client.sendall(request("/v1/hang?watch=0.2"))
+        assert ask(socket_path, "/v1/down", b"").status == 200
+        assert [each["service"] for each in answer(rest(client)).document["services"]] == ["api"]
+
+
+def test_a_defect_is_told_as_one_and_ends_nothing(
+    socket_path: Path, daemon: Daemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def survey() -> Any:
+        raise ZeroDivisionError("hostile \x1b[2J")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(daemon, "survey", survey)
+        failed = ask(socket_path, "/v1/status")
+    assert (failed.status, failed.document["error"]["kind"]) == (500, "defect")
+    assert "ZeroDivisionError: hostile \\x1b[2J" in capsys.readouterr().err
+    assert ask(socket_path, "/v1/status").status == 200

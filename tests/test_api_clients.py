@@ -1,0 +1,254 @@
+"""Clients of the API that are slow, silent, many, or nobody's business: each costs itself alone."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from faults import Start
+from serving import Daemon, answer, ask, connected, following, request, rest, serving
+from verbs import started
+
+from brickd.api.limits import Limits
+from brickd.api.peer import peer
+
+INDEX = request("/v1")
+PATIENT = 3600.0
+
+
+@pytest.fixture
+def path(prefix: str, tmp_path: Path) -> Path:
+    return tmp_path / "socket"
+
+
+def closed(client: socket.socket, milliseconds: int | None = None) -> bool:
+    """Whether the other end is closed, or will be within so long: for as long as it takes, unless told."""
+    poll = select.poll()
+    poll.register(client, select.POLLHUP)
+    return bool(poll.poll(milliseconds))
+
+
+def large(daemon: Daemon) -> int:
+    """Let there be events that no socket buffer holds; how many bytes they are at the least."""
+    for _ in range(100):
+        daemon.events.add("large", 50_000 * "x")
+    return 100 * 50_000
+
+
+def test_fifty_silent_clients_do_not_keep_the_next_from_being_answered(path: Path) -> None:
+    limits = Limits(connections=10, backlog=4, arrive_seconds=PATIENT)
+    with serving(path, limits), ExitStack() as clients:
+        silent = []
+        for beginning in 25 * [b"", INDEX[:20]]:
+            silent.append(clients.enter_context(connected(path)))
+            silent[-1].sendall(beginning)
+        assert ask(path, "/v1").status == 200
+        assert all(closed(client) for client in silent[:40])
+        assert not closed(silent[-1], 0), "those who were silent the longest go first"
+
+
+def test_clients_who_spoke_are_not_taken_for_silent_ones(path: Path) -> None:
+    with serving(path, Limits(arrive_seconds=PATIENT)), ExitStack() as clients:
+        for _ in range(90):
+            clients.enter_context(connected(path))
+        asking = [clients.enter_context(connected(path)) for _ in range(60)]
+        for client in asking:
+            client.sendall(INDEX)
+        assert [answer(rest(client)).status for client in asking] == 60 * [200]
+
+
+def test_fifty_clients_who_read_nothing_do_not_keep_the_next_from_being_answered(path: Path) -> None:
+    limits = Limits(connections=10, backlog=4, streams=100, take_seconds=PATIENT)
+    with serving(path, limits) as daemon, ExitStack() as clients:
+        large(daemon)
+        deaf = []
+        for target in 25 * ["/v1/events", "/v1/events/stream"]:
+            deaf.append(clients.enter_context(connected(path)))
+            deaf[-1].sendall(request(target))
+            deaf[-1].recv(1)
+        assert ask(path, "/v1").status == 200
+        assert sum(closed(client, 0) for client in deaf) >= 40
+
+
+@pytest.mark.parametrize("target", ["/v1/events", "/v1/events/stream"])
+def test_a_client_who_reads_nothing_is_dropped_and_what_waits_for_it_is_bounded(path: Path, target: str) -> None:
+    with serving(path, Limits(take_seconds=0.2)) as daemon, connected(path) as client:
+        whole = large(daemon)
+        client.sendall(request(target))
+        most = 0
+        while not closed(client, 1):
+            waiting = [each.transport.get_write_buffer_size() for each in daemon.server._room._taken]
+            most = max(most, *waiting, 0)
+        assert 0 < most <= 3 * 64 * 1024
+        assert len(rest(client)) < whole / 5
+        assert ask(path, "/v1").status == 200
+
+
+@pytest.mark.slow
+def test_a_client_who_reads_slowly_and_then_catches_up_is_waited_for_anew(path: Path) -> None:
+    with serving(path, Limits(take_seconds=0.5)) as daemon:
+        large(daemon)
+        with following(path, "/v1/events/stream") as stream:
+            for _ in range(100):
+                next(stream)
+            with connected(path) as watch:
+                assert not closed(watch, 700)  # nothing to read for longer than anything may be left unread
+            daemon.events.add("small", "")
+            assert next(stream)[1]["kind"] == "small"
+
+
+def test_a_reader_of_a_stream_who_is_slow_is_told_what_it_missed(path: Path) -> None:
+    with serving(path) as daemon:
+        daemon.events.add("first", "")
+        with following(path, "/v1/events/stream") as stream:
+            assert next(stream)[1]["number"] == 1
+            for _ in range(4_000):
+                daemon.events.add("many", 1_000 * "x")
+            told, missed = [1], 0
+            while told[-1] < 4_001:
+                name, said = next(stream)
+                if name == "missed":
+                    missed += said["missed"]
+                else:
+                    told.append(said["number"])
+        assert missed > 1_000
+        assert missed + len(told) == 4_001
+        assert told == sorted(told)
+
+
+@pytest.mark.parametrize("beginning", [b"", INDEX[:10], request("/v1/set", b"x" * 9)[:-1]])
+def test_a_request_that_does_not_arrive_in_time_is_not_waited_for(
+    path: Path, beginning: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
+        client.sendall(beginning)
+        assert rest(client) == b""
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_answer_may_take_longer_than_its_request(worker: Start, path: Path) -> None:
+    started(worker)
+    with serving(path, Limits(arrive_seconds=0.1)):
+        assert ask(path, "/v1/hang?watch=0.3").status == 200
+
+
+def test_a_request_that_comes_byte_by_byte_is_waited_for_no_longer(path: Path) -> None:
+    with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
+        for byte in request("/v1", None, f"x: {9_000 * 'y'}"):
+            if closed(client, 5):
+                break
+            client.send(bytes([byte]))
+        assert rest(client) == b""
+
+
+def test_a_second_request_on_a_connection_is_not_answered(path: Path) -> None:
+    with serving(path), connected(path) as client:
+        client.sendall(INDEX + INDEX)
+        said = rest(client)
+        assert said.count(b"HTTP/1.1 ") == 1
+        assert answer(said).headers["connection"] == "close"
+
+
+def test_there_are_only_so_many_streams(path: Path) -> None:
+    with serving(path, Limits(streams=2)) as daemon, ExitStack() as streams:
+        daemon.events.add("tried", "")
+        for _ in range(2):
+            next(streams.enter_context(following(path, "/v1/events/stream")))
+        refused = ask(path, "/v1/status/stream")
+        assert (refused.status, refused.document["error"]["kind"]) == (429, "busy")
+        streams.close()
+        eventually(lambda: answered(path, "/v1/events/stream") == 200)
+
+
+def answered(path: Path, target: str) -> int:
+    """The status of an answer that may have no end."""
+    with connected(path) as client:
+        client.sendall(request(target))
+        return int(client.recv(12)[9:])
+
+
+def test_clients_leave_nothing_open(path: Path) -> None:
+    with serving(path, Limits(connections=10, backlog=4, arrive_seconds=PATIENT)) as daemon:
+        daemon.events.add("tried", "")
+        ask(path, "/v1")
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(30):
+            with connected(path) as silent, following(path, "/v1/events/stream") as stream:
+                silent.send(b"GET")
+                next(stream)
+                ask(path, "/v1")
+        eventually(lambda: ask(path, "/v1").status == 200 and len(os.listdir("/proc/self/fd")) <= before)
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    """That somebody left is noticed a moment later."""
+    assert any(holds() for _ in range(1_000))
+
+
+# ---- who may ask at all
+
+STRANGER = """
+import socket, sys
+client = socket.socket(socket.AF_UNIX)
+try:
+    client.connect(sys.argv[1])
+except PermissionError:
+    sys.exit("kept out")
+client.sendall(b"GET /v1/status HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n")
+sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
+"""
+
+
+@pytest.fixture
+def open_folder(prefix: str) -> Iterator[Path]:
+    """A folder that everybody may enter."""
+    folder = Path(tempfile.mkdtemp(prefix="brickd-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def stranger(path: Path, *identity: str) -> subprocess.CompletedProcess[bytes]:
+    """What another user is answered."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root and setpriv, to be another user")
+    command = ["setpriv", "--reuid=65534", *identity, sys.executable, "-S", "-c", STRANGER, str(path)]
+    return subprocess.run(command, capture_output=True, check=False)
+
+
+def test_the_mode_of_the_socket_keeps_another_user_out(open_folder: Path) -> None:
+    with serving(open_folder / "socket"):
+        assert stranger(open_folder / "socket", "--regid=65534", "--clear-groups").stderr == b"kept out\n"
+
+
+def test_another_user_is_refused_even_where_the_mode_lets_it_in(open_folder: Path) -> None:
+    with serving(open_folder / "socket", group=4321):
+        (open_folder / "socket").chmod(0o666)
+        refused = answer(stranger(open_folder / "socket", "--regid=65534", "--groups=7").stdout)
+    assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
+
+
+@pytest.mark.parametrize("identity", [("--regid=4321", "--clear-groups"), ("--regid=65534", "--groups=7,4321")])
+def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[str, ...]) -> None:
+    with serving(open_folder / "socket", group=4321):
+        assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
+
+
+def test_what_the_kernel_says_of_a_peer() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        found = peer(one)
+        assert (found.pid, found.uid) == (os.getpid(), os.geteuid())
+        assert found.groups == {os.getegid(), *os.getgroups()}
+        assert found.may_ask(None)
+        assert not found._replace(uid=4321).may_ask(None)
+        assert found._replace(uid=4321, groups=frozenset([7])).may_ask(7)

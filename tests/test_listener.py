@@ -1,0 +1,106 @@
+"""The socket's file: never open to more than its mode says, in nobody's place, gone with its daemon."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from serving import connected
+
+from brickd.api.listener import Listener
+from brickd.errors import BrickdError
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+@pytest.mark.parametrize(("group", "modes"), [(None, {0o600}), (os.getegid(), {0o600, 0o660})])
+def test_at_no_moment_is_the_file_open_to_more_than_is_wanted(
+    tmp_path: Path, group: int | None, modes: set[int]
+) -> None:
+    path, seen, found = tmp_path / "socket", set[int](), list[socket.socket]()
+
+    def look(frame: FrameType, event: str, argument: Any) -> None:
+        for file in tmp_path.iterdir():
+            seen.add(stat.S_IMODE(file.stat().st_mode))
+        if not found and path.exists():
+            found.append(connected(path))  # whoever finds it finds somebody listening
+
+    sys.setprofile(look)
+    try:
+        listener = Listener(path, group=group)
+    finally:
+        sys.setprofile(None)
+    with listener, found[0]:
+        assert seen == modes
+        assert stat.S_IMODE(path.stat().st_mode) == max(modes)
+        assert os.listdir(tmp_path) == ["socket"]
+    assert os.listdir(tmp_path) == []
+
+
+def stale(path: Path) -> None:
+    """What a daemon that was killed leaves behind."""
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(os.fspath(path))
+
+
+def test_a_dead_daemons_socket_is_replaced_by_the_holder_of_the_lock_alone(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    stale(path)
+    with pytest.raises(BrickdError, match="a socket is there, and the daemon's lock is not ours"):
+        Listener(path)
+    stale(tmp_path / "socket.new")
+    with Listener(path, replace=True):
+        connected(path).close()
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "socket"
+    make: dict[str, Callable[[], None]] = {
+        "file": path.touch,
+        "folder": path.mkdir,
+        "link": lambda: path.symlink_to("elsewhere"),
+    }
+    make[kind]()
+    with pytest.raises(BrickdError, match="is there, wanted is a socket or nothing"):
+        Listener(path, replace=True)
+    assert os.listdir(tmp_path) == ["socket"]
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_the_file_of_another_is_not_removed(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    first = Listener(path)
+    with Listener(path, replace=True):
+        first.close()
+        connected(path).close()
+
+
+def test_a_path_that_is_too_long_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 100)
+    with pytest.raises(
+        BrickdError, match=r"bytes are too long for a socket, wanted are 103 at most \(set BRICKD_SOCKET\)"
+    ):
+        Listener(path)
+
+
+def test_a_socket_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may give a file to any group")
+    with pytest.raises(PermissionError):
+        Listener(tmp_path / "socket", group=0)
+    assert os.listdir(tmp_path) == []
