@@ -53,6 +53,7 @@ def digest(segment: Segment) -> Reading | None:
             except SegmentRefused:
                 continue
             assert first >= 0
+            records.events(slots)
             found, _ = records.spans(slots)
             assert len(dtypes.span_records(slots)) == len(found)
     assert len(reading.service.encode()) <= 3 * 64

@@ -82,6 +82,12 @@ def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], tol
     assert loss.text.startswith(told)
 
 
+def test_dropped_events_are_told_by_kind_with_the_room_there_is_and_who_would_make_more() -> None:
+    (loss,) = lost(lane={"event_dropped": (1, 0, 0, 1_700, 2, 3, *10 * (0,))})
+    room = "a thread's ring holds 4 until a daemon reads them (brickd up)"
+    assert str(loss) == f"1,706 events dropped (1,700 defer, 2 finalize, 3 measured, 1 other): {room}"
+
+
 def test_threads_without_a_lane_for_want_of_memory_ask_for_no_more_lanes() -> None:
     lanes, memory = lost(no_lane=9, blocks_refused=1)
     assert (lanes.kind, lanes.settings, memory.kind) == ("lane-memory", (), "memory")

@@ -221,6 +221,43 @@ def test_inspect_shows_what_the_span_ring_holds(worker: Start, prefix: str) -> N
     assert document["ledger"]["details"]["in_ring"] == 5
 
 
+def test_inspect_shows_what_the_event_ring_holds(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        b = brick.brick("b")
+        with brick.step(17), brick.layer(3): ids = [b.defer(stream=0x7f00dead0040, elements=n) for n in range(4000)]
+        brick.finalize(stream=0x7f00dead0040, durations={ids[0]: 1_250_000})
+        b.defer(bytes=5); brick.finalize()
+        pause()
+        """
+    )
+    process.paused()
+    document = json.loads(brickd("inspect", "--json", "-n", "3").stdout)
+    (lane,) = document["lanes"]
+    told = [{name: value for name, value in event.items() if value is not None} for event in lane["events"]]
+    ages = [event.pop("since_start_ns", None) for event in told]
+    assert 0 < ages[0] < ages[2] < 60e9
+    started = {"kind": "defer", "brick": "b", "layer": 3, "step": f"{17:016x}", "bytes": 0}
+    assert told == [
+        {"sequence": 3584, **started, "stream": "00007f00dead0040", "id": f"{(1 << 48) + 3584:016x}", "elements": 3583},
+        {"sequence": 4001, "kind": "measured", "id": f"{(1 << 48) + 1:016x}", "duration_ns": 1_250_000},
+        {"sequence": 4002, "kind": "finalize", "stream": "00007f00dead0040", "every_stream": False},
+    ]
+    assert document["ledger"]["events"] == {
+        "consumed": 0,
+        "dropped": {"defer": 417},
+        "in_ring": 3586,
+        "lost_with_daemon": 0,
+    }
+    screen = brickd("inspect", "-n", "3").stdout
+    assert "events    in ring 3,586  defer dropped 417\n" in screen
+    assert "event ring of lane 0, newest last:" in screen
+    assert "7f00dead0040" in screen
+    (problem,) = status()["problems"]
+    room = "a thread's ring holds 4,096 until a daemon reads them (brickd up)"
+    assert f"417 events dropped (417 defer): {room}" in problem["text"]
+
+
 def turn_on_spans(segment: Path) -> None:
     """As the consumer would: the flags are the first word of the control page."""
     with segment.open("r+b", buffering=0) as file:

@@ -6,6 +6,7 @@ as it is, escaped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -41,6 +42,18 @@ _SPAN_COLUMNS = (
     Column("ELEMENTS", "right"),
     Column("STEP"),
 )
+_EVENT_COLUMNS = (
+    Column("#", "right"),
+    Column("EVENT"),
+    Column("BRICK"),
+    Column("LAYER", "right"),
+    Column("AT", "right"),
+    Column("DURATION", "right"),
+    Column("ELEMENTS", "right"),
+    Column("STREAM", "right"),
+    Column("ID", "right"),
+    Column("STEP"),
+)
 
 
 @click.command()
@@ -61,11 +74,14 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         f"  uuid {header['uuid']}",
         f"clock     {header['clock']}  {document['tick_ns']:.6f} ns a tick",
         f"room      {units.many(header['lanes'], 'lane')}, {process['paths']} of {header['paths']} paths,"
-        f" {process['names']} of {header['names']} names, {header['span_slots']} slots a span ring",
+        f" {process['names']} of {header['names']} names, {header['span_slots']} slots a span ring,"
+        f" {header['event_slots']} an event ring",
         f"consumer  {'pid ' + str(document['consumer_pid']) if document['consumer_pid'] is not None else 'none'}"
         f"  control flags {document['control']['flags']:#x}",
         "ledger    " + "  ".join(f"{term} {units.count(n)}" for term, n in spans.items() if n or term == "begun"),
     ]
+    if told := _event_ledger(document["ledger"]["events"]):
+        lines.append("events    " + told)
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
@@ -75,8 +91,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
             str(lane["thread"] or "free"),
             *(units.count(lane[term]) for term in ("opened", "begun", "summarized", "open", "abandoned")),
             units.count(sum(lane["rejected"])),
-            units.count(lane["span_head"]),
-            units.count(sum(lane["span_dropped"])),
+            units.count(lane["span_head"] + lane["event_records"]),
+            units.count(sum(lane["span_dropped"]) + sum(lane["event_dropped"])),
         )
         for lane in document["lanes"]
     ]
@@ -85,7 +101,16 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         if lane["spans"]:
             lines.append(f"span ring of lane {lane['number']}, newest last:")
             lines += _spans(lane["spans"], screen)
+        if lane["events"]:
+            lines.append(f"event ring of lane {lane['number']}, newest last:")
+            lines += _events(lane["events"], screen)
     return lines
+
+
+def _event_ledger(events: dict[str, Any]) -> str:
+    terms = {term.replace("_", " "): n for term, n in events.items() if term != "dropped"}
+    terms |= {f"{kind} dropped": n for kind, n in events["dropped"].items()}
+    return "  ".join(f"{term} {units.count(n)}" for term, n in terms.items() if n)
 
 
 def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
@@ -102,3 +127,31 @@ def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
         for span in spans
     ]
     return tables.lines(_SPAN_COLUMNS, rows, screen.width)
+
+
+def _events(events: list[dict[str, Any]], screen: Screen) -> list[str]:
+    rows = [
+        (
+            str(event["sequence"]),
+            event["kind"],
+            event["brick"] or "",
+            phrases.identifier(event["layer"]) if event["brick"] is not None else "",
+            _unless_none(event["since_start_ns"], units.duration),
+            _unless_none(event["duration_ns"], units.duration),
+            _unless_none(event["elements"], units.count),
+            "every" if event["every_stream"] else _short(event["stream"]),
+            _short(event["id"]),
+            event["step"] or "",
+        )
+        for event in events
+    ]
+    return tables.lines(_EVENT_COLUMNS, rows, screen.width)
+
+
+def _unless_none(number: int | None, write: Callable[[int], str]) -> str:
+    return "" if number is None else write(number)
+
+
+def _short(hexadecimal: str | None) -> str:
+    """A 64-bit number that is most often small, as a cell."""
+    return "" if hexadecimal is None else hexadecimal.lstrip("0") or "0"

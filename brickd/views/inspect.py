@@ -86,31 +86,65 @@ def _inside(segment: Segment, worker: str | None, most: int) -> Document:
 
 
 def _lane(segment: Segment, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
-    first, slots = segment.ring(number, events=False)
-    spans, others = records.spans(slots)
-    _, events = segment.ring(number, events=True)
-    _, kinds = records.spans(events)
+    first_span, slots = segment.ring(number, events=False)
+    spans, strange = records.spans(slots)
+    first_event, slots = segment.ring(number, events=True)
+    events, stranger = records.events(slots)
     counters = {name: list(value) if isinstance(value, tuple) else value for name, value in lane.items()}
     return {
         "number": number,
         **counters,
-        "first_in_span_ring": first,
-        "other_records": dict(others + kinds),
-        "spans": [_span(reading, span) for span in spans[len(spans) - min(most, len(spans)) :]],
+        "first_in_span_ring": first_span,
+        "first_in_event_ring": first_event,
+        "other_records": dict(strange + stranger),
+        "spans": [_span(reading, span) for span in spans[max(0, len(spans) - most) :]],
+        "events": [_event(reading, event) for event in events[max(0, len(events) - most) :]],
+    }
+
+
+def _place(reading: Reading, number: int) -> dict[str, Any]:
+    """The brick and the layer of a path."""
+    path = reading.paths[number] if number < len(reading.paths) else None
+    return {
+        "brick": reading.name(path.name) if path is not None else f"path#{number}",
+        "layer": path.layer if path is not None and path.layer >= 0 else None,
+    }
+
+
+def _since_start(reading: Reading, ticks: int) -> int:
+    return round((ticks - reading.header["anchor_ticks"]) * reading.tick_ns)
+
+
+def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
+    """Of every kind with the same keys; None is what this kind does not say."""
+    kind = event["kind"]
+    starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
+    every = ends and event["every"] != 0
+    place = _place(reading, event["path"]) if starts else {"brick": None, "layer": None}
+    return {
+        "sequence": event["sequence"],
+        "kind": records.kind_name(kind),
+        **place,
+        "since_start_ns": _since_start(reading, event["start" if starts else "ticks"]) if starts or ends else None,
+        "stream": f"{event['stream']:016x}" if starts or (ends and not every) else None,
+        "every_stream": every if ends else None,
+        "id": None if ends else f"{event['id']:016x}",
+        "duration_ns": event.get("elapsed_ns"),
+        "step": f"{event['step']:016x}" if starts and event["step"] else None,
+        "elements": event.get("elements"),
+        "bytes": event.get("bytes"),
     }
 
 
 def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
     path = reading.paths[span["path"]] if span["path"] < len(reading.paths) else None
-    began = (span["start"] - reading.header["anchor_ticks"]) * reading.tick_ns
     given = path is not None and path.unit == _reader.UNIT_NS
     is_step = span["kind"] == _reader.KIND_STEP
     return {
         "sequence": span["sequence"],
         "kind": "step" if is_step else "given" if given else "span",
-        "brick": reading.name(path.name) if path is not None else f"path#{span['path']}",
-        "layer": path.layer if path is not None and path.layer >= 0 else None,
-        "since_start_ns": round(began),
+        **_place(reading, span["path"]),
+        "since_start_ns": _since_start(reading, span["start"]),
         "duration_ns": span["duration"] if given else round(span["duration"] * reading.tick_ns),
         "step": f"{span['step']:016x}" if span["step"] else None,
         "elements": span["bytes"] if is_step else span["elements"],
