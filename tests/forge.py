@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from brickd import _reader, dtypes
+from brickd import _reader, dtypes, records
 from brickd.segment import Segment
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,7 +27,7 @@ BLOCK = 64
 U64 = 2**64 - 1
 
 
-MINORS = ("1.0", "1.1")
+MINORS = ("1.0", "1.1", "1.2")
 
 
 @functools.cache
@@ -153,6 +153,7 @@ def document(segment: Segment) -> dict[str, Any]:
     """All that a segment says, as JSON has it."""
     reading = segment.read()
     rings = {str(number): segment.ring(number, events=False) for number, _, _ in reading.lanes}
+    event_rings = {str(number): segment.ring(number, events=True) for number, _, _ in reading.lanes}
     return {
         "header": _plain(reading.header),
         "process": _plain(reading.process),
@@ -164,6 +165,9 @@ def document(segment: Segment) -> dict[str, Any]:
         "moving": reading.moving,
         "spans": {
             n: {"first": first, "records": rows(dtypes.span_records(slots))} for n, (first, slots) in rings.items()
+        },
+        "events": {
+            n: {"first": first, "records": records.events(slots)[0]} for n, (first, slots) in event_rings.items()
         },
     }
 

@@ -98,6 +98,7 @@ def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes],
         seen = forge.document(segment)
         assert segment.worker() is None
     wanted["process"] = {"ended": 0, "took": 0} | wanted["process"]  # names that 1.2 gave to what was reserved
+    wanted.setdefault("events", {number: {"first": 0, "records": []} for number in wanted["spans"]})
     for document in (wanted, seen):
         del document["header"]["uid"], document["header"]["header_crc"]  # ours, whoever we are
     assert seen == wanted
@@ -136,6 +137,33 @@ def test_steps_and_given_times_came_with_format_1_1() -> None:
     assert (path.unit, path.parent) == (_reader.UNIT_NS, step["path"])
     summary = dtypes.summaries(reading.summaries)[step["path"]]
     assert (summary["elements"], summary["bytes"]) == (30, 0), "rows that are padding are no work"
+
+
+def test_deferred_work_came_with_format_1_2() -> None:
+    with segment_of(golden("1.2")) as segment:
+        reading = segment.read()
+        first, slots = segment.ring(0, events=True)
+    events, _ = records.events(slots)
+    kinds = ["defer", "measured", "finalize", *["defer"] * 4, "finalize"]
+    assert (first, [records.kind_name(each["kind"]) for each in events]) == (2, kinds)
+    start, measured, finalize = events[:3]
+    assert (start["start"], start["stream"], start["id"], start["step"]) == (
+        1_000_025_020,
+        0x7F00DEAD0040,
+        3 | 1 << 48,
+        7,
+    )
+    path = reading.paths[start["path"]]
+    assert path is not None
+    assert (path.unit, path.layer, reading.name(path.name)) == (_reader.UNIT_DEFERRED, 2, "attention")
+    assert (measured["id"], measured["elapsed_ns"]) == (2 | 1 << 48, 17)
+    assert (finalize["every"], finalize["stream"], finalize["ticks"]) == (0, 5, 1_000_025_050)
+    assert (events[-1]["every"], events[-1]["sequence"]) == (1, 11), (
+        "the number of one start is missing: it was dropped"
+    )
+    ledger = ledger_of(reading).document()
+    assert ledger["events"] == {"consumed": 2, "dropped": {"defer": 1}, "in_ring": 9, "lost_with_daemon": 0}
+    assert ledger["spans"]["unmatched"] == 2
 
 
 # ---- every byte

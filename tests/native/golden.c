@@ -38,11 +38,14 @@ static void put(uint64_t offset, const void *value, size_t length)
 
 static void ask(uint32_t flags) { put(brick_agent.segment->layout.control, &flags, sizeof flags); }
 
-static void consume(uint32_t lane, uint64_t position)
+static void consume(uint32_t lane, size_t ring, uint64_t position)
 {
     const struct brick_tail tail = {position, ~position};
-    put(brick_agent.segment->layout.consumers + lane * sizeof(struct brick_consumer), &tail, sizeof tail);
+    put(brick_agent.segment->layout.consumers + lane * sizeof(struct brick_consumer) + ring, &tail, sizeof tail);
 }
+
+#define SPANS offsetof(struct brick_consumer, span)
+#define EVENTS offsetof(struct brick_consumer, event)
 
 static const char *output;
 
@@ -86,7 +89,36 @@ static void *second_thread(void *unused)
     brick_end(strange, NULL, 0, 0);
     brick_end(strange, NULL, 0, 0); /* unmatched */
     brick_begin(block, NULL, NULL); /* abandoned with its thread */
+    at(20050);
+    brick_defer(strange, NULL, 5, NULL, 0, 0, NULL);
     return unused;
+}
+
+/* Since 1.2: starts of two streams, one of them measured, all of them finalized, and more than there is room for. */
+static void defer(uint32_t brick, uint64_t time)
+{
+    const uint64_t stream = 5, step = 9;
+    uint64_t first, second, read = 2;
+    at(time);
+    brick_layer_begin(2, NULL);
+    brick_defer(brick, NULL, stream, &step, 64, 4096, &first);
+    at(time + 10);
+    brick_defer(brick, NULL, stream, NULL, 64, 4096, &second);
+    at(time + 20);
+    brick_defer(brick, NULL, UINT64_C(0x7F00DEAD0040), NULL, 0, BRICK_BAD_AMOUNT, NULL);
+    brick_layer_end(2, NULL);
+    brick_measured(second, 17);
+    brick_measured(second + 2, 17); /* unmatched */
+    at(time + 50);
+    brick_finalize(&stream);
+    consume(0, EVENTS, read);
+    put(brick_agent.segment->layout.consumers + offsetof(struct brick_consumer, events_read), &read, sizeof read);
+    for (int n = 0; n < 5; n++) { /* one too many for eight slots, of which one is kept for what ends */
+        at(time + 60);
+        brick_defer(brick, NULL, 0, NULL, 0, 0, NULL);
+    }
+    at(time + 70);
+    brick_finalize(NULL);
 }
 
 int main(int argc, char **argv)
@@ -95,7 +127,7 @@ int main(int argc, char **argv)
         return 2;
     const struct brick_config config = {.service = "golden", .worker = "0.tp3.pp1", .prefix = "brickd-golden-",
                                         .clock = "monotonic", .lanes = 2, .paths = 64, .names = 64, .sites = 64,
-                                        .span_slots = 8, .event_slots = 4};
+                                        .span_slots = 8, .event_slots = 8};
     if (brick_init(&config) != BRICK_ON)
         return 1;
     uint32_t block = name("block", "block"), attention = name("attention", "attention"), ffn = name("ffn", "ffn");
@@ -116,7 +148,7 @@ int main(int argc, char **argv)
         brick_end(block, NULL, 0, 0);
         brick_layer_end(layer, NULL);
     }
-    consume(0, 3);
+    consume(0, SPANS, 3);
     at(time += 50);
     brick_begin(ffn, NULL, NULL);
     at(time += 9);
@@ -126,7 +158,7 @@ int main(int argc, char **argv)
     at(time += 7);
     brick_end(ffn, NULL, 0, 0);
     uint32_t decode = name("decode", "step"); /* since 1.1: a step, a time that was given */
-    consume(0, 5);
+    consume(0, SPANS, 5);
     at(time += 3);
     brick_begin(decode, NULL, &step);
     brick_record(attention, NULL, 17, 2, 3);
@@ -135,6 +167,9 @@ int main(int argc, char **argv)
     pthread_t thread;
     if (pthread_create(&thread, NULL, second_thread, NULL) != 0 || pthread_join(thread, NULL) != 0)
         return 1;
+    brick_begin(decode, NULL, &step);
+    defer(attention, 25000);
+    brick_end(decode, NULL, 0, 0);
     ask(0);
     at(30000);
     brick_begin(block, NULL, NULL); /* stays open */
