@@ -6,8 +6,8 @@
  * them share one. What the format calls atomic is read by atomic loads of 8
  * bytes, relaxed but for a head; the records of a ring by memcpy, so that
  * whoever reads one that is not ordered before is reported. What it cannot see
- * is checked by numbers: every span has one element, and its bytes follow from
- * its step, so a copy that is accepted and torn does not add up.
+ * is checked by numbers: every span and every start has one element, and its
+ * bytes follow from its step, so a copy that is accepted and torn does not add up.
  *
  * observe: one more thread reads the rings without being the consumer. Its
  * copies may be overwritten while they are made, by design, and are then
@@ -29,7 +29,7 @@ enum { WRITERS = 2, LANES = 3, PATHS = 64, SLOTS = 64, BRICKS = 3, ROUND = 400 }
 
 static uint32_t stop, writers_done;
 static uint32_t bricks[BRICKS];
-static uint64_t begun, consumed[LANES], salvaged, readings, unsure, observed, observer_refused;
+static uint64_t begun, consumed[2][LANES], salvaged, readings, unsure, observed, observer_refused;
 
 static void wrong(const char *what, const struct brick_reader *r)
 {
@@ -52,6 +52,17 @@ static void nest(unsigned depth, uint64_t *step)
     brick_end(bricks[depth], NULL, 1, mixed(mine));
 }
 
+/* Some work on this writer's stream, as spans launch it; any writer's finalize may cover it. */
+static void defer(uint64_t stream, uint64_t step)
+{
+    uint64_t id;
+    brick_defer(bricks[step % BRICKS], NULL, stream, &step, 1, mixed(step), &id);
+    if (step % 8 == 0)
+        brick_measured(id, mixed(id));
+    if (step % 16 == 0)
+        brick_finalize(step % 64 == 0 ? NULL : &stream);
+}
+
 static void *writer(void *number)
 {
     uint64_t step = (uint64_t)(uintptr_t)number << 40, spans = 0;
@@ -59,6 +70,7 @@ static void *writer(void *number)
         for (int i = 0; i < ROUND; i++) {
             brick_layer_begin(layer % 4, NULL);
             nest(0, &step);
+            defer((uintptr_t)number, step);
             brick_layer_end(layer % 4, NULL);
             spans += BRICKS;
         }
@@ -144,7 +156,7 @@ static void *reader(void *unused)
     return unused;
 }
 
-static uint64_t check_record(const struct brick_record *slot, uint64_t last)
+static uint64_t check_span(const struct brick_record *slot, uint64_t last)
 {
     struct brick_span span;
     memcpy(&span, slot, sizeof span);
@@ -154,60 +166,89 @@ static uint64_t check_record(const struct brick_record *slot, uint64_t last)
     return span.sequence;
 }
 
+static uint64_t check_event(const struct brick_record *slot, uint64_t last)
+{
+    struct brick_defer start;
+    struct brick_measured measured;
+    memcpy(&start, slot, sizeof start);
+    memcpy(&measured, slot, sizeof measured);
+    int whole = start.slots == 1 && start.sequence > last;
+    if (start.kind == BRICK_KIND_DEFER)
+        whole &= start.elements == 1 && start.bytes == mixed(start.step) && start.path < PATHS && start.id != 0;
+    else if (start.kind == BRICK_KIND_MEASURED)
+        whole &= measured.elapsed_ns == mixed(measured.id) && measured.id != 0;
+    else
+        whole &= start.kind == BRICK_KIND_FINALIZE;
+    if (!whole)
+        wrong("an event that was accepted is torn or out of order", NULL);
+    return start.sequence;
+}
+
+static uint64_t check_record(int events, const struct brick_record *slot, uint64_t last)
+{
+    return events ? check_event(slot, last) : check_span(slot, last);
+}
+
 /* ---- the consumer ------------------------------------------------------ */
 
 /* O12, as two pwrites would do it. */
-void race_consume(uint32_t lane, uint64_t position);
-void race_consume(uint32_t lane, uint64_t position)
+void race_consume(uint32_t lane, int events, uint64_t position);
+void race_consume(uint32_t lane, int events, uint64_t position)
 {
-    struct brick_tail *tail = &brick_consumer_of(brick_agent.segment, lane)->span;
+    struct brick_consumer *line = brick_consumer_of(brick_agent.segment, lane);
+    struct brick_tail *tail = events ? &line->event : &line->span;
     brick_store_release(&tail->complement, ~position);
     brick_store_release(&tail->position, position);
 }
 
 /* What a consumer does for a dead worker: the record at the head, whole if its number says so (O9). */
-static void salvage(uint32_t lane, uint64_t head, uint64_t last)
+static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
 {
+    const struct brick_layout *l = &brick_agent.segment->layout;
     struct brick_record *records = (struct brick_record *)(void *)(brick_area_of(brick_agent.segment, lane)
-                                                                   + brick_agent.segment->layout.span_ring);
+                                                                   + (events ? l->event_ring : l->span_ring));
     const struct brick_record *slot = &records[head & (SLOTS - 1)];
     if (brick_load_acquire(&slot->sequence) <= last)
         return;
     struct brick_record copy;
     memcpy((uint8_t *)&copy + 8, (const uint8_t *)slot + 8, sizeof copy - 8);
     copy.sequence = last + 1;
-    check_record(&copy, last);
+    check_record(events, &copy, last);
     salvaged++;
+}
+
+static void consume(struct brick_reader *r, uint32_t lane, int events, uint64_t *last)
+{
+    struct brick_record copy[SLOTS];
+    uint64_t *tail = &consumed[events][lane], first;
+    int64_t count = brick_reader_ring(r, lane, events, copy, &first);
+    if (count < 0)
+        wrong("a ring was refused", r);
+    if (first != *tail)
+        wrong("a ring does not begin at its tail", NULL);
+    for (int64_t i = 0; i < count; i++)
+        *last = check_record(events, &copy[i], *last);
+    *tail += (uint64_t)count;
+    salvage(lane, events, *tail, *last);
+    if (count != 0)
+        race_consume(lane, events, *tail);
 }
 
 static void *consumer(void *unused)
 {
     struct brick_reader r;
-    struct brick_record copy[SLOTS];
-    uint64_t tail[LANES] = {0}, last[LANES] = {0};
+    uint64_t last[2][LANES] = {{0}};
     uint32_t *flags = &brick_control_of(brick_agent.segment)->flags;
     opened(&r);
     for (uint32_t turn = 1;; turn++) {
         int done = stopped(&writers_done);
         brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
-        for (uint32_t lane = 0; lane < LANES; lane++) {
-            uint64_t first;
-            int64_t count = brick_reader_ring(&r, lane, 0, copy, &first);
-            if (count < 0)
-                wrong("a ring was refused", &r);
-            if (first != tail[lane])
-                wrong("a ring does not begin at its tail", NULL);
-            for (int64_t i = 0; i < count; i++)
-                last[lane] = check_record(&copy[i], last[lane]);
-            tail[lane] += (uint64_t)count;
-            salvage(lane, tail[lane], last[lane]);
-            if (count != 0)
-                race_consume(lane, tail[lane]);
-        }
+        for (uint32_t lane = 0; lane < LANES; lane++)
+            for (int events = 0; events < 2; events++)
+                consume(&r, lane, events, &last[events][lane]);
         if (done)
             break;
     }
-    memcpy(consumed, tail, sizeof tail);
     return unused;
 }
 
@@ -222,7 +263,7 @@ static void *observer(void *unused)
             int64_t count = brick_reader_ring(&r, lane, 0, copy, &first);
             observer_refused += count < 0;
             for (int64_t i = 0; i < count; i++, observed++)
-                last = check_record(&copy[i], last);
+                last = check_span(&copy[i], last);
         }
     }
     return unused;
@@ -232,13 +273,20 @@ static void *observer(void *unused)
 
 static void check_ledger(void)
 {
-    uint64_t all = 0, records = 0, attempts = 0, torn = 0;
+    uint64_t all = 0, records = 0, attempts = 0, torn = 0, events = 0;
     for (uint32_t n = 0; n < LANES; n++) {
         const struct brick_lane *l = brick_lane_of(brick_agent.segment, n);
         if (l->begun != l->summarized + l->rejected[0] + l->rejected[1] + l->open + l->abandoned || l->open != 0)
             wrong("the ledger of spans is not exact", NULL);
-        if (l->span_attempts != l->span_head + l->span_dropped[0] + l->span_dropped[1] || consumed[n] != l->span_head)
+        if (l->span_attempts != l->span_head + l->span_dropped[0] + l->span_dropped[1] || consumed[0][n] != l->span_head)
             wrong("the ledger of details is not exact", NULL);
+        uint64_t dropped = 0;
+        for (uint32_t kind = 0; kind < BRICK_KINDS; kind++)
+            dropped += l->event_dropped[kind];
+        if (l->event_attempts != l->event_records + dropped || l->event_head != l->event_records
+            || consumed[1][n] != l->event_head)
+            wrong("the ledger of events is not exact", NULL);
+        events += l->event_records;
         all += l->begun;
         torn += l->tails_refused; /* looked at between the consumer's two stores */
         records += l->span_head;
@@ -246,9 +294,11 @@ static void check_ledger(void)
     }
     if (all != begun || brick_process_of(brick_agent.segment)->no_lane != 0)
         wrong("spans begun and spans counted differ", NULL);
-    printf("%llu spans, %llu of %llu records consumed, %llu salvaged, %llu readings (%llu unsure), %llu tails torn", (unsigned long long)all,
-           (unsigned long long)records, (unsigned long long)attempts, (unsigned long long)salvaged,
-           (unsigned long long)readings, (unsigned long long)unsure, (unsigned long long)torn);
+    printf("%llu spans, %llu of %llu records and %llu events consumed, %llu salvaged, %llu readings (%llu unsure), "
+           "%llu tails torn",
+           (unsigned long long)all, (unsigned long long)records, (unsigned long long)attempts,
+           (unsigned long long)events, (unsigned long long)salvaged, (unsigned long long)readings,
+           (unsigned long long)unsure, (unsigned long long)torn);
     if (observed != 0)
         printf(", %llu records observed (%llu rings refused)", (unsigned long long)observed,
                (unsigned long long)observer_refused);
@@ -268,7 +318,7 @@ int main(int argc, char **argv)
         return 2;
     static const char *const names[BRICKS] = {"block", "attention", "softmax"};
     const struct brick_config config = {.service = "race", .lanes = LANES, .paths = PATHS, .names = BRICK_BLOCK,
-                                        .sites = 64, .span_slots = SLOTS, .event_slots = 4};
+                                        .sites = 64, .span_slots = SLOTS, .event_slots = SLOTS};
     if (brick_init(&config) != BRICK_ON)
         return 2;
     for (int i = 0; i < BRICKS; i++)
@@ -290,5 +340,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < count; i++)
         pthread_join(threads[WRITERS + i], NULL);
     check_ledger();
+    brick_finalize(NULL);
+    if (brick_pending() != 0)
+        wrong("something pends that no writer deferred", NULL);
     return 0;
 }
