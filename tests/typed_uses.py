@@ -69,6 +69,11 @@ async def uses() -> None:
     b.record(1.5, bytes=3)
     b.record(Float(), Integer(), bytes=Integer())
     b.record(Integer())
+    assert_type(b.defer(), int)
+    id = b.defer(stream=Integer(), elements=Integer(), bytes=1, step="request-7")
+    brick.finalize(stream="upload", durations={id: Float()})
+    brick.finalize(durations={id: 5})
+    assert_type(brick.pending(), int)
     with b(elements=Integer(), bytes=Integer(), step=Integer()), brick.layer(Integer()):
         b.stop(Integer(), Integer())
     with brick.step(Integer(), rows=Integer(), valid=Integer()), brick.span("s", elements=Integer()):
@@ -76,4 +81,7 @@ async def uses() -> None:
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
     b.stop(Float())  # type: ignore[arg-type]
+    b.defer(7)  # type: ignore[call-arg]
+    b.defer(stream=Float())  # type: ignore[arg-type]
+    brick.finalize(durations={"x": 1})  # type: ignore[dict-item]
     brick.step(1, kinds="x")  # type: ignore[call-arg]

@@ -35,6 +35,7 @@ AMOUNTS = "with b(elements=n):"
 BY_NAME = "with brick.span(name):"
 NESTED = "with b: inside a span"
 RINGED = "with b: ring on"
+DEFERRED = "b.defer()"
 OFF = "with b: after disable()"
 OFF_CONSUMER = "with b: consumer says off"
 OFF_ENVIRONMENT = "with b: BRICKD=0"
@@ -48,12 +49,17 @@ class _Consumer:
         self._segment = Segment(_core._segment_name(), self._fd)
         self.clock = self._segment.header["clock"]
         self.slots = self._segment.header["span_slots"]
+        self.starts = self._segment.header["event_slots"] * 7 // 8  # the rest is kept for what ends
+
+    def make_room(self) -> None:
+        """Consume what is in the rings."""
+        for lane, line, _ in _reader.Segment(self._fd).lanes():
+            tails = (_TAIL.pack(head, head ^ (1 << 64) - 1) for head in (line["span_head"], line["event_head"]))
+            os.pwrite(self._fd, b"".join(tails), _CONSUMER_OFFSET + 64 * lane)
 
     def ring_on(self) -> None:
         """Make room for a ring of records and ask for them."""
-        for lane, line, _ in _reader.Segment(self._fd).lanes():
-            head = line["span_head"]
-            os.pwrite(self._fd, _TAIL.pack(head, head ^ (1 << 64) - 1), _CONSUMER_OFFSET + 64 * lane)
+        self.make_room()
         os.pwrite(self._fd, struct.pack("<I", _reader.CONTROL_SPANS), CONTROL_OFFSET)
 
     def off(self) -> None:
@@ -84,6 +90,11 @@ def span_cases() -> list[Case]:
     """Our spans and the controls; the modules of control.c are on the path."""
     consumer = _opened()
     b, outer = brick.brick("b"), brick.brick("outer")
+
+    def started() -> int:
+        consumer.make_room()
+        return (b.defer() & (1 << 48) - 1) - 1  # its id: how many there were before it
+
     control: Callable[[], object] = importlib.import_module("control_clock").brick
     return [
         Case(WITH, "with b: pass", {"b": b}),
@@ -95,6 +106,7 @@ def span_cases() -> list[Case]:
         Case(BY_NAME, "with brick.span(name): pass", {"brick": brick, "name": "b"}),
         Case(NESTED, "with b: pass", {"b": b}, outer.start, outer.stop),
         Case(RINGED, "with b: pass", {"b": b}, consumer.ring_on, consumer.usual, batch_max=consumer.slots),
+        Case(DEFERRED, DEFERRED, {"b": b}, consumer.make_room, brick.finalize, consumer.starts, None, started),
         Case(OFF, "with b: pass", {"b": b}, brick.disable, brick.enable),
         Case(OFF_CONSUMER, "with b: pass", {"b": b}, consumer.off, consumer.usual),
     ]

@@ -49,6 +49,7 @@ COMPARISONS = (
     Comparison(cases.START, cases.START_CONTROL, Goal(1.6)),
     Comparison(cases.AMOUNTS, cases.WITH, Goal(2)),
     Comparison(cases.BY_NAME, cases.WITH, Goal(2)),
+    Comparison(cases.DEFERRED, cases.WITH),
     Comparison(cases.OFF, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_ENVIRONMENT, cases.WITH_EMPTY, Goal(1.1)),
     Comparison(cases.OFF_CONSUMER, cases.WITH_EMPTY),
