@@ -115,6 +115,14 @@ def with_header(**values: Any) -> bytes:
     return seal(image)
 
 
+def empty(**counts: int) -> bytes:
+    """The first page of a segment with these counts, of which everything else is zeros."""
+    image = bytearray(golden()[:PAGE])
+    put(image, "header", counts)
+    put(image, "header", {"size": regions(image)["size"]})
+    return seal(image)
+
+
 @contextmanager
 def segment_of(image: bytes) -> Iterator[Segment]:
     """A segment in memory that has no name."""

@@ -34,7 +34,7 @@ static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, co
                            uint64_t count)
 {
     struct brick_detail **by_path = d->by_path;
-    const uint64_t paths = by_path != NULL ? d->paths : 0;
+    const uint64_t paths = by_path != NULL ? d->reader->header.paths : 0;
     const struct brick_span *s = (const struct brick_span *)(const void *)slots, *first = s, *end = s + count;
     uint64_t sequence = lane->sequence;
     for (; s < end; s++) {
@@ -49,17 +49,26 @@ static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, co
     return (uint64_t)(s - first);
 }
 
-static struct brick_detail *detail_of(struct brick_details *d, uint32_t path)
+/* Of a path that was not seen before. What stands in the table of paths was there before the record was. */
+static struct brick_detail *detail_make(struct brick_details *d, uint32_t path)
 {
-    if (d->by_path == NULL && (d->by_path = calloc(d->paths, sizeof *d->by_path)) == NULL)
+    uint64_t key;
+    if (!brick_fetch(d->reader, d->reader->layout.paths + path * (uint64_t)sizeof key, &key, sizeof key))
         return NULL;
-    if (d->by_path[path] == NULL)
-        d->by_path[path] = calloc(1, sizeof *d->by_path[path]);
+    if (d->by_path == NULL)
+        d->by_path = calloc(d->reader->header.paths, sizeof *d->by_path);
+    struct brick_detail *made = d->by_path != NULL ? calloc(1, sizeof *made) : NULL;
+    if (made == NULL) {
+        brick_refuse(d->reader, "no memory for the spans of path %u", path);
+        return NULL;
+    }
+    made->given = brick_key_unit(key) == BRICK_UNIT_NS;
+    d->by_path[path] = made;
     d->end = d->end > path ? d->end : path + 1;
-    return d->by_path[path];
+    return made;
 }
 
-/* One record, of whatever kind; 0: no memory. */
+/* One record, of whatever kind; 0: refused. */
 static int fold_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
     /* A step's rows are in its record; its summary has the valid ones, and no bytes. */
@@ -68,13 +77,13 @@ static int fold_any(struct brick_details *d, struct brick_spans *lane, const str
         d->skipped++;
         return 1;
     }
-    if (s->slots != 1 || s->path >= d->paths || !amounts_possible(s) || s->sequence <= lane->sequence
+    if (s->slots != 1 || s->path >= d->reader->header.paths || !amounts_possible(s) || s->sequence <= lane->sequence
         || (is_step && s->bytes > s->elements)) {
         d->rejected++;
         return 1;
     }
-    struct brick_detail *to = detail_of(d, s->path);
-    if (to == NULL)
+    struct brick_detail *to = d->by_path != NULL ? d->by_path[s->path] : NULL;
+    if (to == NULL && (to = detail_make(d, s->path)) == NULL)
         return 0;
     uint64_t elements = is_step ? s->bytes : s->elements;
     if (to->summary.count == 0) { /* of spans that take no time, the first is the longest */
@@ -110,15 +119,18 @@ uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, c
     }
 }
 
-/* When a span ended. Of a time that was given it lies too late; then others stand before it that came after. */
-static uint64_t end_of(const struct brick_span *s) { return s->start + s->duration; }
+/* When a record was written. */
+static uint64_t end_of(const struct brick_details *d, const struct brick_span *s)
+{
+    return d->by_path[s->path]->given ? s->start : s->start + s->duration;
+}
 
 void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
 {
     struct brick_span merged[BRICK_RECENT];
     uint32_t old = d->kept, new = lane->kept, at = BRICK_RECENT;
     while (at > 0 && old + new > 0) { /* from the newest on; each side keeps its order */
-        int takes_new = old == 0 || (new > 0 && end_of(&lane->newest[new - 1]) >= end_of(&d->recent[old - 1]));
+        int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];
     }
     d->kept = BRICK_RECENT - at;

@@ -8,7 +8,7 @@
 #ifndef BRICKD_DETAILS_H
 #define BRICKD_DETAILS_H
 
-#include "brick_shm.h"
+#include "copy.h"
 
 #include <stddef.h>
 
@@ -17,11 +17,12 @@
 struct brick_detail {
     struct brick_summary summary;
     uint64_t start, step, elements; /* of the longest span, whose duration is the maximum */
+    int given;                      /* the path's times were given, and are no ticks */
 };
 
 struct brick_details {
-    struct brick_detail **by_path;
-    uint32_t paths;    /* as the header says: a record of another one cannot be */
+    struct brick_reader *reader;
+    struct brick_detail **by_path; /* as many as the header says that there are: a record of another one cannot be */
     uint32_t end;      /* above the last path that has any */
     uint64_t spans;    /* records that were folded */
     uint64_t rejected; /* records that could not be */
@@ -39,7 +40,7 @@ struct brick_spans {
 
 /* Folds `count` slots of a ring, of the `left` that there are up to its head.
  * Returns how many of those are done, which is more than `count` where a record
- * reaches beyond; 0: there is no memory. */
+ * reaches beyond; 0: refused. */
 uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left);
 

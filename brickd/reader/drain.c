@@ -16,7 +16,8 @@ int brick_drain_open(struct brick_drain *d, uint64_t file_size)
     d->lines = calloc(1, sizeof *d->lines + r->header.lanes * sizeof d->lines->lanes[0]);
     if (d->lanes == NULL || d->lines == NULL)
         return brick_refuse(r, "no memory for %u lanes", r->header.lanes);
-    d->details.paths = d->events.paths = r->header.paths;
+    d->details.reader = r;
+    d->events.paths = r->header.paths;
     d->complete = 1;
     return 1;
 }
@@ -103,7 +104,7 @@ static uint64_t ring_of(const struct brick_drain *d, uint32_t lane, uint64_t wit
     return d->reader.layout.first + lane * d->reader.layout.stride + within;
 }
 
-static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for what its records hold"); }
+static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
 static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
 {
@@ -121,7 +122,7 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
             return 0;
         uint64_t done = brick_details_fold(&d->details, &spans, chunk, count, head - l->cursor.span);
         if (done == 0)
-            return no_memory(d);
+            return 0;
         l->cursor.span += done;
         l->span_sequence = spans.sequence;
     }
@@ -182,7 +183,7 @@ static int salvage(struct brick_drain *d, uint32_t n)
         return 0;
     if (record.slots == 1) {
         if (brick_details_fold(&d->details, &spans, &record, 1, 1) == 0)
-            return no_memory(d);
+            return 0;
         brick_details_keep(&d->details, &spans);
         l->span_sequence = spans.sequence;
         l->cursor.span++;

@@ -2,11 +2,9 @@
 
 #include <stdlib.h>
 
-/* Above it lies no time and no amount that can be. */
-#define LIMIT_BITS 62
-
 static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_MEASURED; }
 
+/* No time and no amount that can be has the highest bit. */
 static int possible(const struct brick_record *r, uint32_t paths)
 {
     const struct brick_defer *defer = (const struct brick_defer *)(const void *)r;
@@ -15,10 +13,10 @@ static int possible(const struct brick_record *r, uint32_t paths)
     if (r->slots != 1)
         return 0;
     if (r->kind == BRICK_KIND_DEFER)
-        return defer->path < paths && (defer->start | defer->elements | defer->bytes) >> LIMIT_BITS == 0;
+        return defer->path < paths && (int64_t)(defer->start | defer->elements | defer->bytes) >= 0;
     if (r->kind == BRICK_KIND_FINALIZE)
-        return finalize->ticks >> LIMIT_BITS == 0;
-    return measured->elapsed_ns >> LIMIT_BITS == 0;
+        return (int64_t)finalize->ticks >= 0;
+    return (int64_t)measured->elapsed_ns >= 0;
 }
 
 static int append(struct brick_events *e, const struct brick_record *r)

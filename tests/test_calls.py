@@ -1,0 +1,82 @@
+"""System calls of the reader's module: to be told of files, and to write many pieces at once."""
+
+from __future__ import annotations
+
+import os
+import select
+import struct
+from pathlib import Path
+
+import pytest
+
+from brickd import _reader
+
+IN_CREATE, IN_MOVED_TO, IN_DELETE, IN_IGNORED = 0x100, 0x80, 0x200, 0x8000
+_EVENT = struct.Struct("iIII")
+
+
+def told(fd: int) -> list[tuple[int, str]]:
+    """What there is to be read now: (what, name)."""
+    found = []
+    while select.select([fd], [], [], 0)[0]:
+        data = os.read(fd, 4096)
+        while data:
+            _, mask, _, length = _EVENT.unpack_from(data)
+            found.append((mask, data[_EVENT.size :][:length].rstrip(b"\0").decode()))
+            data = data[_EVENT.size + length :]
+    return found
+
+
+def test_files_that_come_and_go_are_told_and_what_happens_in_them_is_not(tmp_path: Path) -> None:
+    fd = _reader.watch(str(tmp_path))
+    try:
+        (tmp_path / "one").write_text("1")
+        (tmp_path / "one").rename(tmp_path / "two")
+        (tmp_path / "two").unlink()
+        assert told(fd) == [(IN_CREATE, "one"), (IN_MOVED_TO, "two"), (IN_DELETE, "two")]
+        with pytest.raises(BlockingIOError):
+            os.read(fd, 4096)
+        assert not os.get_inheritable(fd)
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(("name", "error"), [("absent", FileNotFoundError), ("file", NotADirectoryError)])
+def test_what_cannot_be_watched_is_named(tmp_path: Path, name: str, error: type[OSError]) -> None:
+    (tmp_path / "file").touch()
+    before = set(os.listdir("/proc/self/fd"))
+    with pytest.raises(error, match=name):
+        _reader.watch(str(tmp_path / name))
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_writes_are_made_in_their_order(tmp_path: Path) -> None:
+    with open(tmp_path / "one", "w+b") as one, open(tmp_path / "two", "w+b") as two:
+        writes = [(one.fileno(), 2, b"abc"), (two.fileno(), 0, b"xy"), (one.fileno(), 3, b"B"), (two.fileno(), 1, b"")]
+        assert _reader.write_all(writes) == 4
+        assert (one.read(), two.read()) == (b"\0\0aBc", b"xy")
+    assert _reader.write_all([]) == 0
+
+
+def test_as_with_write_what_was_written_before_an_error_is_counted_and_the_next_call_tells_it(tmp_path: Path) -> None:
+    with open(tmp_path / "one", "w+b") as one, open(tmp_path / "one", "rb") as closed:
+        writes = [(one.fileno(), 0, b"a"), (closed.fileno(), 0, b"b"), (one.fileno(), 1, b"c")]
+        assert _reader.write_all(writes) == 1
+        with pytest.raises(OSError, match=r"Bad file descriptor"):
+            _reader.write_all(writes[1:])
+        assert one.read() == b"a"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_an_error() -> None:
+    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match=r"No space left"):
+        _reader.write_all([(full.fileno(), 0, b"a")])
+
+
+@pytest.mark.parametrize("writes", [[[1, 0, b""]], [(1, 0)], [("1", 0, b"")], [(1, 0, "text")], 5])
+def test_what_is_no_write_is_refused_before_any_is_made(tmp_path: Path, writes: object) -> None:
+    with open(tmp_path / "one", "w+b") as one:
+        first = [(one.fileno(), 0, b"a")]
+        with pytest.raises(TypeError):
+            _reader.write_all(first + writes if isinstance(writes, list) else writes)  # type: ignore[arg-type]
+        assert one.read() == b""

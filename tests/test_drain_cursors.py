@@ -1,0 +1,305 @@
+"""Where a drain begins, and the tails by which a writer gets its slots back.
+
+A cursor is a checkpoint's (span, event, events, sequence, spans_lost); a tail is what some consumer wrote.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from forge import U64
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rings import Cursor, Rings, events, events_of, rings, spans
+
+from brickd import _reader, dtypes
+
+SLOTS = 16
+NONE: Cursor = (0, 0, 0, 0, 0)
+
+
+class Tail(NamedTuple):
+    """A pair as it stands in the file; both zeros where nobody ever consumed."""
+
+    position: int
+    complement: int
+
+    def believed(self, head: int) -> bool:
+        return self.position ^ self.complement == U64 and head - SLOTS <= self.position <= head
+
+
+def at(position: int) -> Tail:
+    return Tail(position, position ^ U64)
+
+
+UNTOUCHED = Tail(0, 0)
+TORN = Tail(7, 12345)
+
+
+def begun(ring: str, head: int, tail: Tail, saved: Cursor | None, **line: int) -> tuple[Cursor, int]:
+    """The cursor after the first pass over a lane with that head, and how many breaks there were."""
+    with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
+        r.move(0, ring, head)
+        r.put("lane", 0, event_records=head // 2)
+        r.tail(0, ring, *tail)
+        r.put("consumer", 0, **line)
+        drain = r.drain(None if saved is None else [saved])
+        _reader.drain([drain])
+        return drain.cursors()[0], drain.breaks
+
+
+# ---- span rings
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "saved", "lost"),
+    [
+        (10, UNTOUCHED, None, 0),
+        (16, UNTOUCHED, None, 0),
+        (17, UNTOUCHED, None, 17),
+        (40, at(30), None, 30),
+        (40, at(40), None, 40),
+        (40, at(23), None, 40),
+        (40, at(41), None, 40),
+        (40, TORN, None, 40),
+        (10, TORN, None, 10),
+        (40, at(30), 30, 0),
+        (40, at(30), 26, 4),
+        (40, at(26), 30, 0),
+        (40, UNTOUCHED, 30, 10),
+        (10, UNTOUCHED, 3, 0),
+        (40, TORN, 30, 10),
+        (40, TORN, 40, 0),
+        (40, at(30), 3, 27),
+        (40, at(30), 41, 0),
+        (40, TORN, 41, 0),
+    ],
+)
+def test_details_that_nobody_has_any_more_are_lost(head: int, tail: Tail, saved: int | None, lost: int) -> None:
+    cursor, breaks = begun("span", head, tail, None if saved is None else (saved, 0, 0, 0, 5))
+    assert cursor == (head, 0, 0, 0, lost + (5 if saved is not None else 0))
+    assert breaks == 0
+
+
+POSITION = st.integers(0, 60) | st.sampled_from([U64, U64 - 1, 2**63])
+PAIR = st.builds(Tail, POSITION, POSITION) | POSITION.map(at)
+
+
+@given(st.integers(0, 60), PAIR, POSITION)
+def test_a_span_ring_is_read_from_where_a_checkpoint_or_a_later_consumer_left_it(
+    head: int, tail: Tail, saved: int
+) -> None:
+    with rings(span_slots=SLOTS) as r:
+        r.tail(0, "span", *tail)
+        for n in range(head):
+            r.add(0, "span", spans({"sequence": n + 1, "start": n}))
+        drain = r.drain([(saved, 0, 0, 0, 0)])
+        _reader.drain([drain])
+        if tail.believed(head):
+            start = max(saved, tail.position)
+        else:  # where the writer has its slots back is not known
+            start = saved if tail == UNTOUCHED and head <= SLOTS else head
+        start = start if head - SLOTS <= start <= head else head
+        read = np.frombuffer(drain.recent(), dtypes.dtype("span"))["start"]
+        assert read.tolist() == list(range(start, head))
+        assert drain.cursors() == [(head, 0, 0, 0, max(start - saved, 0))]
+
+
+# ---- event rings
+
+
+@pytest.mark.parametrize(
+    ("head", "tail", "saved", "read", "breaks"),
+    [
+        (10, UNTOUCHED, None, 10, 0),
+        (17, UNTOUCHED, None, 0, 1),
+        (40, at(30), None, 10, 1),
+        (10, at(0), None, 10, 0),
+        (40, TORN, None, 0, 1),
+        (40, at(30), (30, 15), 10, 0),
+        (40, at(26), (30, 15), 10, 0),
+        (40, TORN, (30, 15), 10, 0),
+        (40, UNTOUCHED, (30, 15), 10, 0),
+        (40, at(34), (30, 15), 6, 1),
+        (40, TORN, (23, 15), 0, 1),
+        (40, at(30), (23, 15), 10, 1),
+        (40, at(30), (41, 15), 0, 1),
+        (40, TORN, (41, 15), 0, 1),
+    ],
+)
+def test_events_are_read_on_from_the_checkpoint_and_a_break_is_seen(
+    head: int, tail: Tail, saved: tuple[int, int] | None, read: int, breaks: int
+) -> None:
+    with rings(event_slots=SLOTS) as r:
+        for n in range(head):
+            r.add(0, "event", events({"sequence": n + 1}))
+        r.put("lane", 0, event_records=head)
+        r.tail(0, "event", *tail)
+        r.put("consumer", 0, events_read=12)
+        drain = r.drain(None if saved is None else [(0, *saved, saved[0], 0)])
+        found = np.frombuffer(events_of(_reader.drain([drain])), dtypes.dtype("defer"))["sequence"]
+        assert found.tolist() == list(range(head - read + 1, head + 1))
+        assert (drain.breaks, drain.gaps) == (breaks, 0)
+
+
+def test_a_lane_that_no_checkpoint_knows_is_its_own() -> None:
+    with rings(lanes=3) as r:
+        r.add(0, "event", events({"sequence": 1}))
+        first = r.drain()
+        _reader.drain([first])
+        r.publish(first)
+        r.add(0, "event", events({"sequence": 2}))
+        r.add(2, "event", events({"sequence": 1}, {"sequence": 2}))
+        second = r.drain(first.cursors())
+        assert len(events_of(_reader.drain([second]))) == 3 * 64
+        assert second.cursors() == [(0, 2, 2, 2, 0), NONE, (0, 2, 2, 2, 0)]
+        assert second.breaks == 0
+
+
+def test_cursors_are_kept_until_a_pass_and_for_lanes_that_nobody_uses() -> None:
+    saved = [(1, 2, 3, 4, 5), (6, 7, 8, 9, 10)]
+    with rings(lanes=2) as r:
+        drain = r.drain(saved)
+        assert drain.cursors() == saved
+        r.move(0, "span", 3)
+        r.move(0, "event", 2)
+        _reader.drain([drain])
+        assert len(drain.cursors()) == 2
+
+
+@pytest.mark.parametrize("cursors", [[NONE] * 2, [(1, 2, 3)], [(0, 0, 0, 0, 0, 0)]])
+def test_cursors_that_do_not_fit_the_segment_are_refused(cursors: list[Cursor]) -> None:
+    with rings() as r, pytest.raises(ValueError, match=r"cursor"):
+        r.drain(cursors)
+
+
+@pytest.mark.parametrize("number", [-1, 2**64])
+def test_cursors_are_numbers_of_64_bits(number: int) -> None:
+    with rings() as r, pytest.raises((OverflowError, ValueError)):
+        r.drain([(number, 0, 0, 0, 0)])
+
+
+def test_a_successor_goes_on_where_the_checkpoint_says_and_no_event_comes_twice_or_never() -> None:
+    with rings() as r:
+        drain = r.drain()
+        found = b""
+        for first in range(1, 101, 5):
+            added = events(*({"sequence": n, "id": n} for n in range(first, first + 5)))
+            r.add(0, "event", added)
+            r.add(0, "span", spans(*({"sequence": n} for n in range(first, first + 5))))
+            found += events_of(_reader.drain([drain]))
+            r.publish(drain)
+            drain = r.drain(drain.cursors())
+        assert np.frombuffer(found, dtypes.dtype("defer"))["id"].tolist() == list(range(1, 101))
+        assert drain.cursors() == [(100, 100, 100, 100, 0)]
+
+
+# ---- tails
+
+
+def test_nothing_is_to_be_written_where_nothing_was_read() -> None:
+    with rings(lanes=4) as r:
+        drain = r.drain()
+        assert drain.tails(True) == []
+        r.put("lane", 0, opened=1)
+        _reader.drain([drain])
+        assert drain.tails(True) == []
+
+
+def test_tails_are_written_once_complement_first_and_events_only_where_asked() -> None:
+    with rings(lanes=4) as r:
+        r.move(0, "span", 0)
+        r.add(1, "span", spans({"sequence": 1}))
+        r.add(2, "event", events({"sequence": 1}, {"sequence": 2}))
+        r.move(3, "span", 0)
+        drain = r.drain()
+        _reader.drain([drain])
+        (offset, half), (again, whole) = drain.tails(False)
+        assert (offset, len(half)) == (again, len(whole)) == (8192 + 64, 64)
+        half_, whole_ = (np.frombuffer(each, dtypes.dtype("consumer"))[0] for each in (half, whole))
+        assert (half_["span"].tolist(), whole_["span"].tolist()) == ([0, U64 - 1], [1, U64 - 1])
+        assert drain.tails(False) == []
+        for offset, data in drain.tails(True):
+            assert (offset, len(data)) == (8192 + 2 * 64, 64)
+            os.pwrite(r.fd, data, offset)
+        assert (r.line(2)["event"].tolist(), r.line(2)["events_read"]) == ([2, U64 - 2], 2)
+        assert drain.tails(True) == []
+
+
+def test_a_torn_tail_is_mended() -> None:
+    with rings() as r:
+        r.add(0, "span", spans({"sequence": 1}))
+        r.tail(0, "span", 1, 99)
+        drain = r.drain()
+        _reader.drain([drain])
+        r.publish(drain)
+        assert r.line(0)["span"].tolist() == [1, U64 - 1]
+
+
+def test_what_was_lost_is_told_to_whoever_reads_the_segment() -> None:
+    with rings(span_slots=SLOTS) as r:
+        r.move(0, "span", 40)
+        r.tail(0, "span", 30)
+        drain = r.drain([(24, 0, 0, 0, 2)])
+        _reader.drain([drain])
+        r.publish(drain)
+        assert (r.line(0)["span"].tolist(), r.line(0)["spans_lost"]) == ([40, U64 - 40], 8)
+
+
+def written(r: Rings, writes: list[tuple[int, bytes]], cut: int) -> None:
+    """Only so many bytes of the writes come to be in the file."""
+    for offset, data in writes:
+        os.pwrite(r.fd, data[: max(cut, 0)], offset)
+        cut -= len(data)
+
+
+@given(st.integers(0, 2**20), st.integers(0, SLOTS), st.integers(0, SLOTS), st.integers(0, 128), st.integers(0, 128))
+@example(before=0x1FF, first=1, second=1, cut=71, again=9)
+def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
+    before: int, first: int, second: int, cut: int, again: int
+) -> None:
+    """The second begins with the pair that the first left torn; the writer goes on as long as it finds room."""
+    with rings(span_slots=SLOTS, event_slots=SLOTS) as r:
+        for ring in ("span", "event"):
+            r.move(0, ring, before)
+            r.tail(0, ring, before)
+        read, room = before, dict.fromkeys(("span", "event"), before + SLOTS)
+        saved = [(before, before, before, before, 0)]
+        for more, kept in ((first, cut), (second, again)):
+            numbers = [{"sequence": read + n + 1} for n in range(min(more, *(head - read for head in room.values())))]
+            r.add(0, "span", spans(*numbers))
+            r.add(0, "event", events(*numbers))
+            read += len(numbers)
+            drain = r.drain(saved)
+            assert len(events_of(_reader.drain([drain]))) == 64 * len(numbers)
+            saved = drain.cursors()
+            written(r, drain.tails(True), kept)
+            for ring, last in room.items():
+                tail = Tail(*r.line(0)[ring].tolist())
+                heads = [head for head in range(read, last + 1) if tail.believed(head)]
+                assert tail.position <= read or not heads
+                if read in heads:
+                    room[ring] = max(tail.position + SLOTS, last)
+
+
+@given(st.integers(0, 2**20), st.integers(0, SLOTS), st.integers(0, 128), st.integers(0, 128))
+@example(before=2**16 - 3, more=8, position_at=128, complement_at=128)
+def test_a_writer_that_looks_while_both_writes_are_made_believes_one_of_the_two_tails(
+    before: int, more: int, position_at: int, complement_at: int
+) -> None:
+    """It loads the position first (O13): by then so many bytes are in the file, more when it loads the complement."""
+    with rings(event_slots=SLOTS) as r:
+        r.move(0, "event", before)
+        r.tail(0, "event", before)
+        r.add(0, "event", events(*({"sequence": n + 1} for n in range(more))))
+        drain = r.drain([(0, before, before, 0, 0)])
+        _reader.drain([drain])
+        writes = drain.tails(True)
+        written(r, writes, position_at)
+        position = int(r.line(0)["event"][0])
+        written(r, writes, max(position_at, complement_at))
+        seen = Tail(position, int(r.line(0)["event"][1]))
+        assert not seen.believed(before + more) or seen.position in (before, before + more)

@@ -1,0 +1,134 @@
+"""Summaries that grow: spans and other summaries added by row, against what plain numpy makes of them."""
+
+from __future__ import annotations
+
+import array
+
+import numpy as np
+import pytest
+from forge import U64
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import folded, spans
+
+from brickd import _reader, dtypes
+
+DURATION = st.integers(0, 2**48) | st.sampled_from([0, 31, 32, 38, 2**36])
+SPAN = st.fixed_dictionaries(
+    {"path": st.integers(0, 5), "duration": DURATION, "elements": st.integers(0, 2**40), "bytes": st.integers(0, 2**40)}
+)
+
+
+def rows(*numbers: int) -> bytes:
+    return array.array("i", numbers).tobytes()
+
+
+def of(summaries: _reader.Summaries) -> dtypes.Array:
+    return dtypes.summaries(summaries.tobytes())
+
+
+@given(st.lists(SPAN, max_size=40))
+def test_spans_are_added_as_their_own_thread_adds_them(each: list[dict[str, int]]) -> None:
+    ours = _reader.Summaries()
+    for span in each:
+        ours.add(span["path"], span["duration"], span["elements"], span["bytes"])
+    wanted = folded(spans(*each))
+    assert len(ours) == len(wanted)
+    np.testing.assert_array_equal(of(ours), wanted)
+
+
+@given(st.lists(SPAN, max_size=20), st.lists(SPAN, max_size=20), st.permutations(range(-1, 7)))
+def test_merging_is_adding_all_spans_of_both(
+    ours: list[dict[str, int]], others: list[dict[str, int]], order: list[int]
+) -> None:
+    merged = _reader.Summaries(folded(spans(*ours)).tobytes())
+    theirs = folded(spans(*others))
+    merged.merge(theirs.tobytes(), rows(*order[: len(theirs)]))
+    both = ours + [span | {"path": order[span["path"]]} for span in others if order[span["path"]] >= 0]
+    wanted = folded(spans(*both))
+    for name in wanted.dtype.names or ():
+        got = of(merged)[name][: len(wanted)]
+        if name == "squares":  # a sum in another order
+            np.testing.assert_allclose(got, wanted[name], rtol=1e-12)
+        else:
+            np.testing.assert_array_equal(got, wanted[name], err_msg=name)
+    assert not of(merged)["count"][len(wanted) :].any()
+
+
+@given(st.lists(SPAN, min_size=1, max_size=20), st.sampled_from([0.5, 2.0, 4.0, 0.3846153846153846, 1.9]))
+def test_a_factor_makes_nanoseconds_of_ticks(each: list[dict[str, int]], factor: float) -> None:
+    merged, ticks = _reader.Summaries(), folded(spans(*each))
+    merged.merge(ticks.tobytes(), rows(*range(len(ticks))), factor)
+    ns = of(merged)
+    for name in ("count", "elements", "bytes"):
+        np.testing.assert_array_equal(ns[name], ticks[name])
+    for name in ("total", "child", "min", "max"):
+        np.testing.assert_allclose(ns[name], ticks[name] * factor, atol=0.5000001, rtol=1e-15, err_msg=name)
+    np.testing.assert_allclose(ns["squares"], ticks["squares"] * factor**2, rtol=1e-12)
+    shift = round(4 * np.log2(factor))
+    for mine, theirs in zip(ns["histogram"], ticks["histogram"], strict=True):
+        wanted = np.zeros(128, np.uint64)
+        np.add.at(wanted, np.clip(np.arange(128) + shift, 0, 127), theirs)
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_sums_of_what_lies_stop_at_the_greatest_number() -> None:
+    most: dtypes.Array = np.zeros(1, dtypes.dtype("summary"))
+    for name in ("count", "total", "child", "again", "elements", "bytes", "max", "histogram"):
+        most[name] = U64
+    merged = _reader.Summaries(most.tobytes())
+    merged.merge(most.tobytes(), rows(0))
+    merged.merge(most.tobytes(), rows(0), 2.0)
+    for name in ("count", "total", "child", "again", "elements", "bytes", "max"):
+        assert of(merged)[name][0] == U64
+    assert (of(merged)["histogram"] == U64).all()
+
+
+def test_what_counts_nothing_is_zeros_whatever_else_it_says() -> None:
+    empty: dtypes.Array = np.zeros(1, dtypes.dtype("summary"))
+    empty["min"] = 7
+    ours = _reader.Summaries(empty.tobytes())
+    assert ours.tobytes() == bytes(_reader.SUMMARY_BYTES)
+    ours.add(0, 9, 0, 0)
+    assert (of(ours)["min"][0], of(ours)["max"][0]) == (9, 9)
+
+
+def test_a_row_that_is_given_away_stays_what_it_was() -> None:
+    ours = _reader.Summaries()
+    ours.add(0, 5, 1, 2)
+    before = ours.tobytes()
+    ours.add(0, 5, 1, 2)
+    assert (dtypes.summaries(before)["count"][0], of(ours)["count"][0]) == (1, 2)
+
+
+@pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
+def test_bytes_that_are_no_summaries_are_refused(bytes_: int) -> None:
+    with pytest.raises(ValueError, match=r"no array of summaries, which have 1152 each$"):
+        _reader.Summaries(bytes(bytes_))
+    with pytest.raises(ValueError, match=r"no array of summaries"):
+        _reader.Summaries().merge(bytes(bytes_), b"")
+
+
+@pytest.mark.parametrize("many", [0, 1, 3])
+def test_rows_that_do_not_fit_the_summaries_are_refused(many: int) -> None:
+    with pytest.raises(ValueError, match=r"^2 summaries need as many rows \(int32\)$"):
+        _reader.Summaries().merge(bytes(2 * _reader.SUMMARY_BYTES), rows(*[0] * many))
+
+
+@pytest.mark.parametrize("factor", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_factor_that_is_none_is_refused(factor: float) -> None:
+    with pytest.raises(ValueError, match=r"factor"):
+        _reader.Summaries().merge(b"", b"", factor)
+
+
+@pytest.mark.parametrize("path", [-1, 65472])
+def test_a_path_that_is_none_is_refused(path: int) -> None:
+    with pytest.raises(IndexError, match=rf"^path {path}, wanted one from 0 to 65471$"):
+        _reader.Summaries().add(path, 1, 1, 1)
+
+
+@pytest.mark.parametrize("amount", [-1, 2**64])
+def test_amounts_are_numbers_of_64_bits(amount: int) -> None:
+    for amounts in ((amount, 0, 0), (0, amount, 0), (0, 0, amount)):
+        with pytest.raises((OverflowError, ValueError)):
+            _reader.Summaries().add(0, *amounts)
