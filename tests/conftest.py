@@ -18,12 +18,16 @@ import textwrap
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from brickd.runtime import runtime
 from brickd.segment import Reading, find, open_segment
+
+if TYPE_CHECKING:
+    from serving import Daemon
 
 # The same examples at each run: few where somebody waits, many with `scripts/test --hypothesis-profile thorough`.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=40)
@@ -125,6 +129,16 @@ def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
         for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
             if pipe is not None:
                 pipe.close()
+
+
+@pytest.fixture
+def daemon(prefix: str) -> Iterator[Daemon]:
+    """A daemon that answers where the environment has it."""
+    # Late: most tests need nothing of what a server takes to load.
+    from serving import serving
+
+    with serving(runtime().socket) as serves:
+        yield serves
 
 
 @pytest.fixture

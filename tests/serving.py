@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -35,6 +36,7 @@ class Daemon(SharedMemory):
         self.events = Log()
         self.checkpoint_problem: str | None = None
         self.server: Server
+        self.thread: threading.Thread
         self._started_ns = time.time_ns()
 
     def daemon(self) -> Facts:  # type: ignore[override]
@@ -66,6 +68,11 @@ class Daemon(SharedMemory):
     def down(self) -> None:
         self.server.stop()
 
+    def end(self) -> None:
+        """Leave no trace."""
+        self.server.stop()
+        self.thread.join()
+
 
 @contextmanager
 def serving(
@@ -74,13 +81,12 @@ def serving(
     """A daemon that answers at the path."""
     daemon = kind()
     daemon.server = Server(daemon, Listener(path, group=group), limits)
-    thread = threading.Thread(target=lambda: asyncio.run(daemon.server.serve()))
-    thread.start()
+    daemon.thread = threading.Thread(target=lambda: asyncio.run(daemon.server.serve()))
+    daemon.thread.start()
     try:
         yield daemon
     finally:
-        daemon.server.stop()
-        thread.join()
+        daemon.end()
 
 
 class Answer(NamedTuple):
@@ -156,3 +162,16 @@ def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
             name = value
         elif key == "data":
             yield name, json.loads(value)
+
+
+# What changes between two looks at workers that stand still, and who looks.
+_TIMED = {"source", "daemon", "words"}
+
+
+def still(document: Any) -> Any:
+    """A document without what time changes."""
+    if isinstance(document, dict):
+        return {key: still(value) for key, value in document.items() if key not in _TIMED and not key.endswith("_ns")}
+    if isinstance(document, str):
+        return re.sub(r"for [\d.,]+ \w+", "for …", document)
+    return [still(each) for each in document] if isinstance(document, list | tuple) else document

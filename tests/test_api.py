@@ -5,75 +5,61 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-import verbs
 from conftest import SHM, readings
 from faults import Start
 from made_up import HOSTILE
-from serving import Daemon, answer, ask, connected, following, request, rest, serving
-from verbs import brickd, started
+from serving import Daemon, answer, ask, connected, following, request, rest, still
+from verbs import started
+
+from brickd.runtime import runtime
+from brickd.views import bricks, hang, inspect, status, tree, workers
+from brickd.views.answer import Answer
+from brickd.world import SharedMemory, World
 
 
 @pytest.fixture
-def socket_path(prefix: str, tmp_path: Path) -> Path:
-    return tmp_path / "socket"
-
-
-@pytest.fixture
-def daemon(socket_path: Path) -> Iterator[Daemon]:
-    with serving(socket_path) as serves:
-        yield serves
+def socket_path(daemon: Daemon) -> Path:
+    return runtime().socket
 
 
 STILL = 'with brick.span("outer"):\n    with brick.span("inner", category="norm"): pass\npause()'
-# What changes between two looks at workers that stand still.
-MOVING = {"age_ns", "since_ns", "uptime_ns", "tick_ns", "since_start_ns", "duration_ns"}
 
 
-def still(document: Any) -> Any:
-    """A document without what time changes, and without who says it."""
-    if isinstance(document, dict):
-        return {
-            key: still(value)
-            for key, value in document.items()
-            if key not in MOVING | {"source", "daemon", "words"} and not key.endswith("_ns")
-        }
-    return [still(each) for each in document] if isinstance(document, list) else document
+HANG = hang.HangQuestion(watch=0.01, longer=0.0)
 
 
-@pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
-    ("line", "target"),
+    ("target", "question", "view"),
     [
-        ("status", "status"),
-        ("workers api/1 batch", "workers?name=api/1&name=batch"),
+        ("status", status.StatusQuestion(), status.answer),
+        ("workers?name=api/1&name=batch", workers.WorkersQuestion(("api/1", "batch")), workers.answer),
         (
-            "bricks --sort name --by worker --top 3 batch api/0",
-            "bricks?sort=name&by=worker&top=3&name=batch&name=api/0",
+            "bricks?sort=name&by=worker&top=3&name=api/0",
+            bricks.BricksQuestion(("api/0",), "name", "worker", None, 3),
+            bricks.answer,
         ),
-        ("tree --layers --depth 1", "tree?layers=true&depth=1"),
-        ("hang --watch 0.01 --longer 0", "hang?watch=0.01&longer=0"),
-        ("inspect api/1 -n 0", "inspect/api/1?records=0"),
+        ("tree?layers=true&depth=1", tree.TreeQuestion(layers=True, depth=1), tree.answer),
+        ("hang?watch=0.01&longer=0", HANG, lambda world, asked: hang.answer(world, asked, hang.look(world, asked))),
+        ("inspect/api/1?records=0", inspect.InspectQuestion("api/1", 0), inspect.answer),
     ],
 )
-def test_a_document_is_the_same_over_the_socket_as_on_the_command_line(
-    worker: Start, socket_path: Path, line: str, target: str
+def test_a_view_is_the_same_over_the_socket(
+    worker: Start, socket_path: Path, target: str, question: Any, view: Callable[[World, Any], Answer]
 ) -> None:
     for number, service in enumerate(("api", "api", "batch")):
         started(worker, STILL, BRICKD_SERVICE=service, BRICKD_WORKER=str(number))
-    verb, *words = line.split()
     asked = ask(socket_path, f"/v1/{target}")
     assert (asked.status, asked.headers["content-type"]) == (200, "application/json")
     assert asked.document["source"] == "daemon"
-    assert still(asked.document) == still(verbs.document(verb, *words))
+    assert still(asked.document) == still(view(SharedMemory(), question).document)
 
 
-@pytest.mark.usefixtures("daemon")
 def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="a b")
     (reading,) = readings(prefix)
@@ -83,25 +69,22 @@ def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path
     assert ask(socket_path, "/v1/inspect?name=a%20b/0").document["segment"] == reading.file
 
 
-@pytest.mark.usefixtures("daemon")
-def test_an_error_is_the_one_of_the_command_line(worker: Start, socket_path: Path, prefix: str) -> None:
+def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="api")
     (SHM / f"{prefix}junk").write_bytes(b"no segment")
-    for line, target, status, kind in (
-        ("status apo/0", "status?name=apo/0", 404, "no_such_worker"),
-        ("bricks --category nrom", "bricks?category=nrom", 400, "trouble"),
-        ("bricks --sort spread --by worker", "bricks?sort=spread&by=worker", 400, "wrong_question"),
-        ("inspect", "inspect", 400, "trouble"),
-        ("inspect nobody", "inspect/nobody", 404, "no_such_worker"),
-        (f"inspect {prefix}junk", f"inspect/{prefix}junk", 409, "segment_refused"),
+    for target, status_code, kind, message in (
+        ("status?name=apo/0", 404, "no_such_worker", "no worker or service apo/0: did you mean api/0"),
+        ("bricks?category=nrom", 400, "trouble", "no category nrom: did you mean norm?"),
+        ("inspect", 400, "trouble", "2 workers to choose from, one wanted"),
+        ("inspect/nobody", 404, "no_such_worker", "no worker, service or segment nobody: "),
+        (f"inspect/{prefix}junk", 409, "segment_refused", f"{prefix}junk: "),
     ):
         asked = ask(socket_path, f"/v1/{target}")
-        message = brickd(*line.split()).stderr.removeprefix("brickd: ").removesuffix("\n")
-        assert (asked.status, asked.document) == (status, {"error": {"kind": kind, "message": message}}), line
+        assert (asked.status, asked.document["error"]["kind"]) == (status_code, kind)
+        assert asked.document["error"]["message"].startswith(message)
 
 
-@pytest.mark.usefixtures("daemon")
 @pytest.mark.parametrize(
     ("asked", "status", "told"),
     [
@@ -138,7 +121,6 @@ def test_what_cannot_be_asked_is_refused_with_what_is_wanted(
     assert told in refused.document["error"]["message"]
 
 
-@pytest.mark.usefixtures("daemon")
 def test_hostile_names_stay_strings_in_json(worker: Start, socket_path: Path, prefix: str) -> None:
     names = [HOSTILE, "<script>alert(1)</script>", "=cmd()", "a\x1b[2J", 'quote"\\', "two\nlines", "\u2028"]
     started(worker, f"for name in {names!r}:\n    with brick.span(name): pass\npause()", BRICKD_SERVICE="s\x1b]0;x\x07")
@@ -192,14 +174,13 @@ def test_whoever_means_other_segments_is_not_told_of_ours(worker: Start, socket_
 def test_a_checkpoint_that_fails_is_a_problem(worker: Start, socket_path: Path, daemon: Daemon) -> None:
     started(worker, STILL)
     daemon.checkpoint_problem = "No space left on device"
-    status = ask(socket_path, "/v1/status").document
-    assert status["daemon"]["checkpoint_problem"] == "No space left on device"
-    assert status["problems"] == [
+    said = ask(socket_path, "/v1/status").document
+    assert said["daemon"]["checkpoint_problem"] == "No space left on device"
+    assert said["problems"] == [
         {"text": "the daemon cannot save what it knows: No space left on device", "command": "brickd events"}
     ]
 
 
-@pytest.mark.usefixtures("daemon")
 def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="api")
     started(worker, STILL, BRICKD_SERVICE="batch")
@@ -211,7 +192,6 @@ def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path,
     assert flags == {"api": 3, "batch": 0}
 
 
-@pytest.mark.usefixtures("daemon")
 def test_the_totals_of_the_dead_can_be_forgotten(worker: Start, socket_path: Path) -> None:
     started(worker, STILL).kill()
     assert ask(socket_path, "/v1/forget", b"").document["forgotten"] == 1

@@ -234,7 +234,7 @@ def test_another_user_is_refused_even_where_the_mode_lets_it_in(open_folder: Pat
     with serving(open_folder / "socket", group=4321):
         (open_folder / "socket").chmod(0o666)
         refused = answer(stranger(open_folder / "socket", "--regid=65534", "--groups=7").stdout)
-    assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
+    assert (refused.status, refused.document["error"]["kind"]) == (403, "stranger")
 
 
 @pytest.mark.parametrize("identity", [("--regid=4321", "--clear-groups"), ("--regid=65534", "--groups=7,4321")])

@@ -51,6 +51,7 @@ LAYERS = (
     {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
     {"brickd.doctor.examination"},
     {"brickd.views.parameter", "brickd.wire"},
+    {"brickd.client"},
     {"brickd.views.question"},
     {"brickd.orders", "brickd.views.answer"},
     {
@@ -135,7 +136,7 @@ def test_every_public_name_of_the_agent_has_one_home() -> None:
 def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
     code = (
         "import sys; from brickd.cli import main; sys.argv = ['brickd', 'status', '--json']; main();"
-        "print(sorted({'numpy', 'psutil', 'asyncio'} & set(sys.modules)))"
+        "print(sorted({'numpy', 'psutil', 'asyncio', 'starlette', 'uvicorn', 'socket'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "[]"

@@ -47,7 +47,7 @@ _KINDS = {
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",
     HTTPStatus.MISDIRECTED_REQUEST: wire.OTHER_PREFIX,
-    HTTPStatus.TOO_MANY_REQUESTS: "busy",
+    HTTPStatus.TOO_MANY_REQUESTS: wire.BUSY,
 }
 
 
@@ -152,7 +152,7 @@ class Application:
             raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
 
     def _require_our_prefix(self, request: Request) -> None:
-        ours = self._served.daemon().prefix
+        ours = wire.quoted(self._served.daemon().prefix)
         meant = request.headers.get(wire.PREFIX, ours)
         if meant != ours:
             raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")

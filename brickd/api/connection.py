@@ -16,10 +16,10 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from brickd import wire
 from brickd.api.limits import Limits
 from brickd.api.peer import peer
 from brickd.api.replies import error_body
-from brickd.errors import NotPermitted
 
 
 class Room:
@@ -83,9 +83,9 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
         if not peer(transport.get_extra_info("socket")).may_ask(self._room.group):
-            self._turn_away(HTTPStatus.FORBIDDEN, NotPermitted.kind, "this daemon answers its own user, root and group")
+            self._turn_away(HTTPStatus.FORBIDDEN, wire.STRANGER, "this daemon answers its own user, root and its group")
         elif not self._room.enter(self):
-            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, "busy", "too many clients at once: ask again")
+            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, wire.BUSY, "too many clients at once: ask again")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the client."""

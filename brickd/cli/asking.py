@@ -14,15 +14,21 @@ from typing import Any, TypeVar
 
 import click
 
+from brickd import client
 from brickd.cli.output import say
 from brickd.cli.tab import Complete, complete_workers
+from brickd.cli.waiting import Passes
+from brickd.client import NoAnswer, TurnedAway
 from brickd.views.answer import Answer, Document
 from brickd.views.parameter import Choice, Parameter, Switch
-from brickd.views.question import Asked, Question, default, parameters
+from brickd.views.question import Asked, Question, default, parameters, to_query
 from brickd.world import SharedMemory, World
 
 Result = TypeVar("Result")
 Verb = Callable[..., Result]
+
+# Why nobody misses a daemon: there is none, or it is one for other segments.
+_NOT_MISSED = ("none", "stale", "elsewhere")
 
 
 def asks(kind: type[Question], complete: Complete = complete_workers) -> Callable[[Verb[Result]], Verb[Result]]:
@@ -49,12 +55,48 @@ def asks(kind: type[Question], complete: Complete = complete_workers) -> Callabl
     return decorate
 
 
-def asked(view: Callable[[World, Asked], Answer], question: Asked) -> Document:
-    """The document that answers a question; what is to be said beside it is said."""
-    answer = view(SharedMemory(), question)
+def asked(
+    name: str,
+    view: Callable[[World, Asked], Answer],
+    question: Asked,
+    *,
+    seconds: float = 0.0,
+    meanwhile: Callable[[Passes], None] | None = None,
+) -> Document:
+    """The document that answers a question: the daemon's, or without one that of shared memory.
+
+    What is to be said beside it is said.
+
+    Args:
+        name: of the view, as the daemon calls it.
+        view: builds the document here.
+        question: what is asked.
+        seconds: how long the daemon takes in any case.
+        meanwhile: lets that time pass.
+    """
+    answer = _of_the_daemon(name, question, seconds, meanwhile) or view(SharedMemory(), question)
     for words in answer.words:
         say(words)
     return answer.document
+
+
+def _of_the_daemon(
+    name: str, question: Question, seconds: float, meanwhile: Callable[[Passes], None] | None
+) -> Answer | None:
+    """What the daemon answers; None where there is none, which is said where one is expected."""
+    try:
+        pending = client.ask(name, to_query(question), seconds=seconds)
+        if meanwhile is not None:
+            meanwhile(pending.arrives)
+        document = pending.document()
+    except NoAnswer as error:
+        if error.why not in _NOT_MISSED:
+            say(f"{error}; shared memory is read instead")
+        return None
+    except TurnedAway as error:
+        say(f"{error}; shared memory is read instead")
+        return None
+    return Answer(document, tuple(document.pop("words")))
 
 
 def _argument(

@@ -45,7 +45,7 @@ _WORST = (
 @output_options
 def bricks(question: view.BricksQuestion, output: str) -> None:
     """Totals of every brick, apart by worker, service or layer."""
-    document = asked(view.answer, question)
+    document = asked("bricks", view.answer, question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="bricks")
 
 

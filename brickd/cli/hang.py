@@ -7,6 +7,7 @@ Invariant: the verdicts come first.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import click
@@ -17,13 +18,14 @@ from brickd.cli import table as tables
 from brickd.cli.asking import asked, asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.cli.waiting import watch
+from brickd.cli.waiting import Passes, watch
 from brickd.errors import Exit
 from brickd.views import hang as view
 from brickd.views.answer import NOBODY, Answer
 from brickd.world import World
 
 _NEAREST = 8
+_AT_ONCE_SECONDS = 0.05
 
 
 @click.command()
@@ -34,9 +36,15 @@ def hang(question: view.HangQuestion, output: str) -> Exit:
 
     Exits 1 where one is named.
     """
-    document = asked(_watched, question)
+    document = asked("hang", _watched, question, seconds=question.watch, meanwhile=partial(_wait, question))
     emit(document, output, table=lambda screen: _render(document, screen), rows="open")
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
+
+
+def _wait(question: view.HangQuestion, passes: Passes) -> None:
+    """While the daemon watches; where nobody is to be watched it answers at once."""
+    if not passes(_AT_ONCE_SECONDS):
+        watch(question.watch, passes)
 
 
 def _watched(world: World, question: view.HangQuestion) -> Answer:

@@ -61,7 +61,7 @@ _EVENT_COLUMNS = (
 @output_options
 def inspect(question: view.InspectQuestion, output: str) -> None:
     """What one segment holds: header, lanes, ledger, rings."""
-    document = asked(view.answer, question)
+    document = asked("inspect", view.answer, question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 

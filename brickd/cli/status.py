@@ -52,7 +52,7 @@ _BRICK_COLUMNS = (
 @output_options
 def status(question: view.StatusQuestion, output: str) -> None:
     """Live totals over all workers, problems first."""
-    document = asked(view.answer, question)
+    document = asked("status", view.answer, question)
     emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
 
 

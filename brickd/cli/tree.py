@@ -64,7 +64,7 @@ class _Line(NamedTuple):
 @output_options
 def tree(question: view.TreeQuestion, output: str) -> None:
     """The call tree over all workers: totals, self times, shares."""
-    document = asked(view.answer, question)
+    document = asked("tree", view.answer, question)
     emit(document, output, table=lambda screen: render(document, screen), rows="nodes")
 
 

@@ -39,7 +39,7 @@ _COLUMNS = (
 @output_options
 def workers(question: view.WorkersQuestion, output: str) -> None:
     """Every worker: its threads, spans, losses, memory, what is open."""
-    document = asked(view.answer, question)
+    document = asked("workers", view.answer, question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 
