@@ -476,7 +476,16 @@ def test_after_a_lost_segment_no_id_is_given_twice_and_what_pends_can_be_finaliz
 def test_a_segment_that_is_left_to_its_consumer_says_that_its_worker_ended(
     worker: Start, prefix: str, watched: bool
 ) -> None:
-    process = worker('brick.brick("b").defer()\npause()')
+    process = worker(
+        """
+        b = brick.brick("b")
+        id = b.defer()
+        pause()
+        brick.shutdown()
+        brick.finalize(durations={id: 5})
+        assert b.defer() == 0
+        """
+    )
     process.paused()
     (file,) = find(prefix)
     assert reading(prefix).process["ended"] == 0
@@ -487,7 +496,9 @@ def test_a_segment_that_is_left_to_its_consumer_says_that_its_worker_ended(
         assert process.end() == 0
         if watched:
             assert (reading(prefix).alive, reading(prefix).process["ended"]) == (False, 1)
-            assert [each["kind"] for each in events(reading(prefix))] == ["defer"]
+            assert [each["kind"] for each in events(reading(prefix))] == ["defer"], (
+                "what comes after the end is not told"
+            )
     assert len(readings(prefix)) == watched
 
 
