@@ -157,7 +157,7 @@ class File:
 
     def published(self) -> bool:
         """Whether its worker finished making it."""
-        return os.pread(self.fd, 8, 0) != bytes(8)
+        return any(os.pread(self.fd, 8, 0))
 
     def same_file(self) -> bool:
         """Whether the name still leads to the file that is open here."""

@@ -1,0 +1,61 @@
+"""The verb `down`.
+
+Owns: what is said as a daemon ends. Must not know: how it ends. Invariant: it is said that none runs only once none
+does: when its lock is free.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import click
+
+from brickd.cli.output import say
+from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
+from brickd.locks import holder
+from brickd.runtime import Runtime, runtime
+
+_STEP_SECONDS = 0.02
+
+
+@click.command()
+@click.option("--wait", type=click.FloatRange(0, 3600), default=20.0, show_default=True, metavar="SECONDS",
+              help="How long to wait for its end.")  # fmt: skip
+def down(wait: float) -> None:
+    """End the daemon; what it read is kept for the next one."""
+    here = runtime()
+    pid = _holder(here)
+    if pid is None:
+        raise NoDaemon(f"no daemon runs in {here.directory} (brickd up starts one)")
+    if pid == 0:
+        raise NotPermitted(f"a daemon runs in {here.directory}, in another pid namespace: end it there")
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        pass
+    except PermissionError as error:
+        raise NotPermitted(
+            f"the daemon is process {pid} of another user: only that user and root may end it"
+        ) from error
+    until = time.monotonic() + wait
+    while _holder(here) is not None:
+        if time.monotonic() > until:
+            raise DaemonRefused(f"process {pid} has not ended within {wait:g} s: see {here.log}")
+        time.sleep(_STEP_SECONDS)
+    say(f"the daemon has ended: process {pid}")
+
+
+def _holder(here: Runtime) -> int | None:
+    """The process that holds the daemon's lock."""
+    try:
+        fd = os.open(here.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except PermissionError as error:
+        raise NotPermitted(f"{here.lock}: belongs to another user") from error
+    try:
+        return holder(fd, 0)
+    finally:
+        os.close(fd)

@@ -1,0 +1,254 @@
+"""The daemon as a process: one at a time in its runtime directory, a loop in a thread, an API, an end.
+
+Owns: the runtime directory and its lock, the checkpoint's way into it, who runs in which thread. Must not know: the
+order of the loop's steps, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the API
+does; whatever happens in the loop is told and does not end it; at a clean end all that was read is in the checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import stat
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from types import TracebackType
+from typing import Self
+
+from brickd import _reader, checkpoint, escape
+from brickd.collector import SECOND, Collector
+from brickd.errors import CheckpointRefused, DaemonRefused, NoSuchWorker, SegmentConsumed
+from brickd.events import Log
+from brickd.locks import holder, take
+from brickd.memory import Gone, Memory, Wish
+from brickd.naming import suggestion
+from brickd.orders import Forgetting, Setting
+from brickd.runtime import Runtime
+from brickd.segment import Segment, find, open_segment, prefix
+from brickd.words import many
+from brickd.workers import Survey, survey
+from brickd.world import Facts
+
+# A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
+_SWITCH_SECONDS = 0.001
+_AFTER_A_DEFECT_NS = SECOND
+
+
+class Place:
+    """The runtime directory, held by one daemon."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Take it.
+
+        Raises:
+            DaemonRefused: it cannot be had, or another daemon has it.
+        """
+        self.runtime = runtime
+        directory = runtime.directory
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = directory.lstat()
+        except OSError as error:
+            raise DaemonRefused(
+                f"{directory}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours"
+            ) from None
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+            wanted = f"a directory that only user {os.geteuid()} may change"
+            raise DaemonRefused(f"{directory}: is {seen}, wanted is {wanted}")
+        try:
+            self._lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
+        if not take(self._lock, 0):
+            pid = holder(self._lock, 0)
+            os.close(self._lock)
+            raise DaemonRefused(f"a daemon runs already in {directory}: process {pid} (brickd down ends it)")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._lock)
+
+    def memory(self, log: Log) -> Memory:
+        """What an earlier daemon left, to go on from."""
+        path, ours = self.runtime.checkpoint, Memory(prefix())
+        try:
+            memory = checkpoint.load(path) or ours
+        except (CheckpointRefused, OSError) as error:
+            aside = path.with_name(path.name + ".refused")
+            with contextlib.suppress(OSError):
+                path.replace(aside)
+            log.add("break", f"{path}: {error}; put aside as {aside.name}: what it held is not known any more")
+            return ours
+        if memory.prefix != ours.prefix:
+            raise DaemonRefused(
+                f"{path} is of the segments {memory.prefix}*, not {ours.prefix}*: set another BRICKD_RUNTIME_DIR"
+            )
+        return memory
+
+
+class Daemon:
+    """A running daemon, as its API sees it: every method may be called from any thread."""
+
+    def __init__(self, place: Place) -> None:
+        self.events = Log()
+        self.prefix = prefix()
+        self._place = place
+        self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
+        path = place.runtime.checkpoint
+        memory = place.memory(self.events)
+        self._collector = Collector(memory, lambda content: checkpoint.save(path, content), self.events.add)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="brickd-loop")
+        self.ended = threading.Event()
+
+    # ---- the loop
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            DaemonRefused: another daemon drains these segments.
+        """
+        self._collector.tick(time.monotonic_ns(), look=True)
+        for each in self._collector.quarantined.values():
+            if isinstance(each.refused, SegmentConsumed):
+                self._collector.end(time.monotonic_ns())
+                raise DaemonRefused(
+                    f"process {each.refused.pid} drains the segments {self.prefix}* already: end it, or set"
+                    " BRICKD_SHM_PREFIX for other workers"
+                )
+        here, gone = len(self._collector.attached), len(self._collector.memory.gone)
+        self.events.add("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
+        self._thread.start()
+
+    def _loop(self) -> None:
+        poll = select.poll()
+        watch = _reader.watch(_reader.DIRECTORY)
+        for fd in (watch, self._wake):
+            poll.register(fd, select.POLLIN)
+        look = True
+        while not self._ending.is_set():
+            try:
+                wait_ns = self._collector.tick(time.monotonic_ns(), look=look)
+            except Exception:  # whatever it is, the next tick may do better, and nothing is lost by trying
+                wait_ns = _AFTER_A_DEFECT_NS
+                self._tell_defect()
+            look = False
+            for fd, _ in poll.poll(max(1, wait_ns // 1_000_000)):
+                with contextlib.suppress(BlockingIOError):
+                    os.read(fd, 65_536)
+                look |= fd == watch
+        os.close(watch)
+        try:
+            self._collector.end(time.monotonic_ns())
+        except Exception:
+            self._tell_defect()
+        self.ended.set()
+
+    def _tell_defect(self) -> None:
+        lines = traceback.format_exc().splitlines()
+        self.events.add("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
+        for line in lines:
+            print(escape.text(line), file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """End the loop, and wait until it has."""
+        self._ending.set()
+        os.eventfd_write(self._wake, 1)
+        self._thread.join()
+
+    # ---- what the API asks
+
+    def daemon(self) -> Facts:
+        """What it says of itself."""
+        try:
+            release = version("brickd")
+        except PackageNotFoundError:
+            release = None
+        uptime_ns = time.monotonic_ns() - self._began_ns
+        return Facts(release, os.getpid(), self._began_at_ns, uptime_ns, self.prefix, self._collector.trouble or None)
+
+    def survey(self) -> Survey:
+        """Every worker, as it is now."""
+        collector = self._collector
+        with collector.reading:
+            with collector.lock:
+                background = collector.memory.background()
+                held = {file: each.segment for file, each in collector.attached.items()}
+            return survey(self.prefix, background, held)
+
+    def files(self) -> Sequence[str]:
+        """All that lies where segments lie."""
+        return find("")
+
+    @contextlib.contextmanager
+    def segment(self, file: str) -> Iterator[Segment]:
+        """A segment to look into."""
+        collector = self._collector
+        with collector.reading:
+            held = collector.attached.get(file)
+            if held is not None:
+                yield held.segment
+                return
+        with open_segment(file) as segment:
+            yield segment
+
+    def set(self, order: Setting) -> int:
+        """Tell the workers of a service, those to come included; how many there are now."""
+        collector = self._collector
+        with collector.reading, collector.lock:
+            known = {each.service for each in collector.attached.values()} | set(collector.memory.wishes)
+            if order.service not in known:
+                hint = suggestion(order.service, known)
+                raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
+            before = collector.memory.wishes.pop(order.service, Wish())
+            wish = Wish(
+                before.spans if order.spans is None else order.spans == "on",
+                before.off if order.recording is None else order.recording == "off",
+            )
+            if wish != Wish():
+                collector.memory.wishes[order.service] = wish
+            collector.change()
+            concerned = [e for e in collector.attached.values() if e.service == order.service and not e.leaving]
+            for each in concerned:
+                each.command(wish)
+        os.eventfd_write(self._wake, 1)
+        said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
+        self.events.add("set", f"{said} for {len(concerned)} workers", service=order.service)
+        return len(concerned)
+
+    def forget(self, order: Forgetting) -> int:
+        """Drop the totals of the dead; of how many."""
+        collector = self._collector
+        names = set(order.names)
+
+        def meant(gone: Gone) -> bool:
+            return not names or gone.name in names or gone.reading.service in names
+
+        with collector.lock:
+            gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
+            known = {each.name for each in gone} | {each.reading.service for each in gone}
+            for name in order.names:
+                if name not in known:
+                    raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
+            dropped = 0
+            for which in (collector.memory.gone, collector.memory.older):
+                for key in [key for key, each in which.items() if meant(each)]:
+                    dropped += which.pop(key).workers
+            collector.change()
+        os.eventfd_write(self._wake, 1)
+        return dropped
+
+    def down(self) -> None:
+        """End, soon."""
+        os.kill(os.getpid(), signal.SIGTERM)  # as everybody else ends it

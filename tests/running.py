@@ -1,0 +1,73 @@
+"""A daemon of the test's own: a real `brickd up`, asked over its socket, ended or killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from serving import ask, following
+
+from brickd.runtime import runtime
+
+
+class Running:
+    """A daemon that answers."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def ask(self, target: str, body: bytes | None = None) -> Any:
+        """The document that it answers with."""
+        answer = ask(runtime().socket, f"/v1{target}", body)
+        assert answer.status == 200, answer.body
+        return answer.document
+
+    def until(self, kind: str, since: int = 0) -> dict[str, Any]:
+        """Wait until something of the kind has happened: the event."""
+        with following(runtime().socket, f"/v1/events/stream?since={since}") as told:
+            for name, what in told:
+                if name == "event" and what["kind"] == kind:
+                    event: dict[str, Any] = what
+                    return event
+        raise AssertionError(f"the stream ended before anything was {kind}")
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the kernel has dropped its locks."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> str:
+        """SIGTERM: all that it said."""
+        self.process.terminate()
+        assert self.process.stderr is not None
+        said = self.process.stderr.read().decode()
+        assert self.process.wait() == 0, said
+        return said
+
+
+def up(**environment: str) -> subprocess.Popen[bytes]:
+    """`brickd up`, started and not waited for."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "brickd", "up"], stderr=subprocess.PIPE, env=os.environ | environment
+    )
+
+
+@contextmanager
+def running(**environment: str) -> Iterator[Running]:
+    """A daemon, as soon as it answers; it is killed if it still runs at the end."""
+    with up(**environment) as process:
+        try:
+            assert process.stderr is not None
+            first = process.stderr.readline().decode()
+            assert "the daemon runs" in first, first + process.stderr.read().decode()
+            yield Running(process)
+        finally:
+            process.kill()

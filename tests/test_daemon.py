@@ -1,0 +1,218 @@
+"""The daemon as a process: there is one, it keeps what it read, and whoever comes after it goes on from there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from conftest import SHM, Worker
+from running import running, up
+from verbs import brickd
+
+from brickd.runtime import runtime
+from brickd.segment import find
+
+Start = Callable[..., Worker]
+
+WORK = """
+    gemm = brick.brick("gemm")
+    with brick.span("forward"):
+        for _ in range(10):
+            gemm.defer(stream=1)
+        brick.finalize(stream=1)
+    pause()
+"""
+
+
+def bricks(document: dict[str, Any]) -> dict[tuple[str, bool], int]:
+    return {(each["name"], each["bounded"]): each["count"] for each in document["bricks"]}
+
+
+def refused(**environment: str) -> str:
+    """A daemon that does not start: what it says."""
+    with up(**environment) as process:
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait() == 2
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        one = worker(WORK, BRICKD_SERVICE="api")
+        one.paused()
+        found = daemon.until("worker_found")
+        assert (found["worker"], found["service"]) == ("api/0", "api")
+        one.go()
+        assert one.end() == 0
+        assert daemon.until("worker_ended")["worker"] == "api/0"
+        (entry,) = daemon.ask("/status")["workers"]
+        assert (entry["name"], entry["state"]) == ("api/0", "ended")
+        assert bricks(daemon.ask("/status")) == {("forward", False): 1, ("gemm", True): 10}
+        said = daemon.end()
+    assert find(prefix) == []
+    assert "has ended" in said
+
+
+def test_deferred_work_is_worked_out_while_its_worker_runs(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        worker(WORK, BRICKD_SERVICE="api").paused()
+        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 10:
+            assert document["ledger"]["deferred"]["orphaned"] == 0
+        (brick,) = [each for each in document["bricks"] if each["bounded"]]
+        (forward,) = [each for each in document["bricks"] if each["name"] == "forward"]
+        assert brick["count"] == 10
+        assert 0 < brick["total_ns"] <= forward["total_ns"]
+        assert brick["latency_to_sync_max_ns"] >= brick["max_ns"]
+
+
+def test_a_second_daemon_names_the_first(prefix: str, tmp_path: Path, worker: Start) -> None:
+    worker(WORK).paused()
+    with running() as first:
+        assert f"process {first.pid}" in refused()
+        first.until("worker_found")
+        # In another place it finds the same segments.
+        other = refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
+        assert f"process {first.pid} drains the segments {prefix}*" in other
+        assert first.ask("/status")["ledger"]["deferred"]["started"] == 10
+
+
+def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: str) -> None:
+    ended, lives = worker(WORK, BRICKD_SERVICE="api"), worker(WORK, BRICKD_SERVICE="api")
+    ended.paused()
+    lives.paused()
+    with running() as daemon:
+        daemon.until("worker_found")
+        ended.go()
+        ended.end()
+        daemon.until("worker_ended")
+        before = daemon.ask("/status")
+        while find(prefix) != [before["workers"][1 if before["workers"][0]["state"] == "ended" else 0]["segment"]]:
+            daemon.ask("")  # until the checkpoint holds it
+        daemon.kill()
+    left = brickd("status", "--json")
+    with running() as daemon:
+        after = daemon.ask("/status")
+        assert after["ledger"] == before["ledger"]
+        assert [each["name"] for each in after["workers"]] == [each["name"] for each in before["workers"]]
+    assert left.returncode == 0
+
+
+def test_with_and_without_a_daemon_the_numbers_are_the_same(worker: Start, prefix: str) -> None:
+    worker(WORK, BRICKD_SERVICE="api").paused()
+    ended = worker(WORK, BRICKD_SERVICE="api")
+    ended.paused()
+    with running() as daemon:
+        daemon.until("worker_found")
+        ended.go()
+        ended.end()
+        daemon.until("worker_ended")
+        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
+            pass
+        with_daemon = {view: daemon.ask(f"/{view}") for view in ("status", "workers", "bricks", "tree")}
+        daemon.end()
+    for view, document in with_daemon.items():
+        result = brickd(view, "--json")
+        assert result.returncode == 0, result.stderr
+        alone = result_of(result)
+        assert comparable(alone) == comparable(document), view
+
+
+def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    import json
+
+    document: dict[str, Any] = json.loads(result.stdout)
+    return document
+
+
+# What differs by who looks, or by when.
+_WHO_OR_WHEN = {"words", "source", "daemon", "age_ns", "since_ns", "memory_bytes"}
+
+
+def comparable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: comparable(each) for key, each in value.items() if key not in _WHO_OR_WHEN}
+    return [comparable(each) for each in value] if isinstance(value, list) else value
+
+
+def test_a_file_that_is_still_being_made_is_waited_for(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        empty = SHM / f"{prefix}born"
+        empty.touch()
+        worker(WORK, BRICKD_SERVICE="api").paused()
+        daemon.until("worker_found")
+        assert daemon.ask("/status")["problems"] == []
+
+
+def test_a_runtime_directory_that_others_may_change_is_refused(prefix: str) -> None:
+    runtime().directory.chmod(0o777)
+    said = refused()
+    assert "drwxrwxrwx" in said
+    assert f"wanted is a directory that only user {os.geteuid()} may change" in said
+
+
+def test_a_runtime_directory_that_cannot_be_made_is_named_with_what_to_set(prefix: str) -> None:
+    assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR="/proc/brickd")
+
+
+def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) -> None:
+    worker(WORK).paused()
+    runtime().checkpoint.write_bytes(b"brickd checkpoint 1 5 00000000\n{}")
+    with running() as daemon:
+        assert "2 of 5 bytes" in daemon.until("break")["text"]
+        daemon.until("worker_found")
+        assert runtime().checkpoint.with_name("checkpoint.refused").exists()
+        assert daemon.ask("/status")["ledger"]["spans"]["summarized"] == 1
+
+
+def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None:
+    with running() as daemon:
+        daemon.end()
+    worker_of_another = refused(BRICKD_SHM_PREFIX="brickd-test-another-")
+    assert f"is of the segments {prefix}*, not brickd-test-another-*" in worker_of_another
+
+
+def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:
+    assert "'no-such-group'" in refused(BRICKD_GROUP="no-such-group")
+
+
+def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_ended(prefix: str) -> None:
+    started = brickd("up", "-d")
+    try:
+        assert (started.returncode, started.stdout) == (0, "")
+        assert "the daemon runs: process" in started.stderr
+        again = brickd("up", "-d")
+        assert again.returncode == 2
+        assert "a daemon runs already" in again.stderr
+        assert again.stderr.count("\n") == 1
+    finally:
+        ended = brickd("down")
+    assert ended.returncode == 0
+    assert "has ended" in ended.stderr
+    assert not runtime().socket.exists()
+    nobody = brickd("down")
+    assert nobody.returncode == 3
+    assert "brickd up" in nobody.stderr
+
+
+def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker: Start, prefix: str) -> None:
+    one = worker(WORK, BRICKD_SERVICE="api")
+    one.paused()
+    (file,) = find(prefix)
+
+    def flags() -> int:
+        return int.from_bytes((SHM / file).read_bytes()[4096:4100], "little")
+
+    with running() as daemon:
+        daemon.until("worker_found")
+        daemon.ask("/set", b"service=api&spans=on")
+        assert flags() == 2
+        daemon.end()
+        assert flags() == 0
+    with running() as daemon:
+        assert "goes on with 1 worker" in daemon.until("daemon_started")["text"]
+        assert flags() == 2, "the wish is remembered"
