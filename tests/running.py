@@ -56,7 +56,10 @@ class Running:
 def up(**environment: str) -> subprocess.Popen[bytes]:
     """`brickd up`, started and not waited for."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "brickd", "up"], stderr=subprocess.PIPE, env=os.environ | environment
+        [sys.executable, "-P", "-m", "brickd", "up"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | environment,
     )
 
 
@@ -65,9 +68,10 @@ def running(**environment: str) -> Iterator[Running]:
     """A daemon, as soon as it answers; it is killed if it still runs at the end."""
     with up(**environment) as process:
         try:
+            assert process.stdout is not None
             assert process.stderr is not None
-            first = process.stderr.readline().decode()
-            assert "the daemon runs" in first, first + process.stderr.read().decode()
+            first = process.stdout.readline()
+            assert b"the daemon runs" in first, process.stderr.read().decode()
             yield Running(process)
         finally:
             process.kill()

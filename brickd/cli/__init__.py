@@ -42,7 +42,7 @@ VERBS = {
     "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
     "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
     "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
-    "up": Verb("brickd.cli.up:up", "Start the daemon: it drains, remembers the dead, works out deferred times."),
+    "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),

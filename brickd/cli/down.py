@@ -12,7 +12,7 @@ import time
 
 import click
 
-from brickd.cli.output import say
+from brickd.cli.output import emit, output_options
 from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
 from brickd.locks import holder
 from brickd.runtime import Runtime, runtime
@@ -23,7 +23,8 @@ _STEP_SECONDS = 0.02
 @click.command()
 @click.option("--wait", type=click.FloatRange(0, 3600), default=20.0, show_default=True, metavar="SECONDS",
               help="How long to wait for its end.")  # fmt: skip
-def down(wait: float) -> None:
+@output_options
+def down(wait: float, output: str) -> None:
     """End the daemon; what it read is kept for the next one."""
     here = runtime()
     pid = _holder(here)
@@ -44,7 +45,8 @@ def down(wait: float) -> None:
         if time.monotonic() > until:
             raise DaemonRefused(f"process {pid} has not ended within {wait:g} s: see {here.log}")
         time.sleep(_STEP_SECONDS)
-    say(f"the daemon has ended: process {pid}")
+    document = {"schema_version": 1, "pid": pid}
+    emit(document, output, table=lambda _: [f"the daemon has ended: process {pid}"])
 
 
 def _holder(here: Runtime) -> int | None:

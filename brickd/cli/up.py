@@ -11,55 +11,58 @@ import asyncio
 import os
 import resource
 import signal
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 
-from brickd.cli.output import say
+from brickd import escape
+from brickd.cli.output import emit, output_options, say
 from brickd.errors import DaemonRefused
 from brickd.runtime import Runtime, runtime
-
-_READY = "BRICKD_READY_FD"  # the descriptor on which the one in the background tells the one that started it
 
 
 @click.command()
 @click.option("-d", "--detach", is_flag=True, help="Run in the background; what it says goes to its log.")
-def up(detach: bool) -> None:
+@output_options
+def up(detach: bool, output: str) -> None:
     """Start the daemon: it drains the rings, keeps the totals of the dead, and answers."""
     here = runtime()
+
+    def tell(pid: int) -> None:
+        socket, log = os.fspath(here.socket), os.fspath(here.log) if detach else None
+        document = {"schema_version": 1, "pid": pid, "socket": socket, "log": log}
+        line = f"the daemon runs: process {pid}, {escape.text(socket)}"
+        emit(document, output, table=lambda _: [f"{line}, log {escape.text(log)}" if log else line])
+        sys.stdout.flush()
+
     if detach:
-        _detach(here)
+        _detach(here, tell)
     else:
-        _run(here)
+        _run(here, lambda: tell(os.getpid()))
 
 
-def _run(here: Runtime) -> None:
+def _run(here: Runtime, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
     from brickd.api.listener import Listener
     from brickd.api.server import Server
     from brickd.daemon import Daemon, Place
 
-    ready = _ready_fd()
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard if hard > 0 else soft, hard))  # a descriptor for each segment
-
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
+    group = _group()
     with Place(here) as place:
         daemon = Daemon(place)
         daemon.start()
         try:
-            listener = Listener(here.socket, group=_group(), replace=True)
-            server = Server(daemon, listener)
+            server = Server(daemon, Listener(here.socket, group=group, replace=True))
 
             async def serve() -> None:
                 loop = asyncio.get_running_loop()
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
                     loop.add_signal_handler(number, server.stop)
-                say(f"the daemon runs: process {os.getpid()}, {here.socket}")
-                if ready is not None:
-                    os.write(ready, b"ready")
-                    os.close(ready)
+                ready()
                 await server.serve()
 
             asyncio.run(serve())
@@ -80,38 +83,32 @@ def _group() -> int | None:
         raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is no group of this system") from None
 
 
-def _ready_fd() -> int | None:
-    fd = os.environ.pop(_READY, "")
-    return int(fd) if fd.isdecimal() else None
-
-
-def _detach(here: Runtime) -> None:
-    here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _detach(here: Runtime, tell: Callable[[int], None]) -> None:
+    try:
+        here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = os.open(here.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DaemonRefused(f"{here.log}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours") from None
+    begin = os.fstat(log).st_size
     read, write = os.pipe()
-    with open(here.log, "ab", opener=_private) as log:
-        begin = log.tell()
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "brickd", "up"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | {_READY: str(write)},
-            pass_fds=[write],
-            start_new_session=True,
-            cwd="/",
-        )
+    pid = os.fork()
+    if pid == 0:
+        os.close(read)
+        os.setsid()
+        os.chdir("/")
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(ours, theirs)
+        _run(here, lambda: os.close(write) if os.write(write, b".") else None)
+        return
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
         if pipe.read():
-            say(f"the daemon runs: process {process.pid}, {here.socket}, log {here.log}")
+            tell(pid)
             return
-    process.wait()
+    os.waitpid(pid, 0)
     words = _words_since(here.log, begin)
     raise DaemonRefused(words[-1].removeprefix("brickd: ") if words else f"the daemon did not start: see {here.log}")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _words_since(log: Path, begin: int) -> list[str]:
