@@ -88,7 +88,9 @@ def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: 
             metavar = (isinstance(parameter, click.Argument) and parameter.metavar) or ""
             if "WORKER" in metavar:
                 assert tab(verb, "ba")[-1:] == ["batch/0"], verb
-            if "SERVICE" in metavar:
+            if metavar == "SERVICE":
+                assert tab(verb, "") == ["api", "batch"], verb
+            elif "SERVICE" in metavar:
                 assert tab(verb, "") == ["api", "batch", "api/0", "batch/0"], verb
                 assert tab(verb, "api/0", "b") == ["batch", "batch/0"], verb
             if "SEGMENT" in metavar:

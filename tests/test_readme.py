@@ -43,11 +43,11 @@ def rows(text: str) -> Iterator[list[str]]:
 
 
 def reference(text: str) -> dict[str, str]:
-    """The row of each verb in the operator's table."""
-    found = {}
+    """The rows of each verb in the operator's table."""
+    found: dict[str, str] = {}
     for first, *rest in rows(section(text, "For the operator")):
         if named := re.match(r"`brickd ([a-z]+)", first):
-            found[named[1]] = " ".join([first, *rest])
+            found[named[1]] = " ".join([found.get(named[1], ""), first, *rest])
     return found
 
 

@@ -52,7 +52,7 @@ def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
         for verb, command in commands.items()
         if command is not None
     }
-    assert {verb for verb, metavars in arguments.items() if "SERVICE" in "".join(metavars)} == set(ASKED)
+    assert {verb for verb, metavars in arguments.items() if "[WORKER|SERVICE]..." in metavars} == set(ASKED)
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -45,6 +45,8 @@ VERBS = {
     "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
+    "events": Verb("brickd.cli.events:events", "What happened, as the daemon noted it."),
+    "set": Verb("brickd.cli.set:set_", "What the workers of a service record from now on."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
     "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and what they do while they run."),
@@ -106,7 +108,7 @@ def brickd() -> None:
     """Where the time goes in a multi-process server, live, from shared memory.
 
     \b
-    Exit codes: 0 fine, 1 unhealthy, 2 usage or trouble, 4 no such worker, 5 not permitted.
+    Exit codes: 0 fine, 1 unhealthy, 2 usage or trouble, 3 no daemon, 4 no such worker, 5 not permitted.
     """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 

@@ -1,8 +1,7 @@
-"""How a verb asks its question.
+"""How a question is asked on a command line.
 
-Owns: the arguments and options that a question becomes, and the way to its answer. Must not know: any one question.
-Invariants: the command line takes what the question declares, and nothing else; what is to be said beside a document is
-said on stderr.
+Owns: the arguments and options that a question becomes. Must not know: any one question, who answers it. Invariant: the
+command line takes what the question declares, and nothing else.
 """
 
 from __future__ import annotations
@@ -14,36 +13,30 @@ from typing import Any, TypeVar
 
 import click
 
-from brickd import client
-from brickd.cli.output import say
 from brickd.cli.tab import Complete, complete_workers
-from brickd.cli.waiting import Passes
-from brickd.client import NoAnswer, TurnedAway
-from brickd.views.answer import Answer, Document
 from brickd.views.parameter import Choice, Parameter, Switch
-from brickd.views.question import Asked, Question, default, parameters, to_query
-from brickd.world import SharedMemory, World
+from brickd.views.question import Question, default, parameters
 
 Result = TypeVar("Result")
 Verb = Callable[..., Result]
 
-# Why nobody misses a daemon: there is none, or it is one for other segments.
-_NOT_MISSED = ("none", "stale", "elsewhere")
 
-
-def asks(kind: type[Question], complete: Complete = complete_workers) -> Callable[[Verb[Result]], Verb[Result]]:
-    """Give a verb the arguments and options of a question; it receives one keyword, `question`.
+def asks(
+    kind: type[Question], complete: Complete = complete_workers, *, keyword: str = "question"
+) -> Callable[[Verb[Result]], Verb[Result]]:
+    """Give a verb the arguments and options of a question.
 
     Args:
         kind: of question.
         complete: offers words for its arguments at a TAB.
+        keyword: by which the verb receives the question.
     """
 
     def decorate(verb: Verb[Result]) -> Verb[Result]:
         @functools.wraps(verb)
         def with_question(**given: Any) -> Result:
             question = kind(**{name: given.pop(name) for name in parameters(kind)})
-            return verb(question=question, **given)
+            return verb(**{keyword: question}, **given)
 
         asking: Verb[Result] = with_question
         # click puts what is declared last first.
@@ -53,50 +46,6 @@ def asks(kind: type[Question], complete: Complete = complete_workers) -> Callabl
         return asking
 
     return decorate
-
-
-def asked(
-    name: str,
-    view: Callable[[World, Asked], Answer],
-    question: Asked,
-    *,
-    seconds: float = 0.0,
-    meanwhile: Callable[[Passes], None] | None = None,
-) -> Document:
-    """The document that answers a question: the daemon's, or without one that of shared memory.
-
-    What is to be said beside it is said.
-
-    Args:
-        name: of the view, as the daemon calls it.
-        view: builds the document here.
-        question: what is asked.
-        seconds: how long the daemon takes in any case.
-        meanwhile: lets that time pass.
-    """
-    answer = _of_the_daemon(name, question, seconds, meanwhile) or view(SharedMemory(), question)
-    for words in answer.words:
-        say(words)
-    return answer.document
-
-
-def _of_the_daemon(
-    name: str, question: Question, seconds: float, meanwhile: Callable[[Passes], None] | None
-) -> Answer | None:
-    """What the daemon answers; None where there is none, which is said where one is expected."""
-    try:
-        pending = client.ask(name, to_query(question), seconds=seconds)
-        if meanwhile is not None:
-            meanwhile(pending.arrives)
-        document = pending.document()
-    except NoAnswer as error:
-        if error.why not in _NOT_MISSED:
-            say(f"{error}; shared memory is read instead")
-        return None
-    except TurnedAway as error:
-        say(f"{error}; shared memory is read instead")
-        return None
-    return Answer(document, tuple(document.pop("words")))
 
 
 def _argument(
@@ -119,7 +68,8 @@ def _option(name: str, parameter: Parameter, unless: Any, _: Complete) -> Callab
         *spelled,
         type=click.Choice(parameter.of) if isinstance(parameter, Choice) else Read(parameter),
         default=unless,
-        show_default=unless is not None,
+        show_default=unless not in (None, ()),
+        multiple=parameter.several,
         metavar=parameter.metavar,
         help=parameter.help,
     )

@@ -97,6 +97,13 @@ def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> 
     return _offered([who.service for _, who in found] + [name for name, _ in found], incomplete)
 
 
+def complete_services(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The services whose names begin so."""
+    from brickd.workers import identities
+
+    return _offered([who.service for _, who in identities()], incomplete)
+
+
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The workers, and once something is typed the segments' files, whose names begin so."""
     from brickd.segment import find

@@ -15,7 +15,8 @@ import click
 from brickd import escape, units
 from brickd.cli import phrases
 from brickd.cli import table as tables
-from brickd.cli.asking import asked, asks
+from brickd.cli.answers import asked
+from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
 from brickd.views import tree as view

@@ -65,6 +65,16 @@ class Choice(Parameter):
         return value in self.of
 
 
+class Choices(Choice):
+    """Any number of a few words."""
+
+    several = True
+
+    def takes(self, value: object) -> bool:
+        """Whether each is one of them."""
+        return isinstance(value, tuple) and all(Choice.takes(self, each) for each in value)
+
+
 class Switch(Parameter):
     """On or off."""
 

@@ -1,0 +1,65 @@
+"""The verb `events`.
+
+Owns: the human screen of what happened. Must not know: what makes an event. Invariant: what was missed is said.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NoReturn
+
+import click
+
+from brickd import client, escape
+from brickd.cli.answers import told
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.errors import NoDaemon
+from brickd.views.events import EventsQuestion
+from brickd.views.question import to_query
+from brickd.words import many
+
+Event = dict[str, Any]
+
+
+@click.command()
+@asks(EventsQuestion)
+@click.option("--follow", is_flag=True, help="Go on with each event as it happens.")
+@output_options
+def events(question: EventsQuestion, *, follow: bool, output: str) -> None:
+    """What happened, as the daemon noted it."""
+    if follow:
+        _follow(question, output)
+    document = told("events", question)
+    _missed(document["missed"])
+    emit(document, output, table=partial(_render, document["events"]), rows="events")
+
+
+def _follow(question: EventsQuestion, output: str) -> NoReturn:
+    if output == "csv":
+        raise click.UsageError("--follow prints lines of text or of JSON, and no csv")
+    for name, said in client.ask("events/stream", to_query(question)).events():
+        if name == "missed":
+            _missed(said["missed"])
+        else:
+            emit(said, "table" if output == "table" else "jsonl", table=partial(_render, [said]))
+            sys.stdout.flush()
+    raise NoDaemon("the daemon has ended")
+
+
+def _missed(count: int) -> None:
+    if count:
+        say(f"{many(count, 'event')} before these are forgotten")
+
+
+def _render(events: Sequence[Event], seen: Screen) -> list[str]:
+    return [_line(event, seen) for event in events] or ["nothing has happened yet"]
+
+
+def _line(event: Event, seen: Screen) -> str:
+    """An event in a finished line: its text is cut, the command never."""
+    command = f"  {escape.text(event['command'])}" if event["command"] else ""
+    room = None if seen.width is None else max(20, seen.width - escape.width(command))
+    return escape.text(f"{event['time']}  {event['kind']}  {event['text']}", room) + command

@@ -1,0 +1,99 @@
+"""Whether all is well: what is unhealthy, and how much of it is tolerated.
+
+Owns: the conditions, and what each wants. Must not know: how a status comes about, screens. Invariants: a condition
+says the value seen and the value wanted; one that is ignored says so, and is healthy whatever was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brickd.views.answer import Document
+from brickd.views.parameter import Choices, Switch, Whole
+from brickd.views.question import Question, given
+
+NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint")
+
+
+@dataclass(frozen=True)
+class Bounds(Question):
+    """What is still healthy."""
+
+    max_lost: int = given(
+        Whole(0, None, "How many spans, details and events may be lost.", key="max-lost", metavar="N"), 0
+    )
+    max_dead: int = given(Whole(0, None, "How many workers may have died.", key="max-dead", metavar="N"), 0)
+    need_daemon: bool = given(
+        Switch("A daemon must answer; else only one that was there must not be gone.", key="need-daemon"), False
+    )
+    ignore: tuple[str, ...] = given(Choices(NAMES, "Not to be judged; may be given several times."), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that is well or is not.
+
+    Attributes:
+        name: the same at every check.
+        healthy: whether it is.
+        seen: the value, in words.
+        wanted: the value that would be healthy, in words.
+    """
+
+    name: str
+    healthy: bool
+    seen: str
+    wanted: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"name": self.name, "healthy": self.healthy, "seen": self.seen, "wanted": self.wanted}
+
+
+def conditions(status: Document, missing: str | None, bounds: Bounds) -> list[Condition]:
+    """Judge a status.
+
+    Args:
+        status: the document.
+        missing: what became of a daemon that was there; None where one answers, or none is known of.
+        bounds: what is still healthy.
+    """
+    workers = status["workers"]
+    lost = sum(worker["lost"] for worker in workers)
+    dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
+    quarantined = sum(worker["state"] == "quarantined" for worker in workers)
+    found = [
+        _few("lost", lost, bounds.max_lost),
+        _few("dead", dead, bounds.max_dead),
+        _few("quarantined", quarantined, 0),
+        _daemon(status["daemon"], missing, needed=bounds.need_daemon),
+        _checkpoint(status["daemon"]),
+    ]
+    return [Condition(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
+
+
+def healthy(found: Sequence[Condition]) -> bool:
+    """Whether all is well."""
+    return all(condition.healthy for condition in found)
+
+
+def _few(name: str, seen: int, most: int) -> Condition:
+    return Condition(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none")
+
+
+def _daemon(facts: dict[str, Any] | None, missing: str | None, *, needed: bool) -> Condition:
+    if facts is not None:
+        return Condition("daemon", True, f"daemon {facts['pid']}", "one that answers")
+    if missing is not None:
+        return Condition("daemon", False, missing, "one that answers")
+    return Condition("daemon", not needed, "no daemon", "one that answers" if needed else "none that is gone")
+
+
+def _checkpoint(facts: dict[str, Any] | None) -> Condition:
+    if facts is None:
+        return Condition("checkpoint", True, "no checkpoint", "none without a daemon")
+    problem = facts["checkpoint_problem"]
+    seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
+    return Condition("checkpoint", problem is None, seen, "one that is written")

@@ -1,0 +1,267 @@
+"""The verbs that a daemon makes possible, and what becomes of them without one."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from conftest import SHM, reading
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import Daemon
+from verbs import LOSING, brickd, document, started
+
+from brickd.health import NAMES, Bounds, conditions, healthy
+from brickd.runtime import runtime
+from brickd.segment import open_segment
+
+# ---- events
+
+
+def test_events_are_shown_each_with_what_to_do_next(daemon: Daemon) -> None:
+    assert brickd("events").stdout == "nothing has happened yet\n"
+    first = daemon.events.add("worker_found", "api/0 was found", service="api", worker="api/0")
+    daemon.events.add("worker_died", "api/0 died \x1b[2J", worker="api/0", command="brickd inspect api/0")
+    screen = brickd("events", COLUMNS="70").stdout.splitlines()
+    assert screen[0] == f"{first.document()['time']}  worker_found  api/0 was found"
+    assert screen[1].endswith("  brickd inspect api/0")
+    assert all(len(line) <= 70 and line.isprintable() for line in screen)
+    said = document("events", "--since", "1")
+    assert [event["number"] for event in said["events"]] == [2]
+    rows = [json.loads(line) for line in brickd("events", "-o", "jsonl").stdout.splitlines()]
+    assert [row["kind"] for row in rows] == ["worker_found", "worker_died"]
+
+
+def test_events_that_are_forgotten_are_told(daemon: Daemon) -> None:
+    for number in range(1_003):
+        daemon.events.add("tried", str(number))
+    assert brickd("events").stderr == "brickd: 3 events before these are forgotten\n"
+
+
+@contextmanager
+def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subprocess.Popen[str], Any]]:
+    """A verb that goes on, and what it prints: on a pipe, or on a terminal of 10 lines and 60 columns."""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    if terminal:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
+    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    command = [sys.executable, "-P", "-m", "brickd", *arguments]
+    with (
+        subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True, env=environment) as process,
+        os.fdopen(ours, "rb", buffering=0) as printed,
+    ):
+        os.close(theirs)
+        try:
+            yield process, printed
+        finally:
+            process.kill()
+
+
+def test_events_can_be_followed_until_the_daemon_ends(daemon: Daemon) -> None:
+    daemon.events.add("old", "before")
+    with running("events", "--follow", "--json") as (process, printed):
+        lines = iter(printed.readline, b"")
+        assert json.loads(next(lines))["kind"] == "old"
+        daemon.events.add("new", "while it is followed")
+        assert json.loads(next(lines))["kind"] == "new"
+        daemon.end()
+        assert process.stderr is not None
+        assert process.stderr.read() == "brickd: the daemon has ended\n"
+        assert process.wait() == 3
+
+
+def test_what_follows_events_ends_at_an_interrupt(daemon: Daemon) -> None:
+    daemon.events.add("old", "before")
+    with running("events", "--follow") as (process, printed):
+        assert printed.readline().endswith(b"old  before\n")
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+
+
+# ---- set
+
+
+def test_the_workers_of_a_service_are_told_what_to_record(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    assert brickd("set", "api", "--spans", "on", "--recording", "off").stdout == (
+        "api: spans on, recording off in 1 worker\n"
+    )
+    assert flags() == 3
+    assert document("set", "api", "--recording", "on")["recording"] == "on"
+    assert flags() == 2
+
+
+def flags() -> int:
+    with open_segment(reading(os.environ["BRICKD_SHM_PREFIX"]).file) as segment:
+        return segment.control()["flags"]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_an_order_that_cannot_be_is_refused() -> None:
+    for arguments, code, told in (
+        (("nobody", "--spans", "on"), 4, "no service nobody"),
+        (("api",), 2, "nothing is to be set, wanted is spans or recording"),
+        (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
+        ((), 2, "SERVICE"),
+    ):
+        ended = brickd("set", *arguments)
+        assert (ended.returncode, ended.stdout) == (code, "")
+        assert told in ended.stderr
+
+
+@pytest.mark.usefixtures("prefix")
+def test_without_a_daemon_they_say_so_and_exit_3() -> None:
+    for arguments in (("events",), ("events", "--follow"), ("set", "api", "--spans", "on")):
+        ended = brickd(*arguments)
+        assert (ended.returncode, ended.stdout) == (3, "")
+        assert ended.stderr == f"brickd: no daemon answers at {runtime().socket} (start one: brickd up)\n"
+
+
+# ---- status --watch
+
+
+def test_a_watched_status_is_a_document_a_line_on_a_pipe(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with running("status", "--watch=0.1", "--json") as (process, printed):
+        lines = iter(printed.readline, b"")
+        first, second = json.loads(next(lines)), json.loads(next(lines))
+        assert (first["source"], second["workers"][0]["name"]) == ("daemon", "api/0")
+        daemon.end()
+        assert any(json.loads(line)["source"] == "shared memory" for line in lines)
+        printed.close()
+        assert process.wait() == 0, "its reader went away"
+
+
+def test_a_watched_status_is_a_screen_after_the_other_on_a_pipe(worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    with running("status", "api", "--watch", "0.1") as (process, printed):
+        lines = iter(printed.readline, b"")
+        screens = [list(iter(lambda: next(lines), b"\n")) for _ in range(2)]
+        assert [screen[0][:11] for screen in screens] == 2 * [b"api  1 live"]
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+
+
+def test_a_watched_status_is_drawn_over_the_last_one_on_a_terminal(worker: Start, daemon: Daemon, prefix: str) -> None:
+    program = "for number in range(20):\n    with brick.span(f'brick {number}'): pass\npause()"
+    started(worker, program, BRICKD_SERVICE="api")
+    with running("status", "--watch=0.1", terminal=True) as (process, printed):
+        seen = b""
+        while seen.count(b"\x1b[H") < 3:
+            seen += printed.read(4096)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+    clear, *frames = seen.split(b"\x1b[H")
+    assert clear == b"\x1b[2J"
+    for frame in frames[:2]:
+        assert frame.endswith(b"\x1b[J")
+        lines = re.sub(rb"\x1b\[[\d;]*[mKJ]", b"", frame).split(b"\r\n")[:-1]
+        assert len(lines) == 9, "one less than the terminal has: nothing scrolls"
+        assert max(len(line.decode()) for line in lines) <= 60
+        assert lines[0].startswith(b"api  1 live")
+
+
+@pytest.mark.usefixtures("prefix")
+def test_what_cannot_be_watched_is_refused() -> None:
+    for arguments, told in (
+        (("--watch", "-o", "csv"), "--watch prints screens or JSON"),
+        (("--watch", "0"), "0 is not a number of 0.1 to 3600"),
+        (("--watch", "--check"), "give one of them"),
+        (("--max-dead", "1"), "what is healthy is asked by --check"),
+    ):
+        ended = brickd("status", *arguments)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert told in ended.stderr
+
+
+# ---- status --check
+
+
+def checked(*arguments: str) -> tuple[int, str]:
+    ended = brickd("status", "--check", *arguments)
+    assert ended.stdout.count("\n") == 1
+    return ended.returncode, ended.stdout.removesuffix("\n")
+
+
+def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -> None:
+    started(worker)
+    assert checked() == (
+        0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written",
+    )  # fmt: skip
+    daemon.end()
+    assert checked() == (0, "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint")
+
+
+def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, daemon: Daemon, prefix: str) -> None:
+    started(worker, LOSING, BRICKD_SERVICE="api")
+    started(worker, BRICKD_SERVICE="batch").kill()
+    (SHM / f"{prefix}junk").write_bytes(b"no segment")
+    daemon.checkpoint_problem = "No space left on device"
+    told = document("status", "--check", code=1)
+    assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
+        ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
+    ]  # fmt: skip
+    lost = int(told["conditions"][0]["seen"].split()[0])
+    started(worker, BRICKD_SERVICE="batch").kill()
+    assert checked("--max-dead", "1") == (
+        1,
+        f"unhealthy: {lost} lost (none wanted); 2 dead (at most 1 wanted); 1 quarantined (none wanted);"
+        " no checkpoint: No space left on device (one that is written wanted)",
+    )
+    tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
+    assert checked(*tolerant)[0] == 0
+    assert checked("batch", "--max-dead", "2", "--ignore", "checkpoint")[0] == 0, "only of those who are named"
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_daemon_that_is_gone_is_missed_and_one_that_never_was_only_if_it_is_needed() -> None:
+    assert checked()[0] == 0
+    assert checked("--need-daemon") == (1, "unhealthy: no daemon (one that answers wanted)")
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(os.fspath(runtime().socket))
+    gone = f"whoever answered at {runtime().socket} has ended (start one: brickd up)"
+    assert checked() == (1, f"unhealthy: {gone} (one that answers wanted)")
+    assert checked("--ignore", "daemon")[0] == 0
+
+
+WORKERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "lost": st.integers(0, 5),
+            "together": st.integers(1, 3),
+            "state": st.sampled_from(["live", "dead", "ended", "quarantined"]),
+        }
+    ),
+    max_size=4,
+)
+FACTS = st.none() | st.fixed_dictionaries({"pid": st.just(7), "checkpoint_problem": st.none() | st.just("full")})
+
+
+@given(
+    WORKERS, FACTS, st.none() | st.just("it is gone"),
+    st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
+)  # fmt: skip
+def test_what_is_tolerated_more_is_never_less_healthy(
+    workers: list[dict[str, Any]], facts: dict[str, Any] | None, missing: str | None, bounds: Bounds
+) -> None:
+    said = {"workers": workers, "daemon": facts}
+    judged = conditions(said, missing, bounds)
+    assert [each.name for each in judged] == list(NAMES)
+    assert all(each.healthy for each in judged if each.name in bounds.ignore)
+    more = Bounds(bounds.max_lost + 1, bounds.max_dead + 1, False, bounds.ignore)
+    assert healthy(conditions(said, missing, more)) >= healthy(judged)
+    assert healthy(conditions(said, missing, Bounds(ignore=NAMES)))
