@@ -6,7 +6,7 @@
  * must add up to finite numbers. Sanitizers judge the rest: what is read comes
  * from a block of the very size of the file.
  */
-#include "copy.h"
+#include "drain.h"
 #include "fold.h"
 
 #include <math.h>
@@ -131,6 +131,88 @@ static int judge(const struct image *image)
     return brick_reader_open(&r, image->size) && digest(&r);
 }
 
+/* ---- a drain, while the segment changes -------------------------------- */
+
+static void change(struct image *image);
+
+static void check_drain(const struct brick_drain *d)
+{
+    for (size_t i = 0; i < d->events.count; i++) {
+        const struct brick_record *r = &d->events.records[i];
+        if (r->slots != 1 || r->kind < BRICK_KIND_DEFER || r->kind > BRICK_KIND_MEASURED)
+            wrong("an event of a kind that nobody knows");
+        if (r->kind == BRICK_KIND_DEFER && r->payload >= d->reader.header.paths)
+            wrong("a start on a path that is none");
+    }
+    uint64_t spans = 0;
+    for (uint32_t path = 0; path < d->details.end; path++) {
+        const struct brick_detail *each = d->details.by_path[path];
+        if (each == NULL)
+            continue;
+        uint64_t sum = 0;
+        for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+            sum += each->summary.histogram[b];
+        if (sum != each->summary.count || each->summary.min > each->summary.max || each->summary.max >> 63 != 0)
+            wrong("spans that do not add up");
+        spans += sum;
+    }
+    if (spans != d->details.spans || d->details.kept > BRICK_RECENT)
+        wrong("spans that do not add up");
+}
+
+static void check_cursors(const struct brick_drain *d)
+{
+    for (uint32_t n = 0; n < d->used; n++) {
+        const struct brick_drained_lane *l = &d->lanes[n];
+        if (l->cursor.span != d->lines->lanes[n].span_head + l->spans_salvaged
+            || l->cursor.event.position != d->lines->lanes[n].event_head + l->events_salvaged)
+            wrong("a cursor that did not come to its head");
+    }
+}
+
+/* The writes, as they would be made: none may lie outside of the consumer's lines, and no tail beyond its head. */
+static void check_tails(struct brick_drain *d)
+{
+    uint32_t lanes = d->reader.header.lanes;
+    struct brick_consumer *halfway = memory(2 * lanes * sizeof *halfway), *whole = halfway + lanes;
+    uint32_t first, count = brick_drain_tails(d, (int)(random64() % 2), &first, halfway, whole);
+    if (first > lanes || count > lanes - first)
+        wrong("a tail of no lane");
+    for (uint32_t n = first; n < first + count; n++) {
+        uint64_t head = d->lines->lanes[n].span_head;
+        if (whole[n].span.position == ~whole[n].span.complement && whole[n].span.position > head)
+            wrong("a tail beyond its head");
+    }
+    free(halfway);
+}
+
+/* As many passes as the segment stands, changed in between where `changes` says so; 1: it stood them all. */
+static int drained(struct image *image, int changes)
+{
+    static struct brick_record chunk[BRICK_CHUNK];
+    struct brick_drain d;
+    memset(&d, 0, sizeof d);
+    d.reader.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
+    int whole = brick_drain_open(&d, image->size);
+    if (whole && random64() % 4 == 0) {
+        struct brick_cursor saved = {.span = random64() % 16, .event = {random64() % 16, random64() % 16, 3}};
+        brick_drain_resume(&d, &saved);
+    }
+    for (int pass = 0; whole && pass < 3; pass++) {
+        d.salvage = random64() % 8 == 0;
+        whole = brick_drain_pass(&d, chunk);
+        check_drain(&d);
+        if (whole) {
+            check_cursors(&d);
+            check_tails(&d);
+        }
+        if (changes && image->size > 0)
+            change(image);
+    }
+    brick_drain_free(&d);
+    return whole;
+}
+
 static void seal(struct image *image)
 {
     if (image->size < sizeof(struct brick_header))
@@ -157,11 +239,18 @@ static uint64_t somewhere(const struct image *image)
     return at;
 }
 
+static void put(struct image *image, uint64_t at, uint64_t width, uint64_t value)
+{
+    at = at / width * width;
+    if (at + width <= image->size)
+        memcpy(image->bytes + at, &value, width);
+}
+
 static void change(struct image *image)
 {
-    uint64_t at = somewhere(image), value = strange();
-    uint64_t widths[] = {1, 2, 4, 8}, width = widths[random64() % 4];
-    switch (random64() % 8) {
+    uint64_t at = somewhere(image), value = strange(), lane = random64() % 2, events = random64() % 2;
+    uint64_t area = golden_layout.first + lane * golden_layout.stride;
+    switch (random64() % 10) {
     case 0: { /* one stretch over another */
         uint64_t from = somewhere(image), length = random64() % 256;
         uint64_t last = at > from ? at : from;
@@ -174,19 +263,25 @@ static void change(struct image *image)
         break;
     case 2:
     case 3: /* a sum of one of the first paths, where everything is judged */
-        at = golden_layout.first + random64() % 2 * golden_layout.stride + golden_layout.summaries
-             + random64() % 16 * sizeof(struct brick_summary) + random64() % 9 * 8;
-        width = 8;
-        /* fall through */
+        put(image, area + golden_layout.summaries + random64() % 16 * sizeof(struct brick_summary) + random64() % 9 * 8,
+            8, value);
+        break;
+    case 4: /* a head */
+        put(image,
+            golden_layout.lanes + lane * sizeof(struct brick_lane)
+                + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head)),
+            8, random64() % 24);
+        break;
+    case 5: /* a record */
+        put(image, area + (events ? golden_layout.event_ring : golden_layout.span_ring) + random64() % 128 * 4, 4,
+            value);
+        break;
     default:
-        at = at / width * width;
-        if (at + width <= image->size)
-            memcpy(image->bytes + at, &value, width);
+        put(image, at, UINT64_C(1) << random64() % 4, value);
     }
     if (random64() % 4 == 0) { /* counts of the header */
         uint64_t field = offsetof(struct brick_header, minor) + random64() % 12 * 4;
-        if (field + 4 <= image->size)
-            memcpy(image->bytes + field, &value, random64() % 2 ? 4 : 2);
+        put(image, field, random64() % 2 ? 4 : 2, value);
     }
 }
 
@@ -220,7 +315,7 @@ int main(int argc, char **argv)
         /* A stride prime to the size: when the time is over, what was tried lies everywhere. */
         uint64_t at = i < sizeof(struct brick_header) ? i : i * 7919 % golden.size;
         golden.bytes[at] ^= 0xFF;
-        refused += !judge(&golden);
+        refused += !judge(&golden) || !drained(&golden, 0);
         golden.bytes[at] ^= 0xFF;
         flipped++;
     }
@@ -234,7 +329,7 @@ int main(int argc, char **argv)
             change(&image);
         if (random64() % 2)
             seal(&image);
-        believed += (uint64_t)judge(&image);
+        believed += (uint64_t)(judge(&image) & drained(&image, 1));
         changed++;
         free(image.bytes);
     }

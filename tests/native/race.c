@@ -4,7 +4,7 @@
  *
  * ThreadSanitizer sees nothing across processes or mappings, so here all of
  * them share one. What the format calls atomic is read by atomic loads of 8
- * bytes, relaxed but for a head; the records of a ring by memcpy, so that
+ * bytes, relaxed but for the heads; the records of a ring by memcpy, so that
  * whoever reads one that is not ordered before is reported. What it cannot see
  * is checked by numbers: every span and every start has one element, and its
  * bytes follow from its step, so a copy that is accepted and torn does not add up.
@@ -16,7 +16,7 @@
  * Built with -fno-builtin-memcpy, or gcc's ThreadSanitizer misses it.
  */
 #include "brick_internal.h"
-#include "copy.h"
+#include "drain.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -29,7 +29,7 @@ enum { WRITERS = 2, LANES = 3, PATHS = 64, SLOTS = 64, BRICKS = 3, ROUND = 400 }
 
 static uint32_t stop, writers_done;
 static uint32_t bricks[BRICKS];
-static uint64_t begun, consumed[2][LANES], salvaged, readings, unsure, observed, observer_refused;
+static uint64_t begun, consumed[2][LANES], folded, salvaged, readings, unsure, observed, observer_refused;
 
 static void wrong(const char *what, const struct brick_reader *r)
 {
@@ -98,10 +98,10 @@ static int read_mapping(const struct brick_source *source, uint64_t offset, void
         memcpy(to, from, length);
         return 1;
     }
-    int head = length == 8 && offset >= l->lanes && offset < l->paths; /* gcc's TSan knows no fences: O11 by the load */
+    int heads = offset >= l->process && offset < l->paths; /* gcc's TSan knows no fences: O11 by the load */
     for (uint64_t i = 0; i < length; i += 8) {
         const uint64_t *word = (const uint64_t *)(const void *)(from + i);
-        uint64_t value = head ? brick_load_acquire(word) : brick_load_relaxed(word);
+        uint64_t value = heads ? brick_load_acquire(word) : brick_load_relaxed(word);
         memcpy((uint8_t *)to + i, &value, 8);
     }
     return 1;
@@ -184,11 +184,6 @@ static uint64_t check_event(const struct brick_record *slot, uint64_t last)
     return start.sequence;
 }
 
-static uint64_t check_record(int events, const struct brick_record *slot, uint64_t last)
-{
-    return events ? check_event(slot, last) : check_span(slot, last);
-}
-
 /* ---- the consumer ------------------------------------------------------ */
 
 /* O12, as two pwrites would do it. */
@@ -199,6 +194,16 @@ void race_consume(uint32_t lane, int events, uint64_t position)
     struct brick_tail *tail = events ? &line->event : &line->span;
     brick_store_release(&tail->complement, ~position);
     brick_store_release(&tail->position, position);
+}
+
+static void publish(struct brick_drain *d)
+{
+    struct brick_consumer halfway[LANES], whole[LANES];
+    uint32_t first, count = brick_drain_tails(d, 1, &first, halfway, whole);
+    for (uint32_t n = first; n < first + count; n++) {
+        race_consume(n, 0, whole[n].span.position);
+        race_consume(n, 1, whole[n].event.position);
+    }
 }
 
 /* What a consumer does for a dead worker: the record at the head, whole if its number says so (O9). */
@@ -213,42 +218,55 @@ static void salvage(uint32_t lane, int events, uint64_t head, uint64_t last)
     struct brick_record copy;
     memcpy((uint8_t *)&copy + 8, (const uint8_t *)slot + 8, sizeof copy - 8);
     copy.sequence = last + 1;
-    check_record(events, &copy, last);
+    if (events)
+        check_event(&copy, last);
+    else
+        check_span(&copy, last);
     salvaged++;
 }
 
-static void consume(struct brick_reader *r, uint32_t lane, int events, uint64_t *last)
+/* What one pass brought: each event, and the newest spans. */
+static void check_pass(const struct brick_drain *d)
 {
-    struct brick_record copy[SLOTS];
-    uint64_t *tail = &consumed[events][lane], first;
-    int64_t count = brick_reader_ring(r, lane, events, copy, &first);
-    if (count < 0)
-        wrong("a ring was refused", r);
-    if (first != *tail)
-        wrong("a ring does not begin at its tail", NULL);
-    for (int64_t i = 0; i < count; i++)
-        *last = check_record(events, &copy[i], *last);
-    *tail += (uint64_t)count;
-    salvage(lane, events, *tail, *last);
-    if (count != 0)
-        race_consume(lane, events, *tail);
+    for (size_t i = 0; i < d->events.count; i++)
+        check_event(&d->events.records[i], 0);
+    for (uint32_t i = 0; i < d->details.kept; i++) {
+        struct brick_record span;
+        memcpy(&span, &d->details.recent[i], sizeof span);
+        check_span(&span, 0);
+    }
+    if (d->details.rejected != 0 || d->events.rejected != 0)
+        wrong("a record was rejected", &d->reader);
 }
 
 static void *consumer(void *unused)
 {
-    struct brick_reader r;
-    uint64_t last[2][LANES] = {{0}};
+    static struct brick_record chunk[BRICK_CHUNK];
+    struct brick_drain d;
     uint32_t *flags = &brick_control_of(brick_agent.segment)->flags;
-    opened(&r);
+    memset(&d, 0, sizeof d);
+    d.reader.source = (struct brick_source){.read = read_mapping, .fd = -1, .base = brick_agent.segment->base};
+    if (!brick_drain_open(&d, brick_agent.segment->layout.size))
+        wrong("the header was refused", &d.reader);
     for (uint32_t turn = 1;; turn++) {
         int done = stopped(&writers_done);
         brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
-        for (uint32_t lane = 0; lane < LANES; lane++)
-            for (int events = 0; events < 2; events++)
-                consume(&r, lane, events, &last[events][lane]);
+        if (!brick_drain_pass(&d, chunk))
+            wrong("a ring was refused", &d.reader);
+        check_pass(&d);
+        for (uint32_t lane = 0; lane < d.used; lane++) {
+            const struct brick_drained_lane *l = &d.lanes[lane];
+            salvage(lane, 0, l->cursor.span, l->span_sequence);
+            salvage(lane, 1, l->cursor.event.position, l->cursor.event.sequence);
+            consumed[0][lane] = l->cursor.span;
+            consumed[1][lane] = l->cursor.event.position;
+        }
+        publish(&d);
         if (done)
             break;
     }
+    folded = d.details.spans;
+    brick_drain_free(&d);
     return unused;
 }
 
@@ -292,6 +310,8 @@ static void check_ledger(void)
         records += l->span_head;
         attempts += l->span_attempts;
     }
+    if (folded != records)
+        wrong("spans consumed and spans folded differ", NULL);
     if (all != begun || brick_process_of(brick_agent.segment)->no_lane != 0)
         wrong("spans begun and spans counted differ", NULL);
     printf("%llu spans, %llu of %llu records and %llu events consumed, %llu salvaged, %llu readings (%llu unsure), "
