@@ -17,7 +17,7 @@ from benchmarks.goals import Goal
 from benchmarks.method import Case, Times, measure
 from benchmarks.peers import lttng, needs, seed
 from benchmarks.report import Report, Table
-from benchmarks.spans import better, fastest, rated
+from benchmarks.spans import attempted, better, fastest, rated
 from benchmarks.workplace import workplace
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +57,16 @@ def test_the_attempt_nearest_to_its_goal_is_shown() -> None:
     assert better(met, near)
     assert not better(far, near)
     assert not better(near, met)
+
+
+@pytest.mark.parametrize(
+    ("found", "made", "shown"), [([50, 400], 2, 400), ([100, 50, 80, 400], 3, 100), ([400], 1, 400)]
+)
+def test_attempts_are_made_until_one_meets_the_goal_and_no_more_than_three(
+    found: list[float], made: int, shown: float
+) -> None:
+    rows, attempts = attempted((AT_LEAST_4,), lambda turn: [row(ns=found[turn], reference="ours")])
+    assert (len(attempts), [each["ns_min"] for each in rows]) == (made, [shown])
 
 
 def test_what_was_measured_replaces_what_was_skipped_and_never_the_other_way() -> None:

@@ -23,11 +23,11 @@ struct brick_detail {
 struct brick_details {
     struct brick_reader *reader;
     struct brick_detail **by_path; /* as many as the header says that there are: a record of another one cannot be */
-    uint32_t end;      /* above the last path that has any */
-    uint64_t spans;    /* records that were folded */
-    uint64_t rejected; /* records that could not be */
-    uint64_t skipped;  /* records of unknown kinds */
-    uint32_t kept;     /* how many of `recent` there are, oldest first */
+    uint32_t end;                  /* above the last path that has any */
+    uint64_t spans;                /* records that were folded */
+    uint64_t rejected;             /* records that could not be */
+    uint64_t skipped;              /* records of unknown kinds */
+    uint32_t kept;                 /* how many of `recent` there are, oldest first */
     struct brick_span recent[BRICK_RECENT];
 };
 

@@ -115,7 +115,9 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
         return 1;
     if (!judge_head(d, n, "span ring", from, head, slots))
         return 0;
-    struct brick_spans spans = {.sequence = l->span_sequence, .kept = 0};
+    struct brick_spans spans; /* not all zeros: it has room for many */
+    spans.sequence = l->span_sequence;
+    spans.kept = 0;
     while (l->cursor.span < head) {
         uint64_t count = copy(d, ring, slots, l->cursor.span, head, chunk);
         if (count == 0)

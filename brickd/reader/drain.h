@@ -28,7 +28,7 @@ struct brick_drained_lane {
 struct brick_drain {
     struct brick_reader reader;
     struct brick_details details;
-    struct brick_events events; /* of the last pass */
+    struct brick_events events; /* the records are those of the last pass */
     struct brick_drained_lane *lanes;
     struct {
         struct brick_process process;
