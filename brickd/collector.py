@@ -36,7 +36,9 @@ KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND
 WORKERS_MAX = 1_024
 GONE_MAX = 64
-FASTEST_NS, BUSY_NS, IDLE_NS = SECOND // 1000, SECOND // 50, SECOND // 10
+FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 50
+FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to cost little, early enough to lose nothing
+QUIET_TICKS = 10  # after so many that found nothing, whoever waits looks for itself whether there is anything
 
 
 class Tell(Protocol):
@@ -90,7 +92,7 @@ class Collector:
         self._dirty = False
         self._urgent = False
         self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
-        self._wait_ns = BUSY_NS
+        self._wait_ns, self._empty = SLOWEST_NS, 0
         # Whoever reads the memory from another thread holds `lock`, shortly; whoever reads segments holds `reading`.
         self.lock, self.reading = threading.Lock(), threading.Lock()
 
@@ -118,12 +120,16 @@ class Collector:
         return self._pace(fill)
 
     def _pace(self, fill: float) -> int:
-        """So often that a ring is an eighth full by then; ever more seldom while nothing comes."""
-        if fill == 0:
-            self._wait_ns = min(self._wait_ns * 3 // 2, IDLE_NS)
-        else:
-            self._wait_ns = min(max(int(self._wait_ns * min(0.125 / fill, 2.0)), FASTEST_NS), BUSY_NS)
+        self._empty = 0 if fill else self._empty + 1
+        if self.quiet:
+            return JUDGE_NS
+        self._wait_ns = min(max(int(self._wait_ns * FILL_WANTED / max(fill, FILL_WANTED / 2)), FASTEST_NS), SLOWEST_NS)
         return self._wait_ns
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing comes, so that the time until the next tick is long."""
+        return self._empty > QUIET_TICKS and not self._unpublished
 
     # ---- look
 
@@ -193,6 +199,7 @@ class Collector:
                 del self.memory.gone[gone]
         each.command(self.memory.wishes.get(each.service, Wish()))
         self._dirty = True
+        self._empty = 0
 
     def _remove_unpublished(self, file: str, entry: Unusable, now_ns: int) -> bool:
         """Remove what a worker left that died before it had published it."""
@@ -358,3 +365,4 @@ class Collector:
     def change(self) -> None:
         """The memory was changed from outside, under the lock: it is to be kept at once."""
         self._dirty = self._urgent = True
+        self._empty = 0

@@ -234,6 +234,23 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
     return 1;
 }
 
+int brick_drain_moved(struct brick_drain *d)
+{
+    const struct brick_reader *r = &d->reader;
+    uint32_t seen = (uint32_t)least(d->used + UINT64_C(1), r->header.lanes);
+    if (d->refused)
+        return 0;
+    if (!brick_fetch(&d->reader, r->layout.lanes, d->lines->lanes, seen * sizeof d->lines->lanes[0]))
+        return 1; /* the pass will say why */
+    for (uint32_t n = 0; n < seen; n++) {
+        const struct brick_drained_lane *l = &d->lanes[n];
+        if (d->lines->lanes[n].span_head + l->spans_salvaged != l->cursor.span
+            || d->lines->lanes[n].event_head + l->events_salvaged != l->cursor.event.position)
+            return 1;
+    }
+    return 0;
+}
+
 /* ---- what is to be written --------------------------------------------- */
 
 uint32_t brick_drain_tails(struct brick_drain *d, int events, uint32_t *first, struct brick_consumer *halfway,

@@ -57,6 +57,9 @@ int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
 /* Reads all that is new. `chunk` has room for BRICK_CHUNK slots. 0: refused, now or before. */
 int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk);
 
+/* Whether a pass would find records, as far as the lanes in use and the next one tell. */
+int brick_drain_moved(struct brick_drain *d);
+
 /* How many lanes have cursors: those of the checkpoint, and those in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);
 

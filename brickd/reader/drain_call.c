@@ -1,9 +1,11 @@
-/* drain_call.c - brickd._reader.drain: one pass over many segments.
+/* drain_call.c - brickd._reader.drain: one pass over many segments; rest: the time until one is worth it.
  *
  * All reading is done without the interpreter lock, each segment's under its
  * own; afterwards the objects are made.
  */
 #include "drain_type.h"
+
+#include <poll.h>
 
 /* What one pass over one segment came to. */
 struct outcome {
@@ -48,19 +50,55 @@ static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcom
                          o->refused ? d->drain.reader.reason : NULL);
 }
 
-PyObject *reader_drain(PyObject *module, PyObject *segments)
+/* A tuple of Drains. */
+static PyObject *drains_of(PyObject *module, PyObject *segments)
 {
     PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
-    PyObject *held = PySequence_Tuple(segments), *results = NULL;
-    Py_ssize_t count = held != NULL ? PyTuple_GET_SIZE(held) : 0;
-    for (Py_ssize_t i = 0; i < count; i++) {
+    PyObject *held = PySequence_Tuple(segments);
+    for (Py_ssize_t i = 0; held != NULL && i < PyTuple_GET_SIZE(held); i++) {
         if (!Py_IS_TYPE(PyTuple_GET_ITEM(held, i), type)) {
             PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i,
                          Py_TYPE(PyTuple_GET_ITEM(held, i))->tp_name);
             Py_CLEAR(held);
-            return NULL;
         }
     }
+    return held;
+}
+
+static int moved(Drain *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    int found = brick_drain_moved(&self->drain);
+    pthread_mutex_unlock(&self->mutex);
+    return found;
+}
+
+/* Looks every so often whether there is anything to drain, for as long as nothing else is to be done: without the
+ * interpreter, since most looks of a daemon find nothing. */
+PyObject *reader_rest(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+    int interval_ms, looks;
+    if (!PyArg_ParseTuple(args, "O(ii)ii:rest", &segments, &fds[0].fd, &fds[1].fd, &interval_ms, &looks))
+        return NULL;
+    PyObject *held = drains_of(module, segments);
+    if (held == NULL)
+        return NULL;
+    int found = 0;
+    Py_BEGIN_ALLOW_THREADS
+    while (looks-- > 0 && !found && poll(fds, 2, interval_ms) == 0)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held) && !found; i++)
+            found = moved((Drain *)PyTuple_GET_ITEM(held, i));
+    Py_END_ALLOW_THREADS
+    Py_DECREF(held);
+    return PyBool_FromLong(found);
+}
+
+PyObject *reader_drain(PyObject *module, PyObject *segments)
+{
+    PyObject *held = drains_of(module, segments), *results = NULL;
+    Py_ssize_t count = held != NULL ? PyTuple_GET_SIZE(held) : 0;
     struct outcome *outcomes = PyMem_Calloc((size_t)count + 1, sizeof *outcomes);
     if (held == NULL || outcomes == NULL) {
         if (held != NULL)

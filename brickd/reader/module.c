@@ -86,6 +86,8 @@ static PyMethodDef reader_methods[] = {
     {"layout", reader_layout, METH_NOARGS, "[(struct, field, offset, count, code)] of every shared struct, as the major froze it."},
     {"later", reader_later, METH_NOARGS, "The same of what minors have added: kinds of records, names for what was reserved."},
     {"clock_pair", reader_clock_pair, METH_O, "clock_pair(kind) -> (ticks, CLOCK_MONOTONIC_RAW ns), taken together."},
+    {"rest", reader_rest, METH_VARARGS,
+     "rest(drains, (fd, fd), interval_ms, looks) -> whether anything moved; sooner back when a descriptor is readable."},
     {"drain", reader_drain, METH_O,
      "drain(segments) -> [(index, event records or None, why it is refused from now on or None)] where there is any."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
