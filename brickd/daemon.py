@@ -29,7 +29,7 @@ from brickd.locks import holder, take
 from brickd.memory import Gone, Memory, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
-from brickd.runtime import Runtime
+from brickd.runtime import Runtime, runtime
 from brickd.segment import Segment, find, open_segment, prefix
 from brickd.words import many
 from brickd.workers import Survey, survey
@@ -96,6 +96,24 @@ class Place:
                 f"{path} is of the segments {memory.prefix}*, not {ours.prefix}*: set another BRICKD_RUNTIME_DIR"
             )
         return memory
+
+
+def forget() -> int:
+    """Drop the totals of the dead from the checkpoint that a daemon has left; of how many workers.
+
+    Raises:
+        DaemonRefused: a daemon runs there.
+    """
+    here = runtime()
+    with Place(here):
+        memory = checkpoint.load(here.checkpoint)
+        if memory is None:
+            return 0
+        gone = [*memory.gone.values(), *memory.older.values()]
+        memory.gone.clear()
+        memory.older.clear()
+        checkpoint.save(here.checkpoint, checkpoint.encode(memory))
+        return sum(each.workers for each in gone)
 
 
 class Daemon:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import SHM, Worker
 from running import running, up
 from verbs import brickd
@@ -123,8 +125,6 @@ def test_with_and_without_a_daemon_the_numbers_are_the_same(worker: Start, prefi
 
 
 def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    import json
-
     document: dict[str, Any] = json.loads(result.stdout)
     return document
 
@@ -216,3 +216,23 @@ def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker
     with running() as daemon:
         assert "goes on with 1 worker" in daemon.until("daemon_started")["text"]
         assert flags() == 2, "the wish is remembered"
+
+
+@pytest.mark.parametrize("asked", ["the daemon", "nobody"])
+def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, asked: str) -> None:
+    one = worker(WORK, BRICKD_SERVICE="api")
+    one.paused()
+    with running() as daemon:
+        one.go()
+        one.end()
+        daemon.until("worker_ended")
+        if asked == "nobody":
+            daemon.end()
+        else:
+            while not runtime().checkpoint.exists() or b"api/0" not in runtime().checkpoint.read_bytes():
+                daemon.ask("")
+        would = brickd("prune", "--dry-run", "--json")
+        assert result_of(would)["forgotten"] == 1
+        done = brickd("prune", "--json")
+        assert (result_of(done)["forgotten"], result_of(done)["removed"]) == (1, [])
+        assert result_of(brickd("status", "--json"))["workers"] == []

@@ -9,10 +9,13 @@ import click
 
 from brickd import prune as pruning
 from brickd import units
+from brickd.cli.answers import told
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
-from brickd.errors import SegmentRefused, SegmentUnopened
+from brickd.errors import NoDaemon, SegmentRefused, SegmentUnopened
 from brickd.escape import text as escaped
+from brickd.orders import Forgetting
+from brickd.world import left_behind
 
 
 @click.command()
@@ -20,11 +23,14 @@ from brickd.escape import text as escaped
 @click.option("--refused", is_flag=True, help="Also what only has a segment's name, or is of another format.")
 @output_options
 def prune(dry_run: bool, refused: bool, output: str) -> None:
-    """Remove the segments of dead workers."""
+    """Remove the segments of dead workers, and what a daemon kept of those before them."""
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=watch)
+    kept = left_behind()[0].gone.values()
+    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget() if kept else 0
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
+        "forgotten": forgotten,
         "removed": [
             {"segment": one.file, "spans": one.spans, "memory_bytes": one.memory_bytes} for one in outcome.removed
         ],
@@ -34,15 +40,31 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
         say(f"left alone: {one}{_hint(one, refused)}")
 
     def table(_: Screen) -> list[str]:
-        would = "would remove" if dry_run else "removed"
-        if not outcome.removed:
+        would = "would " if dry_run else ""
+        if not outcome.removed and not forgotten:
             return ["nothing to remove: no dead worker has left a segment"]
-        return [
-            f"{would} {escaped(one.file)}  {units.many(one.spans, 'span')}  {units.size(one.memory_bytes)}"
+        lines = [
+            f"{would}remove{'' if dry_run else 'd'} {escaped(one.file)}  {units.many(one.spans, 'span')}"
+            f"  {units.size(one.memory_bytes)}"
             for one in outcome.removed
         ]
+        if forgotten:
+            workers = units.many(forgotten, "worker")
+            lines.append(f"{'would forget' if dry_run else 'forgot'} the totals of {workers} that a daemon kept")
+        return lines
 
     emit(document, output, table=table, rows="removed")
+
+
+def _forget() -> int:
+    """Have the totals of the dead forgotten: by the daemon, or in the checkpoint that it has left; of how many."""
+    try:
+        forgotten: int = told("forget", Forgetting(), post=True)["forgotten"]
+        return forgotten
+    except NoDaemon:
+        from brickd.daemon import forget
+
+        return forget()
 
 
 def _hint(one: SegmentRefused, refused_too: bool) -> str:
