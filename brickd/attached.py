@@ -24,6 +24,7 @@ class Attached:
     """A segment that is drained.
 
     Attributes:
+        took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
         unreleased: event records that were read and whose room is not given back yet.
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
@@ -35,6 +36,7 @@ class Attached:
     drain: _reader.Drain
     known: Known
     moved_ns: int
+    took: int
     activity: int = -1
     unreleased: int = 0
     gaps: int = 0
@@ -52,9 +54,9 @@ class Attached:
         """What it belongs to."""
         return self.segment.service
 
-    def took(self, uuid: str) -> bool:
+    def has_taken(self, uuid: str) -> bool:
         """Whether the totals of the segment with this uuid came along into this one."""
-        return self.segment.process()["took"].to_bytes(8, "little").hex() == uuid[:16]
+        return self.took.to_bytes(8, "little").hex() == uuid[:16]
 
     @property
     def name(self) -> str:

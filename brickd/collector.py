@@ -109,7 +109,7 @@ class Collector:
             How many nanoseconds may pass until the next one.
         """
         if look or now_ns - self._looked_ns >= LOOK_NS or self._unpublished:
-            self._look(now_ns)
+            self.look(now_ns)
         fill = self._drain(now_ns)
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
@@ -133,7 +133,8 @@ class Collector:
 
     # ---- look
 
-    def _look(self, now_ns: int) -> None:
+    def look(self, now_ns: int) -> None:
+        """Find the segments that came, and the files that went."""
         self._looked_ns = now_ns
         there = find(self.memory.prefix)
         for gone in set(self.quarantined) - set(there):
@@ -162,6 +163,10 @@ class Collector:
                 self.foreign += 1
         if len(self.attached) != before:
             self._name_everybody()
+        if not self.quarantined:  # else one that is known may be among them, for the time being
+            self._forget_missed()
+
+    def _forget_missed(self) -> None:
         with self.lock:
             here = {each.uuid for each in self.attached.values()}
             for uuid in [uuid for uuid in self.memory.known if uuid not in here]:
@@ -188,16 +193,17 @@ class Collector:
                 drain = _reader.Drain(segment.fd, known.cursors if known else None)
             except ValueError as error:
                 raise SegmentRefused(file, str(error)) from None
+            took = segment.process()["took"]
         except BaseException:
             segment.close()
             raise
-        each = Attached(segment, drain, known or Known(), now_ns)
+        each = Attached(segment, drain, known or Known(), now_ns, took)
+        each.command(self.memory.wishes.get(each.service, Wish()))
         with self.lock:
             self.memory.known[uuid] = each.known
             self.attached[file] = each
-            for gone in [gone for gone in self.memory.gone if each.took(gone)]:  # it was not dead, it had lost its lock
+            for gone in [gone for gone in self.memory.gone if each.has_taken(gone)]:  # not dead: it had lost its lock
                 del self.memory.gone[gone]
-        each.command(self.memory.wishes.get(each.service, Wish()))
         self._dirty = True
         self._empty = 0
 
@@ -223,8 +229,10 @@ class Collector:
             names = self.memory.names()
             for name, who in named([e.segment.identity() for e in self.attached.values() if not e.leaving], names):
                 known = self.memory.known[who.uuid]
-                if who.alive and known.name != name:
-                    known.name = name
+                if known.name == name or (known.name and not who.alive):
+                    continue
+                known.name = name
+                if who.alive:
                     text = f"process {who.pid or who.header['pid']} is drained from {who.file}"
                     self._tell("worker_found", text, service=who.service, worker=name)
 
@@ -309,7 +317,7 @@ class Collector:
 
     def _heir(self, each: Attached) -> Attached | None:
         """The segment into which the same process took its totals along, after somebody removed this one under it."""
-        return next((other for other in self.attached.values() if other.took(each.uuid)), None)
+        return next((other for other in self.attached.values() if other.has_taken(each.uuid)), None)
 
     def _remember(self, each: Attached) -> None:
         memory = self.memory

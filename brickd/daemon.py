@@ -140,14 +140,14 @@ class Daemon:
         Raises:
             DaemonRefused: another daemon drains these segments.
         """
-        self._collector.tick(time.monotonic_ns(), look=True)
+        self._collector.look(time.monotonic_ns())
         for each in self._collector.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
-                self._collector.end(time.monotonic_ns())
                 raise DaemonRefused(
                     f"process {each.refused.pid} drains the segments {self.prefix}* already: end it, or set"
                     " BRICKD_SHM_PREFIX for other workers"
                 )
+        self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.attached), len(self._collector.memory.gone)
         self.events.add("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
         sys.setswitchinterval(_SWITCH_SECONDS)

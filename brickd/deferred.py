@@ -27,7 +27,7 @@ from typing import Any
 from brickd import _reader
 from brickd.packed import pack, unpack
 
-WAITING_MAX = 65_536
+WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
 
 _RECORD = struct.Struct("<QIHH6Q")

@@ -98,7 +98,6 @@ class Memory:
         gone: by uuid, in the order in which they went.
         older: those that went before these, by service and clock.
         wishes: by service.
-        breaks: times that something was not there to go on from, told once: (instant in ns, what was seen).
     """
 
     prefix: str
@@ -106,7 +105,6 @@ class Memory:
     gone: dict[str, Gone] = field(default_factory=dict)
     older: dict[str, Gone] = field(default_factory=dict)
     wishes: dict[str, Wish] = field(default_factory=dict)
-    breaks: list[tuple[int, str]] = field(default_factory=list)
 
     def names(self) -> dict[str, str]:
         """Who is called what, by uuid."""
@@ -131,7 +129,6 @@ class Memory:
             "gone": _documents(self.gone),
             "older": _documents(self.older),
             "wishes": self.wishes,
-            "breaks": self.breaks,
         }
 
     @classmethod
@@ -146,7 +143,6 @@ class Memory:
             gone=_all_gone(document["gone"]),
             older=_all_gone(document["older"]),
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
-            breaks=[(instant_ns, seen) for instant_ns, seen in document["breaks"]],
         )
 
 
