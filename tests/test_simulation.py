@@ -333,8 +333,8 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
         starts = sum(len(writer.history.starts) for writer in world.writers)
         assert sum(worker.reading.deferred["started"] for worker in workers) == starts
         for worker in workers:
-            counts = worker.reading.deferred
-            ended = counts["orphaned"] + counts.get("measured", 0) + counts.get("bounded", 0)
+            counts = Counter(worker.reading.deferred)
+            ended = counts["orphaned"] + counts["measured"] + counts["bounded"]
             assert counts["started"] == ended
     finally:
         world.close()
