@@ -236,3 +236,21 @@ def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, 
         done = brickd("prune", "--json")
         assert (result_of(done)["forgotten"], result_of(done)["removed"]) == (1, [])
         assert result_of(brickd("status", "--json"))["workers"] == []
+
+
+def findings() -> dict[str, str]:
+    return {one["name"]: one["seen"] for one in result_of(brickd("doctor", "--json"))["findings"]}
+
+
+def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str) -> None:
+    assert "none runs" in findings()["daemon"]
+    with running() as daemon:
+        worker(WORK).paused()
+        daemon.until("worker_found")
+        daemon.end()
+    checkpoint = runtime().checkpoint
+    assert findings()["checkpoint"] == str(checkpoint)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    assert "is damaged" in findings()["checkpoint"]
+    runtime().directory.chmod(0o770)
+    assert "drwxrwx---" in findings()["daemon-directory"]

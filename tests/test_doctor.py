@@ -12,6 +12,7 @@ import pytest
 from brickd.doctor import (
     clock,
     container,
+    daemon,
     finding,
     installed,
     logind,
@@ -23,6 +24,7 @@ from brickd.doctor import (
 )
 from brickd.doctor.clock import Clock
 from brickd.doctor.container import Container
+from brickd.doctor.daemon import Daemon
 from brickd.doctor.examination import Facts, judge
 from brickd.doctor.finding import STATES, Finding
 from brickd.doctor.logind import Logind, User
@@ -72,6 +74,7 @@ def facts() -> Facts:
         memory=None,
         segments=ALIVE,
         processes=processes(Process(7, "python", (OWN,))),
+        daemon=Daemon("/run/brickd-ops"),
     )
 
 
@@ -539,3 +542,43 @@ def test_the_observer_of_processes_survives_a_machine_without_proc(tmp_path: Pat
     found = observe("/dev/shm", tmp_path)
     assert [(process.pid, process.segments, process.settings) for process in found.found] == [(13, (), None)]
     assert found.seen == 2
+
+
+# ---- the daemon
+
+
+def of_daemon(seen: Daemon) -> dict[str, Finding]:
+    return {one.name: one for one in daemon.judge(seen)}
+
+
+def test_no_daemon_is_no_fault() -> None:
+    assert {one.state for one in daemon.judge(Daemon("/run/brickd-ops"))} == {"ok"}
+
+
+def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
+    found = of_daemon(Daemon("/run/x", pid=7, silence="nobody listens"))["daemon"]
+    assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
+    assert "process 7 runs and does not answer: nobody listens" in found.seen
+    assert of_daemon(Daemon("/run/x", pid=7))["daemon"].seen == "process 7 answers"
+
+
+def test_a_directory_that_others_may_change_is_closed_to_them() -> None:
+    found = of_daemon(Daemon("/run/a b", wrong="drwxrwxrwx of user 0"))["daemon-directory"]
+    assert (found.state, found.fix) == ("broken", "chmod 700 '/run/a b'")
+
+
+def test_a_directory_that_cannot_be_made_is_advice() -> None:
+    found = of_daemon(Daemon("/run/x", missing="/run is not yours to write"))["daemon-directory"]
+    assert (found.state, "BRICKD_RUNTIME_DIR" in str(found.fix)) == ("advice", True)
+
+
+@pytest.mark.parametrize(("free", "state"), [(15 * MIB, "advice"), (16 * MIB, "ok")])
+def test_little_room_for_a_checkpoint_is_told(free: int, state: str) -> None:
+    assert of_daemon(Daemon("/run/x", free_bytes=free))["daemon-directory"].state == state
+
+
+def test_a_checkpoint_that_cannot_be_read_or_written_is_broken() -> None:
+    damaged = of_daemon(Daemon("/run/x", checkpoint="/run/x/c d", damage="is damaged"))["checkpoint"]
+    assert (damaged.state, damaged.fix) == ("broken", "mv '/run/x/c d' '/run/x/c d'.refused")
+    full = of_daemon(Daemon("/run/x", pid=7, trouble="No space left on device"))["checkpoint"]
+    assert (full.state, full.fix) == ("broken", "df /run/x")

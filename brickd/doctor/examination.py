@@ -14,6 +14,7 @@ from brickd import _reader
 from brickd.doctor import (
     clock,
     container,
+    daemon,
     installed,
     logind,
     losses,
@@ -24,6 +25,7 @@ from brickd.doctor import (
     shared_memory,
 )
 from brickd.doctor.finding import STATES, Finding
+from brickd.runtime import runtime
 from brickd.segment import prefix
 from brickd.workers import survey
 
@@ -43,6 +45,7 @@ class Facts:
     memory: memory_group.Limit | None
     segments: segments.Segments
     processes: processes.Processes
+    daemon: daemon.Daemon
 
 
 def examine() -> list[Finding]:
@@ -68,6 +71,7 @@ def observe() -> Facts:
         memory=memory_group.observe(),
         segments=found,
         processes=processes.observe(_reader.DIRECTORY),
+        daemon=daemon.observe(runtime(), os.geteuid()),
     )
 
 
@@ -99,6 +103,7 @@ def judge(facts: Facts) -> list[Finding]:
         namespaces.judge_locks(around, workers),
         *namespaces.judge_silence(around, facts.container),
         *losses.judge(workers, facts.shm, facts.container),
+        *daemon.judge(facts.daemon),
         clock.judge_source(facts.clock),
         clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
         namespaces.judge_time(around, workers),

@@ -34,6 +34,8 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, cont
     fix, why = f"brickd inspect {as_argument(name)}", "shows where"
     if loss.settings:
         fix, why = " ".join(_largest(loss for _, loss in cases)), "for the server's environment"
+    elif kind == "events":
+        fix, why = "brickd up -d", "a daemon reads them before their rings are full"
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or a higher memory limit of the server's control group"

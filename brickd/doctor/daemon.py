@@ -1,0 +1,139 @@
+"""The daemon, and the place where it keeps what it knows.
+
+Owns: what is looked at of its runtime directory, and the judgement. Must not know: what a daemon does. Invariants: no
+daemon is no fault, for every verb can do without; looking changes nothing, and starts none.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from typing import NamedTuple
+
+from brickd import checkpoint, client
+from brickd.doctor.finding import Finding, fine
+from brickd.errors import BrickdError, CheckpointRefused
+from brickd.locks import holder
+from brickd.runtime import Runtime
+
+MIB = 1 << 20
+_ROOM_BYTES = 16 * MIB  # a checkpoint of 64 dead workers and its draft take less
+_OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
+
+
+class Daemon(NamedTuple):
+    """What is there.
+
+    Attributes:
+        directory: where a daemon of ours keeps what it knows.
+        wrong: what is wrong with that directory, or "".
+        missing: why it cannot even be made, or "".
+        pid: the process that holds the daemon's lock; 0: in another pid namespace; None: nobody.
+        silence: why it does not answer, or "".
+        trouble: why it cannot keep what it knows, in its own words, or "".
+        checkpoint: its path, where there is one.
+        damage: why that cannot be gone on from, or "".
+        free_bytes: in the directory's file system; None where it is not known.
+    """
+
+    directory: str
+    wrong: str = ""
+    missing: str = ""
+    pid: int | None = None
+    silence: str = ""
+    trouble: str = ""
+    checkpoint: str = ""
+    damage: str = ""
+    free_bytes: int | None = None
+
+
+def observe(place: Runtime, uid: int) -> Daemon:
+    """Look at the place, and ask whoever is there."""
+    found = Daemon(os.fspath(place.directory))
+    try:
+        status = place.directory.lstat()
+    except FileNotFoundError:
+        above = next(parent for parent in place.directory.parents if parent.exists())
+        may = os.access(above, os.W_OK | os.X_OK)
+        return found if may else found._replace(missing=f"{above} is not yours to write")
+    except OSError as error:
+        return found._replace(missing=error.strerror or str(error))
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid or status.st_mode & 0o022:
+        return found._replace(wrong=f"{stat.filemode(status.st_mode)} of user {status.st_uid}")
+    space = os.statvfs(place.directory)
+    found = found._replace(free_bytes=space.f_bavail * space.f_frsize, pid=_holder(place))
+    if place.checkpoint.exists():
+        found = found._replace(checkpoint=os.fspath(place.checkpoint), damage=_damage(place))
+    return found if found.pid is None else _asked(found)
+
+
+def _holder(place: Runtime) -> int | None:
+    try:
+        fd = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        return holder(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def _damage(place: Runtime) -> str:
+    try:
+        checkpoint.load(place.checkpoint)
+    except (CheckpointRefused, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _asked(found: Daemon) -> Daemon:
+    try:
+        trouble = client.ask("").document().get("checkpoint_problem")
+    except BrickdError as error:
+        return found._replace(silence=str(error))
+    return found._replace(trouble=str(trouble or ""))
+
+
+def judge(daemon: Daemon) -> list[Finding]:
+    """Can one run here, does one, and does it keep what it knows?"""
+    return [_running(daemon), _directory(daemon), _kept(daemon)]
+
+
+def _running(daemon: Daemon) -> Finding:
+    wanted = "a daemon that answers, or none"
+    if daemon.pid is None:
+        return fine("daemon", "none runs: what is shown is read from shared memory", wanted)
+    if not daemon.silence:
+        return fine("daemon", f"process {daemon.pid} answers", wanted)
+    seen = f"process {daemon.pid} runs and does not answer: {daemon.silence}"
+    return Finding("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it read is kept")
+
+
+def _directory(daemon: Daemon) -> Finding:
+    name, wanted = "daemon-directory", "a directory that you alone may change"
+    if daemon.wrong:
+        fix = f"chmod 700 {shlex.quote(daemon.directory)}"
+        return Finding(name, "broken", f"{daemon.directory}: {daemon.wrong}", wanted, fix, f"or {_OWN}")
+    if daemon.missing:
+        seen = f"{daemon.directory} cannot be made: {daemon.missing}"
+        return Finding(name, "advice", seen, wanted, _OWN, "else no daemon can start")
+    if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
+        seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
+        why = "make room: what a daemon cannot keep stays in the workers' rings until these are full"
+        return Finding(name, "advice", seen, f"at least {_ROOM_BYTES // MIB} MiB free", _OWN, why)
+    return fine(name, daemon.directory, wanted)
+
+
+def _kept(daemon: Daemon) -> Finding:
+    name, wanted = "checkpoint", "one that can be gone on from, or none yet"
+    if daemon.trouble:
+        fix = f"df {shlex.quote(daemon.directory)}"
+        return Finding(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "it is tried each second")
+    if daemon.damage:
+        path = shlex.quote(daemon.checkpoint)
+        why = "totals of dead workers and deferred work in it are lost; a daemon that starts does the same"
+        return Finding(
+            name, "broken", f"{daemon.checkpoint}: {daemon.damage}", wanted, f"mv {path} {path}.refused", why
+        )
+    return fine(name, daemon.checkpoint or "none yet", wanted)
