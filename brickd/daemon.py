@@ -33,7 +33,7 @@ from brickd.runtime import Runtime, runtime
 from brickd.segment import Segment, find, open_segment, prefix
 from brickd.words import many
 from brickd.workers import Survey, survey
-from brickd.world import Facts
+from brickd.world import Details, Facts
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
@@ -228,6 +228,12 @@ class Daemon:
                 return
         with open_segment(file) as segment:
             yield segment
+
+    def details(self, file: str) -> Details | None:
+        """What was taken from its span rings since this daemon drains it."""
+        with self._collector.reading:
+            held = self._collector.attached.get(file)
+            return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def set(self, order: Setting) -> int:
         """Tell the workers of a service, those to come included; how many there are now."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from brickd import checkpoint, workers
 from brickd import segment as segments
@@ -53,6 +53,18 @@ class Facts:
         }
 
 
+class Details(NamedTuple):
+    """What a daemon has taken from the span rings of one segment.
+
+    Attributes:
+        newest: slots, the oldest first.
+        longest: of each path (its number, duration, start, step, elements).
+    """
+
+    newest: bytes
+    longest: list[tuple[int, int, int, int, int]]
+
+
 class World(Protocol):
     """All that a view may look at."""
 
@@ -70,6 +82,10 @@ class World(Protocol):
 
     def segment(self, file: str) -> AbstractContextManager[Segment]:
         """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
+        ...
+
+    def details(self, file: str) -> Details | None:
+        """What was taken from its rings; None where whoever answers does not drain it."""
         ...
 
 
@@ -102,3 +118,6 @@ class SharedMemory:
     def segment(self, file: str) -> AbstractContextManager[Segment]:
         """The segment, opened for one look."""
         return segments.open_segment(file)
+
+    def details(self, file: str) -> None:
+        """Nothing is taken by looking."""

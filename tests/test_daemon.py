@@ -254,3 +254,41 @@ def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str)
     assert "is damaged" in findings()["checkpoint"]
     runtime().directory.chmod(0o770)
     assert "drwxrwx---" in findings()["daemon-directory"]
+
+
+def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:
+    one = worker(
+        """
+        with brick.span("opens"):
+            pass
+        pause()
+        with brick.span("request", step=7):
+            for n in range(3):
+                with brick.span("gemm", elements=n):
+                    pass
+        pause()
+        """,
+        BRICKD_SERVICE="api",
+    )
+    one.paused()
+    with running() as daemon:
+        daemon.until("worker_found")
+        daemon.ask("/set", b"service=api&spans=on")
+        one.go()
+        one.paused()
+        while len((taken := daemon.ask("/inspect/api/0")["taken"])["newest"]) < 4:
+            pass
+        assert [span["brick"] for span in taken["newest"]] == ["gemm"] * 3 + ["request"]
+        (request,) = [span for span in taken["longest"] if span["brick"] == "request"]
+        assert request["step"] == f"{7:016x}"
+        assert taken["longest"][0] == request
+        assert daemon.ask("/inspect/api/0")["consumer_pid"] == daemon.pid
+        shown = brickd("inspect", "api/0")
+        assert "taken from the span rings by the daemon" in shown.stdout
+        one.go()
+        one.end()
+        daemon.until("worker_ended")
+        while find(prefix):
+            daemon.ask("")
+        gone = brickd("inspect", "api/0")
+        assert (gone.returncode, "its segment with it" in gone.stderr) == (4, True)

@@ -105,6 +105,11 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         if lane["events"]:
             lines.append(f"event ring of lane {lane['number']}, newest last:")
             lines += _events(lane["events"], screen)
+    if document["taken"] is not None:
+        for title, key in (("newest last", "newest"), ("the longest of each place", "longest")):
+            if document["taken"][key]:
+                lines.append(f"taken from the span rings by the daemon, {title}:")
+                lines += _spans(document["taken"][key], screen)
     return lines
 
 
@@ -117,7 +122,7 @@ def _event_ledger(events: dict[str, Any]) -> str:
 def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
     rows = [
         (
-            str(span["sequence"]),
+            str(span.get("sequence", "")),
             span["brick"],
             phrases.identifier(span["layer"]),
             units.duration(span["since_start_ns"]),

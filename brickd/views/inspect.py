@@ -17,7 +17,7 @@ from brickd.views.answer import NOBODY, Answer, Document, begun, require_readabl
 from brickd.views.parameter import Name, Whole
 from brickd.views.question import Question, given
 from brickd.workers import select
-from brickd.world import World
+from brickd.world import Details, World
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,11 @@ class InspectQuestion(Question):
 def answer(world: World, question: InspectQuestion) -> Answer:
     """Look into the segment."""
     file, worker = _chosen(world, question.name)
+    daemon, details = world.daemon(), world.details(file)
     with world.segment(file) as segment:
-        return Answer({**begun(world), **_inside(segment, worker, question.records)})
+        # The daemon does not see its own lock.
+        consumer = segment.consumer() if details is None or daemon is None else daemon.pid
+        return Answer({**begun(world), **_inside(segment, worker, consumer, details, question.records)})
 
 
 def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
@@ -52,10 +55,12 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
     if len(workers) > 1:
         names = ", ".join(worker.name for worker in workers[:8])
         raise BrickdError(f"{len(workers)} workers to choose from, one wanted: brickd inspect WORKER ({names})")
+    if workers[0].reading.file not in files:
+        raise NoSuchWorker(f"{workers[0].name} is gone, its segment with it: its totals stay in brickd bricks and tree")
     return workers[0].reading.file, workers[0].name
 
 
-def _inside(segment: Segment, worker: str | None, most: int) -> Document:
+def _inside(segment: Segment, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
     reading = segment.read()
     header = dict(reading.header)
     header |= {
@@ -74,7 +79,7 @@ def _inside(segment: Segment, worker: str | None, most: int) -> Document:
         "worker": worker,
         "state": "live" if reading.alive else "dead",
         "pid": reading.pid or reading.header["pid"],
-        "consumer_pid": segment.consumer(),
+        "consumer_pid": consumer,
         "tick_ns": reading.tick_ns,
         "header": header,
         "process": dict(reading.process),
@@ -82,6 +87,26 @@ def _inside(segment: Segment, worker: str | None, most: int) -> Document:
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
         "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],
+        "taken": None if details is None else _taken(reading, details, most),
+    }
+
+
+def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
+    """What the daemon has taken from the span rings: the newest spans, and each path's longest, the longest first."""
+    newest, _ = records.spans(details.newest)
+    longest = [
+        {
+            **_place(reading, path),
+            "since_start_ns": _since_start(reading, start),
+            "duration_ns": _duration(reading, path, duration),
+            "step": f"{step:016x}" if step else None,
+            "elements": elements,
+        }
+        for path, duration, start, step, elements in details.longest
+    ]
+    return {
+        "newest": [_span(reading, span) for span in newest[max(0, len(newest) - most) :]],
+        "longest": sorted(longest, key=lambda span: -int(span["duration_ns"] or 0))[:most],
     }
 
 
@@ -111,6 +136,15 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
     }
 
 
+def _is_given(reading: Reading, number: int) -> bool:
+    path = reading.paths[number] if number < len(reading.paths) else None
+    return path is not None and path.unit == _reader.UNIT_NS
+
+
+def _duration(reading: Reading, number: int, duration: int) -> int:
+    return duration if _is_given(reading, number) else round(duration * reading.tick_ns)
+
+
 def _since_start(reading: Reading, ticks: int) -> int:
     return round((ticks - reading.header["anchor_ticks"]) * reading.tick_ns)
 
@@ -137,15 +171,14 @@ def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
-    path = reading.paths[span["path"]] if span["path"] < len(reading.paths) else None
-    given = path is not None and path.unit == _reader.UNIT_NS
+    given = _is_given(reading, span["path"])
     is_step = span["kind"] == _reader.KIND_STEP
     return {
         "sequence": span["sequence"],
         "kind": "step" if is_step else "given" if given else "span",
         **_place(reading, span["path"]),
         "since_start_ns": _since_start(reading, span["start"]),
-        "duration_ns": span["duration"] if given else round(span["duration"] * reading.tick_ns),
+        "duration_ns": _duration(reading, span["path"], span["duration"]),
         "step": f"{span['step']:016x}" if span["step"] else None,
         "elements": span["bytes"] if is_step else span["elements"],
         "bytes": 0 if is_step else span["bytes"],
