@@ -7,6 +7,7 @@ a segment that nobody writes any more, all is read.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from brickd import _reader
@@ -66,7 +67,8 @@ class Attached:
     def command(self, wish: Wish) -> None:
         """Ask of its worker what the operator wants."""
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
-        self.segment.command(flags)
+        with suppress(SegmentRefused):  # the next pass will find out
+            self.segment.command(flags)
 
     def take(self, events: bytes | None, now_ns: int) -> bool:
         """Take what one pass brought; whether the memory is another one by that."""
@@ -127,5 +129,7 @@ class Attached:
             }
 
         reading = self.segment.read()
+        if any(number >= len(cursors) for number, _, _ in reading.lanes):
+            raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
         lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
         return laid_over(replace(reading, pid=None, lanes=lanes, memory_bytes=0), overlay(self.known.deferred))

@@ -16,25 +16,29 @@ memory is limited, and what goes over a limit is added up or refused, and told.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from brickd import _reader
 from brickd.attached import Attached
 from brickd.checkpoint import encode
-from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUnpublished
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUndrained, SegmentUnpublished
 from brickd.memory import Cursor, Gone, Known, Memory, Wish
 from brickd.naming import named
-from brickd.segment import find, identifier_of, open_file, open_segment
+from brickd.overlay import lifted
+from brickd.segment import Identifier, Segment, find, identifier_of, open_file, open_segment
+from brickd.workers import Held
 
 SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
 KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND
 WORKERS_MAX = 1_024
+TOLD_MAX = 16
 GONE_MAX = 64
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 50
 FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to cost little, early enough to lose nothing
@@ -61,13 +65,13 @@ class Tell(Protocol):
 class Unusable:
     """A file with a segment's name that is not drained, and why."""
 
-    identifier: tuple[int, int] | None
+    identifier: Identifier
     refused: SegmentRefused
     since_ns: int = 0
 
-    def is_still(self, identifier: tuple[int, int]) -> bool:
-        """Whether there is no reason to look at it again: whoever drains one may have ended meanwhile."""
-        return self.identifier == identifier and not isinstance(self.refused, SegmentConsumed)
+    def is_still(self, identifier: Identifier) -> bool:
+        """Whether there is no reason to look at it again."""
+        return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
 
 
 class Collector:
@@ -75,19 +79,23 @@ class Collector:
 
     Attributes:
         memory: what is kept.
-        attached: by file.
+        attached: by uuid.
         quarantined: by file.
         foreign: how many segments we may not read.
         trouble: why the memory cannot be kept now, or "".
     """
 
-    def __init__(self, memory: Memory, keep: Callable[[bytes], None], tell: Tell) -> None:
+    def __init__(
+        self, memory: Memory, keep: Callable[[bytes], None], tell: Tell, *, workers_max: int = WORKERS_MAX
+    ) -> None:
         self.memory = memory
         self._keep, self._tell = keep, tell
+        self._workers_max = workers_max
         self.attached: dict[str, Attached] = {}
         self.quarantined: dict[str, Unusable] = {}
         self.foreign = 0
         self.trouble = ""
+        self._blind = ""
         self._unpublished: dict[str, Unusable] = {}
         self._dirty = False
         self._urgent = False
@@ -136,17 +144,27 @@ class Collector:
     def look(self, now_ns: int) -> None:
         """Find the segments that came, and the files that went."""
         self._looked_ns = now_ns
-        there = find(self.memory.prefix)
+        try:
+            there = find(self.memory.prefix)
+        except OSError as error:
+            self._tell_blind(error.strerror or str(error))
+            return
+        self._blind = ""
         for gone in set(self.quarantined) - set(there):
             del self.quarantined[gone]
-        ours = {each.segment.identifier for each in self.attached.values()}
+        bad = len(self.quarantined)
+        ours = {each.segment.identifier: each.segment for each in self.attached.values()}
+        identifiers = {file: identifier for file in there if (identifier := identifier_of(file)) is not None}
         self.foreign = 0
         waiting, self._unpublished = self._unpublished, {}
-        before = len(self.attached)
-        for file in there:
-            identifier = identifier_of(file)
+        before, untold = len(self.attached), 0
+        for file, identifier in identifiers.items():
             known_bad = self.quarantined.get(file)
-            if identifier is None or identifier in ours or (known_bad and known_bad.is_still(identifier)):
+            if known_bad and known_bad.is_still(identifier):
+                continue
+            if (segment := ours.get(identifier)) is not None:
+                if identifiers.get(segment.name) != identifier:
+                    segment.name = file  # somebody renamed it
                 continue
             try:
                 self._attach(file, now_ns)
@@ -158,9 +176,11 @@ class Collector:
                 if not self._remove_unpublished(file, entry, now_ns):
                     self._unpublished[file] = entry
             except SegmentRefused as error:
-                self._quarantine(file, identifier, error)
+                untold += self._quarantine(file, identifier, error, quiet=len(self.quarantined) - bad >= TOLD_MAX)
             except NotPermitted:
                 self.foreign += 1
+        if untold:
+            self._tell("quarantined", f"and {untold:,} more files", command="brickd workers")
         if len(self.attached) != before:
             self._name_everybody()
         if not self.quarantined:  # else one that is known may be among them, for the time being
@@ -175,19 +195,21 @@ class Collector:
                 self._tell("worker_missed", text)
 
     def _attach(self, file: str, now_ns: int) -> None:
-        if len(self.attached) >= WORKERS_MAX:
-            raise SegmentRefused(file, f"not drained: {WORKERS_MAX:,} workers are, and no more")
+        if len(self.attached) >= self._workers_max:
+            raise SegmentUndrained(file, f"not drained: {self._workers_max:,} workers are, and no more")
         segment = open_segment(file, os.O_RDWR)
         try:
             if not segment.consume():
                 raise SegmentConsumed(file, segment.consumer() or 0)
             uuid = segment.header["uuid"].hex()
-            if twin := next((each.segment.name for each in self.attached.values() if each.uuid == uuid), None):
-                raise SegmentRefused(file, f"says that it is {twin}: one of them is a copy")
-            if uuid in self.memory.gone:  # a daemon before us ended between remembering it and removing it
-                segment.unlink()
-                segment.close()
-                return
+            lives = segment.worker() is not None
+            if twin := self.attached.get(uuid):
+                self._tell_copy(segment, twin, lives=lives)
+            if uuid in self.memory.gone:
+                if not lives:  # a daemon before us ended between remembering it and removing it
+                    self._remove_remembered(segment)
+                    return
+                del self.memory.gone[uuid]  # a copy of it was taken for it
             known = self.memory.known.get(uuid)
             try:
                 drain = _reader.Drain(segment.fd, known.cursors if known else None)
@@ -201,9 +223,10 @@ class Collector:
         each.command(self.memory.wishes.get(each.service, Wish()))
         with self.lock:
             self.memory.known[uuid] = each.known
-            self.attached[file] = each
-            for gone in [gone for gone in self.memory.gone if each.has_taken(gone)]:  # not dead: it had lost its lock
-                del self.memory.gone[gone]
+            self.attached[uuid] = each
+            for gone in [gone for gone in self.memory.gone if each.has_taken(gone)]:
+                # Not dead, it had lost its lock: its totals came along, what only we know comes now.
+                each.known.deferred.absorb(lifted(self.memory.gone.pop(gone).reading))
         self._dirty = True
         self._empty = 0
 
@@ -217,12 +240,44 @@ class Collector:
         except (SegmentRefused, NotPermitted):
             return False
 
-    def _quarantine(self, file: str, identifier: tuple[int, int] | None, error: SegmentRefused) -> None:
+    def _tell_copy(self, segment: Segment, twin: Attached, *, lives: bool) -> NoReturn:
+        """Refuse the one of two with the same uuid that nobody lives in, or that came later."""
+        if twin.leaving or not lives or twin.segment.worker() is not None:
+            raise SegmentRefused(segment.name, f"says that it is {twin.segment.name}: one of them is a copy")
+        reason = f"says that it is {segment.name}, where a worker lives: it is a copy"
+        self._give_up(twin, SegmentRefused(twin.segment.name, reason))
+        raise SegmentUndrained(segment.name, "not drained: a copy of it was")
+
+    def _remove_remembered(self, segment: Segment) -> None:
+        with segment:
+            try:
+                segment.unlink()
+            except NotPermitted:
+                reason = f"its worker ended and is remembered; only user {segment.uid} may remove it"
+                raise SegmentRefused(segment.name, reason) from None
+
+    def _quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
+        """Remember what is wrong with a file; whether that is yet to be told."""
         before = self.quarantined.get(file)
-        self.quarantined[file] = Unusable(identifier, error)
+        self.quarantined[file] = Unusable(identifier, error.with_traceback(None))
         if before is not None and before.refused.reason == error.reason:
-            return
-        self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
+            return False
+        if not quiet:
+            self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
+        return quiet
+
+    def _tell_blind(self, why: str) -> None:
+        if why != self._blind:
+            text = f"{_reader.DIRECTORY} cannot be listed ({why}): who starts now is not seen"
+            self._tell("blind", text, command="brickd doctor")
+        self._blind = why
+
+    def held(self) -> Held:
+        """What is known of the files, for whoever reads them beside us, under the lock."""
+        bad = {
+            f: each.refused for f, each in self.quarantined.items() if not isinstance(each.refused, SegmentUndrained)
+        }
+        return Held({each.segment.identifier: each.segment for each in self.attached.values()}, bad)
 
     def _name_everybody(self) -> None:
         with self.lock:
@@ -251,8 +306,12 @@ class Collector:
             if each.activity < 0 and each.drain.breaks:
                 text = "what an earlier daemon had read of it is not known any more: deferred work may be missing"
                 self._tell("break", text, service=each.service, worker=each.name)
-            with self.lock:
-                self._dirty |= each.take(events, now_ns)
+            try:
+                with self.lock:
+                    self._dirty |= each.take(events, now_ns)
+            except SegmentRefused as error:
+                self._give_up(each, error)
+                continue
             self._urgent |= each.unreleased * 2 >= each.segment.header["event_slots"]
             fill = max(fill, each.drain.fill)
         return fill
@@ -269,7 +328,7 @@ class Collector:
         if over and self.reading.acquire(blocking=False):
             try:
                 for each in over:
-                    del self.attached[each.segment.name]
+                    del self.attached[each.uuid]
                     each.segment.close()
             finally:
                 self.reading.release()
@@ -317,7 +376,8 @@ class Collector:
 
     def _heir(self, each: Attached) -> Attached | None:
         """The segment into which the same process took its totals along, after somebody removed this one under it."""
-        return next((other for other in self.attached.values() if other.has_taken(each.uuid)), None)
+        others = (other for other in self.attached.values() if not other.leaving)
+        return next((other for other in others if other.has_taken(each.uuid)), None)
 
     def _remember(self, each: Attached) -> None:
         memory = self.memory
@@ -354,7 +414,8 @@ class Collector:
         for each in list(self.attached.values()):
             each.unreleased = 0
             if each.leaving and not each.over:
-                each.segment.unlink()
+                with contextlib.suppress(NotPermitted):  # it will be found once more, and then told
+                    each.segment.unlink()
                 each.over = True
 
     def end(self, now_ns: int) -> None:
@@ -364,7 +425,7 @@ class Collector:
         self.keep(now_ns)
         for each in list(self.attached.values()):
             if not each.leaving and each.segment.linked():
-                each.segment.command(0)
+                each.command(Wish())
             each.leaving = each.over = True
         with self.reading:  # whoever reads comes to an end first
             pass

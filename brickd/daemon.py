@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Self
 
 from brickd import _reader, checkpoint, escape
-from brickd.collector import SECOND, Collector
+from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
 from brickd.errors import CheckpointRefused, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import Log
 from brickd.locks import holder, take
@@ -119,14 +119,16 @@ def forget() -> int:
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, *, workers_max: int = WORKERS_MAX) -> None:
         self.events = Log()
         self.prefix = prefix()
         self._place = place
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         path = place.runtime.checkpoint
         memory = place.memory(self.events)
-        self._collector = Collector(memory, lambda content: checkpoint.save(path, content), self.events.add)
+        self._collector = Collector(
+            memory, lambda content: checkpoint.save(path, content), self.events.add, workers_max=workers_max
+        )
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
@@ -155,8 +157,8 @@ class Daemon:
 
     def _loop(self) -> None:
         poll = select.poll()
-        watch = _reader.watch(_reader.DIRECTORY)
-        for fd in (watch, self._wake):
+        watch = self._watch()
+        for fd in (self._wake,) if watch is None else (watch, self._wake):
             poll.register(fd, select.POLLIN)
         look = True
         while not self._ending.is_set():
@@ -167,19 +169,32 @@ class Daemon:
                 self._tell_defect()
             if self._collector.quiet:
                 drains = [each.drain for each in self._collector.attached.values()]
-                _reader.rest(drains, (watch, self._wake), _REST_MS, wait_ns // (_REST_MS * 1_000_000))
+                _reader.rest(
+                    drains, (-1 if watch is None else watch, self._wake), _REST_MS, wait_ns // (_REST_MS * 1_000_000)
+                )
                 wait_ns = 0
             look = False
             for fd, _ in poll.poll(wait_ns // 1_000_000):
                 with contextlib.suppress(BlockingIOError):
                     os.read(fd, 65_536)
                 look |= fd == watch
-        os.close(watch)
+        if watch is not None:
+            os.close(watch)
         try:
             self._collector.end(time.monotonic_ns())
         except Exception:
             self._tell_defect()
         self.ended.set()
+
+    def _watch(self) -> int | None:
+        """What tells of segments that come and go; None where the system has no more of these."""
+        try:
+            return _reader.watch(_reader.DIRECTORY)
+        except OSError as error:
+            each = LOOK_NS // SECOND
+            text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
+            self.events.add("blind", text, command="brickd doctor")
+            return None
 
     def _tell_defect(self) -> None:
         lines = traceback.format_exc().splitlines()
@@ -210,7 +225,7 @@ class Daemon:
         with collector.reading:
             with collector.lock:
                 background = collector.memory.background()
-                held = {file: each.segment for file, each in collector.attached.items()}
+                held = collector.held()
             return survey(self.prefix, background, held)
 
     def files(self) -> Sequence[str]:
@@ -222,9 +237,10 @@ class Daemon:
         """A segment to look into."""
         collector = self._collector
         with collector.reading:
-            held = collector.attached.get(file)
-            if held is not None:
-                yield held.segment
+            with collector.lock:
+                segment = collector.held().segment(file)
+            if segment is not None:
+                yield segment
                 return
         with open_segment(file) as segment:
             yield segment

@@ -90,7 +90,11 @@ class SegmentRefused(BrickdError):
         self.reason = reason
 
 
-class SegmentConsumed(SegmentRefused):
+class SegmentUndrained(SegmentRefused):
+    """A segment with which nothing is wrong, but that is not drained now: it is to be tried again."""
+
+
+class SegmentConsumed(SegmentUndrained):
     """A segment that another process drains.
 
     Attributes:

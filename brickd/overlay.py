@@ -52,5 +52,27 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
     return replace(reading, paths=paths, summaries=bytes(summaries), latency=bytes(latency), deferred=dict(over.counts))
 
 
+def lifted(reading: Reading) -> Deferred:
+    """What was laid over it: of a worker that was taken for dead. What pended then is lost."""
+    numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
+    measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))
+    for path, number in numbers.items():
+        if path.unit == _reader.UNIT_DEFERRED:
+            _put(measured, number, _row(reading.summaries, number))
+        elif path.unit == _reader.UNIT_BOUND:
+            beside = numbers[path._replace(unit=_reader.UNIT_DEFERRED)]
+            _put(bound, beside, _row(reading.summaries, number))
+            _put(latency, beside, _row(reading.latency, number))
+    result = Deferred()
+    tables = (_reader.Summaries(bytes(table)) for table in (measured, bound, latency))
+    result.measured, result.bound, result.latency = tables
+    result.counts.update({term: n for term, n in reading.deferred.items() if term != "pending"})
+    return result
+
+
+def _put(table: bytearray, number: int, row: bytes) -> None:
+    table[number * _SIZE : (number + 1) * _SIZE] = row
+
+
 def _row(table: bytes, number: int) -> bytes:
     return table[number * _SIZE : (number + 1) * _SIZE].ljust(_SIZE, b"\0")

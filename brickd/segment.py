@@ -9,6 +9,7 @@ alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUnopened, SegmentUnpublished
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened, SegmentUnpublished
 from brickd.locks import holder, take
 
 _CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
@@ -35,6 +36,10 @@ def find(beginning: str | None = None) -> list[str]:
         return sorted(name for name in os.listdir(_reader.DIRECTORY) if name.startswith(beginning))
     except FileNotFoundError:
         return []
+
+
+# Which file it is, whatever it is called: device and inode.
+Identifier = tuple[int, int]
 
 
 class Path(NamedTuple):
@@ -290,13 +295,17 @@ def _refusing(file: str) -> Iterator[None]:
         raise SegmentRefused(file, f"cannot be read: {error.strerror}") from error
 
 
-def identifier_of(name: str) -> tuple[int, int] | None:
+def identifier_of(name: str) -> Identifier | None:
     """Which file has the name now, told without opening it; None: none has."""
     try:
         status = os.stat(os.path.join(_reader.DIRECTORY, name), follow_symlinks=False)
     except (OSError, ValueError):
         return None
     return status.st_dev, status.st_ino
+
+
+# Errors of whoever opens, not of the file.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 def _opened(name: str, access: int) -> int:
@@ -311,6 +320,8 @@ def _opened(name: str, access: int) -> int:
     except FileNotFoundError as error:
         raise SegmentRefused(name, "is gone") from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in _PASSING:
+            raise SegmentUndrained(name, f"cannot be opened now: {error.strerror}") from error
         raise SegmentUnopened(name, f"cannot be opened: {error}") from error
     status = os.fstat(fd)
     wrong = None
@@ -330,6 +341,7 @@ def open_file(name: str) -> File:
     Raises:
         SegmentRefused: it is gone.
         SegmentUnopened: it cannot be one.
+        SegmentUndrained: this process can open no more files now.
         NotPermitted: it is another user's.
     """
     return File(name, _opened(name, os.O_RDONLY))
@@ -344,6 +356,7 @@ def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
 
     Raises:
         SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.
+        SegmentUndrained: this process can open no more files now.
         SegmentUnpublished: its worker is starting, or died while it did.
         NotPermitted: it is another user's.
     """

@@ -10,15 +10,14 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
 from brickd.overlay import laid_over
-from brickd.segment import Identity, Reading, Segment, find, identifier_of, open_segment
+from brickd.segment import Identifier, Identity, Reading, Segment, find, identifier_of, open_segment
 from brickd.words import many
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
@@ -26,7 +25,6 @@ from brickd.words import many
 _WATCH_SECONDS = 0.02
 
 _NOTHING = Background()
-_NONE: Mapping[str, Segment] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,27 @@ class Worker:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What a process that drains knows of the files.
+
+    Attributes:
+        segments: those that it has open: to open and close them once more would give up their locks.
+        refused: by name, what does not add up, also where one reading alone would not show it.
+    """
+
+    segments: Mapping[Identifier, Segment] = field(default_factory=dict)
+    refused: Mapping[str, SegmentRefused] = field(default_factory=dict)
+
+    def segment(self, file: str) -> Segment | None:
+        """The one that has this name now, whatever it was called before."""
+        identifier = identifier_of(file) if self.segments else None
+        return self.segments.get(identifier) if identifier is not None else None
+
+
+_NONE = Held()
+
+
+@dataclass(frozen=True, slots=True)
 class Survey:
     """What was found at one time.
 
@@ -68,13 +87,13 @@ class Survey:
     words: tuple[str, ...] = ()
 
 
-def survey(prefix: str | None = None, background: Background = _NOTHING, held: Mapping[str, Segment] = _NONE) -> Survey:
+def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
     """Read every segment of this machine that may be read, and add what a daemon knows beside them.
 
     Args:
         prefix: of the files' names; None: the configured one.
         background: what a daemon knows, from its memory or its checkpoint.
-        held: segments that this process has open and consumes: they must not be opened once more.
+        held: what this process knows of the files, where it drains them.
     """
     readings, refused, foreign = _look(prefix, Segment.read, background, held)
     over = background.overlays
@@ -87,7 +106,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: M
 
 
 def identities(
-    prefix: str | None = None, background: Background = _NOTHING, held: Mapping[str, Segment] = _NONE
+    prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
 ) -> list[tuple[str, Identity]]:
     """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
     found: list[Identity] = _look(prefix, Segment.identity, background, held)[0]
@@ -95,23 +114,27 @@ def identities(
 
 
 def _look(
-    prefix: str | None, read: Callable[[Segment], Who], background: Background, held: Mapping[str, Segment]
+    prefix: str | None, read: Callable[[Segment], Who], background: Background, held: Held
 ) -> tuple[list[Who], list[SegmentRefused], int]:
     """What is read of each segment, those that were refused, and how many we may not read."""
     found: list[Who] = []
     refused: list[SegmentRefused] = []
     foreign = 0
     unlocked: list[Segment] = []
-    ours = {segment.identifier for segment in held.values()}
+    seen: set[Identifier] = set()
     with contextlib.ExitStack() as opened:
         for file in find(prefix):
             try:
                 with contextlib.ExitStack() as here:
-                    segment = held.get(file)
+                    if (known := held.refused.get(file)) is not None:
+                        refused.append(known)
+                        continue
+                    segment = held.segment(file)
                     if segment is None:
-                        if ours and identifier_of(file) in ours:  # under another name: to close it would unlock it
-                            continue
                         segment = here.enter_context(open_segment(file))
+                    elif segment.identifier in seen:  # by another name that it has as well
+                        continue
+                    seen.add(segment.identifier)
                     if segment.header["uuid"].hex() in background.gone:  # about to be removed
                         continue
                     found.append(read(segment))

@@ -17,6 +17,7 @@ import tempfile
 import textwrap
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,26 +90,27 @@ class Worker:
         return self.process.returncode
 
 
-@pytest.fixture
-def prefix(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """This test's own prefix and runtime directory; what it leaves behind there is removed."""
+@contextmanager
+def apart() -> Iterator[str]:
+    """A prefix and a runtime directory that nobody else has; what is left behind there is removed."""
     name = f"brickd-test-{uuid.uuid4().hex[:8]}-"
-    monkeypatch.setenv("BRICKD_SHM_PREFIX", name)
-    # Short, for a socket's path has 107 bytes.
-    runtime = tempfile.mkdtemp(prefix="brickd-")
-    monkeypatch.setenv("BRICKD_RUNTIME_DIR", runtime)
-    monkeypatch.delenv("BRICKD_SOCKET", raising=False)
-    for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
-        monkeypatch.delenv(variable, raising=False)
-    yield name
-    shutil.rmtree(runtime)
-    for file in SHM.glob(name + "*"):
-        file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BRICKD_SHM_PREFIX", name)
+        # Short, for a socket's path has 107 bytes.
+        runtime = tempfile.mkdtemp(prefix="brickd-")
+        patch.setenv("BRICKD_RUNTIME_DIR", runtime)
+        patch.delenv("BRICKD_SOCKET", raising=False)
+        for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
+            patch.delenv(variable, raising=False)
+        yield name
+        shutil.rmtree(runtime, ignore_errors=True)  # a test may have removed it
+        for file in SHM.glob(name + "*"):
+            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
 
 
-@pytest.fixture
-def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
-    """Starts a worker: `worker(program, **environment)`. What still runs at the end of the test is killed."""
+@contextmanager
+def workers() -> Iterator[Callable[..., Worker]]:
+    """What starts a worker: `start(program, **environment)`. What still runs at the end is killed."""
     started: list[Worker] = []
 
     def start(program: str, *, python: tuple[str, ...] = (), **environment: str) -> Worker:
@@ -122,13 +124,29 @@ def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
         started.append(Worker(process))
         return started[-1]
 
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.kill()
-        for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
-            if pipe is not None:
-                pipe.close()
+    try:
+        yield start
+    finally:
+        for each in started:
+            if each.process.poll() is None:
+                each.kill()
+            for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+@pytest.fixture
+def prefix() -> Iterator[str]:
+    """This test's own prefix and runtime directory."""
+    with apart() as name:
+        yield name
+
+
+@pytest.fixture
+def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
+    """Starts a worker: `worker(program, **environment)`."""
+    with workers() as start:
+        yield start
 
 
 @pytest.fixture

@@ -426,8 +426,7 @@ class World:
     def survey(self) -> Survey:
         """All workers, as the daemon that runs now shows them."""
         assert self.daemon is not None
-        held = {file: each.segment for file, each in self.daemon.attached.items()}
-        return survey(self.prefix, self.daemon.memory.background(), held)
+        return survey(self.prefix, self.daemon.memory.background(), self.daemon.held())
 
     def stop(self) -> None:
         """It is gone; the kernel closes what it had open."""

@@ -47,13 +47,15 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
     from brickd.api.listener import Listener
     from brickd.api.server import Server
+    from brickd.collector import WORKERS_MAX
     from brickd.daemon import Daemon, Place
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
+    workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
     group = _group()
     with Place(here) as place:
-        daemon = Daemon(place)
+        daemon = Daemon(place, workers_max=workers_max)
         daemon.start()
         try:
             server = Server(daemon, Listener(here.socket, group=group, replace=True))
