@@ -73,12 +73,17 @@ ALERT = ("-DBRICK_TEST_POINTS", "-DBRICK_LOOK_TICKS=UINT64_C(20000)")
 
 
 def fault_at(
-    compiled: Compile, plan: str | None = None, under: tuple[Path, ...] = (), told: int | None = None
+    compiled: Compile,
+    plan: str | None = None,
+    under: tuple[Path, ...] = (),
+    told: int | None = None,
+    of: str | None = None,
 ) -> dict[str, str]:
     """The environment in which a program dies, or finds a broken disk, at one of its effects: see fault_at.c.
 
     `plan` is as there, "kill-after:17"; without one nothing happens. Only effects below the paths of `under` count,
-    where there are any. A line for each goes to the descriptor `told`, which the program must inherit.
+    where there are any; among these only those of the name `of`, where one is given. A line for each goes to the
+    descriptor `told`, which the program must inherit.
     """
     environment = {"LD_PRELOAD": str(compiled("fault_at.so", (NATIVE / "fault_at.c",), "-shared", "-fPIC"))}
     if plan is not None:
@@ -87,6 +92,8 @@ def fault_at(
         environment["BRICKD_TEST_FAULT_UNDER"] = ":".join(map(str, under))
     if told is not None:
         environment["BRICKD_TEST_FAULT_LOG"] = str(told)
+    if of is not None:
+        environment["BRICKD_TEST_FAULT_OF"] = of
     return environment
 
 

@@ -125,6 +125,17 @@ def test_a_kill_leaves_what_was_done_until_then(
         assert files(folders[n]) == expected
 
 
+def test_of_one_name_alone_the_n_th_counts_and_all_are_told(tmp_path: Path, compiled: Compile) -> None:
+    folder = fresh(tmp_path / "at")
+    reading, told = os.pipe()
+    process = start(folder, fault_at(compiled, "kill-half:2", (folder,), told, "pwrite"), told=told)
+    os.close(told)
+    with open(reading) as lines:
+        assert [line.split()[:2] for line in lines] == [[str(n), step.split()[0]] for n, step in enumerate(TOLD[:8], 1)]
+    assert process.communicate(timeout=60) == ("begun ", "")
+    assert files(folder)["kept"] == HALF[8][1]
+
+
 def test_without_paths_all_regular_files_count_and_nothing_else(tmp_path: Path, compiled: Compile) -> None:
     folder = fresh(tmp_path / "at")
     process = start(folder, fault_at(compiled, "kill-after:1") | {"PYTHONDONTWRITEBYTECODE": "1"})

@@ -8,6 +8,7 @@
  *   enospc-on, eio-on         this error, from there on
  * A lock never fails, and a full disk refuses no unlink.
  * BRICKD_TEST_FAULT_UNDER=PATH:PATH...  only effects on files whose paths begin so; else those on all regular files
+ * BRICKD_TEST_FAULT_OF=NAME   only effects of this name count for N, all are told
  * BRICKD_TEST_FAULT_LOG=FD    takes a line for each effect, when it begins: number, name, path
  *
  * Each process counts for itself; a fork's child goes on where its parent was. Looking at files, mapping them and
@@ -33,9 +34,9 @@ static struct {
     int onward;
     unsigned long at;
 } plan;
-static const char *under;
+static const char *under, *of;
 static int log_fd = -1;
-static unsigned long effects;
+static unsigned long effects, counted;
 
 /* ---- what is wanted ---------------------------------------------------- */
 
@@ -69,6 +70,7 @@ __attribute__((constructor)) static void read_the_environment(void)
 {
     const char *text = getenv("BRICKD_TEST_FAULT"), *log = getenv("BRICKD_TEST_FAULT_LOG");
     under = getenv("BRICKD_TEST_FAULT_UNDER");
+    of = getenv("BRICKD_TEST_FAULT_OF");
     if (log != NULL)
         log_fd = (int)number("BRICKD_TEST_FAULT_LOG", log, log);
     if (text == NULL)
@@ -132,6 +134,9 @@ static long effect(struct effect it, const char *path)
     int length = snprintf(line, sizeof line, "%lu %s %s\n", n, it.name, path);
     if (log_fd >= 0)
         syscall(SYS_write, log_fd, line, length);
+    if (of != NULL && strcmp(of, it.name) != 0)
+        return perform(it);
+    n = __atomic_add_fetch(&counted, 1, __ATOMIC_SEQ_CST);
     enum act act = (plan.onward ? n >= plan.at : n == plan.at) ? plan.act : NOTHING;
 
     if (act == KILL_BEFORE || (act == KILL_HALF && !is_write(it)))
