@@ -1,0 +1,35 @@
+"""A daemon that answers nobody: a program of the tests.
+
+It is `brickd up` without the API, which takes longer to load than a daemon lives that a test kills: the same place,
+loop, checkpoint and end. What happens goes to stdout, a line each.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from brickd.daemon import Daemon, Place
+from brickd.runtime import runtime
+
+
+def _run() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    with Place(runtime()) as place:
+        daemon = Daemon(place)
+        told = 0
+
+        def tell() -> None:
+            nonlocal told
+            page = daemon.events.since(told)
+            told = page.newest
+            os.write(1, "".join(f"{event.kind}: {event.text}\n" for event in page.events).encode())
+
+        tell()
+        with daemon.events.watched(tell):
+            daemon.start()
+            signal.sigwait({signal.SIGTERM})
+            daemon.end()
+
+
+_run()

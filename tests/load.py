@@ -1,0 +1,103 @@
+"""Workers that work all the time, and can say exactly how much."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from conftest import Worker
+
+from brickd.segment import open_segment
+
+SERVICE = "load"
+MEASURED_NS = 7  # what each measurement says
+
+# At rest it stands in a read of its standard input: whatever it did it has said.
+_PROGRAM = f"""
+import select
+from concurrent.futures import ThreadPoolExecutor
+
+span, kernel = brick.brick("span"), brick.brick("kernel")
+done = dict.fromkeys(("spans", "defer", "finalize", "measured"), 0)
+
+def spans():
+    for _ in range(10):
+        with span:
+            pass
+
+def batch(other):
+    there = other.submit(spans)
+    stream = done["finalize"] % 3
+    spans()
+    ids = [kernel.defer(stream=stream) for _ in range(8)]
+    durations = {{id: {MEASURED_NS} for id in ids[:2] if id}}
+    there.result()
+    closing = other.submit(brick.finalize, stream=stream, durations=durations) if any(ids) else None
+    spans()
+    done["spans"] += 30
+    done["defer"] += len(ids)
+    done["measured"] += len(durations)
+    if closing is not None:
+        closing.result()
+        done["finalize"] += 1
+
+orders = select.poll()
+orders.register(0, select.POLLIN)
+with ThreadPoolExecutor(1) as other:
+    report(_core._segment_name() if brick.init() else None)
+    while True:
+        batch(other)
+        if orders.poll(PACE_MS):
+            os.read(0, 1)
+            report(done)
+            if not os.read(0, 1):
+                break
+"""
+
+
+@dataclass
+class Loaded:
+    """One such worker.
+
+    Attributes:
+        file: its segment.
+        said: what it had done when it was last at rest.
+        fate: "lives", "ended", "killed" (at rest) or "cut" (while it worked).
+    """
+
+    worker: Worker
+    file: str = ""
+    said: Counter[str] = field(default_factory=Counter)
+    fate: str = "lives"
+
+    def rest(self) -> None:
+        """Have it come to rest, and say what it did."""
+        self.worker.go()
+        self.said = Counter(self.worker.heard())
+
+    def kill(self) -> None:
+        """At rest, so that what it said is what it did."""
+        self.rest()
+        self.worker.kill()
+        self.fate = "killed"
+
+    def cut(self) -> None:
+        """Wherever it is."""
+        self.rest()
+        self.worker.go()
+        self.worker.kill()
+        self.fate = "cut"
+
+    def end(self) -> None:
+        """By itself; while a daemon consumes it, or it would take its totals along."""
+        self.rest()
+        assert open_segment(self.file).consumer() is not None
+        assert self.worker.end() == 0, self.worker.said
+        self.fate = "ended"
+
+
+def loaded(start: Callable[..., Worker], *, pace_ms: int = 2) -> Loaded:
+    """A worker, once it has begun."""
+    worker = start(_PROGRAM.replace("PACE_MS", str(pace_ms)), BRICKD_SERVICE=SERVICE)
+    return Loaded(worker, worker.heard())

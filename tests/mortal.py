@@ -1,0 +1,90 @@
+"""Daemons over real segments, without their API, that die at one of their effects on files."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conftest import SHM
+from faults import Compile, fault_at
+
+from brickd.runtime import runtime
+from brickd.segment import prefix
+
+_PROGRAM = Path(__file__).parent / "bare_daemon.py"
+
+
+class Mortal:
+    """One of them.
+
+    Attributes:
+        effects: those that were begun, as far as they were heard of: ("pwrite", path).
+        events: what it told, "break: …"; known once it is over.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], told: int) -> None:
+        self.process = process
+        self.effects: list[tuple[str, Path]] = []
+        self.events: list[str] = []
+        self._told = os.fdopen(told)
+
+    def reaches(self, effect: str, path: Path) -> bool:
+        """Wait until it begins this effect; False: it has ended before."""
+        return any(each == (effect, path) for each in self._hear())
+
+    def _hear(self) -> Iterator[tuple[str, Path]]:
+        for line in self._told:
+            _, name, path = line.rstrip("\n").split(" ", 2)
+            self.effects.append((name, Path(path)))
+            yield self.effects[-1]
+
+    def stop(self) -> bool:
+        """Stop it where it is; False: it has ended."""
+        self.process.send_signal(signal.SIGSTOP)
+        if self.process.returncode is not None:
+            return False
+        found = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        return found is not None and found.si_code == os.CLD_STOPPED
+
+    def go(self) -> None:
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+    def over(self) -> None:
+        """Wait until it has died as it was to."""
+        for _ in self._hear():
+            pass
+        said, complaints = self.process.communicate()
+        assert (self.process.returncode, complaints) == (-signal.SIGKILL, "")
+        self.events = said.splitlines()
+
+    def close(self) -> None:
+        """Kill it if it still runs."""
+        self.process.kill()
+        self._told.close()
+
+
+@contextmanager
+def mortal(compiled: Compile, plan: str | None = None, of: str | None = None) -> Iterator[Mortal]:
+    """A daemon that is to die at one of its effects: see `faults.fault_at`."""
+    told, tells = os.pipe()
+    environment = fault_at(compiled, plan, (runtime().directory, SHM / prefix()), tells, of)
+    with subprocess.Popen(
+        [sys.executable, "-P", _PROGRAM],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        pass_fds=[tells],
+    ) as process:
+        os.close(tells)
+        daemon = Mortal(process, told)
+        try:
+            yield daemon
+        finally:
+            daemon.close()

@@ -1,0 +1,205 @@
+"""Daemons are killed at each of their steps, over workers that go on, end and are killed: every event counts once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from conftest import SHM
+from faults import Compile, Start
+from load import MEASURED_NS, SERVICE, Loaded, loaded
+from mortal import Mortal, mortal
+from running import Running, running
+
+from brickd import checkpoint
+from brickd.memory import Memory, Wish
+from brickd.runtime import runtime
+from brickd.segment import find
+from brickd.totals import bricks
+from brickd.workers import Worker, survey
+
+Then = Callable[[Mortal], None]
+ACTIONS = ("kill-before", "kill-after", "kill-half")
+# What a daemon does to files: the effect, and to what.
+STEPS = {
+    ("open", "lock"),
+    ("lock", "lock"),
+    ("lock", "segment"),
+    ("pwrite", "segment"),
+    ("open", "checkpoint.new"),
+    ("write", "checkpoint.new"),
+    ("rename", "checkpoint"),
+    ("unlink", "segment"),
+}
+USUAL = {"daemon_started", "worker_found", "worker_ended", "worker_died"}  # events, when nothing is lost
+
+
+@dataclass
+class Host:
+    """A machine on which workers come and go, and daemons die.
+
+    Attributes:
+        workers: all that there were.
+        killed: how often a daemon was, by how and at which step.
+        events: what all daemons told, "break: …".
+    """
+
+    prefix: str
+    start: Start
+    compiled: Compile
+    workers: list[Loaded] = field(default_factory=list)
+    killed: Counter[tuple[str, tuple[str, str]]] = field(default_factory=Counter)
+    events: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        # Spans with details, from the first daemon on.
+        memory = Memory(self.prefix, wishes={SERVICE: Wish(spans=True)})
+        checkpoint.save(runtime().checkpoint, checkpoint.encode(memory))
+        for _ in range(4):
+            self.begin()
+
+    def begin(self) -> None:
+        self.workers.append(loaded(self.start))
+
+    def living(self) -> list[Loaded]:
+        return [each for each in self.workers if each.fate == "lives"]
+
+    def kill(self, action: str, number: int, of: str | None = None, then: Then | None = None) -> None:
+        """A daemon runs until it is killed at its effect of this number; meanwhile something happens to a worker."""
+        with mortal(self.compiled, f"{action}:{number}", of) as daemon:
+            if then is not None:
+                then(daemon)
+            daemon.over()
+        effect, path = daemon.effects[-1]
+        self.killed[action, (effect, "segment" if path.parent == SHM else path.name)] += 1
+        self.events += daemon.events
+
+    def one_dies(self, _: Mortal) -> None:
+        """The oldest is killed, in turns at rest and where it is, and another begins."""
+        before = Counter(each.fate for each in self.workers)
+        oldest = self.living()[0]
+        oldest.kill() if before["killed"] <= before["cut"] else oldest.cut()
+        self.begin()
+
+    def one_ends(self, daemon: Mortal) -> None:
+        """The oldest ends, if the daemon lives long enough to see it; then another begins."""
+        oldest = self.living()[0]
+        if daemon.reaches("pwrite", SHM / oldest.file) and daemon.stop():
+            oldest.end()
+            self.begin()
+            daemon.go()
+
+    def settle(self) -> list[Worker]:
+        """A last daemon, whole, until it has nothing left to do: what is known then."""
+        for each in self.living():
+            each.rest()
+        here = sorted(each.file for each in self.living())
+        with running() as daemon:
+            while find(self.prefix) != here or _waits(daemon):
+                pass
+            status = daemon.ask("/status")
+            daemon.end()
+        memory = checkpoint.load(runtime().checkpoint)
+        assert memory is not None
+        found = survey(self.prefix, memory.background())
+        assert not found.refused
+        assert sorted(each["segment"] for each in status["workers"]) == sorted(e.reading.file for e in found.workers)
+        assert len({worker.name for worker in found.workers}) == len(found.workers)
+        for entry, worker in zip(status["workers"], found.workers, strict=True):
+            assert entry["ledger"] == worker.ledger.document()
+        return found.workers
+
+    def judge(self, found: list[Worker], *, whole: bool = True) -> None:
+        """Every worker is there once, and so is all that it did.
+
+        Args:
+            found: the workers.
+            whole: no daemon's memory was lost.
+        """
+        by_file = {each.reading.file: each for each in found}
+        assert len(by_file) == len(found) == len(self.workers)
+        for each in self.workers:
+            _judge(each, by_file[each.file], whole=whole)
+
+
+def _waits(daemon: Running) -> bool:
+    ledger = daemon.ask("/status")["ledger"]
+    return bool(ledger["events"]["in_ring"] or ledger["details"]["in_ring"] or ledger["deferred"]["pending"])
+
+
+def _judge(loaded: Loaded, worker: Worker, *, whole: bool) -> None:
+    reading, said, ledger = worker.reading, loaded.said, worker.ledger
+    assert (reading.alive, reading.ended) == (loaded.fate == "lives", loaded.fate == "ended")
+    lanes = [lane for _, lane, _ in reading.lanes]
+    on_the_way = range(len(lanes) + 1) if loaded.fate == "cut" else (0,)  # a record of each lane, at most
+    rows = {(brick.name, brick.bounded): brick.row for brick in bricks([worker])}
+
+    # Spans, and where their details are.
+    assert ledger.spans["begun"] - ledger.spans["summarized"] - ledger.spans["abandoned"] in on_the_way
+    assert rows["span", False]["count"] - ledger.spans["summarized"] in on_the_way
+    where = ledger.details["consumed"] + ledger.details["in_ring"] + ledger.details["lost_with_daemon"]
+    assert sum(lane["span_attempts"] for lane in lanes) - where - ledger.details_dropped.total() in on_the_way
+
+    # Events: none is ever lost with a daemon.
+    where = ledger.events["consumed"] + ledger.events["in_ring"]
+    assert sum(lane["event_attempts"] for lane in lanes) - where - ledger.events_dropped.total() in on_the_way
+
+    # Every start, and what became of it.
+    terms, dropped = Counter(reading.deferred), ledger.events_dropped
+    assert terms["started"] == terms["measured"] + terms["bounded"] + terms["orphaned"]
+    assert terms["started"] + dropped["defer"] <= sum(lane["event_attempts"] for lane in lanes)
+    assert terms["refused"] == 0
+    for bounded in (False, True):
+        if ("kernel", bounded) in rows:
+            assert rows["kernel", bounded]["count"] == terms["bounded" if bounded else "measured"]
+    if ("kernel", False) in rows:
+        assert rows["kernel", False]["total_ns"] == MEASURED_NS * terms["measured"]
+
+    # What it said it did.
+    events = {
+        "defer": terms["started"] + dropped["defer"],
+        "measured": terms["measured"] + terms["unmatched"] + dropped["measured"],
+        "finalize": terms["finalized"] + dropped["finalize"],
+    }
+    if loaded.fate == "cut":
+        assert ledger.spans["begun"] >= said["spans"]
+        if whole:
+            assert all(n >= said[kind] for kind, n in events.items())
+        return
+    assert (ledger.spans["begun"], ledger.spans["summarized"]) == (said["spans"], said["spans"])
+    assert rows["span", False]["count"] == said["spans"]
+    assert sum(lane["event_attempts"] for lane in lanes) == sum(said[kind] for kind in events)
+    if whole:
+        assert events == {kind: said[kind] for kind in events}
+        assert terms["orphaned"] == 0 or dropped["finalize"]
+        assert terms["late"] == 0
+    else:
+        assert all(n <= said[kind] for kind, n in events.items())
+
+
+@pytest.mark.slow
+def test_a_daemon_killed_at_any_step_under_load_costs_no_event(worker: Start, prefix: str, compiled: Compile) -> None:
+    host = Host(prefix, worker, compiled)
+    for number in range(1, 79):
+        host.kill(ACTIONS[number % 3], number, then={0: host.one_dies, 2: host.one_ends}.get(number % 4))
+    # Steps that come once in a second, and once in a daemon's life.
+    for action in ACTIONS:
+        for of in ("open", "write", "rename"):
+            host.kill(action, 2 if of != "open" else 3, of)
+        for name, numbers in {"open": (1, 2), "lock": (1, 2), "write": (1,), "rename": (1,)}.items():
+            for number in numbers:
+                host.kill(action, number, name)
+        for _ in range(2):
+            host.kill(action, 1, "unlink", then=host.one_ends)
+    assert host.killed.total() >= 100
+    assert set(host.killed) == {(action, step) for action in ACTIONS for step in STEPS}
+    assert {event.partition(":")[0] for event in host.events} <= USUAL
+    fates = Counter(each.fate for each in host.workers)
+    assert min(fates[fate] for fate in ("lives", "ended", "killed", "cut")) >= 4
+    found = host.settle()
+    host.judge(found)
+    details = sum((each.ledger.details for each in found), Counter[str]())
+    assert details["consumed"] > 0, "they recorded details, and daemons took them"
+    assert details["lost_with_daemon"] > 0, "daemons were killed that had taken some"
