@@ -86,9 +86,11 @@ class Place:
         try:
             memory = checkpoint.load(path) or ours
         except (CheckpointRefused, OSError) as error:
+            # It stays where it is until another takes its place: who dies before that has told nobody.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
-                path.replace(aside)
+                aside.unlink(missing_ok=True)
+                aside.hardlink_to(path)
             log.add("break", f"{path}: {error}; put aside as {aside.name}: what it held is not known any more")
             return ours
         if memory.prefix != ours.prefix:

@@ -203,3 +203,48 @@ def test_a_daemon_killed_at_any_step_under_load_costs_no_event(worker: Start, pr
     details = sum((each.ledger.details for each in found), Counter[str]())
     assert details["consumed"] > 0, "they recorded details, and daemons took them"
     assert details["lost_with_daemon"] > 0, "daemons were killed that had taken some"
+
+
+# ---- a damaged checkpoint
+
+DAMAGES: dict[str, Callable[[bytearray], object]] = {
+    "a bit of the title": lambda content: _flip(content, 3),
+    "a bit of the length": lambda content: _flip(content, content.index(b"\n") - 10),
+    "a bit of the checksum": lambda content: _flip(content, content.index(b"\n") - 1),
+    "the end of the first line": lambda content: _flip(content, content.index(b"\n")),
+    "a bit of the body": lambda content: _flip(content, content.index(b"\n") + 1),
+    "a bit in the middle": lambda content: _flip(content, len(content) // 2),
+    "the last bit": lambda content: _flip(content, len(content) - 1),
+    "all of it": bytearray.clear,
+    "half of it": lambda content: content.__delitem__(slice(len(content) // 2, None)),
+    "its last byte": bytearray.pop,
+    "a byte too many": lambda content: content.append(0),
+}
+
+
+def _flip(content: bytearray, place: int) -> None:
+    content[place] ^= 1
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_told_until_another_is_written_and_no_event_counts_twice(
+    worker: Start, prefix: str, compiled: Compile
+) -> None:
+    def told() -> int:
+        return sum(event.startswith(f"break: {runtime().checkpoint}: is ") for event in host.events)
+
+    host = Host(prefix, worker, compiled)
+    host.kill("kill-after", 2, "rename")
+    assert not [event for event in host.events if event.startswith("break")]
+    for number, damage in enumerate(DAMAGES.values()):
+        content = bytearray(runtime().checkpoint.read_bytes())
+        damage(content)
+        runtime().checkpoint.write_bytes(content)
+        before = told()
+        # It puts the damaged one aside and dies: its successor must tell it as well, and dies at its own checkpoint.
+        host.kill(ACTIONS[number % 3], 3, then=host.one_dies if number % 2 else None)
+        host.kill("kill-before", 1, "write")
+        assert told() > before, "by who lived to tell it"
+        host.kill("kill-after", 1, "rename")
+        assert runtime().checkpoint.with_name("checkpoint.refused").read_bytes() == content
+    host.judge(host.settle(), whole=False)
