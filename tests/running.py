@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -53,10 +53,10 @@ class Running:
         return said
 
 
-def up(**environment: str) -> subprocess.Popen[bytes]:
-    """`brickd up`, started and not waited for."""
+def up(before: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
+    """`brickd up`, started and not waited for; `before` is what its command begins with."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "brickd", "up"],
+        [*before, sys.executable, "-P", "-m", "brickd", "up"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | environment,
@@ -64,9 +64,9 @@ def up(**environment: str) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def running(**environment: str) -> Iterator[Running]:
+def running(before: Sequence[str] = (), **environment: str) -> Iterator[Running]:
     """A daemon, as soon as it answers; it is killed if it still runs at the end."""
-    with up(**environment) as process:
+    with up(before, **environment) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None

@@ -1,0 +1,166 @@
+"""A daemon that comes late, stands still, or has no room for what it knows: totals are exact, the rest is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker
+from faults import Start, needs_namespaces
+from running import Running, running
+
+from brickd.runtime import runtime
+from brickd.segment import find
+
+pytestmark = pytest.mark.slow
+
+# Slots of each ring, and how many of them starts may take: the rest is kept for what ends them.
+RING, STARTS = 4096, 4096 - 512
+
+# As many times as it is told it fills both rings, and says so.
+WORK = f"""
+span, kernel = brick.brick("span"), brick.brick("kernel")
+brick.init()
+report(_core._segment_name())
+for line in sys.stdin:
+    for _ in range(int(line) * {RING}):
+        with span:
+            kernel.defer()
+    brick.finalize()
+    report()
+"""
+
+
+def begun(start: Start) -> tuple[Worker, str]:
+    """A worker, and its segment."""
+    one = start(WORK, BRICKD_SERVICE="api")
+    return one, one.heard()
+
+
+def work(worker: Worker, rings: int) -> None:
+    """Have it fill its rings so many times, and wait until it has."""
+    assert worker.process.stdin is not None
+    worker.process.stdin.write(b"%d\n" % rings)
+    worker.process.stdin.flush()
+    worker.heard()
+
+
+def drained(daemon: Running) -> dict[str, Any]:
+    """The ledger, once the daemon has taken what there is."""
+    while True:
+        ledger: dict[str, Any] = daemon.ask("/status")["ledger"]
+        if not (ledger["details"]["in_ring"] or ledger["events"]["in_ring"] or ledger["deferred"]["pending"]):
+            return ledger
+
+
+def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> None:
+    """Every term is what it must be.
+
+    Args:
+        ledger: the sum over workers.
+        rings: how many were filled with spans and starts.
+        filled: how many of these found an empty one, and so left as much as it holds.
+        recorded: how many of them were filled while details were wanted.
+    """
+    assert (ledger["spans"]["begun"], ledger["spans"]["summarized"]) == (rings * RING, rings * RING)
+    assert ledger["deferred"] | {"started": filled * STARTS, "bounded": filled * STARTS} == ledger["deferred"]
+    assert ledger["deferred"]["orphaned"] == 0
+    assert ledger["events"]["dropped"] == {"defer": rings * RING - filled * STARTS}
+    assert ledger["events"]["consumed"] == filled * (STARTS + 1)
+    assert ledger["details"]["consumed"] + sum(ledger["details"]["dropped"].values()) == recorded * RING
+    assert ledger["details"]["lost_with_daemon"] == 0
+
+
+@pytest.mark.parametrize("rings", [1, 3, 20])
+def test_a_daemon_that_comes_late_by_many_rings_finds_exact_totals(worker: Start, prefix: str, rings: int) -> None:
+    one, _ = begun(worker)
+    with running() as daemon:
+        daemon.until("worker_found")
+        daemon.ask("/set", b"service=api&spans=on")
+        daemon.kill()
+    work(one, rings)
+    with running() as daemon:
+        ledger = drained(daemon)
+        judge(ledger, rings=rings, filled=1, recorded=rings)
+        assert ledger["details"]["consumed"] == RING
+
+
+def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start, prefix: str) -> None:
+    one, file = begun(worker)
+    ends, _ = begun(worker)
+    with running() as daemon:
+        for number in (1, 2):
+            while len(daemon.ask("/workers")["workers"]) < number:
+                pass
+        daemon.ask("/set", b"service=api&spans=on")
+        daemon.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+        work(one, 5)
+        work(ends, 3)
+        assert ends.end() == 0
+        late, late_file = begun(worker)
+        work(late, 2)
+        daemon.process.send_signal(signal.SIGCONT)
+        daemon.until("worker_ended")
+        while find(prefix) != sorted((file, late_file)):
+            daemon.ask("")
+        judge(drained(daemon), rings=10, filled=3, recorded=8)
+        states = Counter(each["state"] for each in daemon.ask("/workers")["workers"])
+        assert states == {"live": 2, "ended": 1}
+
+
+# ---- no room for the checkpoint
+
+
+@contextlib.contextmanager
+def cramped(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Path]]:
+    """A daemon whose runtime directory has 64 KiB, all of which a file takes; it answers elsewhere."""
+    directory = runtime().directory
+    monkeypatch.setenv("BRICKD_SOCKET", f"{directory}.socket")
+    fill = f"mount -t tmpfs -o size=64k,mode=700 none {directory} && head -c 65536 /dev/zero >{directory}/filler"
+    before = ("unshare", "-m", "sh", "-c", fill + ' && exec "$@"', "sh")
+    try:
+        with running(before) as daemon:
+            yield daemon, Path(f"/proc/{daemon.pid}/root{directory}")
+    finally:
+        runtime().socket.unlink(missing_ok=True)
+
+
+@needs_namespaces
+def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room(
+    worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lives, file = begun(worker)
+    ends, ended_file = begun(worker)
+    dies, died_file = begun(worker)
+    with cramped(monkeypatch) as (daemon, directory):
+        told = daemon.until("checkpoint_failed")
+        assert "No space left on device" in told["text"]
+        for each in (lives, ends, dies):
+            work(each, 2)
+        assert ends.end() == 0
+        dies.kill()
+        daemon.until("worker_died")
+        while (status := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 3 * STARTS:
+            pass
+        # Nothing that is kept nowhere is removed, or given back to its writer.
+        assert find(prefix) == sorted((file, ended_file, died_file))
+        work(lives, 1)
+        problems = {problem["text"] for problem in status["problems"]}
+        assert "the daemon cannot save what it knows: No space left on device" in problems
+        (directory / "filler").unlink()
+        daemon.until("checkpoint_written")
+        while find(prefix) != [file]:
+            daemon.ask("")
+        judge(drained(daemon), rings=7, filled=3, recorded=0)
+        work(lives, 1)
+        ledger = drained(daemon)
+        assert ledger["deferred"]["started"] + ledger["events"]["dropped"]["defer"] == 8 * RING
+        assert ledger["deferred"]["started"] >= 4 * STARTS, "there is room again"
+        assert (directory / "checkpoint").exists()
