@@ -247,7 +247,6 @@ class Deferred:
 
     def document(self) -> dict[str, Any]:
         """All of it, as JSON has it."""
-        batches = (self._ripe, self._fresh)
         return {
             "counts": dict(self.counts),
             **{name: pack(getattr(self, name).tobytes()) for name in _TABLES},
@@ -256,13 +255,15 @@ class Deferred:
                 [number, stream.closed, [_row(each) for each in stream.waiting]]
                 for number, stream in self._streams.items()
             ],
-            "finalizes": [[each.ticks, each.stream, each.again] for batch in batches for each in batch.finalizes],
-            "measurements": [[id, ns] for batch in batches for id, ns in batch.measurements.items()],
+            "batches": [
+                [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
+                for batch in (self._ripe, self._fresh)
+            ],
         }
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """What `document` said; what waited for the lanes to be read once more waits for it anew."""
+        """What `document` said: a restart changes nothing, however soon the next one follows."""
         self = cls()
         self.counts.update(document["counts"])
         for name in _TABLES:
@@ -272,8 +273,10 @@ class Deferred:
             waiting = [Start(*row) for row in rows]
             self._streams[number] = Stream(waiting, closed)
             self._waiting |= {each.id: each for each in waiting if not each.measured}
-        self._fresh.finalizes = [Finalize(*row) for row in document["finalizes"]]
-        self._fresh.measurements = dict(document["measurements"])
+        self._ripe, self._fresh = (
+            Batch([Finalize(*row) for row in finalizes], dict(measurements))
+            for finalizes, measurements in document["batches"]
+        )
         return self
 
 

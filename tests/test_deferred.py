@@ -249,7 +249,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
         work.take(records)
         work.settle(1.0, complete=True)
         account(work)
-        if restarts and records and chance.random() < 0.3:
+        if restarts and chance.random() < 0.5:
             work = Deferred.of(json.loads(json.dumps(work.document())))
     assert work.settled
     assert (work.counts["started"], work.counts["unmatched"]) == (len(of.starts), 0)
@@ -267,6 +267,15 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
 @given(st.integers(0, 2**64), st.booleans(), st.booleans())
 def test_any_history_read_in_any_order_comes_to_the_same(seed: int, slow: bool, restarts: bool) -> None:
     judge(seed, slow=slow, restarts=restarts)
+
+
+def test_daemons_that_live_for_one_pass_each_settle_what_they_read() -> None:
+    work = Deferred()
+    for n in range(20):
+        work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5))
+        work.settle(1.0, complete=True)
+        work = Deferred.of(json.loads(json.dumps(work.document())))
+        assert account(work) == (0, n, 0, 1), "all but what came last"
 
 
 def test_a_finalize_that_settles_without_another_pass_over_the_lanes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -233,7 +233,7 @@ def _the_dead_are_counted_again(patch: Patch) -> None:
 
 def _finalizes_that_wait_are_not_kept(patch: Patch) -> None:
     document = Deferred.document
-    patch.setattr(Deferred, "document", lambda self: document(self) | {"finalizes": []})
+    patch.setattr(Deferred, "document", lambda self: document(self) | {"batches": [[[], []], [[], []]]})
 
 
 def _what_waits_is_not_kept(patch: Patch) -> None:
