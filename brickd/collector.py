@@ -288,7 +288,7 @@ class Collector:
                     continue
                 known.name = name
                 if who.alive:
-                    text = f"process {who.pid or who.header['pid']} is drained from {who.file}"
+                    text = f"{name} is process {who.pid or who.header['pid']}, drained from {who.file}"
                     self._tell("worker_found", text, service=who.service, worker=name)
 
     # ---- drain
@@ -304,7 +304,9 @@ class Collector:
                 self._give_up(each, SegmentRefused(each.segment.name, refused))
                 continue
             if each.activity < 0 and each.drain.breaks:
-                text = "what an earlier daemon had read of it is not known any more: deferred work may be missing"
+                text = (
+                    f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
+                )
                 self._tell("break", text, service=each.service, worker=each.name)
             try:
                 with self.lock:
@@ -367,11 +369,14 @@ class Collector:
                 self._remember(each)
             del self.memory.known[each.uuid]
         each.leaving = self._dirty = self._urgent = True
-        kind, text = ("worker_died", "died; what it recorded is kept")
+        kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
         if heir is not None:
-            kind, text = ("worker_moved", f"goes on in {heir.segment.name}: somebody had removed its segment")
+            kind, text = (
+                "worker_moved",
+                f"{each.name} goes on in {heir.segment.name}: somebody had removed its segment",
+            )
         elif each.drain.ended:
-            kind, text = ("worker_ended", "ended; what it recorded is kept")
+            kind, text = ("worker_ended", f"{each.name} ended; what it recorded is kept")
         self._tell(kind, text, service=each.service, worker=each.name)
 
     def _heir(self, each: Attached) -> Attached | None:

@@ -247,14 +247,11 @@ class Daemon:
         with open_segment(file) as segment:
             yield segment
 
-    def details(self, file: str) -> Details | None:
+    def details(self, uuid: str) -> Details | None:
         """What was taken from its span rings since this daemon drains it."""
-        collector = self._collector
-        with collector.reading:
-            with collector.lock:
-                segment = collector.held().segment(file)
-                each = None if segment is None else collector.attached.get(segment.header["uuid"].hex())
-            return None if each is None else Details(each.drain.recent(), each.drain.longest())
+        with self._collector.lock:
+            held = self._collector.attached.get(uuid)
+        return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def set(self, order: Setting) -> int:
         """Tell the workers of a service, those to come included; how many there are now."""

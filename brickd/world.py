@@ -84,8 +84,8 @@ class World(Protocol):
         """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
         ...
 
-    def details(self, file: str) -> Details | None:
-        """What was taken from its rings; None where whoever answers does not drain it."""
+    def details(self, uuid: str) -> Details | None:
+        """What was taken from a segment's rings; None where whoever answers does not drain it."""
         ...
 
 
@@ -119,5 +119,5 @@ class SharedMemory:
         """The segment, opened for one look."""
         return segments.open_segment(file)
 
-    def details(self, file: str) -> None:
+    def details(self, uuid: str) -> None:
         """Nothing is taken by looking."""

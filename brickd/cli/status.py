@@ -98,9 +98,11 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
     lines = []
     for name, workers in list(services.items())[:_SERVICES]:
         spans = sum(worker["ledger"]["spans"]["summarized"] for worker in workers)
-        live = sum(worker["state"] == "live" for worker in workers)
-        dead = f", {len(workers) - live} dead" if live < len(workers) else ""
-        facts = f"  {live} live{dead}  {units.many(spans, 'span')}  {document['source']}"
+        states = Counter({"live": 0})
+        for worker in workers:
+            states[worker["state"]] += worker["together"]
+        told = ", ".join(f"{n:,} {state}" for state, n in states.items())
+        facts = f"  {told}  {units.many(spans, 'span')}  {document['source']}"
         room = None if screen.width is None else screen.width - len(facts) - len(verdict) - 2
         lines.append(escape.text(name, room) + facts)
     if len(services) > _SERVICES:
@@ -122,7 +124,7 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
     """Those that need a look; the healthy ones in one line where there are many."""
     shown = list(workers)
     if len(workers) > _WORKERS:
-        shown = [worker for worker in workers if worker["state"] != "live" or worker["problem"]][:_WORKERS]
+        shown = [worker for worker in workers if not _healthy(worker)][:_WORKERS]
     rows = [
         (
             worker["name"],
@@ -137,11 +139,15 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
     lines = tables.lines(_WORKER_COLUMNS, rows, screen.width) if rows else []
     rest = [worker for worker in workers if worker not in shown]
     if rest:
-        states = Counter("healthy" if w["state"] == "live" and not w["problem"] else "in trouble" for w in rest)
+        states = Counter("healthy" if _healthy(worker) else "in trouble" for worker in rest)
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
         lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")
     return lines
+
+
+def _healthy(worker: dict[str, Any]) -> bool:
+    return worker["state"] in ("live", "ended") and not worker["problem"]
 
 
 def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list[str]:

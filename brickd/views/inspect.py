@@ -31,8 +31,9 @@ class InspectQuestion(Question):
 def answer(world: World, question: InspectQuestion) -> Answer:
     """Look into the segment."""
     file, worker = _chosen(world, question.name)
-    daemon, details = world.daemon(), world.details(file)
+    daemon = world.daemon()
     with world.segment(file) as segment:
+        details = world.details(segment.header["uuid"].hex())
         # The daemon does not see its own lock.
         consumer = segment.consumer() if details is None or daemon is None else daemon.pid
         return Answer({**begun(world), **_inside(segment, worker, consumer, details, question.records)})
