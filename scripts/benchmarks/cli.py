@@ -20,7 +20,7 @@ from benchmarks.workplace import Workplace, progress
 
 HELP = "brickd status and one TAB with 64 workers of 256 bricks: wall time of a fresh process"
 
-_WORKERS, _BRICKS = 64, 256
+WORKERS, BRICKS = 64, 256
 _BRICKD = str(Path(sys.executable).with_name("brickd"))
 _TAB = {"_BRICKD_COMPLETE": "bash_complete", "COMP_WORDS": f"brickd status {SERVICE[0]}", "COMP_CWORD": "2"}
 
@@ -49,11 +49,11 @@ def names_a_worker(answer: str) -> str:
 
 def counts_all(answer: str) -> str:
     """What is wrong with a status."""
-    live = f"{_WORKERS} live"
+    live = f"{WORKERS} live"
     return "" if live in answer else f"{live!r} wanted: {answer[:60]!r}"
 
 
-_COMMANDS = (
+COMMANDS = (
     Command("brickd status", (_BRICKD, "status"), Goal(150), problem=counts_all),
     Command("TAB after `brickd status a`", (_BRICKD,), Goal(150), _TAB, problem=names_a_worker),
     Command("python -c 'import click'", (sys.executable, "-c", "import click")),
@@ -62,26 +62,31 @@ _COMMANDS = (
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure, all commands in each round, in a shuffled order."""
+    """Measure."""
     rounds = 20 if quick else 60
-    times: dict[str, list[float]] = {command.name: [] for command in _COMMANDS}
+    progress(f"{WORKERS} workers, {BRICKS} bricks each")
+    with fleet(place, WORKERS, BRICKS):
+        rows = walls(place, COMMANDS, rounds)
+    title = f"Wall time with {WORKERS} workers x {BRICKS} bricks, {rounds} rounds"
+    return Report("cli", machine.facts(), [Table("wall", title, rows)])
+
+
+def walls(place: Workplace, commands: Sequence[Command], rounds: int) -> list[dict[str, Any]]:
+    """The rows of commands that are all run in each round, in a shuffled order."""
+    times: dict[str, list[float]] = {command.name: [] for command in commands}
     problems: dict[str, str] = {}
     environment = {key: value for key, value in place.environment.items() if not key.startswith("PYTHON")}
-    shuffled = list(_COMMANDS)
+    shuffled = list(commands)
     shuffle = random.Random(0).shuffle
-    progress(f"{_WORKERS} workers, {_BRICKS} bricks each")
-    with fleet(place, _WORKERS, _BRICKS):
-        progress(f"brickd in fresh processes, {rounds} rounds")
-        for _ in range(rounds):
-            shuffle(shuffled)
-            for command in shuffled:
-                ms, problem = _once(command, environment | dict(command.variables))
-                times[command.name].append(ms)
-                if problem:
-                    problems[command.name] = problem
-    rows = [_row(command, times[command.name], problems.get(command.name, "")) for command in _COMMANDS]
-    title = f"Wall time with {_WORKERS} workers x {_BRICKS} bricks, {rounds} rounds"
-    return Report("cli", machine.facts(), [Table("wall", title, rows)])
+    progress(f"brickd in fresh processes, {rounds} rounds")
+    for _ in range(rounds):
+        shuffle(shuffled)
+        for command in shuffled:
+            ms, problem = _once(command, environment | dict(command.variables))
+            times[command.name].append(ms)
+            if problem:
+                problems[command.name] = problem
+    return [_row(command, times[command.name], problems.get(command.name, "")) for command in commands]
 
 
 def _once(command: Command, environment: Mapping[str, str]) -> tuple[float, str]:

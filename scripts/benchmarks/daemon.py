@@ -1,18 +1,32 @@
-"""`scripts/bench daemon`: what the daemon's reading costs."""
+"""`scripts/bench daemon`: what the daemon costs in time and memory, and the reading of its rings alone."""
 
 from __future__ import annotations
 
-from benchmarks import drained, machine
+from benchmarks import curves, drained, load, machine
+from benchmarks.held import held
+from benchmarks.load import Windows
 from benchmarks.report import Report, Table
 from benchmarks.spans import attempted
 from benchmarks.workplace import Workplace, progress
 
-HELP = "the drain of a full ring against its reading alone"
+HELP = "the share of a core that the daemon takes, idle and under load; its memory; the drain of a full ring"
 
 
 def run(place: Workplace, quick: bool) -> Report:
-    """Measure."""
-    return Report("daemon", machine.facts(), [_drained(place, rounds=30 if quick else 100)])
+    """Measure; the drain first, while no daemon of ours runs."""
+    windows = Windows(3, 1) if quick else Windows(5, 3)
+    span = f"{windows.count} windows of {windows.seconds:g} s"
+    drain = _drained(place, rounds=30 if quick else 100)
+    loads = [load.cost(place, each, windows) for each in load.LOADS]
+    points = [load.cost(place, each, Windows(3, 1)) for each in curves.LOADS]
+    facts = machine.facts()
+    tables = [
+        drain,
+        Table("load", f"Share of a core that the daemon takes, kernel time included, {span}", loads),
+        *held(place, rounds=20 if quick else 60),
+        Table("growth", "Growth of that share with records and with workers, 3 windows of 1 s", points),
+    ]
+    return Report("daemon", facts, tables, curves.svg(points, facts))
 
 
 def _drained(place: Workplace, rounds: int) -> Table:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import IO
 
 from benchmarks.workplace import Workplace
 
@@ -18,25 +19,28 @@ SERVICE = "api"
 
 
 @contextmanager
-def fleet(place: Workplace, workers: int, bricks: int) -> Iterator[None]:
-    """So many live workers."""
+def started(place: Workplace, command: Sequence[str], workers: int) -> Iterator[IO[bytes]]:
+    """A process that forks so many workers, says how many came to be, and ends them with its standard input: that."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.fleet", str(workers), str(bricks)],
-        env=place.environment,
-        cwd=place.folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        command, env=place.environment, cwd=place.folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     assert process.stdin is not None
     assert process.stdout is not None
     with process:
         try:
-            recorded = int(process.stdout.readline() or 0)
-            if recorded != workers:
-                raise RuntimeError(f"{recorded} workers recorded, {workers} wanted: see the lines above")
-            yield
+            found = int(process.stdout.readline() or 0)
+            if found != workers:
+                raise RuntimeError(f"{found} workers recorded, {workers} wanted: see the lines above")
+            yield process.stdin
         finally:
             process.stdin.close()
+
+
+@contextmanager
+def fleet(place: Workplace, workers: int, bricks: int) -> Iterator[None]:
+    """So many live workers."""
+    with started(place, (sys.executable, "-m", "benchmarks.fleet", str(workers), str(bricks)), workers):
+        yield
 
 
 def _work(worker: int, bricks: int) -> None:

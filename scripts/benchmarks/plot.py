@@ -1,43 +1,24 @@
-"""The times as a picture: a bar a row, nanoseconds on a logarithmic axis, as SVG that stands alone.
+"""The times as a picture: a bar a row, nanoseconds on a logarithmic axis.
 
-Written by hand: a plotting library is a large dependency for thirty rectangles, and its output many times as long. The
-colours follow the reader's light or dark mode, on a ground of their own. Nothing here knows how anything was measured.
+Nothing here knows how anything was measured.
 """
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from brickd import escape
+from benchmarks import drawing
 
 _OURS = "brickd"
 _WIDTH, _ROW, _TOP, _MARGIN = 960, 22, 64, 16
 _BY, _CASE, _LEFT, _RIGHT = 16, 166, 470, 830  # where the columns of text begin, and the bars begin and end
 _CAPTION = 18
 
-_STYLE = """\
-text{font:12px system-ui,sans-serif;fill:#1f2328}
+_STYLE = """
 .code{font-family:ui-monospace,monospace;font-size:11.5px}
-.head{font-size:15px;font-weight:600}
-.quiet{fill:#59636e}
-.number{text-anchor:end}
-.tick{text-anchor:middle}
-.ground{fill:#fff;stroke:#d1d9e0}
-.line{stroke:#d1d9e0}
-.ours{fill:#1a7f37}
-.other{fill:#6e7781}
-.median{opacity:.4}
-@media(prefers-color-scheme:dark){
-text{fill:#f0f6fc}
-.quiet{fill:#9198a1}
-.ground{fill:#0d1117;stroke:#3d444d}
-.line{stroke:#3d444d}
-.ours{fill:#3fb950}
-.other{fill:#9198a1}
-}"""
+.median{opacity:.4}"""
 
 
 def svg(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
@@ -47,16 +28,13 @@ def svg(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, objec
     bottom = _TOP + _ROW * len(measured)
     height = bottom + 34 + _CAPTION * len(captions)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}">',
-        f"<title>{_safe(title)}</title>",
-        f"<style>{_STYLE}</style>",
-        f'<rect class="ground" x=".5" y=".5" width="{_WIDTH - 1}" height="{height - 1}" rx="6"/>',
-        _text(_BY, 28, "What a span costs, in nanoseconds", "head"),
-        _text(_WIDTH - _MARGIN, _TOP - 12, "minimum / median", "quiet number"),
+        *drawing.opening(title, _WIDTH, height, _STYLE),
+        drawing.text(_BY, 28, "What a span costs, in nanoseconds", "head"),
+        drawing.text(_WIDTH - _MARGIN, _TOP - 12, "minimum / median", "quiet number"),
     ]
     if measured:
         parts += _bars(measured, bottom)
-    parts += (_text(_BY, bottom + 38 + _CAPTION * i, caption, "quiet") for i, caption in enumerate(captions))
+    parts += (drawing.text(_BY, bottom + 38 + _CAPTION * i, caption, "quiet") for i, caption in enumerate(captions))
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -70,18 +48,18 @@ def _bars(rows: Sequence[Mapping[str, Any]], bottom: float) -> Iterator[str]:
     for decade in range(first, last + 1):
         x = place(10**decade)
         yield f'<path class="line" d="M{x} {_TOP - 6}V{bottom}"/>'
-        yield _text(x, bottom + 14, f"{10**decade:,}", "quiet tick")
+        yield drawing.text(x, bottom + 14, f"{10**decade:,}", "quiet tick")
     for number, row in enumerate(rows):
         y = _TOP + _ROW * number
         kind = "ours" if row["by"] == _OURS else "other"
         least, middle = place(row["ns_min"]), place(row["ns_median"])
-        yield _text(_BY, y + 15, row["by"], "" if kind == "ours" else "quiet")
-        yield _text(_CASE, y + 15, row["case"], "code")
+        yield drawing.text(_BY, y + 15, row["by"], "" if kind == "ours" else "quiet")
+        yield drawing.text(_CASE, y + 15, row["case"], "code")
         yield f'<rect class="{kind}" x="{_LEFT}" y="{y + 5}" width="{round(least - _LEFT, 1)}" height="12"/>'
         if middle > least:
             width = round(middle - least, 1)
             yield f'<rect class="{kind} median" x="{least}" y="{y + 5}" width="{width}" height="12"/>'
-        yield _text(_WIDTH - _MARGIN, y + 15, f"{row['ns_min']:,.0f} / {row['ns_median']:,.0f}", "number")
+        yield drawing.text(_WIDTH - _MARGIN, y + 15, f"{row['ns_min']:,.0f} / {row['ns_median']:,.0f}", "number")
 
 
 def _captions(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> list[str]:
@@ -92,11 +70,3 @@ def _captions(title: str, rows: Sequence[Mapping[str, Any]], facts: Mapping[str,
     ]
     absent = dict.fromkeys(row["by"] for row in rows if row["skipped"] is not None)
     return [*lines, f"Not in this run: {', '.join(absent)}."] if absent else lines
-
-
-def _text(x: float, y: float, text: str, kind: str = "") -> str:
-    return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(text)}</text>"
-
-
-def _safe(text: str) -> str:
-    return html.escape(escape.text(text))

@@ -30,6 +30,16 @@ class Workplace:
     folder: Path
     environment: dict[str, str]
 
+    @property
+    def runtime(self) -> Path:
+        """Where a daemon of the run, and whoever asks it, is at home."""
+        return Path(self.environment["BRICKD_RUNTIME_DIR"])
+
+    def remove_segments(self) -> None:
+        """Remove those that are left, whatever became of their processes."""
+        for file in SHM.glob(self.environment["BRICKD_SHM_PREFIX"] + "*"):
+            file.unlink(missing_ok=True)
+
     def python(
         self, *arguments: str, under: tuple[str, ...] = (), variables: Mapping[str, str] = MappingProxyType({})
     ) -> subprocess.CompletedProcess[str]:
@@ -61,16 +71,17 @@ def workplace() -> Iterator[Workplace]:
         prefix = f"brickd-bench-{os.getpid()}-"
         environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment |= {
+            "BRICKD_RUNTIME_DIR": str(folder / "runtime"),
             "BRICKD_SHM_PREFIX": prefix,
             "PROMETHEUS_MULTIPROC_DIR": str(prometheus),
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join((str(_SCRIPTS), name)),
         }
+        place = Workplace(folder, environment)
         try:
-            yield Workplace(folder, environment)
+            yield place
         finally:
-            for file in SHM.glob(prefix + "*"):
-                file.unlink(missing_ok=True)
+            place.remove_segments()
 
 
 def progress(text: str) -> None:

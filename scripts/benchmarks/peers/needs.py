@@ -44,14 +44,19 @@ def _from(whence: str) -> str:
     return f" ({whence})" if whence else ""
 
 
-def library(target: Path, command: Sequence[str | Path], whence: str = "") -> ctypes.CDLL:
-    """The shared object that the command writes to `target`; compiled once in a run."""
+def compiled(target: Path, command: Sequence[str | Path], whence: str = "") -> Path:
+    """What the command writes to `target`; compiled once in a run."""
     if not target.exists():
         done = subprocess.run([*command, "-o", target], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = next((line for line in done.stderr.splitlines() if "error" in line), f"status {done.returncode}")
             raise AbsentError(f"{Path(command[0]).name} failed: {said}" + _from(whence))
-    return ctypes.CDLL(str(target))
+    return target
+
+
+def library(target: Path, command: Sequence[str | Path], whence: str = "") -> ctypes.CDLL:
+    """The shared object that the command writes to `target`."""
+    return ctypes.CDLL(str(compiled(target, command, whence)))
 
 
 def loop(function: Any) -> Callable[[int], object]:

@@ -1,0 +1,116 @@
+"""What the daemon takes of a core while workers record so many records a second, and whether one was lost.
+
+It counts only what was read to the end: after the workers have ended, every record of theirs is consumed, or it is said
+how many are not.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.fleet import fleet
+from benchmarks.goals import Goal
+from benchmarks.paced import What, paced
+from benchmarks.running import Running, running
+from benchmarks.workplace import Workplace, progress
+from brickd.words import many
+
+_SETTLES_SECONDS = 2.0
+_RATE_REACHED = 0.95  # of the one that was wanted: below it, the machine and not the daemon was measured
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How long it is measured: so many times so many seconds."""
+
+    count: int
+    seconds: float
+
+    def of(self, daemon: Running) -> list[float]:
+        """How much of a core it took in each, in percent, once it has come to a pace."""
+        time.sleep(_SETTLES_SECONDS)
+        return [100 * share for share in daemon.shares(self.count, self.seconds)]
+
+
+@dataclass(frozen=True)
+class Load:
+    """So many workers and what they do."""
+
+    case: str
+    workers: int
+    rate: int = 0
+    what: What = "spans"
+    ring: bool = False
+    goal: Goal | None = None
+
+    @property
+    def wanted(self) -> int:
+        """The rate, as far as it can be divided."""
+        return self.rate // self.workers * self.workers
+
+
+def cost(place: Workplace, load: Load, windows: Windows) -> dict[str, Any]:
+    """The row of a load."""
+    progress(f"{load.case}, {many(load.workers, 'worker')}" + (f", {load.rate:,} records/s" if load.rate else ""))
+    with running(place) as daemon:
+        if load.rate == 0:
+            with fleet(place, load.workers, bricks=64):
+                daemon.drains(load.workers)
+                return row(load, windows.of(daemon), 0.0, "")
+        with paced(place, load.workers, load.rate, load.what) as begin:
+            daemon.drains(load.workers, spans=load.ring)
+            begin()
+            began = time.monotonic()
+            percents = windows.of(daemon)
+        seconds = time.monotonic() - began
+        ledger = daemon.settled()["ledger"]
+    return row(load, percents, written(ledger, load) / seconds, problem(ledger, load))
+
+
+def written(ledger: dict[str, Any], load: Load) -> int:
+    """How many records the workers made."""
+    if load.what == "spans":
+        return int(ledger["spans"]["summarized"])
+    return int(ledger["events"]["consumed"] + sum(ledger["events"]["dropped"].values()))
+
+
+def problem(ledger: dict[str, Any], load: Load) -> str:
+    """What was lost, or nothing."""
+    if load.what == "spans" and not load.ring:
+        return ""
+    stream = ledger["details" if load.what == "spans" else "events"]
+    made = written(ledger, load)
+    lost = made - stream["consumed"]
+    return f"{lost:,} of {made:,} records were lost, none wanted" if lost else ""
+
+
+def row(load: Load, percents: list[float], rate: float, lost: str) -> dict[str, Any]:
+    """What is shown of a load."""
+    least, median = min(percents), statistics.median(percents)
+    skipped = None
+    if rate < _RATE_REACHED * load.wanted:
+        skipped = f"this machine let the workers make {rate:,.0f} records a second, {load.wanted:,} wanted"
+    judged = load.goal is not None and skipped is None
+    return {
+        "case": load.case,
+        "workers": load.workers,
+        "records_per_s": round(rate),
+        "core_percent_min": least,
+        "core_percent_median": median,
+        "ns_per_record": median / 100 * 1e9 / rate if rate else None,
+        "goal": None if load.goal is None else f"{load.goal} %",
+        "passed": load.goal is not None and not lost and load.goal.met(least, median) if judged else None,
+        "note": lost,
+        "skipped": skipped,
+    }
+
+
+LOADS = (
+    Load("idle: workers wait", 8, goal=Goal(0.3)),
+    Load("span rings on", 16, 1_000_000, ring=True, goal=Goal(3)),
+    Load("span rings off", 16, 1_000_000),
+    Load("deferred: a start and its finalize by turns", 16, 20_000, "deferred"),
+)

@@ -1,0 +1,34 @@
+"""Workers in C that record at a given rate: paced.c compiled with the agent's writer, and started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.fleet import started
+from benchmarks.peers import needs
+from benchmarks.workplace import Workplace
+
+BRICKS = 64
+What = Literal["spans", "deferred"]
+
+_AGENT = Path(__file__).resolve().parents[2] / "agent"
+_FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-pthread")
+
+
+@contextmanager
+def paced(place: Workplace, workers: int, rate: int, what: What) -> Iterator[Callable[[], None]]:
+    """So many workers that record so many records a second together, as soon as they are told to: by the function."""
+    gcc = needs.tool("gcc", "Debian: gcc")
+    sources = (Path(__file__).with_suffix(".c"), *sorted((_AGENT / "src").glob("brick_*.c")))
+    include = f"-I{_AGENT / 'include'}"
+    program = str(needs.compiled(place.folder / "paced", (gcc, *_FLAGS, include, *sources)))
+    with started(place, (program, str(workers), str(rate // workers), str(BRICKS), what), workers) as stdin:
+
+        def begin() -> None:
+            stdin.write(b".")
+            stdin.flush()
+
+        yield begin

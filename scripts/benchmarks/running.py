@@ -1,0 +1,110 @@
+"""A daemon of the run's own: a real `brickd up`, asked by its verbs, weighed from outside."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.fleet import SERVICE
+from benchmarks.workplace import Workplace
+
+_PATIENCE_SECONDS = 60
+
+
+class Running:
+    """A daemon that answers."""
+
+    def __init__(self, place: Workplace, pid: int) -> None:
+        self._place = place
+        self._process = Path("/proc") / str(pid)
+
+    def _ask(self, *arguments: str) -> Any:
+        return json.loads(self._place.python("-m", "brickd", *arguments, "--json").stdout)
+
+    def status(self) -> Any:
+        """What `brickd status` says."""
+        return self._ask("status")
+
+    def drains(self, workers: int, *, spans: bool = False) -> None:
+        """Wait until it does, and has told each of them whether spans are wanted in detail."""
+        self._until(
+            lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
+            f"{workers} workers are not drained",
+        )
+
+    def settled(self) -> Any:
+        """Wait until all workers have ended and all was read of them: the status then."""
+        found: list[Any] = []
+
+        def reached() -> bool:
+            found[:] = [self.status()]
+            ledger = found[0]["ledger"]
+            waits = ledger["details"]["in_ring"] + ledger["events"]["in_ring"]
+            return waits == 0 and all(worker["state"] != "live" for worker in found[0]["workers"])
+
+        self._until(reached, "workers have not ended")
+        return found[0]
+
+    @staticmethod
+    def _until(reached: Any, problem: str) -> None:
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not reached():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{problem}, after {_PATIENCE_SECONDS} s")
+            time.sleep(0.1)
+
+    def processor_ns(self) -> Mapping[str, int]:
+        """What each of its threads has had of the processors so far, the kernel's part included."""
+        return {
+            thread.name: int((thread / "schedstat").read_text().split()[0])
+            for thread in (self._process / "task").iterdir()
+        }
+
+    def shares(self, windows: int, seconds: float) -> list[float]:
+        """How much of one core it takes, in each of so many windows of time."""
+        found = []
+        for _ in range(windows):
+            began, before = time.monotonic_ns(), self.processor_ns()
+            time.sleep(seconds)
+            spent = sum(ns - before.get(thread, 0) for thread, ns in self.processor_ns().items())
+            found.append(spent / (time.monotonic_ns() - began))
+        return found
+
+    def resident_bytes(self) -> int:
+        """Its memory."""
+        lines = (self._process / "status").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("VmRSS:"))
+
+    def checkpoint_bytes(self) -> int:
+        """The size of its checkpoint."""
+        return (self._place.runtime / "checkpoint").stat().st_size
+
+
+@contextmanager
+def running(place: Workplace) -> Iterator[Running]:
+    """A daemon, as soon as it answers; afterwards neither it nor a segment nor what it remembers is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brickd", "up"],
+        env=place.environment,
+        cwd=place.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    assert process.stdout is not None
+    with process:
+        try:
+            if b"the daemon runs" not in process.stdout.readline():
+                raise RuntimeError("brickd up did not start")
+            yield Running(place, process.pid)
+        finally:
+            process.terminate()
+            process.wait()
+            place.remove_segments()
+            shutil.rmtree(place.runtime, ignore_errors=True)
