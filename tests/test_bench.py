@@ -10,13 +10,16 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks import cases, cli, peers, plot
+from benchmarks import cases, cli, curves, load, peers, plot
 from benchmarks.comparisons import COMPARISONS, Comparison
 from benchmarks.fleet import fleet
 from benchmarks.goals import Goal
+from benchmarks.load import Load
 from benchmarks.method import Case, Times, measure
+from benchmarks.paced import paced
 from benchmarks.peers import lttng, needs, seed
 from benchmarks.report import Report, Table
+from benchmarks.running import running
 from benchmarks.spans import attempted, better, fastest, rated
 from benchmarks.workplace import workplace
 from hypothesis import given
@@ -230,3 +233,76 @@ def test_a_fleet_records_and_leaves_nothing() -> None:
         with fleet(place, workers=3, bricks=70):
             assert len(find(prefix)) == 3
         assert find(prefix) == []
+
+
+MILLION = Load("span rings on", 16, 1_000_000, ring=True, goal=Goal(3))
+
+
+def ledger(made: int, consumed: int) -> dict[str, Any]:
+    return {
+        "spans": {"summarized": made},
+        "details": {"consumed": consumed, "dropped": {"full": made - consumed}},
+        "events": {"consumed": consumed, "dropped": {"defer": made - consumed}},
+    }
+
+
+def test_a_daemon_that_lost_a_record_misses_its_goal_however_little_it_takes() -> None:
+    assert load.problem(ledger(1_000, 1_000), MILLION) == ""
+    assert load.problem(ledger(1_000, 999), MILLION) == "1 of 1,000 records were lost, none wanted"
+    assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "")["passed"] is True
+    assert load.row(MILLION, [3.1, 5.0, 6.0], 1e6, "")["passed"] is False
+    assert load.row(MILLION, [2.0, 5.0, 6.0], 1e6, "1 of 1,000 records were lost")["passed"] is False
+
+
+def test_events_that_were_dropped_are_lost_and_details_that_nobody_wanted_are_not() -> None:
+    assert load.problem(ledger(1_000, 999), Load("deferred", 16, 20_000, "deferred"))
+    assert load.problem(ledger(1_000, 0), Load("span rings off", 16, 1_000_000)) == ""
+
+
+def test_a_machine_that_records_too_little_judges_nobody() -> None:
+    judged = load.row(MILLION, [0.1], 900_000.0, "")
+    assert judged["passed"] is None
+    assert judged["skipped"] == "this machine let the workers make 900,000 records a second, 1,000,000 wanted"
+
+
+def test_the_growth_is_drawn_over_two_decades_with_the_rings_on_and_off() -> None:
+    for ring in (True, False):
+        rates = [each.rate for each in curves.LOADS if each.ring == ring and each.workers == 16]
+        workers = [each.workers for each in curves.LOADS if each.ring == ring and each.rate == 100_000]
+        assert max(rates) >= 100 * min(rates)
+        assert max(workers) >= 100 * min(workers)
+    rows = [load.row(each, [each.rate / 1e6], each.rate, "") for each in curves.LOADS]
+    picture = curves.svg(rows, FACTS)
+    assert {"0.01", "1", "10,000", "1,000,000", "100", "span rings on", "span rings off"} <= set(texts(picture))
+    assert picture.count("<circle") == 16
+    assert picture.count('class="curve') == 4
+
+
+def test_a_growth_that_could_not_be_measured_is_not_drawn() -> None:
+    rows = [load.row(each, [1.0], 0.0, "") for each in curves.LOADS]
+    assert "<circle" not in curves.svg(rows, FACTS)
+    rows[0] |= {"skipped": None}
+    assert curves.svg(rows, FACTS).count("<circle") == 1
+
+
+@pytest.mark.slow
+def test_a_daemon_is_weighed_while_workers_record_and_every_record_is_found_again() -> None:
+    with workplace() as place:
+        prefix = place.environment["BRICKD_SHM_PREFIX"]
+        with running(place) as daemon:
+            with paced(place, 3, 3_000, "spans") as begin:
+                daemon.drains(3, spans=True)
+                begin()
+                assert all(share > 0 for share in daemon.shares(2, 0.2))
+            found = daemon.settled()["ledger"]
+            assert found["spans"]["summarized"] > 0
+            assert found["details"] == {
+                "consumed": found["spans"]["summarized"],
+                "dropped": {},
+                "in_ring": 0,
+                "lost_with_daemon": 0,
+            }
+            assert daemon.checkpoint_bytes() > 0
+            assert daemon.resident_bytes() > 1 << 20
+        assert find(prefix) == []
+        assert not place.runtime.exists()
