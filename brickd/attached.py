@@ -14,7 +14,6 @@ from brickd import _reader
 from brickd.errors import SegmentRefused
 from brickd.memory import Cursor, Known, Wish
 from brickd.overlay import laid_over, overlay
-from brickd.records import SLOT_BYTES
 from brickd.segment import Reading, Segment
 
 _COMPLEMENT = 2**64 - 1
@@ -26,7 +25,6 @@ class Attached:
 
     Attributes:
         took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
-        unreleased: event records that were read and whose room is not given back yet.
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
         leaving: it is drained no more: its totals are in the memory, or it does not add up.
@@ -39,7 +37,6 @@ class Attached:
     moved_ns: int
     took: int
     activity: int = -1
-    unreleased: int = 0
     gaps: int = 0
     spans: int = 0
     leaving: bool = False
@@ -80,7 +77,6 @@ class Attached:
         if events is None and deferred.settled:
             return changed
         if events is not None:
-            self.unreleased += len(events) // SLOT_BYTES
             deferred.take(events)
         if drain.gaps != self.gaps:
             self.gaps = drain.gaps

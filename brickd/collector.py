@@ -42,6 +42,7 @@ TOLD_MAX = 16
 GONE_MAX = 64
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 50
 FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to cost little, early enough to lose nothing
+HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 QUIET_TICKS = 10  # after so many that found nothing, whoever waits looks for itself whether there is anything
 
 
@@ -314,7 +315,7 @@ class Collector:
             except SegmentRefused as error:
                 self._give_up(each, error)
                 continue
-            self._urgent |= each.unreleased * 2 >= each.segment.header["event_slots"]
+            self._urgent |= each.drain.held >= HELD_MAX
             fill = max(fill, each.drain.fill)
         return fill
 
@@ -417,7 +418,6 @@ class Collector:
         self.trouble = ""
         self._publish(events=True)
         for each in list(self.attached.values()):
-            each.unreleased = 0
             if each.leaving and not each.over:
                 with contextlib.suppress(NotPermitted):  # it will be found once more, and then told
                     each.segment.unlink()
