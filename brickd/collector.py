@@ -123,7 +123,8 @@ class Collector:
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
             self._judge(now_ns)
-        if self._urgent or (self._dirty and now_ns - self._kept_ns >= KEEP_NS):
+        due = now_ns - self._kept_ns >= KEEP_NS
+        if (self._urgent and (due or not self.trouble)) or (self._dirty and due):
             self.keep(now_ns)
         self._let_go()
         return self._pace(fill)
