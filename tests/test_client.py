@@ -22,7 +22,7 @@ from verbs import SPANS, brickd, document, started
 
 from brickd import client
 from brickd.client import Asked, NoAnswer, TurnedAway
-from brickd.errors import BrickdError, NoSuchWorker
+from brickd.errors import BrickdError, NoSuchWorker, WrongQuestion
 from brickd.runtime import runtime
 
 STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
@@ -76,9 +76,11 @@ def told(line: str) -> tuple[int, str, str]:
 def test_what_is_said_beside_a_document_reaches_the_person(worker: Start, daemon: Daemon, prefix: str) -> None:
     started(worker)
     (SHM / f"{prefix}junk\x1b").write_bytes(b"no segment")
-    ended = brickd("hang", "--watch", "0.01", "--json")
-    assert ended.stderr.splitlines()[-1] == "brickd: quarantined and not judged: 1 (see brickd workers)"
-    assert "words" not in json.loads(ended.stdout)
+    asked = brickd("hang", "--watch", "0.01", "--json")
+    daemon.end()
+    for ended in (asked, brickd("hang", "--watch", "0.01", "--json")):
+        assert ended.stderr.splitlines()[-1] == "brickd: quarantined and not judged: 1 (see brickd workers)"
+        assert "words" not in json.loads(ended.stdout)
 
 
 def test_a_daemon_of_another_prefix_is_not_asked(worker: Start, daemon: Daemon, prefix: str) -> None:
@@ -172,6 +174,18 @@ def test_what_is_no_answer_is_told_by_what_it_is(said: bytes, why: str) -> None:
         asked.document()
     assert caught.value.why == why
     assert str(PLACE) in str(caught.value)
+
+
+def test_a_stream_is_waited_for_however_long_nothing_happens() -> None:
+    with answering(b'HTTP/1.1 200 OK\r\n\r\nevent: event\ndata: {"number": 1}\n\n', closed=False) as asked:
+        assert next(asked.events()) == ("event", {"number": 1})
+        assert asked._connection.gettimeout() is None
+
+
+def test_a_stream_that_is_refused_raises_why() -> None:
+    refused = reply('{"error": {"kind": "wrong_question", "message": "since is x"}}', "HTTP/1.1 400 Bad Request")
+    with answering(refused) as asked, pytest.raises(WrongQuestion, match="since is x"):
+        list(asked.events())
 
 
 def test_who_says_nothing_is_not_waited_for() -> None:

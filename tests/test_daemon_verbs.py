@@ -58,7 +58,8 @@ def running(*arguments: str, terminal: bool = False) -> Iterator[tuple[subproces
     ours, theirs = pty.openpty() if terminal else os.pipe()
     if terminal:
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 10, 60, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+    unwanted = ("NO_COLOR", "COLUMNS", "PYTHONUNBUFFERED")
+    environment = {name: value for name, value in os.environ.items() if name not in unwanted}
     command = [sys.executable, "-P", "-m", "brickd", *arguments]
     with (
         subprocess.Popen(command, stdout=theirs, stderr=subprocess.PIPE, text=True, env=environment) as process,
@@ -169,10 +170,22 @@ def test_a_watched_status_is_drawn_over_the_last_one_on_a_terminal(worker: Start
     assert clear == b"\x1b[2J"
     for frame in frames[:2]:
         assert frame.endswith(b"\x1b[J")
+        assert all(line.endswith(b"\x1b[K") for line in frame.split(b"\r\n")[:-1])
         lines = re.sub(rb"\x1b\[[\d;]*[mKJ]", b"", frame).split(b"\r\n")[:-1]
         assert len(lines) == 9, "one less than the terminal has: nothing scrolls"
         assert max(len(line.decode()) for line in lines) <= 60
         assert lines[0].startswith(b"api  1 live")
+
+
+@pytest.mark.usefixtures("prefix")
+def test_what_is_said_beside_a_watched_status_is_said_once() -> None:
+    runtime().checkpoint.write_bytes(b"no checkpoint")
+    with running("status", "--watch=0.1", "--json") as (process, printed):
+        for _ in range(3):
+            printed.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        assert process.stderr.read().count(str(runtime().checkpoint)) == 1
 
 
 @pytest.mark.usefixtures("prefix")
@@ -249,6 +262,11 @@ WORKERS = st.lists(
     max_size=4,
 )
 FACTS = st.none() | st.fixed_dictionaries({"pid": st.just(7), "checkpoint_problem": st.none() | st.just("full")})
+
+
+def test_of_several_that_are_told_together_each_one_counts() -> None:
+    said = {"workers": [{"lost": 0, "together": 3, "state": "dead"}], "daemon": None}
+    assert conditions(said, None, Bounds())[1].seen == "3 dead"
 
 
 @given(

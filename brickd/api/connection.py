@@ -36,11 +36,14 @@ class Room:
         self._taken: set[Connection] = set()
         self._empty = asyncio.Event()
         self._empty.set()
+        self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
         """Give a place to a newcomer, somebody else's if need be; whether it has one."""
         self._taken.add(newcomer)
         self._empty.clear()
+        if self._closed:
+            return False
         if len(self._taken) > self.limits.connections:
             longest = min(self._taken, key=lambda each: each.waited_since)
             if longest is newcomer:  # all others wait for us
@@ -55,7 +58,8 @@ class Room:
             self._empty.set()
 
     async def emptied(self, within_seconds: float) -> None:
-        """Let everybody go who was answered, and after so many seconds those too who were not."""
+        """Let nobody in, everybody go who was answered, and after so many seconds those too who were not."""
+        self._closed = True
         for connection in tuple(self._taken):
             connection.finish()
         with contextlib.suppress(TimeoutError):

@@ -45,8 +45,9 @@ def again(seconds: float, find: Callable[[], Found], table: Table, output: str) 
                 say(words)
             said = found.words
         sys.stdout.flush()
-        due = max(due + seconds, time.monotonic())
-        time.sleep(due - time.monotonic())
+        now = time.monotonic()
+        due = max(due + seconds, now)
+        time.sleep(due - now)
 
 
 def _print(found: Found, table: Table, output: str) -> None:
