@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 from faults import Start
+from running import running
 from serving import Daemon, answer, ask, connected, following, request, rest, serving
 from verbs import started
 
 from brickd.api.limits import Limits
 from brickd.api.peer import peer
+from brickd.runtime import runtime
 
 INDEX = request("/v1")
 PATIENT = 3600.0
@@ -192,6 +194,34 @@ def test_clients_leave_nothing_open(path: Path) -> None:
 def eventually(holds: Callable[[], bool]) -> None:
     """That somebody left is noticed a moment later."""
     assert any(holds() for _ in range(1_000))
+
+
+PACED = """
+import time
+brick.init()
+pause()
+b = brick.brick("b")
+for _ in range(200):
+    for _ in range(100):
+        with b: pass
+    time.sleep(0.002)
+pause()
+"""
+
+
+@pytest.mark.slow
+def test_fifty_slow_clients_do_not_keep_the_daemon_from_draining(worker: Start) -> None:
+    process = started(worker, PACED, BRICKD_SERVICE="api")
+    with running() as daemon, ExitStack() as clients:
+        daemon.ask("/set", b"service=api&spans=on")
+        for target in 25 * ["/v1/status/stream?seconds=0.1", None]:
+            clients.enter_context(connected(runtime().socket)).sendall(request(target) if target else INDEX[:9])
+        process.go()
+        process.paused()
+        (told,) = daemon.ask("/workers")["workers"]
+    details = told["ledger"]["details"]
+    assert details["consumed"] + details["in_ring"] == 20_000
+    assert (details["dropped"], details["lost_with_daemon"]) == ({}, 0)
 
 
 # ---- who may ask at all
