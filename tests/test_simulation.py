@@ -122,6 +122,23 @@ def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> 
         simulate(seed, tmp_path)
 
 
+def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tmp_path: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", patch, random.Random(1))
+        try:
+            world.faults.full = 1.0
+            world.worker()
+            for _ in range(100):
+                for _ in range(20):
+                    world.writers[0].act(world.chance)
+                world.tick(0.02)
+            assert world.daemon is not None
+            assert [each.drain.held >= collector.HELD_MAX for each in world.daemon.attached.values()] == [True]
+            assert world.faults.effects.count("open") in (2, 3), "in two seconds"
+        finally:
+            world.close()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [range(n, n + 500) for n in range(1000, 6000, 500)], ids=str)
 def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: Path) -> None:
