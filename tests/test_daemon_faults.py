@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,11 +21,16 @@ from typing import Any
 
 import forge
 import pytest
+from click.testing import CliRunner
 from conftest import SHM, Worker, apart, workers
+from faults import ALERT, Compile, native, needs_namespaces, order, program
 from forge import PAGE, U64, golden, place, put, seal
-from running import Running, running
+from running import Running, running, up
+from serving import ask, following
 
-from brickd.segment import open_segment
+from brickd.cli import brickd
+from brickd.runtime import runtime
+from brickd.segment import find, open_segment
 
 Start = Callable[..., Worker]
 Document = dict[str, Any]
@@ -261,6 +268,21 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2
 
 
+def test_of_a_worker_and_a_copy_of_its_segment_that_came_first_the_worker_is_drained(shared: Shared) -> None:
+    before, both = shared.newest(), bytes(image(service=b"both"))
+    copy = shared.put("copy", both)
+    shared.worker(copy)
+    (SHM / f".{shared.prefix}original").write_bytes(both)
+    with lived_in(SHM / f".{shared.prefix}original"):
+        (SHM / f".{shared.prefix}original").rename(SHM / f"{shared.prefix}original")
+        assert told(shared, copy, before).endswith("where a worker lives: it is a copy")
+        original = f"{shared.prefix}original"
+        while original not in opened_by(shared.daemon.pid):
+            shared.daemon.ask("")
+        assert shared.worker(original)["state"] == "live"
+        assert shared.worker(original)["ledger"]["spans"]["summarized"] == 12
+
+
 # ---- files that are no segments
 
 
@@ -335,3 +357,294 @@ def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(share
     assert "\\x1b" in said
     assert not {"\x1b", "\x07", "\u202e"} & set(said)
     assert not [line for line in said.splitlines() if line.startswith("brickd: all is well")]
+
+
+# ---- what is done to a segment under its worker
+
+
+def test_a_dead_workers_segment_that_somebody_removes_is_counted_all_the_same(shared: Shared) -> None:
+    before = shared.newest()
+    file = shared.put("removed", ended(image(service=b"removed")))
+    with lived_in(SHM / file):
+        assert shared.worker(file)["ledger"]["spans"]["summarized"] == 12
+        (SHM / file).unlink()
+    while shared.daemon.until("worker_ended", before)["service"] != "removed":
+        before += 1
+    assert shared.worker(file)["ledger"]["spans"]["summarized"] == 12
+    assert shared.worker(file)["state"] == "ended"
+
+
+def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
+    file = shared.put("dead", bytes(image(service=b"dead")))
+    shared.worker(file)
+    with open_segment(file) as segment:
+        while segment.consumer() is None:
+            pass
+    pruned = subprocess.run(
+        [sys.executable, "-P", "-m", "brickd", "prune", "--json"], capture_output=True, check=True
+    ).stdout
+    assert file.encode() not in pruned
+    assert (SHM / file).exists()
+
+
+# ---- where a daemon may not start, or does not see
+
+
+def refused(**environment: str) -> str:
+    """A daemon that does not start: what it says."""
+    with up(**environment) as process:
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait() == 2, said
+    assert said.count("\n") == 1
+    return said
+
+
+def test_a_runtime_directory_that_is_a_file_is_refused(prefix: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR=str(tmp_path / "file"))
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_path_that_is_too_long_for_a_socket_is_refused_with_its_length(prefix: str, tmp_path: Path) -> None:
+    assert "bytes are too long for a socket" in refused(BRICKD_SOCKET=str(tmp_path / ("x" * 100)))
+
+
+def test_what_lies_in_the_place_of_the_socket_is_left_there(prefix: str) -> None:
+    runtime().socket.write_text("mine")
+    assert "wanted is a socket or nothing" in refused()
+    assert runtime().socket.read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("up", "--bogus"),
+        ("up", "now"),
+        ("up", "-d", "-o", "xml"),
+        ("down", "--force"),
+        ("down", "now"),
+        ("set", "api", "--spans", "maybe"),
+        ("events", "--since", "-1"),
+        ("events", "--since", "yesterday"),
+        ("events", "api"),
+    ],
+)
+def test_options_and_values_that_do_not_exist_are_refused(arguments: tuple[str, ...]) -> None:
+    refusal = CliRunner().invoke(brickd, arguments)
+    assert refusal.exit_code == 2, refusal.output
+
+
+def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_are_not(prefix: str) -> None:
+    files = [f"{prefix}{number}" for number in range(40)]
+    for file in files:
+        (SHM / file).write_bytes(ended(image()))
+    with contextlib.ExitStack() as alive:
+        locks = [alive.enter_context(contextlib.ExitStack()) for _ in files]
+        for lock, file in zip(locks, files, strict=True):
+            lock.enter_context(lived_in(SHM / file))
+        with running(("prlimit", "--nofile=64", "--")) as daemon:
+            assert "32 workers are, and no more" in daemon.until("quarantined")["text"]
+            assert len(daemon.ask("/status")["workers"]) == 40, "all can be read"
+            drained = opened_by(daemon.pid)
+            assert len(drained & set(files)) == 32
+            for lock, file in zip(locks, files, strict=True):
+                if file in drained:
+                    lock.close()  # its worker has ended
+            while not set(files) - drained <= opened_by(daemon.pid):
+                daemon.ask("")
+            assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
+
+
+def opened_by(pid: int) -> set[str]:
+    """The files in shared memory that a process has open: to ask for their locks would drop those that we hold."""
+    folder = Path(f"/proc/{pid}/fd")
+    return {Path(os.readlink(each)).name for each in folder.iterdir() if os.path.lexists(each)}
+
+
+def consumer(file: str) -> int | None:
+    with open_segment(file) as segment:
+        return segment.consumer()
+
+
+def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(prefix: str, worker: Start) -> None:
+    nothing = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
+    command = ("unshare", "-U", "-r", "sh", "-c", nothing, "sh")
+    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("needs user namespaces")
+    one = worker(WORKING)
+    one.paused()
+    one.go()
+    one.paused()
+    with running(command) as daemon:
+        assert "it is looked into each 5 s" in daemon.until("blind")["text"]
+        one.go()
+        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
+            pass
+
+
+@pytest.mark.slow
+def test_a_runtime_directory_that_is_removed_is_told_and_the_loop_goes_on(prefix: str, worker: Start) -> None:
+    one = worker(WORKING)
+    one.paused()
+    one.go()
+    one.paused()
+    with running() as daemon, following(runtime().socket, "/v1/events/stream") as events:
+        daemon.until("worker_found")
+        shutil.rmtree(runtime().directory)
+        one.go()
+        one.paused()
+        (failed,) = itertools.islice((each for _, each in events if each.get("kind") == "checkpoint_failed"), 1)
+        assert "No such file or directory" in failed["text"]
+        # Another one may have the directory now, but not the workers.
+        assert f"process {daemon.pid} drains the segments {prefix}*" in refused()
+        runtime().directory.mkdir(mode=0o700, exist_ok=True)
+        one.go()
+        assert "written again" in next(e for _, e in events if e.get("kind") == "checkpoint_written")["text"]
+
+
+@pytest.fixture
+def theirs(nobody: list[str], prefix: str) -> list[str]:
+    """What begins the command of another user's daemon."""
+    os.chown(runtime().directory, 65534, 65534)
+    return nobody
+
+
+def test_another_users_segments_are_counted_and_not_touched(theirs: list[str], prefix: str, worker: Start) -> None:
+    one = worker(WORKING)
+    one.paused()
+    one.go()
+    one.paused()
+    (ours,) = find(prefix)
+    before = (SHM / ours).stat()
+    with running(theirs) as daemon:
+        answer = ask(runtime().socket, "/v1/status")
+        assert answer.status == 403
+        assert "1 segment of other users may not be read" in answer.body.decode()
+        daemon.until("daemon_started")
+        assert (SHM / ours).stat() == before
+        assert consumer(ours) is None
+
+
+def test_who_may_read_but_not_remove_a_dead_workers_segment_keeps_its_totals_once(
+    theirs: list[str], prefix: str
+) -> None:
+    (SHM / f"{prefix}group").write_bytes(ended(image(service=b"group")))
+    (SHM / f"{prefix}group").chmod(0o666)
+    with running(theirs) as daemon:
+        assert daemon.until("worker_ended")["service"] == "group"
+        told = daemon.until("quarantined")["text"]
+        assert "its worker ended and is remembered; only user 0 may remove it" in told
+        document = daemon.ask("/status")
+        assert document["ledger"]["spans"]["summarized"] == 12
+        assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
+
+
+@needs_namespaces
+def test_a_directory_that_cannot_be_listed_is_told(theirs: list[str]) -> None:
+    hidden = 'mount -t tmpfs -o mode=0733 none /dev/shm && exec "$@"'
+    with running(["unshare", "-m", "sh", "-c", hidden, "sh", *theirs]) as daemon:
+        assert "/dev/shm cannot be listed (Permission denied)" in daemon.until("blind")["text"]
+        assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
+
+
+# ---- what takes five seconds
+
+
+@pytest.mark.slow
+def test_what_was_never_published_is_removed_after_five_seconds_unless_somebody_lives_in_it(shared: Shared) -> None:
+    names = [f"{shared.prefix}{name}" for name in ("born-dead", "zeros", "slow")]
+    for name in names:
+        (SHM / name).write_bytes(bytes(8192) if name.endswith("zeros") else b"")
+    with lived_in(SHM / names[2]) as fd:
+        while (SHM / names[0]).exists() or (SHM / names[1]).exists():
+            shared.daemon.ask("")
+        assert (SHM / names[2]).exists()
+        os.write(fd, image(service=b"slow"))
+        while not [e for e in shared.daemon.ask("/workers")["workers"] if e["service"] == "slow"]:
+            pass
+
+
+LOCKLESS = """
+    b = brick.brick("b")
+    def work():
+        for _ in range(10):
+            with b: pass
+            b.defer(stream=1)
+        brick.finalize(stream=1)
+    work()
+    os.close(os.open("/dev/shm/" + _core._segment_name(), os.O_RDONLY))
+    pause()
+    first = _core._segment_name()
+    work()
+    while _core._segment_name() == first:
+        with b: pass
+    report()
+    work()
+    report()
+    pause()
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes_on(prefix: str, worker: Start) -> None:
+    with running() as daemon:
+        one = worker(LOCKLESS, BRICKD_SERVICE="api")
+        one.paused()
+        daemon.until("worker_died")
+        while find(prefix):
+            daemon.ask("")
+        document = daemon.ask("/status")
+        assert document["ledger"]["spans"]["summarized"] == 10
+        assert document["ledger"]["deferred"]["bounded"] == 10
+        one.go()
+        one.heard()
+        one.heard()
+        one.paused()
+        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 20:
+            pass
+        (entry,) = document["workers"]
+        assert (entry["name"], entry["state"]) == ("api/0", "live")
+        # Ten events were written into a ring that nobody read any more: they are missing, and nothing is there twice.
+        (deferred,) = [each for each in document["bricks"] if each["bounded"]]
+        assert deferred["count"] == document["ledger"]["deferred"]["bounded"] == 20
+        assert document["ledger"]["spans"]["summarized"] > 30
+
+
+@pytest.mark.slow
+def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(prefix: str, compiled: Compile) -> None:
+    with running() as daemon, native(program(compiled, "lost", *ALERT), BRICKD_SERVICE="api") as one:
+        order(one, "bdddf")
+        order(one, "m")
+        daemon.until("worker_found")
+        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 3:
+            pass
+        (file,) = find(prefix)
+        (SHM / file).unlink()
+        (more,) = order(one, "w")
+        order(one, "ddfm")
+        assert "somebody had removed its segment" in daemon.until("worker_moved")["text"]
+        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 5:
+            pass
+        (entry,) = document["workers"]
+        assert (entry["name"], entry["state"]) == ("api/0", "live")
+        assert document["ledger"]["spans"]["summarized"] == 200 + more
+        assert document["ledger"]["deferred"]["started"] == 5
+
+
+@pytest.mark.slow
+def test_ten_thousand_files_cost_a_bounded_time_and_memory(shared: Shared) -> None:
+    before = shared.newest()
+    for number in range(10_000):
+        (SHM / f".{shared.prefix}{number}").write_bytes(b"\1" * 16)
+    for number in range(10_000):
+        (SHM / f".{shared.prefix}{number}").rename(SHM / f"{shared.prefix}{number}")
+    shared.goes_on()
+    while len(shared.daemon.ask("/workers")["workers"]) < 10_002:
+        pass
+    shared.goes_on()
+    assert shared.events(before)[0]["number"] == before + 1, "what happened before is not forgotten for it"
+    with open(f"/proc/{shared.daemon.pid}/status") as status:
+        (kib,) = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]
+    assert kib < 400_000
+    print(f"{kib} KiB, {len(shared.events(before))} events")
