@@ -1,8 +1,8 @@
-"""The daemon as a process: one at a time in its runtime directory, a loop in a thread, an API, an end.
+"""The daemon as a process: a loop in a thread, and what its API may ask of it.
 
-Owns: the runtime directory and its lock, the checkpoint's way into it, who runs in which thread. Must not know: the
-order of the loop's steps, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the API
-does; whatever happens in the loop is told and does not end it; at a clean end all that was read is in the checkpoint.
+Owns: who runs in which thread, and the locks between them. Must not know: the order of the loop's steps, where the
+memory is kept, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the API does;
+whatever happens in the loop is told and does not end it; at a clean end all that was read is in the checkpoint.
 """
 
 from __future__ import annotations
@@ -11,25 +11,21 @@ import contextlib
 import os
 import select
 import signal
-import stat
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from types import TracebackType
-from typing import Self
 
-from brickd import _reader, checkpoint, escape
+from brickd import _reader, escape
 from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
-from brickd.errors import CheckpointRefused, DaemonRefused, NoSuchWorker, SegmentConsumed
+from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import Log
-from brickd.locks import holder, take
-from brickd.memory import Gone, Memory, Wish
+from brickd.home import Home
+from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
-from brickd.runtime import Runtime, runtime
 from brickd.segment import Segment, find, open_segment, prefix
 from brickd.words import many
 from brickd.workers import Survey, survey
@@ -43,98 +39,26 @@ _AFTER_A_DEFECT_NS = SECOND
 _REST_MS = 100
 
 
-class Place:
-    """The runtime directory, held by one daemon."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        """Take it.
-
-        Raises:
-            DaemonRefused: it cannot be had, or another daemon has it.
-        """
-        self.runtime = runtime
-        directory = runtime.directory
-        try:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = directory.lstat()
-        except OSError as error:
-            raise DaemonRefused(
-                f"{directory}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours"
-            ) from None
-        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
-            seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
-            wanted = f"a directory that only user {os.geteuid()} may change"
-            raise DaemonRefused(f"{directory}: is {seen}, wanted is {wanted}")
-        try:
-            self._lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
-        if not take(self._lock, 0):
-            pid = holder(self._lock, 0)
-            os.close(self._lock)
-            raise DaemonRefused(f"a daemon runs already in {directory}: process {pid} (brickd down ends it)")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._lock)
-
-    def memory(self, log: Log) -> Memory:
-        """What an earlier daemon left, to go on from."""
-        path, ours = self.runtime.checkpoint, Memory(prefix())
-        try:
-            memory = checkpoint.load(path) or ours
-        except (CheckpointRefused, OSError) as error:
-            # It stays where it is until another takes its place: who dies before that has told nobody.
-            aside = path.with_name(path.name + ".refused")
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-                aside.hardlink_to(path)
-            log.add("break", f"{path}: {error}; put aside as {aside.name}: what it held is not known any more")
-            return ours
-        if memory.prefix != ours.prefix:
-            raise DaemonRefused(
-                f"{path} is of the segments {memory.prefix}*, not {ours.prefix}*: set another BRICKD_RUNTIME_DIR"
-            )
-        return memory
-
-
-def forget() -> int:
-    """Drop the totals of the dead from the checkpoint that a daemon has left; of how many workers.
-
-    Raises:
-        DaemonRefused: a daemon runs there.
-    """
-    here = runtime()
-    with Place(here):
-        memory = checkpoint.load(here.checkpoint)
-        if memory is None:
-            return 0
-        gone = [*memory.gone.values(), *memory.older.values()]
-        memory.gone.clear()
-        memory.older.clear()
-        checkpoint.save(here.checkpoint, checkpoint.encode(memory))
-        return sum(each.workers for each in gone)
-
-
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
-    def __init__(self, place: Place, *, workers_max: int = WORKERS_MAX) -> None:
-        self.events = Log()
+    def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX) -> None:
         self.prefix = prefix()
-        self._place = place
+        memory, broken = home.memory(self.prefix)
+        self._memory = memory
+        self.events = Log(memory.newest_event)
+        if broken:
+            self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
-        path = place.runtime.checkpoint
-        memory = place.memory(self.events)
-        self._collector = Collector(
-            memory, lambda content: checkpoint.save(path, content), self.events.add, workers_max=workers_max
-        )
+        self._collector = Collector(memory, home.keep, self._tell, workers_max=workers_max)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
         self.ended = threading.Event()
+
+    def _tell(self, kind: str, text: str, **of: str | None) -> None:
+        """Note what happened; a successor's events are numbered on from here."""
+        self._memory.newest_event = self.events.add(kind, text, **of).number
 
     # ---- the loop
 
@@ -153,7 +77,7 @@ class Daemon:
                 )
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.attached), len(self._collector.memory.gone)
-        self.events.add("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
+        self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
 
@@ -195,12 +119,12 @@ class Daemon:
         except OSError as error:
             each = LOOK_NS // SECOND
             text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
-            self.events.add("blind", text, command="brickd doctor")
+            self._tell("blind", text, command="brickd doctor")
             return None
 
     def _tell_defect(self) -> None:
         lines = traceback.format_exc().splitlines()
-        self.events.add("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
+        self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
         for line in lines:
             print(escape.text(line), file=sys.stderr, flush=True)
 
@@ -274,7 +198,7 @@ class Daemon:
                 each.command(wish)
         os.eventfd_write(self._wake, 1)
         said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
-        self.events.add("set", f"{said} for {len(concerned)} workers", service=order.service)
+        self._tell("set", f"{said} for {len(concerned)} workers", service=order.service)
         return len(concerned)
 
     def forget(self, order: Forgetting) -> int:

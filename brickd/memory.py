@@ -98,6 +98,7 @@ class Memory:
         gone: by uuid, in the order in which they went.
         older: those that went before these, by service and clock.
         wishes: by service.
+        newest_event: the number of the last thing that was told.
     """
 
     prefix: str
@@ -105,6 +106,7 @@ class Memory:
     gone: dict[str, Gone] = field(default_factory=dict)
     older: dict[str, Gone] = field(default_factory=dict)
     wishes: dict[str, Wish] = field(default_factory=dict)
+    newest_event: int = 0
 
     def names(self) -> dict[str, str]:
         """Who is called what, by uuid."""
@@ -129,6 +131,7 @@ class Memory:
             "gone": _documents(self.gone),
             "older": _documents(self.older),
             "wishes": self.wishes,
+            "newest_event": self.newest_event,
         }
 
     @classmethod
@@ -143,6 +146,7 @@ class Memory:
             gone=_all_gone(document["gone"]),
             older=_all_gone(document["older"]),
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
+            newest_event=document["newest_event"],
         )
 
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 import os
 import signal
 
-from brickd.daemon import Daemon, Place
+from brickd.daemon import Daemon
+from brickd.home import Home
 from brickd.runtime import runtime
 
 
 def _run() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    with Place(runtime()) as place:
-        daemon = Daemon(place)
+    with Home(runtime()) as home:
+        daemon = Daemon(home)
         told = 0
 
         def tell() -> None:

@@ -292,3 +292,18 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
             daemon.ask("")
         gone = brickd("inspect", "api/0")
         assert (gone.returncode, "its segment with it" in gone.stderr) == (4, True)
+
+
+def test_the_members_of_a_group_come_as_far_as_the_socket(prefix: str) -> None:
+    with running(BRICKD_GROUP=str(os.getegid())):
+        directory, socket = runtime().directory.stat(), runtime().socket.stat()
+        assert (directory.st_mode & 0o777, directory.st_gid) == (0o710, os.getegid())
+        assert (socket.st_mode & 0o777, socket.st_gid) == (0o660, os.getegid())
+
+
+def test_the_numbers_of_events_go_on_after_a_restart(prefix: str) -> None:
+    with running() as daemon:
+        newest = daemon.ask("/events")["newest"]
+        daemon.end()
+    with running() as daemon:
+        assert daemon.until("daemon_started", since=newest)["number"] > newest

@@ -69,6 +69,7 @@ LAYERS = (
     {"brickd.api.connection", "brickd.api.streams"},
     {"brickd.api.application"},
     {"brickd.api.server"},
+    {"brickd.home"},
     {"brickd.daemon"},
     {"brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
     {"brickd.cli.answers", "brickd.cli.asking", "brickd.cli.phrases", "brickd.cli.table"},

@@ -15,6 +15,7 @@ from brickd.cli.waiting import watch
 from brickd.errors import NoDaemon, SegmentRefused, SegmentUnopened
 from brickd.escape import text as escaped
 from brickd.orders import Forgetting
+from brickd.runtime import runtime
 from brickd.world import left_behind
 
 
@@ -62,9 +63,10 @@ def _forget() -> int:
         forgotten: int = told("forget", Forgetting(), post=True)["forgotten"]
         return forgotten
     except NoDaemon:
-        from brickd.daemon import forget
+        from brickd.home import Home
 
-        return forget()
+        with Home(runtime()) as home:
+            return home.forget()
 
 
 def _hint(one: SegmentRefused, refused_too: bool) -> str:

@@ -48,14 +48,15 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     from brickd.api.listener import Listener
     from brickd.api.server import Server
     from brickd.collector import WORKERS_MAX
-    from brickd.daemon import Daemon, Place
+    from brickd.daemon import Daemon
+    from brickd.home import Home
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
     workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
     group = _group()
-    with Place(here) as place:
-        daemon = Daemon(place, workers_max=workers_max)
+    with Home(here, group=group) as home:
+        daemon = Daemon(home, workers_max=workers_max)
         daemon.start()
         try:
             server = Server(daemon, Listener(here.socket, group=group, replace=True))

@@ -1,0 +1,102 @@
+"""The runtime directory, held by one daemon, and the memory that it keeps there.
+
+Owns: the directory's modes and its lock, which checkpoint is gone on from. Must not know: what a daemon does.
+Invariants: one process holds it at a time; nothing in it can be changed by anybody else; a checkpoint that cannot be
+gone on from stays until another takes its place, and beside that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from types import TracebackType
+from typing import Self
+
+from brickd import checkpoint
+from brickd.errors import CheckpointRefused, DaemonRefused
+from brickd.locks import holder, take
+from brickd.memory import Memory
+from brickd.runtime import Runtime
+
+
+class Home:
+    """The runtime directory of this process."""
+
+    def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
+        """Take it.
+
+        Args:
+            runtime: where it is.
+            group: whose members may come as far as the socket; None: nobody's.
+
+        Raises:
+            DaemonRefused: it cannot be had, or another daemon has it.
+        """
+        self._runtime = runtime
+        directory = runtime.directory
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = directory.lstat()
+        except OSError as error:
+            raise DaemonRefused(
+                f"{directory}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours"
+            ) from None
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+            wanted = f"a directory that only user {os.geteuid()} may change"
+            raise DaemonRefused(f"{directory}: is {seen}, wanted is {wanted}")
+        try:
+            self._lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
+        if not take(self._lock, 0):
+            pid = holder(self._lock, 0)
+            os.close(self._lock)
+            raise DaemonRefused(f"a daemon runs already in {directory}: process {pid} (brickd down ends it)")
+        if group is not None:
+            os.chown(directory, -1, group)
+            directory.chmod(0o710)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._lock)
+
+    def memory(self, prefix: str) -> tuple[Memory, str]:
+        """What an earlier daemon left of the segments with this prefix; and what is wrong where that is lost, or "".
+
+        Raises:
+            DaemonRefused: it is of other segments.
+        """
+        path, ours = self._runtime.checkpoint, Memory(prefix)
+        try:
+            memory = checkpoint.load(path) or ours
+        except (CheckpointRefused, OSError) as error:
+            # It stays where it is until another takes its place: who dies before that has told nobody.
+            aside = path.with_name(path.name + ".refused")
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+                aside.hardlink_to(path)
+            return ours, f"{path}: {error}; put aside as {aside.name}: what it held is not known any more"
+        if memory.prefix != prefix:
+            raise DaemonRefused(
+                f"{path} is of the segments {memory.prefix}*, not {prefix}*: set another BRICKD_RUNTIME_DIR"
+            )
+        return memory, ""
+
+    def keep(self, content: bytes) -> None:
+        """Put a checkpoint in the place of the last one."""
+        checkpoint.save(self._runtime.checkpoint, content)
+
+    def forget(self) -> int:
+        """Drop the totals of the dead from what an earlier daemon left; of how many workers."""
+        memory = checkpoint.load(self._runtime.checkpoint)
+        if memory is None:
+            return 0
+        gone = [*memory.gone.values(), *memory.older.values()]
+        memory.gone.clear()
+        memory.older.clear()
+        self.keep(checkpoint.encode(memory))
+        return sum(each.workers for each in gone)
