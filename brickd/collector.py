@@ -100,6 +100,7 @@ class Collector:
         self._unpublished: dict[str, Unusable] = {}
         self._dirty = False
         self._urgent = False
+        self._look_due = False
         self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
         self._wait_ns, self._empty = SLOWEST_NS, 0
         # Whoever reads the memory from another thread holds `lock`, shortly; whoever reads segments holds `reading`.
@@ -117,8 +118,14 @@ class Collector:
         Returns:
             How many nanoseconds may pass until the next one.
         """
-        if look or now_ns - self._looked_ns >= LOOK_NS or self._unpublished:
-            self.look(now_ns)
+        self._look_due |= look or now_ns - self._looked_ns >= LOOK_NS or bool(self._unpublished)
+        # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
+        # a one is soon done; where one follows another we wait for our turn.
+        if self._look_due and self.reading.acquire(blocking=now_ns - self._looked_ns >= 2 * LOOK_NS):
+            try:
+                self.look(now_ns)
+            finally:
+                self.reading.release()
         fill = self._drain(now_ns)
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
@@ -139,13 +146,13 @@ class Collector:
     @property
     def quiet(self) -> bool:
         """Whether nothing comes, so that the time until the next tick is long."""
-        return self._empty > QUIET_TICKS and not self._unpublished
+        return self._empty > QUIET_TICKS and not self._unpublished and not self._look_due
 
     # ---- look
 
     def look(self, now_ns: int) -> None:
         """Find the segments that came, and the files that went."""
-        self._looked_ns = now_ns
+        self._looked_ns, self._look_due = now_ns, False
         try:
             there = find(self.memory.prefix)
         except OSError as error:

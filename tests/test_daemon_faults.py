@@ -29,6 +29,8 @@ from running import Running, running, up
 from serving import ask, following
 
 from brickd.cli import brickd
+from brickd.collector import Collector
+from brickd.memory import Memory
 from brickd.runtime import runtime
 from brickd.segment import find, open_segment
 
@@ -86,8 +88,8 @@ class Shared:
         entries: list[Document] = []
         while not entries:
             entries = [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
-        (entry,) = entries
-        return entry
+        # One that is gone may have had the name before.
+        return min(entries, key=lambda each: each["state"] in ("dead", "ended"))
 
     def put(self, name: str, image: bytes) -> str:
         """A segment of these bytes; the daemon sees it whole or not at all."""
@@ -385,6 +387,22 @@ def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
     ).stdout
     assert file.encode() not in pruned
     assert (SHM / file).exists()
+
+
+def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(prefix: str) -> None:
+    (SHM / f"{prefix}new").write_bytes(bytes(image()))
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop.tick(0)
+    (old,) = loop.attached.values()
+    (SHM / f"{prefix}newer").write_bytes(bytes(image()))
+    with loop.reading:
+        for now_ns in (1, 2, 3):
+            loop.tick(now_ns, look=now_ns == 1)
+            assert list(loop.attached.values()) == [old]
+            assert not loop.quiet
+    loop.tick(4)
+    assert len(loop.attached) == 2, "it is not forgotten"
+    loop.end(5)
 
 
 # ---- where a daemon may not start, or does not see
