@@ -572,7 +572,7 @@ def test_a_directory_that_cannot_be_made_is_advice() -> None:
     assert (found.state, "BRICKD_RUNTIME_DIR" in str(found.fix)) == ("advice", True)
 
 
-@pytest.mark.parametrize(("free", "state"), [(15 * MIB, "advice"), (16 * MIB, "ok")])
+@pytest.mark.parametrize(("free", "state"), [(31 * MIB, "advice"), (32 * MIB, "ok")])
 def test_little_room_for_a_checkpoint_is_told(free: int, state: str) -> None:
     assert of_daemon(Daemon("/run/x", free_bytes=free))["daemon-directory"].state == state
 
