@@ -259,6 +259,12 @@ def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str)
 def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:
     one = worker(
         """
+def test_the_doctor_tells_a_daemon_that_was_killed_from_none(prefix: str) -> None:
+    with running() as daemon:
+        daemon.kill()
+    assert findings()["daemon"] == f"nobody listens at {runtime().socket}: its daemon was killed"
+
+
         with brick.span("opens"):
             pass
         pause()

@@ -562,6 +562,12 @@ def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
     assert of_daemon(Daemon("/run/x", pid=7))["daemon"].seen == "process 7 answers"
 
 
+def test_a_daemon_that_was_killed_is_advice_to_start_one() -> None:
+    found = of_daemon(Daemon("/run/x", ended="/run/x/socket"))["daemon"]
+    assert (found.state, found.fix) == ("advice", "brickd up -d")
+    assert found.seen == "nobody listens at /run/x/socket: its daemon was killed"
+
+
 def test_a_directory_that_others_may_change_is_closed_to_them() -> None:
     found = of_daemon(Daemon("/run/a b", wrong="drwxrwxrwx of user 0"))["daemon-directory"]
     assert (found.state, found.fix) == ("broken", "chmod 700 '/run/a b'")

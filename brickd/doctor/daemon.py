@@ -31,6 +31,7 @@ class Daemon(NamedTuple):
         wrong: what is wrong with that directory, or "".
         missing: why it cannot even be made, or "".
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: nobody.
+        ended: the socket that a daemon left behind as it was killed, or "".
         silence: why it does not answer, or "".
         trouble: why it cannot keep what it knows, in its own words, or "".
         checkpoint: its path, where there is one.
@@ -42,6 +43,7 @@ class Daemon(NamedTuple):
     wrong: str = ""
     missing: str = ""
     pid: int | None = None
+    ended: str = ""
     silence: str = ""
     trouble: str = ""
     checkpoint: str = ""
@@ -66,7 +68,7 @@ def observe(place: Runtime, uid: int) -> Daemon:
     found = found._replace(free_bytes=space.f_bavail * space.f_frsize, pid=_holder(place))
     if place.checkpoint.exists():
         found = found._replace(checkpoint=os.fspath(place.checkpoint), damage=_damage(place))
-    return found if found.pid is None else _asked(found)
+    return found._replace(ended=_ended(place)) if found.pid is None else _asked(found)
 
 
 def _holder(place: Runtime) -> int | None:
@@ -88,6 +90,17 @@ def _damage(place: Runtime) -> str:
     return ""
 
 
+def _ended(place: Runtime) -> str:
+    """The socket, where nobody listens at it; elsewhere than in the directory, another's daemon may."""
+    try:
+        client.ask("").document()
+    except client.NoAnswer as error:
+        return os.fspath(place.socket) if error.why == "stale" else ""
+    except BrickdError:
+        return ""
+    return ""
+
+
 def _asked(found: Daemon) -> Daemon:
     try:
         trouble = client.ask("").document().get("checkpoint_problem")
@@ -103,6 +116,10 @@ def judge(daemon: Daemon) -> list[Finding]:
 
 def _running(daemon: Daemon) -> Finding:
     wanted = "a daemon that answers, or none"
+    if daemon.ended:
+        seen = f"nobody listens at {daemon.ended}: its daemon was killed"
+        why = "until then nobody reads the rings, and what they cannot hold is lost"
+        return Finding("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
         return fine("daemon", "none runs: what is shown is read from shared memory", wanted)
     if not daemon.silence:
