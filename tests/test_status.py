@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,9 @@ import verbs
 from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, started
+
+from brickd.views.workers import problems
+from brickd.workers import survey
 
 
 def status(*names: str) -> dict[str, Any]:
@@ -92,6 +96,10 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     assert [each["pid"] for each in document["workers"] if each["name"] == "api/0"] == [live.pid]
     assert {brick["count"] for brick in document["bricks"]} == {200}
     assert [problem["command"] for problem in document["problems"]] == ["brickd prune"]
+    found = survey(prefix)
+    (dead,) = [each for each in found.workers if not each.reading.alive]
+    (problem,) = problems(found, [replace(dead, name="api/older", together=66)], None, partial=True)
+    assert problem["text"] == "api/older and 65 more died; what was recorded is kept"
 
 
 @pytest.mark.slow

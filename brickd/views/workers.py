@@ -63,9 +63,10 @@ def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *,
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
-    dead = [worker.name for worker in workers if not worker.reading.alive and not worker.reading.ended]
+    dead = [worker for worker in workers if not worker.reading.alive and not worker.reading.ended]
     if dead:
-        who = dead[0] if len(dead) == 1 else f"{dead[0]} and {len(dead) - 1} more"
+        more = sum(worker.together for worker in dead) - 1
+        who = f"{dead[0].name} and {more:,} more" if more else dead[0].name
         found.append({"text": f"{who} died; what was recorded is kept", "command": "brickd prune"})
     found += [
         {"text": f"{worker.name}: {loss}", "command": f"brickd inspect {as_argument(worker.name)}"}
