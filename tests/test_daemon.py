@@ -194,6 +194,9 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
     assert ended.returncode == 0
     assert "has ended" in ended.stdout
     assert not runtime().socket.exists()
+    endless = brickd("down", "--wait", "nan")
+    assert endless.returncode == 2
+    assert "nan is not a number of 0 to 3600" in endless.stderr
     nobody = brickd("down")
     assert nobody.returncode == 3
     assert "brickd up" in nobody.stderr
@@ -256,15 +259,15 @@ def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str)
     assert "drwxrwx---" in findings()["daemon-directory"]
 
 
-def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:
-    one = worker(
-        """
 def test_the_doctor_tells_a_daemon_that_was_killed_from_none(prefix: str) -> None:
     with running() as daemon:
         daemon.kill()
     assert findings()["daemon"] == f"nobody listens at {runtime().socket}: its daemon was killed"
 
 
+def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:
+    one = worker(
+        """
         with brick.span("opens"):
             pass
         pause()

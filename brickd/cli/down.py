@@ -12,16 +12,18 @@ import time
 
 import click
 
+from brickd.cli.asking import Read
 from brickd.cli.output import emit, output_options
 from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
 from brickd.locks import holder
 from brickd.runtime import Runtime, runtime
+from brickd.views.parameter import Number
 
 _STEP_SECONDS = 0.02
 
 
 @click.command()
-@click.option("--wait", type=click.FloatRange(0, 3600), default=20.0, show_default=True, metavar="SECONDS",
+@click.option("--wait", type=Read(Number(0, 3600, "")), default=20.0, show_default=True, metavar="SECONDS",
               help="How long to wait for its end.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:
