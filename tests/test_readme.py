@@ -11,6 +11,7 @@ from conftest import ROOT
 
 from brickd.cli import VERBS
 from brickd.cli import brickd as group
+from brickd.cli.asking import Read
 
 README = (ROOT / "README.md").read_text()
 
@@ -59,8 +60,9 @@ def words(parameter: click.Parameter) -> list[set[str]]:
         wanted.append(set(parameter.opts))
     if isinstance(parameter.type, click.Choice):
         wanted += [{str(choice)} for choice in parameter.type.choices]
-    elif not option:
-        wanted += [{word} for word in re.findall(r"[A-Z]+", parameter.metavar or str(parameter.name).upper())]
+    elif isinstance(parameter.type, Read) or not option:
+        unsaid = (parameter.type.name if option else str(parameter.name)).upper()
+        wanted += [{word} for word in re.findall(r"[A-Z]+", parameter.metavar or unsaid)]
     return wanted
 
 

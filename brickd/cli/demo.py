@@ -35,7 +35,8 @@ _PROGRAM = Path(__file__).parent.parent / "demo" / "worker.py"
 
 
 @click.command()
-@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=6.0, show_default=True, help="How long to run.")
+@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=6.0, show_default=True,
+              metavar="SECONDS", help="How long to run.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Four workers on this machine, and what they do while they run."""
     if importlib.util.find_spec("brick_agent") is None:

@@ -25,7 +25,9 @@ class InspectQuestion(Question):
     """Which segment, and how much of its rings."""
 
     name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
-    records: int = given(Whole(0, 100_000, "How many of the newest records of each ring to show.", short="-n"), 10)
+    records: int = given(
+        Whole(0, 100_000, "How many of the newest records of each ring to show.", short="-n", metavar="N"), 10
+    )
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:
