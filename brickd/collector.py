@@ -345,12 +345,7 @@ class Collector:
                 self.reading.release()
 
     def _publish(self, *, events: bool) -> None:
-        writes = [
-            (each.segment.fd, offset, data)
-            for each in self.attached.values()
-            for offset, data in each.drain.tails(events)
-        ]
-        if writes:
+        if writes := _reader.tails([each.drain for each in self.attached.values()], events):
             _reader.write_all(writes)
 
     # ---- judge

@@ -97,7 +97,7 @@ class Rings:
         return _reader.Drain(self.fd, cursors)
 
     def publish(self, drain: _reader.Drain, *, events: bool = True) -> None:
-        for offset, data in drain.tails(events):
+        for _, offset, data in _reader.tails([drain], events):
             assert os.pwrite(self.fd, data, offset) == len(data)
 
 

@@ -34,7 +34,7 @@ def ask_for_spans(fd: int) -> None:
 
 
 def publish(fd: int, drain: _reader.Drain, *, events: bool = True) -> None:
-    writes = [(fd, offset, data) for offset, data in drain.tails(events)]
+    writes = _reader.tails([drain], events)
     assert _reader.write_all(writes) == len(writes)
 
 
@@ -97,8 +97,8 @@ def test_details_below_a_tail_that_is_half_moved_are_lost_with_who_read_them(wor
         process.go()
         process.paused()
         _reader.drain([drain])
-        halfway, _ = drain.tails(True)
-        _reader.write_all([(fd, *halfway)])
+        halfway, _ = _reader.tails([drain], True)
+        _reader.write_all([halfway])
         # The writer may believe the tail at 200; half of the one at 300 does not tell which tail that is.
         successor = _reader.Drain(fd, checkpoint)
         _reader.drain([successor])

@@ -203,10 +203,10 @@ def test_a_successor_goes_on_where_the_checkpoint_says_and_no_event_comes_twice_
 def test_nothing_is_to_be_written_where_nothing_was_read() -> None:
     with rings(lanes=4) as r:
         drain = r.drain()
-        assert drain.tails(True) == []
+        assert _reader.tails([drain], True) == []
         r.put("lane", 0, opened=1)
         _reader.drain([drain])
-        assert drain.tails(True) == []
+        assert _reader.tails([drain], True) == []
 
 
 def test_tails_are_written_once_complement_first_and_events_only_where_asked() -> None:
@@ -217,16 +217,16 @@ def test_tails_are_written_once_complement_first_and_events_only_where_asked() -
         r.move(3, "span", 0)
         drain = r.drain()
         _reader.drain([drain])
-        (offset, half), (again, whole) = drain.tails(False)
+        (_, offset, half), (_, again, whole) = _reader.tails([drain], False)
         assert (offset, len(half)) == (again, len(whole)) == (8192 + 64, 64)
         half_, whole_ = (np.frombuffer(each, dtypes.dtype("consumer"))[0] for each in (half, whole))
         assert (half_["span"].tolist(), whole_["span"].tolist()) == ([0, U64 - 1], [1, U64 - 1])
-        assert drain.tails(False) == []
-        for offset, data in drain.tails(True):
+        assert _reader.tails([drain], False) == []
+        for _, offset, data in _reader.tails([drain], True):
             assert (offset, len(data)) == (8192 + 2 * 64, 64)
             os.pwrite(r.fd, data, offset)
         assert (r.line(2)["event"].tolist(), r.line(2)["events_read"]) == ([2, U64 - 2], 2)
-        assert drain.tails(True) == []
+        assert _reader.tails([drain], True) == []
 
 
 def test_a_torn_tail_is_mended() -> None:
@@ -249,9 +249,9 @@ def test_what_was_lost_is_told_to_whoever_reads_the_segment() -> None:
         assert (r.line(0)["span"].tolist(), r.line(0)["spans_lost"]) == ([40, U64 - 40], 8)
 
 
-def written(r: Rings, writes: list[tuple[int, bytes]], cut: int) -> None:
+def written(r: Rings, writes: list[tuple[int, int, bytes]], cut: int) -> None:
     """Only so many bytes of the writes come to be in the file."""
-    for offset, data in writes:
+    for _, offset, data in writes:
         os.pwrite(r.fd, data[: max(cut, 0)], offset)
         cut -= len(data)
 
@@ -276,7 +276,7 @@ def test_a_writer_never_believes_more_than_was_read_wherever_two_consumers_died(
             drain = r.drain(saved)
             assert len(events_of(_reader.drain([drain]))) == 64 * len(numbers)
             saved = drain.cursors()
-            written(r, drain.tails(True), kept)
+            written(r, _reader.tails([drain], True), kept)
             for ring, last in room.items():
                 tail = Tail(*r.line(0)[ring].tolist())
                 heads = [head for head in range(read, last + 1) if tail.believed(head)]
@@ -297,7 +297,7 @@ def test_a_writer_that_looks_while_both_writes_are_made_believes_one_of_the_two_
         r.add(0, "event", events(*({"sequence": n + 1} for n in range(more))))
         drain = r.drain([(0, before, before, 0, 0)])
         _reader.drain([drain])
-        writes = drain.tails(True)
+        writes = _reader.tails([drain], True)
         written(r, writes, position_at)
         position = int(r.line(0)["event"][0])
         written(r, writes, max(position_at, complement_at))

@@ -164,7 +164,7 @@ def digest(drain: _reader.Drain) -> None:
         assert entry["count"] == 0 or entry["min"] <= entry["max"] < 2**63
     assert len(drain.recent()) <= 64 * 64
     drain.longest()
-    drain.tails(True)
+    _reader.tails([drain], True)
     assert 0 <= drain.fill <= 1
     assert 0 <= drain.held <= 1
 

@@ -104,8 +104,12 @@ uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, c
 {
     uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
     for (uint64_t i = 0;;) {
-        if (i < older)
-            i += fold_usual(d, lane, slots + i, (older < count ? older : count) - i);
+        uint64_t end = i + fold_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
+        if (newest < end) {
+            memcpy(&lane->newest[lane->kept], &slots[newest], (end - newest) * sizeof *slots);
+            lane->kept += (uint32_t)(end - newest);
+        }
+        i = end;
         if (i >= count)
             return i;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
@@ -127,8 +131,13 @@ static uint64_t end_of(const struct brick_details *d, const struct brick_span *s
 
 void brick_details_keep(struct brick_details *d, const struct brick_spans *lane)
 {
-    struct brick_span merged[BRICK_RECENT];
     uint32_t old = d->kept, new = lane->kept, at = BRICK_RECENT;
+    if (new == BRICK_RECENT && (old == 0 || end_of(d, &lane->newest[0]) >= end_of(d, &d->recent[old - 1]))) {
+        memcpy(d->recent, lane->newest, sizeof d->recent);
+        d->kept = new;
+        return;
+    }
+    struct brick_span merged[BRICK_RECENT];
     while (at > 0 && old + new > 0) { /* from the newest on; each side keeps its order */
         int takes_new = old == 0 || (new > 0 && end_of(d, &lane->newest[new - 1]) >= end_of(d, &d->recent[old - 1]));
         merged[--at] = takes_new ? lane->newest[--new] : d->recent[--old];

@@ -1,4 +1,5 @@
-/* drain_call.c - brickd._reader.drain: one pass over many segments; rest: the time until one is worth it.
+/* drain_call.c - brickd._reader.drain: one pass over many segments; tails: what is to be written after it; rest: the
+ * time until the next is worth it.
  *
  * All reading is done without the interpreter lock, each segment's under its
  * own; afterwards the objects are made.
@@ -125,4 +126,18 @@ done:
     PyMem_Free(outcomes);
     Py_XDECREF(held);
     return results;
+}
+
+PyObject *reader_tails(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    int events;
+    if (!PyArg_ParseTuple(args, "Op:tails", &segments, &events))
+        return NULL;
+    PyObject *held = drains_of(module, segments), *writes = held != NULL ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; writes != NULL && i < PyTuple_GET_SIZE(held); i++)
+        if (!drain_tails((Drain *)PyTuple_GET_ITEM(held, i), events, writes))
+            Py_CLEAR(writes);
+    Py_XDECREF(held);
+    return writes;
 }

@@ -6,6 +6,7 @@
  */
 #include "drain_type.h"
 
+#include <stdlib.h>
 #include <structmember.h>
 #include <sys/stat.h>
 
@@ -121,26 +122,29 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
     return rows;
 }
 
-static PyObject *drain_tails(PyObject *self, PyObject *args)
+int drain_tails(Drain *d, int events, PyObject *writes)
 {
-    Drain *d = (Drain *)self;
-    int events;
-    if (!PyArg_ParseTuple(args, "p:tails", &events))
-        return NULL;
-    uint32_t lanes = d->drain.reader.header.lanes, first = 0;
-    struct brick_consumer *halfway = PyMem_Calloc(lanes, 2 * sizeof *halfway), *whole = halfway + lanes;
-    if (halfway == NULL)
-        return PyErr_NoMemory();
     lock(d);
-    uint32_t count = brick_drain_tails(&d->drain, events, &first, halfway, whole);
+    uint32_t lanes = brick_drain_lanes(&d->drain), count = 0, first = 0;
+    struct brick_consumer *halfway = malloc((lanes + UINT64_C(1)) * 2 * sizeof *halfway), *whole = halfway + lanes;
+    if (halfway != NULL)
+        count = brick_drain_tails(&d->drain, events, &first, halfway, whole);
     unlock(d);
+    if (halfway == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
     Py_ssize_t bytes = (Py_ssize_t)(count * sizeof *whole);
     unsigned long long offset = d->drain.reader.layout.consumers + first * sizeof *whole;
-    PyObject *writes = count == 0 ? PyList_New(0)
-                                  : Py_BuildValue("[(Ky#)(Ky#)]", offset, (const char *)(halfway + first), bytes,
-                                                  offset, (const char *)(whole + first), bytes);
-    PyMem_Free(halfway);
-    return writes;
+    const struct brick_consumer *lines[] = {halfway, whole};
+    int added = 1;
+    for (size_t i = 0; i < 2 && count > 0 && added; i++) {
+        PyObject *row = Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset, (const char *)(lines[i] + first), bytes);
+        added = row != NULL && PyList_Append(writes, row) == 0;
+        Py_XDECREF(row);
+    }
+    free(halfway);
+    return added;
 }
 
 static PyObject *drain_details(PyObject *self, PyObject *unused)
@@ -206,7 +210,6 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
 
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
-    {"tails", drain_tails, METH_VARARGS, "tails(events) -> [(offset, bytes)], to be written in this order."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
     {"details", drain_details, METH_NOARGS, "An array of summary by path, of the span records."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},

@@ -23,4 +23,7 @@ typedef struct {
     struct drain_numbers seen;  /* after the pass that drain() last came back from */
 } Drain;
 
+/* Appends (fd, offset, bytes) of the tails to a list; 0 with an exception. */
+int drain_tails(Drain *d, int events, PyObject *writes);
+
 #endif

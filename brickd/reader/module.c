@@ -90,6 +90,8 @@ static PyMethodDef reader_methods[] = {
      "rest(drains, (fd, fd), interval_ms, looks) -> whether anything moved; sooner back when a descriptor is readable."},
     {"drain", reader_drain, METH_O,
      "drain(segments) -> [(index, event records or None, why it is refused from now on or None)] where there is any."},
+    {"tails", reader_tails, METH_VARARGS,
+     "tails(segments, events) -> [(fd, offset, bytes)], to be written in this order."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
     {"write_all", reader_write_all, METH_O,
      "write_all([(fd, offset, bytes)]) -> how many were written whole, in order; OSError where the first was not."},

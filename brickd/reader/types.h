@@ -17,6 +17,7 @@ extern PyType_Spec summaries_spec; /* summaries_type.c */
 /* Functions of the module: drain_call.c, calls.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
 PyObject *reader_rest(PyObject *module, PyObject *args);
+PyObject *reader_tails(PyObject *module, PyObject *args);
 PyObject *reader_watch(PyObject *module, PyObject *directory);
 PyObject *reader_write_all(PyObject *module, PyObject *writes);
 
