@@ -67,22 +67,24 @@ class Attached:
         with suppress(SegmentRefused):  # the next pass will find out
             self.segment.command(flags)
 
-    def take(self, events: bytes | None, now_ns: int) -> bool:
-        """Take what one pass brought; whether the memory is another one by that."""
-        drain, deferred = self.drain, self.known.deferred
+    def moved(self, now_ns: int) -> bool:
+        """Look whether its worker recorded anything since the last look; whether details were read since then."""
+        drain = self.drain
         if drain.activity != self.activity:
             self.activity, self.moved_ns = drain.activity, now_ns
         changed = drain.spans != self.spans
         self.spans = drain.spans
-        if events is None and deferred.settled:
-            return changed
+        return changed
+
+    def take(self, events: bytes | None) -> None:
+        """Take what one pass brought."""
+        drain, deferred = self.drain, self.known.deferred
         if events is not None:
             deferred.take(events)
         if drain.gaps != self.gaps:
             self.gaps = drain.gaps
             self._miss_finalizes()
         deferred.settle(self.segment.tick_ns(), complete=drain.complete)
-        return True
 
     def _miss_finalizes(self) -> None:
         """Where the writer found no room for a finalize, nobody knows which starts it closed."""
@@ -91,7 +93,7 @@ class Attached:
             self.known.finalizes_dropped = dropped
             self.known.deferred.orphan()
 
-    def exhaust(self, now_ns: int) -> None:
+    def exhaust(self) -> None:
         """Read what is left when its worker is dead.
 
         Raises:
@@ -103,7 +105,7 @@ class Attached:
             ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
-            self.take(events, now_ns)
+            self.take(events)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
 
     def last_reading(self) -> Reading:

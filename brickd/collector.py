@@ -126,7 +126,7 @@ class Collector:
                 self.look(now_ns)
             finally:
                 self.reading.release()
-        fill = self._drain(now_ns)
+        fill = self._drain()
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
             self._judge(now_ns)
@@ -302,30 +302,27 @@ class Collector:
 
     # ---- drain
 
-    def _drain(self, now_ns: int) -> float:
+    def _drain(self) -> float:
         """One pass over every segment; how full the fullest ring was."""
         every = [each for each in self.attached.values() if not each.leaving]
         results = {index: (events, refused) for index, events, refused in _reader.drain([e.drain for e in every])}
-        fill = 0.0
         for index, each in enumerate(every):
-            events, refused = results.get(index, (None, None))
-            if refused is not None:
-                self._give_up(each, SegmentRefused(each.segment.name, refused))
-                continue
-            if each.activity < 0 and each.drain.breaks:
-                text = (
-                    f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
-                )
-                self._tell("break", text, service=each.service, worker=each.name)
-            try:
-                with self.lock:
-                    self._dirty |= each.take(events, now_ns)
-            except SegmentRefused as error:
-                self._give_up(each, error)
-                continue
-            self._urgent |= each.drain.held >= HELD_MAX
-            fill = max(fill, each.drain.fill)
-        return fill
+            if index in results or not each.known.deferred.settled:
+                self._take(each, *results.get(index, (None, None)))
+        return max((each.drain.fill for each in every), default=0.0)
+
+    def _take(self, each: Attached, events: bytes | None, refused: str | None) -> None:
+        if refused is not None:
+            self._give_up(each, SegmentRefused(each.segment.name, refused))
+            return
+        try:
+            with self.lock:
+                each.take(events)
+        except SegmentRefused as error:
+            self._give_up(each, error)
+            return
+        self._dirty = True
+        self._urgent |= each.drain.held >= HELD_MAX
 
     def _give_up(self, each: Attached, error: SegmentRefused) -> None:
         self._quarantine(each.segment.name, each.segment.identifier, error)
@@ -353,7 +350,15 @@ class Collector:
     def _judge(self, now_ns: int) -> None:
         self._judged_ns = now_ns
         for each in list(self.attached.values()):
-            if each.leaving or each.segment.worker() is not None:
+            if each.leaving:
+                continue
+            if each.activity < 0 and each.drain.breaks:
+                text = (
+                    f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
+                )
+                self._tell("break", text, service=each.service, worker=each.name)
+            self._dirty |= each.moved(now_ns)
+            if each.segment.worker() is not None:
                 continue
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
                 try:
@@ -364,7 +369,7 @@ class Collector:
     def _bury(self, each: Attached, now_ns: int) -> None:
         """Read it to its end and remember its totals."""
         with self.lock:
-            each.exhaust(now_ns)
+            each.exhaust()
             heir = None if each.segment.linked() else self._heir(each)
             if heir is not None:
                 heir.known.deferred.absorb(each.known.deferred)
@@ -428,7 +433,7 @@ class Collector:
 
     def end(self, now_ns: int) -> None:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""
-        self._drain(now_ns)
+        self._drain()
         self._publish(events=False)
         self.keep(now_ns)
         for each in list(self.attached.values()):
