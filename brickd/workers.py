@@ -144,7 +144,8 @@ def _look(
             except SegmentUnpublished:
                 continue
             except SegmentRefused as error:
-                refused.append(error)
+                if identifier_of(file) is not None:  # else it was removed since it was listed
+                    refused.append(error)
             except NotPermitted:
                 foreign += 1
         moving = _moving(unlocked)
