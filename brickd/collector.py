@@ -40,7 +40,7 @@ LOOK_NS = 5 * SECOND
 WORKERS_MAX = 1_024
 TOLD_MAX = 16
 GONE_MAX = 64
-FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 50
+FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 40
 FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to cost little, early enough to lose nothing
 HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 QUIET_TICKS = 10  # after so many that found nothing, whoever waits looks for itself whether there is anything
@@ -101,6 +101,12 @@ class Collector:
         self._dirty = False
         self._urgent = False
         self._look_due = False
+        # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
+        # costs more than what it does with it.
+        self._drained: list[Attached] = []
+        self._drains: list[_reader.Drain] = []
+        self._unsettled: set[int] = set()
+        self._regroup = False
         self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
         self._wait_ns, self._empty = SLOWEST_NS, 0
         # Whoever reads the memory from another thread holds `lock`, shortly; whoever reads segments holds `reading`.
@@ -147,6 +153,12 @@ class Collector:
     def quiet(self) -> bool:
         """Whether nothing comes, so that the time until the next tick is long."""
         return self._empty > QUIET_TICKS and not self._unpublished and not self._look_due
+
+    @property
+    def wants_spans(self) -> bool:
+        """Whether workers are asked for every span in detail."""
+        with self.lock:
+            return any(wish.spans for wish in self.memory.wishes.values())
 
     # ---- look
 
@@ -233,6 +245,7 @@ class Collector:
         with self.lock:
             self.memory.known[uuid] = each.known
             self.attached[uuid] = each
+            self._regroup = True
             for gone in [gone for gone in self.memory.gone if each.has_taken(gone)]:
                 # Not dead, it had lost its lock: its totals came along, what only we know comes now.
                 each.known.deferred.absorb(lifted(self.memory.gone.pop(gone).reading))
@@ -304,14 +317,21 @@ class Collector:
 
     def _drain(self) -> float:
         """One pass over every segment; how full the fullest ring was."""
-        every = [each for each in self.attached.values() if not each.leaving]
-        results = {index: (events, refused) for index, events, refused in _reader.drain([e.drain for e in every])}
-        for index, each in enumerate(every):
-            if index in results or not each.known.deferred.settled:
-                self._take(each, *results.get(index, (None, None)))
-        return max((each.drain.fill for each in every), default=0.0)
+        self._group()
+        results = {index: (events, refused) for index, events, refused in _reader.drain(self._drains)}
+        for index in sorted(self._unsettled.union(results)):
+            self._take(index, *results.get(index, (None, None)))
+        return max((drain.fill for drain in self._drains), default=0.0)
 
-    def _take(self, each: Attached, events: bytes | None, refused: str | None) -> None:
+    def _group(self) -> None:
+        if self._regroup:
+            self._regroup = False
+            self._drained = [each for each in self.attached.values() if not each.leaving]
+            self._drains = [each.drain for each in self._drained]
+            self._unsettled = {n for n, each in enumerate(self._drained) if not each.known.deferred.settled}
+
+    def _take(self, index: int, events: bytes | None, refused: str | None) -> None:
+        each = self._drained[index]
         if refused is not None:
             self._give_up(each, SegmentRefused(each.segment.name, refused))
             return
@@ -321,6 +341,7 @@ class Collector:
         except SegmentRefused as error:
             self._give_up(each, error)
             return
+        (self._unsettled.discard if each.known.deferred.settled else self._unsettled.add)(index)
         self._dirty = True
         self._urgent |= each.drain.held >= HELD_MAX
 
@@ -328,7 +349,7 @@ class Collector:
         self._quarantine(each.segment.name, each.segment.identifier, error)
         with self.lock:
             del self.memory.known[each.uuid]
-        each.leaving = each.over = True
+        each.leaving = each.over = self._regroup = True
 
     def _let_go(self) -> None:
         """Close what nobody needs any more: later, while somebody reads."""
@@ -342,7 +363,8 @@ class Collector:
                 self.reading.release()
 
     def _publish(self, *, events: bool) -> None:
-        if writes := _reader.tails([each.drain for each in self.attached.values()], events):
+        self._group()
+        if writes := _reader.tails(self._drains, events):
             _reader.write_all(writes)
 
     # ---- judge
@@ -377,7 +399,7 @@ class Collector:
                 each.known.deferred.orphan()
                 self._remember(each)
             del self.memory.known[each.uuid]
-        each.leaving = self._dirty = self._urgent = True
+        each.leaving = self._dirty = self._urgent = self._regroup = True
         kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
         if heir is not None:
             kind, text = (
@@ -439,7 +461,7 @@ class Collector:
         for each in list(self.attached.values()):
             if not each.leaving and each.segment.linked():
                 each.command(Wish())
-            each.leaving = each.over = True
+            each.leaving = each.over = self._regroup = True
         with self.reading:  # whoever reads comes to an end first
             pass
         self._let_go()
