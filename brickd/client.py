@@ -40,11 +40,13 @@ class NoAnswer(NoDaemon):
         why: none: there is no socket. stale: nobody listens there. silent: whoever listens says nothing. broken: it
             ended while it answered. strange: what it says is no answer. elsewhere: it shows other segments. busy: it
             has no place for us.
+        what: the same in words, without advice.
     """
 
-    def __init__(self, why: Why, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, why: Why, what: str) -> None:
+        super().__init__(f"{what} (start one: brickd up)" if why in ("none", "stale") else what)
         self.why = why
+        self.what = what
 
 
 class TurnedAway(NotPermitted):
@@ -158,7 +160,7 @@ def _connected(place: Path) -> socket:
     try:
         os.stat(place)
     except (FileNotFoundError, NotADirectoryError):
-        raise NoAnswer("none", f"no daemon answers at {place} (start one: brickd up)") from None
+        raise NoAnswer("none", f"no daemon answers at {place}") from None
     except PermissionError:
         raise TurnedAway(f"the daemon at {place} is not yours to ask") from None
     import socket
@@ -177,7 +179,7 @@ def _connected(place: Path) -> socket:
             case BlockingIOError():
                 raise NoAnswer("silent", f"the daemon at {place} lets nobody in") from None
             case _:
-                raise NoAnswer("stale", f"whoever answered at {place} has ended (start one: brickd up)") from None
+                raise NoAnswer("stale", f"whoever answered at {place} has ended") from None
     return connection
 
 

@@ -1,7 +1,8 @@
 """Whether all is well: what is unhealthy, and how much of it is tolerated.
 
 Owns: the conditions, and what each wants. Must not know: how a status comes about, screens. Invariants: a condition
-says the value seen and the value wanted; one that is ignored says so, and is healthy whatever was seen.
+says the value seen and the value wanted, and the next command where these differ; one that is ignored says so, and is
+healthy whatever was seen.
 """
 
 from __future__ import annotations
@@ -40,24 +41,45 @@ class Condition:
         healthy: whether it is.
         seen: the value, in words.
         wanted: the value that would be healthy, in words.
+        command: the next command; None where it is healthy.
     """
 
     name: str
     healthy: bool
     seen: str
     wanted: str
+    command: str | None
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"name": self.name, "healthy": self.healthy, "seen": self.seen, "wanted": self.wanted}
+        return {
+            "name": self.name,
+            "healthy": self.healthy,
+            "seen": self.seen,
+            "wanted": self.wanted,
+            "command": self.command,
+        }
 
 
-def conditions(status: Document, missing: str | None, bounds: Bounds) -> list[Condition]:
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A daemon that was there.
+
+    Attributes:
+        what: became of it.
+        ended: whether it is sure that it has ended.
+    """
+
+    what: str
+    ended: bool
+
+
+def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
     """Judge a status.
 
     Args:
         status: the document.
-        missing: what became of a daemon that was there; None where one answers, or none is known of.
+        missing: a daemon that was there; None where one answers, or none is known of.
         bounds: what is still healthy.
     """
     workers = status["workers"]
@@ -65,13 +87,13 @@ def conditions(status: Document, missing: str | None, bounds: Bounds) -> list[Co
     dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
     quarantined = sum(worker["state"] == "quarantined" for worker in workers)
     found = [
-        _few("lost", lost, bounds.max_lost),
-        _few("dead", dead, bounds.max_dead),
-        _few("quarantined", quarantined, 0),
+        _few("lost", lost, bounds.max_lost, "brickd workers"),
+        _few("dead", dead, bounds.max_dead, "brickd prune"),
+        _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status["daemon"], missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
     ]
-    return [Condition(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
+    return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
 
 
 def healthy(found: Sequence[Condition]) -> bool:
@@ -79,21 +101,26 @@ def healthy(found: Sequence[Condition]) -> bool:
     return all(condition.healthy for condition in found)
 
 
-def _few(name: str, seen: int, most: int) -> Condition:
-    return Condition(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none")
+def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | None = None) -> Condition:
+    return Condition(name, healthy, seen, wanted, None if healthy else command)
 
 
-def _daemon(facts: dict[str, Any] | None, missing: str | None, *, needed: bool) -> Condition:
+def _few(name: str, seen: int, most: int, command: str) -> Condition:
+    return _judged(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none", command)
+
+
+def _daemon(facts: dict[str, Any] | None, missing: Missing | None, *, needed: bool) -> Condition:
+    name, wanted = "daemon", "one that answers"
     if facts is not None:
-        return Condition("daemon", True, f"daemon {facts['pid']}", "one that answers")
+        return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
-        return Condition("daemon", False, missing, "one that answers")
-    return Condition("daemon", not needed, "no daemon", "one that answers" if needed else "none that is gone")
+        return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
+    return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
 
 
 def _checkpoint(facts: dict[str, Any] | None) -> Condition:
     if facts is None:
-        return Condition("checkpoint", True, "no checkpoint", "none without a daemon")
+        return _judged("checkpoint", True, "no checkpoint", "none without a daemon")
     problem = facts["checkpoint_problem"]
     seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
-    return Condition("checkpoint", problem is None, seen, "one that is written")
+    return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from serving import Daemon
 from verbs import LOSING, brickd, document, started
 
-from brickd.health import NAMES, Bounds, conditions, healthy
+from brickd.health import NAMES, Bounds, Missing, conditions, healthy
 from brickd.runtime import runtime
 from brickd.segment import open_segment
 
@@ -232,8 +232,9 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     started(worker, BRICKD_SERVICE="batch").kill()
     assert checked("--max-dead", "1") == (
         1,
-        f"unhealthy: {lost} lost (none wanted); 2 dead (at most 1 wanted); 1 quarantined (none wanted);"
-        " no checkpoint: No space left on device (one that is written wanted)",
+        f"unhealthy: {lost} lost, wanted is none (brickd workers); 2 dead, wanted is at most 1 (brickd prune);"
+        " 1 quarantined, wanted is none (brickd workers);"
+        " no checkpoint: No space left on device, wanted is one that is written (brickd doctor)",
     )
     tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
     assert checked(*tolerant)[0] == 0
@@ -243,11 +244,11 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
 @pytest.mark.usefixtures("prefix")
 def test_a_daemon_that_is_gone_is_missed_and_one_that_never_was_only_if_it_is_needed() -> None:
     assert checked()[0] == 0
-    assert checked("--need-daemon") == (1, "unhealthy: no daemon (one that answers wanted)")
+    assert checked("--need-daemon") == (1, "unhealthy: no daemon, wanted is one that answers (brickd up -d)")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(runtime().socket))
-    gone = f"whoever answered at {runtime().socket} has ended (start one: brickd up)"
-    assert checked() == (1, f"unhealthy: {gone} (one that answers wanted)")
+    gone = f"whoever answered at {runtime().socket} has ended"
+    assert checked() == (1, f"unhealthy: {gone}, wanted is one that answers (brickd up -d)")
     assert checked("--ignore", "daemon")[0] == 0
 
 
@@ -269,17 +270,24 @@ def test_of_several_that_are_told_together_each_one_counts() -> None:
     assert conditions(said, None, Bounds())[1].seen == "3 dead"
 
 
+@pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
+def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
+    said: dict[str, Any] = {"workers": [], "daemon": None}
+    assert conditions(said, Missing("it does not answer", ended), Bounds())[3].command == command
+
+
 @given(
-    WORKERS, FACTS, st.none() | st.just("it is gone"),
+    WORKERS, FACTS, st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
     st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
 )  # fmt: skip
 def test_what_is_tolerated_more_is_never_less_healthy(
-    workers: list[dict[str, Any]], facts: dict[str, Any] | None, missing: str | None, bounds: Bounds
+    workers: list[dict[str, Any]], facts: dict[str, Any] | None, missing: Missing | None, bounds: Bounds
 ) -> None:
     said = {"workers": workers, "daemon": facts}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)
+    assert all((each.command is None) == each.healthy for each in judged)
     more = Bounds(bounds.max_lost + 1, bounds.max_dead + 1, False, bounds.ignore)
     assert healthy(conditions(said, missing, more)) >= healthy(judged)
     assert healthy(conditions(said, missing, Bounds(ignore=NAMES)))

@@ -14,6 +14,7 @@ from brickd import client
 from brickd.cli.output import say
 from brickd.cli.waiting import Passes
 from brickd.client import NoAnswer, TurnedAway
+from brickd.health import Missing
 from brickd.views.answer import Answer, Document
 from brickd.views.question import Asked, Question, to_query
 from brickd.world import SharedMemory, World
@@ -26,12 +27,12 @@ class Found:
     Attributes:
         document: the answer itself.
         words: what is to be said beside it.
-        missing: what became of a daemon that was there; None where one answered, or none is known of.
+        missing: a daemon that was there; None where one answered, or none is known of.
     """
 
     document: Document
     words: tuple[str, ...]
-    missing: str | None = None
+    missing: Missing | None = None
 
 
 def find(
@@ -51,20 +52,21 @@ def find(
         seconds: how long the daemon takes in any case.
         meanwhile: lets that time pass.
     """
-    loud, missing = True, None
+    missing = None
     try:
         pending = client.ask(name, to_query(question), seconds=seconds)
         if meanwhile is not None:
             meanwhile(pending.arrives)
         return _told(pending.document())
     except NoAnswer as error:
-        # Nobody misses a daemon that never was, or that is for other segments; one that has ended only who checks.
-        loud = error.why not in ("none", "elsewhere", "stale")
-        missing = str(error) if error.why not in ("none", "elsewhere") else None
+        # Nobody misses a daemon that never was, or that is for other segments.
+        if error.why not in ("none", "elsewhere"):
+            missing = Missing(error.what, ended=error.why == "stale")
     except TurnedAway as error:
-        missing = str(error)
+        missing = Missing(str(error), ended=False)
     here = view(SharedMemory(), question)
-    said = (f"{missing}; shared memory is read instead",) if loud else ()
+    # One that has ended is missed by those alone who check.
+    said = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
     return Found(here.document, said + here.words, missing)
 
 
