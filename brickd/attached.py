@@ -17,6 +17,7 @@ from brickd.overlay import laid_over, overlay
 from brickd.segment import Reading, Segment
 
 _COMPLEMENT = 2**64 - 1
+_LAST_PASSES = 300  # the largest ring there can be takes 256 of 65,536 events each
 
 
 @dataclass(slots=True)
@@ -93,20 +94,23 @@ class Attached:
             self.known.finalizes_dropped = dropped
             self.known.deferred.orphan()
 
-    def exhaust(self) -> None:
-        """Read what is left when its worker is dead.
+    def exhaust(self) -> bool:
+        """Read what is left when its worker is dead; False: there is no end of it, so that it is not.
 
         Raises:
             SegmentRefused: it does not add up.
         """
         self.drain.salvage()
         quiet = 0
-        while quiet < 3:  # a pass that finds nothing, and two after it for what waits for one
+        for _ in range(_LAST_PASSES):
             ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
             self.take(events)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
+            if quiet == 3:  # a pass that found nothing, and two after it for what waited for one
+                return True
+        return False
 
     def last_reading(self) -> Reading:
         """What it comes to in the end, deferred work included, with heads and tails as they are when all was read."""

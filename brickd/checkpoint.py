@@ -23,7 +23,7 @@ _TITLE = b"brickd checkpoint "
 
 def encode(memory: Memory) -> bytes:
     """The file's content."""
-    body = json.dumps(memory.document(), separators=(",", ":"), allow_nan=False).encode()
+    body = memory.text().encode()
     return b"%s%d %d %08x\n%s" % (_TITLE, VERSION, len(body), _crc(VERSION, body), body)
 
 
@@ -51,8 +51,11 @@ def decode(content: bytes) -> Memory:
         raise CheckpointRefused(
             f"is of version {numbers[0]}, this brickd reads {VERSION}: start the brickd that wrote it"
         )
-    document: dict[str, Any] = json.loads(body)
-    return Memory.of(document)
+    try:
+        document: dict[str, Any] = json.loads(body)
+        return Memory.of(document)
+    except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+        raise CheckpointRefused(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
 
 
 def _crc(version: int, body: bytes) -> int:

@@ -45,6 +45,8 @@ FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to co
 HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 QUIET_TICKS = 10  # after so many that found nothing, whoever waits looks for itself whether there is anything
 
+_TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of whom there may always be one
+
 
 class Tell(Protocol):
     """Who is told what happened."""
@@ -226,6 +228,9 @@ class Collector:
             lives = segment.worker() is not None
             if twin := self.attached.get(uuid):
                 self._tell_copy(segment, twin, lives=lives)
+            if uuid in self.memory.buried:
+                self._remove_remembered(segment)
+                return
             if uuid in self.memory.gone:
                 if not lives:  # a daemon before us ended between remembering it and removing it
                     self._remove_remembered(segment)
@@ -249,6 +254,11 @@ class Collector:
             for gone in [gone for gone in self.memory.gone if each.has_taken(gone)]:
                 # Not dead, it had lost its lock: its totals came along, what only we know comes now.
                 each.known.deferred.absorb(lifted(self.memory.gone.pop(gone).reading))
+            for lost in [lost for lost in self.memory.known if lost not in self.attached and each.has_taken(lost)]:
+                # Somebody removed its segment while no daemon ran.
+                before = self.memory.known.pop(lost)
+                each.known.deferred.absorb(before.deferred)
+                each.known.name = each.known.name or before.name
         self._dirty = True
         self._empty = 0
 
@@ -297,7 +307,9 @@ class Collector:
     def held(self) -> Held:
         """What is known of the files, for whoever reads them beside us, under the lock."""
         bad = {
-            f: each.refused for f, each in self.quarantined.items() if not isinstance(each.refused, SegmentUndrained)
+            f: each.refused
+            for f, each in list(self.quarantined.items())
+            if not isinstance(each.refused, SegmentUndrained)
         }
         return Held({each.segment.identifier: each.segment for each in self.attached.values()}, bad)
 
@@ -338,8 +350,8 @@ class Collector:
         try:
             with self.lock:
                 each.take(events)
-        except SegmentRefused as error:
-            self._give_up(each, error)
+        except Exception as error:  # the others' records are here already: they are not to be lost for this one
+            self._give_up(each, _refused(each, error))
             return
         (self._unsettled.discard if each.known.deferred.settled else self._unsettled.add)(index)
         self._dirty = True
@@ -354,7 +366,7 @@ class Collector:
     def _let_go(self) -> None:
         """Close what nobody needs any more: later, while somebody reads."""
         over = [each for each in self.attached.values() if each.over]
-        if over and self.reading.acquire(blocking=False):
+        if over and self.reading.acquire(timeout=_TURN_SECONDS):
             try:
                 for each in over:
                     del self.attached[each.uuid]
@@ -385,13 +397,14 @@ class Collector:
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
                 try:
                     self._bury(each, now_ns)
-                except SegmentRefused as error:
-                    self._give_up(each, error)
+                except Exception as error:
+                    self._give_up(each, _refused(each, error))
 
     def _bury(self, each: Attached, now_ns: int) -> None:
         """Read it to its end and remember its totals."""
         with self.lock:
-            each.exhaust()
+            if not each.exhaust():
+                return
             heir = None if each.segment.linked() else self._heir(each)
             if heir is not None:
                 heir.known.deferred.absorb(each.known.deferred)
@@ -418,11 +431,10 @@ class Collector:
     def _remember(self, each: Attached) -> None:
         memory = self.memory
         memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
+        if not each.segment.removable():
+            memory.bury(each.uuid)
         while len(memory.gone) > GONE_MAX:
-            oldest = memory.gone.pop(next(iter(memory.gone)))
-            key = f"{oldest.reading.service}/{oldest.reading.clock}"
-            into = memory.older.get(key)
-            memory.older[key] = oldest if into is None else into.and_(oldest)
+            memory.add_up(memory.gone.pop(next(iter(memory.gone))))
 
     # ---- keep
 
@@ -470,3 +482,9 @@ class Collector:
         """The memory was changed from outside, under the lock: it is to be kept at once."""
         self._dirty = self._urgent = True
         self._empty = 0
+
+
+def _refused(each: Attached, error: Exception) -> SegmentRefused:
+    if isinstance(error, SegmentRefused):
+        return error
+    return SegmentRefused(each.segment.name, f"what it says cannot be worked out: {type(error).__name__}: {error}")

@@ -11,6 +11,7 @@ import contextlib
 import os
 import select
 import signal
+import struct
 import sys
 import threading
 import time
@@ -38,6 +39,9 @@ _AFTER_A_DEFECT_NS = SECOND
 # then where a thread suddenly records more than 40,000 times a second.
 _REST_MS = 100
 _REST_WITH_SPANS_MS = 25  # of a ring of every span: 160,000 times a second
+# Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
+_CROWD_SECONDS = 0.02
+_INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
 
 
 class Daemon:
@@ -45,6 +49,7 @@ class Daemon:
 
     def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX) -> None:
         self.prefix = prefix()
+        self._beginning = os.fsencode(self.prefix)
         memory, broken = home.memory(self.prefix)
         self._memory = memory
         self.events = Log(memory.newest_event)
@@ -55,7 +60,6 @@ class Daemon:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
-        self.ended = threading.Event()
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
@@ -91,7 +95,7 @@ class Daemon:
         while not self._ending.is_set():
             try:
                 wait_ns = self._collector.tick(time.monotonic_ns(), look=look)
-            except Exception:  # whatever it is, the next tick may do better, and nothing is lost by trying
+            except Exception:  # whatever it is, the next tick may do better
                 wait_ns = _AFTER_A_DEFECT_NS
                 self._tell_defect()
             if self._collector.quiet:
@@ -103,16 +107,27 @@ class Daemon:
                 wait_ns = 0
             look = False
             for fd, _ in poll.poll(wait_ns // 1_000_000):
+                if fd == watch:
+                    time.sleep(_CROWD_SECONDS)
                 with contextlib.suppress(BlockingIOError):
-                    os.read(fd, 65_536)
-                look |= fd == watch
+                    told = os.read(fd, 65_536)
+                    look |= fd == watch and self._concerns_us(told)
         if watch is not None:
             os.close(watch)
         try:
             self._collector.end(time.monotonic_ns())
         except Exception:
             self._tell_defect()
-        self.ended.set()
+
+    def _concerns_us(self, told: bytes) -> bool:
+        """Whether any of the files that came or went may be a segment: others use the directory, too."""
+        at = 0
+        while at < len(told):
+            _, mask, _, length = _INOTIFY.unpack_from(told, at)
+            if mask & _OVERFLOWN or told.startswith(self._beginning, at + _INOTIFY.size):
+                return True
+            at += _INOTIFY.size + length
+        return False
 
     def _watch(self) -> int | None:
         """What tells of segments that come and go; None where the system has no more of these."""
@@ -127,8 +142,9 @@ class Daemon:
     def _tell_defect(self) -> None:
         lines = traceback.format_exc().splitlines()
         self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
-        for line in lines:
-            print(escape.text(line), file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the log's disk is full, or whoever read it has gone
+            for line in lines:
+                print(escape.text(line), file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """End the loop, and wait until it has."""
@@ -200,7 +216,7 @@ class Daemon:
                 each.command(wish)
         os.eventfd_write(self._wake, 1)
         said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
-        self._tell("set", f"{said} for {len(concerned)} workers", service=order.service)
+        self._tell("set", f"{said} for {many(len(concerned), 'worker')}", service=order.service)
         return len(concerned)
 
     def forget(self, order: Forgetting) -> int:

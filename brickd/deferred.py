@@ -236,10 +236,13 @@ class Deferred:
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
             own = self._streams.setdefault(number, Stream([]))
-            own.waiting = stream.waiting + own.waiting
+            # An id is given once in a process: what both have is nobody's.
+            twice = [each for each in stream.waiting if not each.measured and each.id in self._waiting]
+            self.counts["orphaned"] += len(twice)
+            own.waiting = [each for each in stream.waiting if each not in twice] + own.waiting
             own.closed = max(own.closed, stream.closed)
         self._closed = max(self._closed, other._closed)
-        self._waiting |= other._waiting
+        self._waiting = other._waiting | self._waiting
         self._fresh.finalizes += other._ripe.finalizes + other._fresh.finalizes
         self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
 

@@ -73,7 +73,9 @@ class Home:
         path, ours = self._runtime.checkpoint, Memory(prefix)
         try:
             memory = checkpoint.load(path) or ours
-        except (CheckpointRefused, OSError) as error:
+        except OSError as error:
+            raise DaemonRefused(f"{path}: {error.strerror}: nothing can be gone on from") from None
+        except CheckpointRefused as error:
             # It stays where it is until another takes its place: who dies before that has told nobody.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):

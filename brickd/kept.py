@@ -91,6 +91,9 @@ def added(one: Reading, other: Reading) -> Reading:
         if path is None:
             continue
         above = rows[path.parent] if path.parent >= 0 else -1
+        if len(paths) >= _reader.NUMBERS_MAX and other.name(path.name) not in numbers:
+            rows[number] = 0 if path.unit == _reader.UNIT_TICKS else -1
+            continue
         moved = Path(above, number_of(path.name), path.layer, path.unit)
         if moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)

@@ -7,6 +7,7 @@ is known by its uuid; all of it is limited.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +15,10 @@ from brickd import _reader, kept
 from brickd.deferred import Deferred
 from brickd.overlay import Overlay, overlay
 from brickd.segment import Reading
+
+OLDER_MAX = 64  # services whose former workers are kept apart
+OTHERS = "others"
+BURIED_MAX = 4_096
 
 
 class Cursor(NamedTuple):
@@ -64,6 +69,18 @@ class Gone:
     name: str
     reading: Reading
     workers: int = 1
+    _text: str = field(default="", compare=False, repr=False)
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted at each checkpoint and never changes."""
+        if not self._text:
+            self._text = json.dumps([self.name, kept.document(self.reading), self.workers], separators=(",", ":"))
+        return self._text
+
+    def of_service(self, service: str) -> Gone:
+        """The same under another service's name."""
+        header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
+        return Gone(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
     def and_(self, other: Gone) -> Gone:
         """Both in one, which has nobody's own name any more."""
@@ -86,6 +103,14 @@ class Background:
     names: dict[str, str] = field(default_factory=dict)
     overlays: dict[str, Overlay] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
+    buried: frozenset[str] = frozenset()
+
+    def overlay(self, uuid: str, took: int) -> Overlay | None:
+        """What is known of a worker, under its segment's uuid or that of the lost one whose totals it took along."""
+        if (found := self.overlays.get(uuid)) is not None or not took:
+            return found
+        lost = took.to_bytes(8, "little").hex()
+        return next((over for known, over in self.overlays.items() if known.startswith(lost)), None)
 
 
 @dataclass(slots=True)
@@ -97,6 +122,7 @@ class Memory:
         known: by uuid.
         gone: by uuid, in the order in which they went.
         older: those that went before these, by service and clock.
+        buried: the uuids of those of them whose segments are not ours to remove: they are not to be counted again.
         wishes: by service.
         newest_event: the number of the last thing that was told.
     """
@@ -105,8 +131,23 @@ class Memory:
     known: dict[str, Known] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
     older: dict[str, Gone] = field(default_factory=dict)
+    buried: list[str] = field(default_factory=list)
     wishes: dict[str, Wish] = field(default_factory=dict)
     newest_event: int = 0
+
+    def add_up(self, gone: Gone) -> None:
+        """Add one that went to those before it: of its service, or where there are too many of these, of all others."""
+        key = f"{gone.reading.service}/{gone.reading.clock}"
+        if key not in self.older and len(self.older) >= OLDER_MAX:
+            key = f"/{gone.reading.clock}"
+            gone = gone.of_service(OTHERS)
+        into = self.older.get(key)
+        self.older[key] = gone if into is None else into.and_(gone)
+
+    def bury(self, uuid: str) -> None:
+        """Its segment stays, and is not to be counted again."""
+        if uuid not in self.buried:
+            self.buried = [*self.buried, uuid][-BURIED_MAX:]
 
     def names(self) -> dict[str, str]:
         """Who is called what, by uuid."""
@@ -118,18 +159,26 @@ class Memory:
         """A copy of what belongs beside the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
         gone = self.gone | {each.reading.uuid: each for each in self.older.values()}
-        return Background(self.names(), overlays, gone)
+        return Background(self.names(), overlays, gone, frozenset(self.buried))
+
+    def text(self) -> str:
+        """All of it as JSON."""
+        rows = {"gone": self.gone, "older": self.older}
+        gone = (
+            f"{json.dumps(name)}:{{{','.join(f'{json.dumps(key)}:{each.text()}' for key, each in row.items())}}}"
+            for name, row in rows.items()
+        )
+        return ",".join([json.dumps(self.document(), separators=(",", ":"), allow_nan=False)[:-1], *gone]) + "}"
 
     def document(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """What changes while the daemon works, as JSON has it: all but those that are gone."""
         return {
             "prefix": self.prefix,
             "known": {
                 uuid: [each.name, each.cursors, each.deferred.document(), each.finalizes_dropped]
                 for uuid, each in self.known.items()
             },
-            "gone": _documents(self.gone),
-            "older": _documents(self.older),
+            "buried": self.buried,
             "wishes": self.wishes,
             "newest_event": self.newest_event,
         }
@@ -145,13 +194,10 @@ class Memory:
             },
             gone=_all_gone(document["gone"]),
             older=_all_gone(document["older"]),
+            buried=document["buried"],
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
             newest_event=document["newest_event"],
         )
-
-
-def _documents(gone: dict[str, Gone]) -> dict[str, Any]:
-    return {key: [each.name, kept.document(each.reading), each.workers] for key, each in gone.items()}
 
 
 def _all_gone(documents: dict[str, Any]) -> dict[str, Gone]:

@@ -156,6 +156,10 @@ class File:
         """Be the one that drains it, until this process ends or closes it; False: another one is."""
         return take(self.fd, _reader.LOCK_CONSUMER)
 
+    def removable(self) -> bool:
+        """Whether we may unlink it: only its owner may, where it lies."""
+        return os.geteuid() in (0, self.uid)
+
     def linked(self) -> bool:
         """Whether it has a name still."""
         return os.fstat(self.fd).st_nlink > 0
@@ -400,6 +404,8 @@ def _own_tick_ns(kind: int) -> float:
     """This process's own measure, over a baseline that grows with its age and is never shorter than 10 ms."""
     first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
     now = _reader.clock_pair(kind)
+    if now[0] < first[0]:  # a counter that went back, as after a suspend: a new baseline
+        first = _own_pairs[kind] = now
     while now[1] - first[1] < _SHORTEST_BASELINE_NS:
         now = _reader.clock_pair(kind)
     return (now[1] - first[1]) / (now[0] - first[0])

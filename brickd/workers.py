@@ -96,8 +96,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
         held: what this process knows of the files, where it drains them.
     """
     readings, refused, foreign = _look(prefix, Segment.read, background, held)
-    over = background.overlays
-    laid = [laid_over(reading, over.get(reading.uuid)) for reading in readings]
+    laid = [laid_over(reading, background.overlay(reading.uuid, reading.process["took"])) for reading in readings]
     kept = [replace(gone.reading, pid=None) for gone in background.gone.values()]
     together = {uuid: gone.workers for uuid, gone in background.gone.items()}
     everybody = named(laid + kept, background.names)
@@ -135,7 +134,8 @@ def _look(
                     elif segment.identifier in seen:  # by another name that it has as well
                         continue
                     seen.add(segment.identifier)
-                    if segment.header["uuid"].hex() in background.gone:  # about to be removed
+                    uuid = segment.header["uuid"].hex()
+                    if uuid in background.gone or uuid in background.buried:  # counted there
                         continue
                     found.append(read(segment))
                     if not found[-1].alive:

@@ -285,6 +285,10 @@ class Writer:
         self.ended = True
         self.die()
 
+    def take_over(self, lost: Writer) -> None:
+        """Say that the totals of a lost segment of the same process came along into this one."""
+        os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
+
     def die(self) -> None:
         """Between any two stores; the kernel drops the lock."""
         if self.alive:

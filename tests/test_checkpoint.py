@@ -16,7 +16,7 @@ from test_deferred import defer, finalize, measured, passes
 from brickd import checkpoint, dtypes
 from brickd.errors import CheckpointRefused
 from brickd.kept import added
-from brickd.memory import Cursor, Gone, Known, Memory, Wish
+from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
 from brickd.overlay import laid_over, overlay
 from brickd.segment import Reading
 from brickd.workers import survey
@@ -45,7 +45,12 @@ def memory(kept: Reading) -> Memory:
     known = Known("api/1", [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)], work, 7)
     gone = {kept.uuid: Gone("api/0", kept)}
     return Memory(
-        "brickd-", {"ab" * 16: known}, gone, {"api/TSC": Gone("api/older", kept, 3)}, {"api": Wish(spans=True)}
+        "brickd-",
+        {"ab" * 16: known},
+        gone,
+        {"api/TSC": Gone("api/older", kept, 3)},
+        ["cd" * 16],
+        {"api": Wish(spans=True)},
     )
 
 
@@ -87,6 +92,29 @@ def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
     head = b"brickd checkpoint 2 %d %08x\n" % (len(body), checkpoint._crc(2, body))
     with pytest.raises(CheckpointRefused, match="version 2, this brickd reads 1"):
         checkpoint.decode(head + body)
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"{", b'{"prefix": "x", "known": {"a": [1]}}', b"\xff"])
+def test_one_that_is_whole_and_holds_something_else_is_refused(body: bytes) -> None:
+    head = b"brickd checkpoint %d %d %08x\n" % (
+        checkpoint.VERSION,
+        len(body),
+        checkpoint._crc(checkpoint.VERSION, body),
+    )
+    with pytest.raises(CheckpointRefused, match="holds not what this brickd wants"):
+        checkpoint.decode(head + body)
+
+
+def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> None:
+    here = Memory("brickd-")
+    for number in range(OLDER_MAX + 40):
+        here.add_up(Gone("x/0", kept).of_service(f"service{number}"))
+    assert len(here.older) == OLDER_MAX + 1
+    rest = here.older[f"/{kept.clock}"]
+    assert (rest.workers, rest.reading.service) == (40, "others")
+    assert sum(each.workers for each in here.older.values()) == OLDER_MAX + 40
+    summarized = sum(lane["summarized"] for _, lane, _ in kept.lanes)
+    assert sum(lane["summarized"] for _, lane, _ in rest.reading.lanes) == 40 * summarized
 
 
 def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:

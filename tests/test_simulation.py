@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import uuid
 from collections import Counter
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import SHM
 from simulation import World, Writer
 
 from brickd import _reader, checkpoint, collector, dtypes
@@ -353,5 +355,64 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
             counts = Counter(worker.reading.deferred)
             ended = counts["orphaned"] + counts["measured"] + counts["bounded"]
             assert counts["started"] == ended
+    finally:
+        world.close()
+
+
+def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(3))
+    world.faults.meanwhile = lambda: None
+    take = Deferred.take
+    try:
+        for _ in range(3):
+            world.worker()
+        world.tick(1.0)
+        assert world.daemon is not None
+        bad = world.daemon.attached[world.writers[0].uuid.hex()].known.deferred
+
+        def mutant(self: Deferred, records: bytes) -> None:
+            if self is bad:
+                raise KeyError("made up")
+            take(self, records)
+
+        monkeypatch.setattr(Deferred, "take", mutant)
+        for writer in world.writers:
+            for _ in range(200):
+                writer.act(world.chance)
+            writer.finish()
+        for _ in range(4):
+            world.tick(1.0)
+        assert [said for said in world.told if said[0] == "quarantined" and "KeyError" in said[2]]
+        found = {worker.reading.uuid: worker.reading.deferred for worker in world.survey().workers}
+        for writer in world.writers[1:]:
+            assert found[writer.uuid.hex()]["started"] == len(writer.history.starts)
+    finally:
+        world.close()
+
+
+def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemon_ran(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(5))
+    world.faults.meanwhile = lambda: None
+    try:
+        world.worker()
+        (lost,) = world.writers
+        while len(lost.history.starts) < 5:
+            lost.act(world.chance)
+        lost.finish()
+        world.tick(1.0)
+        world.tick(1.0)
+        world.stop()
+        world.worker()
+        world.writers[1].take_over(lost)
+        os.unlink(SHM / lost.file)
+        lost.die()
+        world.tick(1.0)
+        (worker,) = world.survey().workers
+        assert worker.reading.deferred["started"] == len(lost.history.starts)
+        assert not [said for said in world.told if said[0] == "worker_missed"]
     finally:
         world.close()
