@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import Counter
 from pathlib import Path
@@ -276,6 +277,9 @@ def test_the_growth_is_drawn_over_two_decades_with_the_rings_on_and_off() -> Non
     assert {"0.01", "1", "10,000", "1,000,000", "100", "span rings on", "span rings off"} <= set(texts(picture))
     assert picture.count("<circle") == 16
     assert picture.count('class="curve') == 4
+    for line in re.findall(r'class="curve[^>]* d="M([^"]*)"', picture):
+        across = [float(point.split()[0]) for point in line.split(" L")]
+        assert across == sorted(across)
 
 
 def test_a_growth_that_could_not_be_measured_is_not_drawn() -> None:

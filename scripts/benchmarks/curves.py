@@ -97,9 +97,9 @@ def _panel(
         yield drawing.text(x, _BOTTOM + 18, label, "quiet tick")
     yield drawing.text(left + _PANEL / 2, _BOTTOM + 38, about, "tick")
     for _, ring, kind in _LINES:
-        line = [
+        line = sorted(
             (across.place(x), height.place(row["core_percent_median"])) for load, x, row in points if load.ring == ring
-        ]
+        )
         if line:
             yield f'<path class="curve {kind}" d="M{" L".join(f"{x} {y}" for x, y in line)}"/>'
             yield from (f'<circle class="{kind}" cx="{x}" cy="{y}" r="3.5"/>' for x, y in line)
