@@ -55,7 +55,7 @@ class Attached:
 
     def has_taken(self, uuid: str) -> bool:
         """Whether the totals of the segment with this uuid came along into this one."""
-        return self.took.to_bytes(8, "little").hex() == uuid[:16]
+        return self.took != 0 and self.took.to_bytes(8, "little").hex() == uuid[:16]
 
     @property
     def name(self) -> str:
