@@ -83,6 +83,7 @@ def test_a_second_daemon_names_the_first(prefix: str, tmp_path: Path, worker: St
         assert first.ask("/status")["ledger"]["deferred"]["started"] == 10
 
 
+@pytest.mark.slow
 def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: str) -> None:
     ended, lives = worker(WORK, BRICKD_SERVICE="api"), worker(WORK, BRICKD_SERVICE="api")
     ended.paused()
@@ -169,6 +170,7 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
         assert daemon.ask("/status")["ledger"]["spans"]["summarized"] == 1
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None:
     with running() as daemon:
         daemon.end()
@@ -202,6 +204,7 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
     assert "brickd up" in nobody.stderr
 
 
+@pytest.mark.slow
 def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker: Start, prefix: str) -> None:
     one = worker(WORK, BRICKD_SERVICE="api")
     one.paused()
@@ -221,6 +224,7 @@ def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker
         assert flags() == 2, "the wish is remembered"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["the daemon", "nobody"])
 def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, asked: str) -> None:
     one = worker(WORK, BRICKD_SERVICE="api")
@@ -245,6 +249,7 @@ def findings() -> dict[str, str]:
     return {one["name"]: one["seen"] for one in result_of(brickd("doctor", "--json"))["findings"]}
 
 
+@pytest.mark.slow
 def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str) -> None:
     assert "none runs" in findings()["daemon"]
     with running() as daemon:
@@ -303,6 +308,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
         assert (gone.returncode, "its segment with it" in gone.stderr) == (4, True)
 
 
+@pytest.mark.slow
 def test_the_members_of_a_group_come_as_far_as_the_socket(prefix: str) -> None:
     with running(BRICKD_GROUP=str(os.getegid())):
         directory, socket = runtime().directory.stat(), runtime().socket.stat()
@@ -310,6 +316,7 @@ def test_the_members_of_a_group_come_as_far_as_the_socket(prefix: str) -> None:
         assert (socket.st_mode & 0o777, socket.st_gid) == (0o660, os.getegid())
 
 
+@pytest.mark.slow
 def test_the_numbers_of_events_go_on_after_a_restart(prefix: str) -> None:
     with running() as daemon:
         newest = daemon.ask("/events")["newest"]

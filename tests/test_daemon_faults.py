@@ -270,6 +270,7 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2
 
 
+@pytest.mark.slow
 def test_of_a_worker_and_a_copy_of_its_segment_that_came_first_the_worker_is_drained(shared: Shared) -> None:
     before, both = shared.newest(), bytes(image(service=b"both"))
     copy = shared.put("copy", both)
@@ -455,6 +456,7 @@ def test_options_and_values_that_do_not_exist_are_refused(arguments: tuple[str, 
     assert refusal.exit_code == 2, refusal.output
 
 
+@pytest.mark.slow
 def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_are_not(prefix: str) -> None:
     files = [f"{prefix}{number}" for number in range(40)]
     for file in files:
