@@ -8,7 +8,7 @@ a segment that nobody writes any more, all is read.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from brickd import _reader
 from brickd.errors import SegmentRefused
@@ -28,6 +28,7 @@ class Attached:
         took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
+        spares: the same file, opened once more: to close one of these alone would give up the lock on it.
         leaving: it is drained no more: its totals are in the memory, or it does not add up.
         over: nothing of it is needed any more.
     """
@@ -40,6 +41,7 @@ class Attached:
     activity: int = -1
     gaps: int = 0
     spans: int = 0
+    spares: list[Segment] = field(default_factory=list)
     leaving: bool = False
     over: bool = False
 

@@ -14,7 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from brickd.errors import CheckpointRefused
+from brickd.errors import CheckpointRefused, CheckpointTooNew
 from brickd.memory import Memory
 
 VERSION = 1
@@ -48,7 +48,7 @@ def decode(content: bytes) -> Memory:
     if _crc(numbers[0], body) != numbers[2]:
         raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, not {numbers[2]:08x}")
     if numbers[0] != VERSION:
-        raise CheckpointRefused(
+        raise CheckpointTooNew(
             f"is of version {numbers[0]}, this brickd reads {VERSION}: start the brickd that wrote it"
         )
     try:

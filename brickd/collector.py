@@ -221,6 +221,10 @@ class Collector:
         if len(self.attached) >= self._workers_max:
             raise SegmentUndrained(file, f"not drained: {self._workers_max:,} workers are, and no more")
         segment = open_segment(file, os.O_RDWR)
+        same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
+        if (twin := next(same, None)) is not None:  # renamed just now
+            twin.spares.append(segment)
+            return
         try:
             if not segment.consume():
                 raise SegmentConsumed(file, segment.consumer() or 0)
@@ -370,7 +374,8 @@ class Collector:
             try:
                 for each in over:
                     del self.attached[each.uuid]
-                    each.segment.close()
+                    for segment in (each.segment, *each.spares):
+                        segment.close()
             finally:
                 self.reading.release()
 

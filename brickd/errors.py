@@ -70,6 +70,10 @@ class CheckpointRefused(BrickdError):
     """A checkpoint that nothing can be gone on from: damaged, or of a later brickd."""
 
 
+class CheckpointTooNew(CheckpointRefused):
+    """A checkpoint that a later brickd wrote, and can go on from."""
+
+
 class DaemonRefused(BrickdError):
     """A daemon that may not start: another one runs, or drains these segments."""
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from brickd import checkpoint
-from brickd.errors import CheckpointRefused, DaemonRefused
+from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
 from brickd.locks import holder, take
 from brickd.memory import Memory
 from brickd.runtime import Runtime
@@ -75,6 +75,8 @@ class Home:
             memory = checkpoint.load(path) or ours
         except OSError as error:
             raise DaemonRefused(f"{path}: {error.strerror}: nothing can be gone on from") from None
+        except CheckpointTooNew as error:
+            raise DaemonRefused(f"{path} {error}, or set another BRICKD_RUNTIME_DIR") from None
         except CheckpointRefused as error:
             # It stays where it is until another takes its place: who dies before that has told nobody.
             aside = path.with_name(path.name + ".refused")

@@ -14,6 +14,7 @@ from conftest import SHM, Worker
 from running import running, up
 from verbs import brickd
 
+from brickd import checkpoint
 from brickd.runtime import runtime
 from brickd.segment import find
 
@@ -176,6 +177,13 @@ def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None
         daemon.end()
     worker_of_another = refused(BRICKD_SHM_PREFIX="brickd-test-another-")
     assert f"is of the segments {prefix}*, not brickd-test-another-*" in worker_of_another
+
+
+def test_a_checkpoint_of_a_later_brickd_is_left_to_that(prefix: str) -> None:
+    content = b"brickd checkpoint 2 2 %08x\n{}" % checkpoint._crc(2, b"{}")
+    runtime().checkpoint.write_bytes(content)
+    assert "start the brickd that wrote it" in refused()
+    assert runtime().checkpoint.read_bytes() == content
 
 
 def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:

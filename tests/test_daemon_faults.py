@@ -28,6 +28,7 @@ from forge import PAGE, U64, golden, place, put, seal
 from running import Running, running, up
 from serving import ask, following
 
+from brickd import collector
 from brickd.cli import brickd
 from brickd.collector import Collector
 from brickd.memory import Memory
@@ -406,6 +407,27 @@ def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(
     loop.tick(4)
     assert len(loop.attached) == 2, "it is not forgotten"
     loop.end(5)
+
+
+def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (SHM / f"{prefix}old").write_bytes(bytes(image()))
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop.tick(0)
+    (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
+    with monkeypatch.context() as before:
+        before.setattr(collector, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
+        loop.tick(1, look=True)
+    assert len(loop.attached) == 1
+    held = subprocess.run(
+        [sys.executable, "-P", "-c", _CONSUMER.format(f"{prefix}new")], capture_output=True, check=True
+    )
+    assert int(held.stdout) == os.getpid()
+    loop.end(2)
+
+
+_CONSUMER = "from brickd.segment import open_segment; print(open_segment({!r}).consumer() or 0)"
 
 
 # ---- where a daemon may not start, or does not see
