@@ -474,6 +474,7 @@ class Collector:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""
         self._drain()
         self._publish(events=False)
+        self.memory.closed = True
         self.keep(now_ns)
         for each in list(self.attached.values()):
             if not each.leaving and each.segment.linked():

@@ -22,7 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from brickd import _reader, escape
 from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
 from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
-from brickd.events import Log
+from brickd.events import KEPT, Log
 from brickd.home import Home
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
@@ -52,7 +52,9 @@ class Daemon:
         self._beginning = os.fsencode(self.prefix)
         memory, broken = home.memory(self.prefix)
         self._memory = memory
-        self.events = Log(memory.newest_event)
+        # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
+        self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
+        memory.closed = False
         if broken:
             self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -80,6 +82,7 @@ class Daemon:
                     f"process {each.refused.pid} drains the segments {self.prefix}* already: end it, or set"
                     " BRICKD_SHM_PREFIX for other workers"
                 )
+        self._collector.change()  # it is kept at once that this one has not come to its end
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.attached), len(self._collector.memory.gone)
         self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")

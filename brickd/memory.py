@@ -125,6 +125,7 @@ class Memory:
         buried: the uuids of those of them whose segments are not ours to remove: they are not to be counted again.
         wishes: by service.
         newest_event: the number of the last thing that was told.
+        closed: the daemon came to its end by itself, so that nothing was told after that.
     """
 
     prefix: str
@@ -134,6 +135,7 @@ class Memory:
     buried: list[str] = field(default_factory=list)
     wishes: dict[str, Wish] = field(default_factory=dict)
     newest_event: int = 0
+    closed: bool = True
 
     def add_up(self, gone: Gone) -> None:
         """Add one that went to those before it: of its service, or where there are too many of these, of all others."""
@@ -181,6 +183,7 @@ class Memory:
             "buried": self.buried,
             "wishes": self.wishes,
             "newest_event": self.newest_event,
+            "closed": self.closed,
         }
 
     @classmethod
@@ -197,6 +200,7 @@ class Memory:
             buried=document["buried"],
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
             newest_event=document["newest_event"],
+            closed=document["closed"],
         )
 
 

@@ -330,4 +330,8 @@ def test_the_numbers_of_events_go_on_after_a_restart(prefix: str) -> None:
         newest = daemon.ask("/events")["newest"]
         daemon.end()
     with running() as daemon:
+        assert daemon.until("daemon_started", since=newest)["number"] == newest + 1
+        newest = daemon.ask("/events")["newest"]
+        daemon.kill()
+    with running() as daemon:
         assert daemon.until("daemon_started", since=newest)["number"] > newest
