@@ -58,6 +58,7 @@ class Daemon:
         if broken:
             self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
+        self._came_round_ns = self._began_ns
         self._collector = Collector(memory, home.keep, self._tell, workers_max=workers_max)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
@@ -98,6 +99,7 @@ class Daemon:
         while not self._ending.is_set():
             try:
                 wait_ns = self._collector.tick(time.monotonic_ns(), look=look)
+                self._came_round_ns = time.monotonic_ns()
             except Exception:  # whatever it is, the next tick may do better
                 wait_ns = _AFTER_A_DEFECT_NS
                 self._tell_defect()
@@ -163,8 +165,16 @@ class Daemon:
             release = version("brickd")
         except PackageNotFoundError:
             release = None
-        uptime_ns = time.monotonic_ns() - self._began_ns
-        return Facts(release, os.getpid(), self._began_at_ns, uptime_ns, self.prefix, self._collector.trouble or None)
+        now_ns = time.monotonic_ns()
+        return Facts(
+            release,
+            os.getpid(),
+            self._began_at_ns,
+            now_ns - self._began_ns,
+            self.prefix,
+            self._collector.trouble or None,
+            now_ns - self._came_round_ns,
+        )
 
     def survey(self) -> Survey:
         """Every worker, as it is now."""

@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from brickd.units import duration
 from brickd.views.answer import Document
 from brickd.views.parameter import Choices, Switch, Whole
 from brickd.views.question import Question, given
 
+_STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
 NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint")
 
 
@@ -112,6 +114,9 @@ def _few(name: str, seen: int, most: int, command: str) -> Condition:
 def _daemon(facts: dict[str, Any] | None, missing: Missing | None, *, needed: bool) -> Condition:
     name, wanted = "daemon", "one that answers"
     if facts is not None:
+        if facts["loop_still_ns"] > _STILL_NS:
+            seen = f"daemon {facts['pid']} answers and has drained nothing for {duration(facts['loop_still_ns'])}"
+            return _judged(name, False, seen, "one whose loop comes round", "brickd down && brickd up -d")
         return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
         return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")

@@ -32,6 +32,7 @@ class Facts:
         uptime_ns: how long ago that is, by a clock that nobody sets.
         prefix: what the names of the segments begin with that it watches.
         checkpoint_problem: why its last checkpoint failed; None where it did not.
+        loop_still_ns: since when its loop has not come round.
     """
 
     version: str | None
@@ -40,6 +41,7 @@ class Facts:
     uptime_ns: int
     prefix: str
     checkpoint_problem: str | None = None
+    loop_still_ns: int = 0
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -50,6 +52,7 @@ class Facts:
             "uptime_ns": self.uptime_ns,
             "prefix": self.prefix,
             "checkpoint_problem": self.checkpoint_problem,
+            "loop_still_ns": self.loop_still_ns,
         }
 
 

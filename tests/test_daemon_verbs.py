@@ -262,7 +262,20 @@ WORKERS = st.lists(
     ),
     max_size=4,
 )
-FACTS = st.none() | st.fixed_dictionaries({"pid": st.just(7), "checkpoint_problem": st.none() | st.just("full")})
+FACTS = st.none() | st.fixed_dictionaries(
+    {
+        "pid": st.just(7),
+        "checkpoint_problem": st.none() | st.just("full"),
+        "loop_still_ns": st.just(0) | st.just(11_000_000_000),
+    }
+)
+
+
+@pytest.mark.parametrize(("still_ns", "is_healthy"), [(2_000_000_000, True), (11_000_000_000, False)])
+def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns: int, is_healthy: bool) -> None:
+    facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
+    judged = conditions({"workers": [], "daemon": facts}, None, Bounds())[3]
+    assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
 def test_of_several_that_are_told_together_each_one_counts() -> None:
