@@ -113,7 +113,9 @@ def test_where_all_segments_are_of_another_user_nobody_is_told_that_there_are_no
 
     def asked(*arguments: str) -> tuple[int, str, str]:
         command = [*nobody, sys.executable, "-P", "-m", "brickd", *arguments]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        # A runtime directory of that user's own, in which no daemon ever was.
+        theirs = os.environ | {"BRICKD_RUNTIME_DIR": "/run/brickd-65534"}
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=theirs)
         return ended.returncode, ended.stdout, ended.stderr
 
     for verb in (*ASKED, "inspect"):
