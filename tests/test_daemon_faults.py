@@ -649,9 +649,11 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
             pass
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
-        # Ten events were written into a ring that nobody read any more: they are missing, and nothing is there twice.
+        # Ten events were written into a ring that nobody read any more, unless the worker had seen by then that it is
+        # gone: they may be missing, and nothing is there twice.
         (deferred,) = [each for each in document["bricks"] if each["bounded"]]
-        assert deferred["count"] == document["ledger"]["deferred"]["bounded"] == 20
+        assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
+        assert deferred["count"] in (20, 30)
         assert document["ledger"]["spans"]["summarized"] > 30
 
 
