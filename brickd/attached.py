@@ -14,7 +14,8 @@ from brickd import _reader
 from brickd.errors import SegmentRefused
 from brickd.memory import Cursor, Known, Wish
 from brickd.overlay import laid_over, overlay
-from brickd.segment import Reading, Segment
+from brickd.reading import Reading
+from brickd.segment import Segment
 
 _COMPLEMENT = 2**64 - 1
 _LAST_PASSES = 300  # the largest ring there can be takes 256 of 65,536 events each

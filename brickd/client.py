@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from brickd import wire
 from brickd.errors import NoDaemon, NotPermitted
+from brickd.files import prefix
 from brickd.runtime import runtime
-from brickd.segment import prefix
 
 if TYPE_CHECKING:
     from socket import socket

@@ -27,10 +27,11 @@ from brickd import _reader
 from brickd.attached import Attached
 from brickd.checkpoint import encode
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUndrained, SegmentUnpublished
+from brickd.files import Identifier, find, identifier_of, open_file
 from brickd.memory import Cursor, Gone, Known, Memory, Wish
 from brickd.naming import named
 from brickd.overlay import lifted
-from brickd.segment import Identifier, Segment, find, identifier_of, open_file, open_segment
+from brickd.segment import Segment, open_segment
 from brickd.workers import Held
 
 SECOND = 1_000_000_000

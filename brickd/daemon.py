@@ -23,11 +23,12 @@ from brickd import _reader, escape
 from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
 from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
+from brickd.files import find, prefix
 from brickd.home import Home
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
-from brickd.segment import Segment, find, open_segment, prefix
+from brickd.segment import Segment, open_segment
 from brickd.words import many
 from brickd.workers import Survey, survey
 from brickd.world import Details, Facts

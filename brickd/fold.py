@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from brickd import _reader
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 Shares = dict[int, tuple[float, float, float]]

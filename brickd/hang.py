@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from brickd.opened import Open, youngest
-from brickd.segment import Reading
+from brickd.reading import Reading
 from brickd.workers import Worker
 
 State = Literal["stuck", "moving", "idle", "dead"]

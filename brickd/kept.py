@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from brickd import _reader
 from brickd.packed import pack, unpack
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")

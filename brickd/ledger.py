@@ -12,8 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from brickd.reading import Reading
 from brickd.records import kind_name
-from brickd.segment import Reading
 
 SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
 REJECTED = ("clock", "room")

@@ -13,7 +13,7 @@ from typing import Literal
 
 from brickd import _reader
 from brickd.ledger import Ledger
-from brickd.segment import Reading
+from brickd.reading import Reading
 from brickd.words import many
 
 Kind = Literal[

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from brickd import _reader, kept
 from brickd.deferred import Deferred
 from brickd.overlay import Overlay, overlay
-from brickd.segment import Reading
+from brickd.reading import Reading
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TypeVar
 
-from brickd.segment import Identity
+from brickd.reading import Identity
 
 Who = TypeVar("Who", bound=Identity)
 _NOBODY: Mapping[str, str] = MappingProxyType({})

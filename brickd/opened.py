@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brickd import _reader
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 
 
 class Open(NamedTuple):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from brickd import _reader
 from brickd.deferred import Deferred
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 
 _SIZE = _reader.SUMMARY_BYTES
 _NOTHING = bytes(_SIZE)

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
-from brickd.segment import File, Segment, find, open_file, open_segment
+from brickd.files import File, find, open_file
+from brickd.segment import Segment, open_segment
 
 STILL_SECONDS = 5.0
 

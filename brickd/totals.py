@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from brickd import _reader
 from brickd.fold import Fold
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 from brickd.workers import Worker
 
 By = Literal["worker", "service", "layer"]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from brickd import _reader
 from brickd.fold import Fold
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 from brickd.totals import names_in, percent_of
 from brickd.workers import Worker
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
+from brickd.files import Identifier, find, identifier_of
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
 from brickd.overlay import laid_over
-from brickd.segment import Identifier, Identity, Reading, Segment, find, identifier_of, open_segment
+from brickd.reading import Identity, Reading
+from brickd.segment import Segment, open_segment
 from brickd.words import many
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on

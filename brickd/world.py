@@ -11,13 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
-from brickd import checkpoint, workers
-from brickd import segment as segments
+from brickd import checkpoint, files, workers
 from brickd.errors import CheckpointRefused
 from brickd.instant import rfc3339
 from brickd.memory import Background
 from brickd.runtime import runtime
-from brickd.segment import Segment
+from brickd.segment import Segment, open_segment
 from brickd.workers import Survey
 
 
@@ -100,7 +99,7 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
     except (CheckpointRefused, OSError) as error:
         said = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
         return Background(), (said,)
-    return (memory.background() if memory is not None and memory.prefix == segments.prefix() else Background()), ()
+    return (memory.background() if memory is not None and memory.prefix == files.prefix() else Background()), ()
 
 
 class SharedMemory:
@@ -116,11 +115,11 @@ class SharedMemory:
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""
-        return segments.find("")
+        return files.find("")
 
     def segment(self, file: str) -> AbstractContextManager[Segment]:
         """The segment, opened for one look."""
-        return segments.open_segment(file)
+        return open_segment(file)
 
     def details(self, uuid: str) -> None:
         """Nothing is taken by looking."""

@@ -24,8 +24,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from brickd.files import find
+from brickd.reading import Reading
 from brickd.runtime import runtime
-from brickd.segment import Reading, find, open_segment
+from brickd.segment import open_segment
 
 if TYPE_CHECKING:
     from serving import Daemon

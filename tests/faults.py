@@ -20,7 +20,8 @@ from conftest import ROOT, WRITER, Worker, readings
 from recorded import record, summaries
 
 from brickd.ledger import ledger_of
-from brickd.segment import Reading, open_segment
+from brickd.reading import Reading
+from brickd.segment import open_segment
 
 __all__ = ["Start", "counts", "exact", "native", "readings", "record", "summaries"]
 

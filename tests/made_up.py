@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from brickd import _reader, dtypes
 from brickd.ledger import ledger_of
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 from brickd.workers import Worker
 
 OTHER = Path(-1, 0, -1, 0)

@@ -11,7 +11,8 @@ from conftest import Worker, reading, readings
 from brickd import _reader, records
 from brickd.fold import Fold
 from brickd.ledger import ledger_of
-from brickd.segment import Path, Reading, open_segment
+from brickd.reading import Path, Reading
+from brickd.segment import open_segment
 
 Start = Callable[..., Worker]
 

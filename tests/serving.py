@@ -21,8 +21,9 @@ from brickd.api.listener import Listener
 from brickd.api.server import Server
 from brickd.errors import NoSuchWorker
 from brickd.events import Log
+from brickd.files import find, prefix
 from brickd.orders import Forgetting, Setting
-from brickd.segment import find, open_segment, prefix
+from brickd.segment import open_segment
 from brickd.world import Facts, SharedMemory
 
 _CONTROL_PAGE = 4096

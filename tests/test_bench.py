@@ -26,7 +26,7 @@ from benchmarks.workplace import workplace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.segment import find
+from brickd.files import find
 
 AT_LEAST_4 = Comparison("theirs", "ours", Goal(4, at_least=True), needs_tsc=True)
 

@@ -18,7 +18,7 @@ from brickd.errors import CheckpointRefused
 from brickd.kept import added
 from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
 from brickd.overlay import laid_over, overlay
-from brickd.segment import Reading
+from brickd.reading import Reading
 from brickd.workers import survey
 
 NAMES = """

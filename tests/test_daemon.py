@@ -15,8 +15,8 @@ from running import running, up
 from verbs import brickd
 
 from brickd import checkpoint
+from brickd.files import find
 from brickd.runtime import runtime
-from brickd.segment import find
 
 Start = Callable[..., Worker]
 

@@ -31,9 +31,10 @@ from serving import ask, following
 from brickd import collector
 from brickd.cli import brickd
 from brickd.collector import Collector
+from brickd.files import find
 from brickd.memory import Memory
 from brickd.runtime import runtime
-from brickd.segment import find, open_segment
+from brickd.segment import open_segment
 
 Start = Callable[..., Worker]
 Document = dict[str, Any]

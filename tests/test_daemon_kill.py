@@ -14,9 +14,9 @@ from mortal import Mortal, mortal
 from running import Running, running
 
 from brickd import checkpoint
+from brickd.files import find
 from brickd.memory import Memory, Wish
 from brickd.runtime import runtime
-from brickd.segment import find
 from brickd.totals import bricks
 from brickd.workers import Worker, survey
 

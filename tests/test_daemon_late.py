@@ -15,8 +15,8 @@ from conftest import Worker
 from faults import Start, needs_namespaces
 from running import Running, running
 
+from brickd.files import find
 from brickd.runtime import runtime
-from brickd.segment import find
 
 pytestmark = pytest.mark.slow
 

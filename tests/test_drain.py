@@ -13,7 +13,7 @@ from conftest import Worker
 from forge import PAGE
 
 from brickd import _reader, dtypes
-from brickd.segment import find
+from brickd.files import find
 
 Start = Callable[..., Worker]
 

@@ -24,9 +24,11 @@ from hypothesis import strategies as st
 
 from brickd import _reader, dtypes, records
 from brickd.errors import NotPermitted, SegmentRefused
+from brickd.files import find
 from brickd.fold import Fold
 from brickd.ledger import ledger_of
-from brickd.segment import Reading, Segment, find, open_segment
+from brickd.reading import Reading
+from brickd.segment import Segment, open_segment
 
 SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

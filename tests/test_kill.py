@@ -15,7 +15,8 @@ from forge import place
 
 from brickd import records
 from brickd.errors import SegmentRefused
-from brickd.segment import find, open_segment
+from brickd.files import find
+from brickd.segment import open_segment
 
 POINTS = sorted({name for source in WRITER for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 

@@ -35,7 +35,8 @@ from lane_model import STEP as STEP_KIND
 from brickd import dtypes, records
 from brickd.errors import SegmentRefused
 from brickd.ledger import ledger_of
-from brickd.segment import Reading, open_segment
+from brickd.reading import Reading
+from brickd.segment import open_segment
 
 PATHS, SLOTS, EVENT_SLOTS, BRICKS = 64, 4, 16, 5
 PREFIX = f"brickd-test-lane-{os.getpid()}-"

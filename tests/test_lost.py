@@ -11,7 +11,8 @@ from conftest import SHM, Worker, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, order, program, read_file
 
 from brickd.errors import SegmentRefused
-from brickd.segment import find, open_segment
+from brickd.files import find
+from brickd.segment import open_segment
 
 MASK = 2**64 - 1
 CONTROL = 4096

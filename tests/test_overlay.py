@@ -10,7 +10,7 @@ from test_deferred import defer, finalize, measured, passes
 from brickd import _reader
 from brickd.ledger import ledger_of
 from brickd.overlay import laid_over, overlay
-from brickd.segment import Path, Reading
+from brickd.reading import Path, Reading
 from brickd.totals import bricks
 from brickd.tree import tree
 from brickd.workers import Worker

@@ -22,8 +22,8 @@ from simulation import World, Writer
 from brickd import _reader, checkpoint, collector, dtypes
 from brickd.collector import Collector
 from brickd.deferred import Deferred
+from brickd.files import File, find
 from brickd.memory import Cursor, Gone, Memory
-from brickd.segment import File, find
 from brickd.workers import Worker
 
 SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees

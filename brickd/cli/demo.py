@@ -23,7 +23,7 @@ from brickd.cli.output import say
 from brickd.cli.status import status
 from brickd.cli.tree import tree
 from brickd.errors import BrickdError
-from brickd.segment import find, open_file
+from brickd.files import find, open_file
 from brickd.views.parameter import Number
 
 # Each worker: how it runs, and how many times it does the work of one brick. demo/3 is to be found.

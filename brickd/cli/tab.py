@@ -106,7 +106,7 @@ def complete_services(_: click.Context, __: click.Parameter, incomplete: str) ->
 
 def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     """The workers, and once something is typed the segments' files, whose names begin so."""
-    from brickd.segment import find
+    from brickd.files import find
     from brickd.workers import identities
     from brickd.world import left_behind
 

@@ -25,8 +25,8 @@ from brickd.doctor import (
     shared_memory,
 )
 from brickd.doctor.finding import STATES, Finding
+from brickd.files import prefix
 from brickd.runtime import runtime
-from brickd.segment import prefix
 from brickd.workers import survey
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from brickd import _reader
 from brickd.doctor.finding import Finding, State, fine, listed, mib
 from brickd.errors import NotPermitted, SegmentRefused
+from brickd.files import find, open_file
 from brickd.losses import Loss, losses
-from brickd.segment import find, open_file
 from brickd.workers import Survey, Worker
 
 

@@ -11,8 +11,10 @@ from typing import Any
 
 from brickd import _reader, records
 from brickd.errors import BrickdError, NoSuchWorker
+from brickd.files import prefix
 from brickd.ledger import ledger_of
-from brickd.segment import Reading, Segment, prefix
+from brickd.reading import Reading
+from brickd.segment import Segment
 from brickd.views.answer import NOBODY, Answer, Document, begun, require_readable
 from brickd.views.parameter import Name, Whole
 from brickd.views.question import Question, given

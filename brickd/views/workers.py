@@ -16,7 +16,7 @@ from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.naming import as_argument
-from brickd.segment import Reading
+from brickd.reading import Reading
 from brickd.views.answer import Answer, begun, chosen
 from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.workers import Survey, Worker

@@ -1,0 +1,107 @@
+"""What a segment said at one time.
+
+Owns: `Reading`, a private copy of all of it, and `Identity`, the part that says whose it is. Must not know: files, how
+it was read, what the numbers mean to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from brickd import _reader
+
+_CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
+
+
+class Path(NamedTuple):
+    """A place in the call tree; `parent` is -1 at a root, `layer` is -1 without one."""
+
+    parent: int
+    name: int
+    layer: int
+    unit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a segment's worker says it is, and whether it lives: all that its name depends on.
+
+    Attributes:
+        file: the segment's name.
+        header: what the worker said once, at its birth.
+        pid: of the process that lives in it, as our namespace sees it (0: not at all); None: it ended.
+    """
+
+    file: str
+    header: _reader.Header
+    pid: int | None
+
+    @property
+    def service(self) -> str:
+        """The service that the worker said it belongs to."""
+        return label(self.header["service"])
+
+    @property
+    def coordinates(self) -> str:
+        """The worker's own coordinates or name, or ''."""
+        return label(self.header["coordinates"])
+
+    @property
+    def uuid(self) -> str:
+        """Which worker this is, whatever its name and pid."""
+        return self.header["uuid"].hex()
+
+    @property
+    def clock(self) -> str:
+        """What its ticks are read from."""
+        return _CLOCKS[self.header["clock"]]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process held the worker's lock."""
+        return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Identity):
+    """All that a segment said at one time, copied and checked; times still in ticks.
+
+    Attributes:
+        latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
+        deferred: what became of those starts.
+    """
+
+    process: _reader.Process
+    lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
+    names: list[tuple[str, int] | None]
+    paths: list[Path | None]
+    summaries: bytes
+    odd: int
+    moving: int
+    tick_ns: float
+    now_ticks: int
+    memory_bytes: int
+    latency: bytes = b""
+    deferred: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def ended(self) -> bool:
+        """Whether its worker came to its end by itself, and was not killed."""
+        return not self.alive and self.process["ended"] != 0
+
+    def name(self, number: int) -> str:
+        """The text of a name; one that is not ready is told by its number."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return entry[0] if entry is not None else f"name#{number}"
+
+    def category(self, number: int) -> str:
+        """The category declared for a name, else 'other'."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
+
+
+def label(text: bytes) -> str:
+    """The text in a field of fixed size."""
+    return text.split(b"\0", 1)[0].decode("utf-8", "replace")
