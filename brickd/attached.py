@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from brickd import _reader
 from brickd.errors import SegmentRefused
@@ -21,6 +22,14 @@ _COMPLEMENT = 2**64 - 1
 _LAST_PASSES = 300  # the largest ring there can be takes 256 of 65,536 events each
 
 
+class Stage(Enum):
+    """How far a segment's life in the daemon has come."""
+
+    DRAINED = "drained"
+    READ = "read"  # to its end: when the memory that holds its totals is kept, it may be removed
+    OVER = "over"  # nothing of it is needed any more
+
+
 @dataclass(slots=True)
 class Attached:
     """A segment that is drained.
@@ -30,8 +39,7 @@ class Attached:
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
         spares: the same file, opened once more: to close one of these alone would give up the lock on it.
-        leaving: it is drained no more: its totals are in the memory, or it does not add up.
-        over: nothing of it is needed any more.
+        stage: how far its life here has come.
     """
 
     segment: Segment
@@ -43,8 +51,7 @@ class Attached:
     gaps: int = 0
     spans: int = 0
     spares: list[Segment] = field(default_factory=list)
-    leaving: bool = False
-    over: bool = False
+    stage: Stage = Stage.DRAINED
 
     @property
     def uuid(self) -> str:

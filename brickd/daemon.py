@@ -78,7 +78,7 @@ class Daemon:
             DaemonRefused: another daemon drains these segments.
         """
         self._collector.look(time.monotonic_ns())
-        for each in self._collector.quarantined.values():
+        for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
                 raise DaemonRefused(
                     f"process {each.refused.pid} drains the segments {self.prefix}* already: end it, or set"
@@ -86,7 +86,7 @@ class Daemon:
                 )
         self._collector.change()  # it is kept at once that this one has not come to its end
         self._collector.tick(time.monotonic_ns())
-        here, gone = len(self._collector.attached), len(self._collector.memory.gone)
+        here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
@@ -105,7 +105,7 @@ class Daemon:
                 wait_ns = _AFTER_A_DEFECT_NS
                 self._tell_defect()
             if self._collector.quiet:
-                drains = [each.drain for each in self._collector.attached.values()]
+                drains = [each.drain for each in self._collector.roster.attached.values()]
                 rest_ms = _REST_WITH_SPANS_MS if self._collector.wants_spans else _REST_MS
                 _reader.rest(
                     drains, (-1 if watch is None else watch, self._wake), rest_ms, wait_ns // (rest_ms * 1_000_000)
@@ -179,11 +179,11 @@ class Daemon:
 
     def survey(self) -> Survey:
         """Every worker, as it is now."""
-        collector = self._collector
-        with collector.reading:
-            with collector.lock:
-                background = collector.memory.background()
-                held = collector.held()
+        roster = self._collector.roster
+        with roster.reading:
+            with roster.lock:
+                background = roster.memory.background()
+                held = roster.held()
             return survey(self.prefix, background, held)
 
     def files(self) -> Sequence[str]:
@@ -193,10 +193,10 @@ class Daemon:
     @contextlib.contextmanager
     def segment(self, file: str) -> Iterator[Segment]:
         """A segment to look into."""
-        collector = self._collector
-        with collector.reading:
-            with collector.lock:
-                segment = collector.held().segment(file)
+        roster = self._collector.roster
+        with roster.reading:
+            with roster.lock:
+                segment = roster.held().segment(file)
             if segment is not None:
                 yield segment
                 return
@@ -205,15 +205,15 @@ class Daemon:
 
     def details(self, uuid: str) -> Details | None:
         """What was taken from its span rings since this daemon drains it."""
-        with self._collector.lock:
-            held = self._collector.attached.get(uuid)
+        with self._collector.roster.lock:
+            held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
     def set(self, order: Setting) -> int:
         """Tell the workers of a service, those to come included; how many there are now."""
-        collector = self._collector
-        with collector.reading, collector.lock:
-            known = {each.service for each in collector.attached.values()} | set(collector.memory.wishes)
+        collector, roster = self._collector, self._collector.roster
+        with roster.reading, roster.lock:
+            known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
             if order.service not in known:
                 hint = suggestion(order.service, known)
                 raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
@@ -225,7 +225,7 @@ class Daemon:
             if wish != Wish():
                 collector.memory.wishes[order.service] = wish
             collector.change()
-            concerned = [e for e in collector.attached.values() if e.service == order.service and not e.leaving]
+            concerned = [each for each in roster.drained() if each.service == order.service]
             for each in concerned:
                 each.command(wish)
         os.eventfd_write(self._wake, 1)
@@ -241,7 +241,7 @@ class Daemon:
         def meant(gone: Gone) -> bool:
             return not names or gone.name in names or gone.reading.service in names
 
-        with collector.lock:
+        with collector.roster.lock:
             gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
             known = {each.name for each in gone} | {each.reading.service for each in gone}
             for name in order.names:

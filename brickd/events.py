@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from brickd.instant import rfc3339
 
@@ -68,6 +68,22 @@ class Page:
     events: tuple[Event, ...]
     missed: int
     newest: int
+
+
+class Tell(Protocol):
+    """`Log.add`, for whoever tells what happened and does not know to whom."""
+
+    def __call__(
+        self,
+        kind: str,
+        text: str,
+        *,
+        service: str | None = None,
+        worker: str | None = None,
+        command: str | None = None,
+    ) -> object:
+        """Take it."""
+        ...
 
 
 class Log:

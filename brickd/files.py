@@ -36,11 +36,21 @@ def find(beginning: str | None = None) -> list[str]:
 
 def identifier_of(name: str) -> Identifier | None:
     """Which file has the name now, told without opening it; None: none has."""
+    status = _status_of(name)
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def owner_of(name: str) -> int | None:
+    """Whose file has the name now; None: none has."""
+    status = _status_of(name)
+    return None if status is None else status.st_uid
+
+
+def _status_of(name: str) -> os.stat_result | None:
     try:
-        status = os.stat(os.path.join(_reader.DIRECTORY, name), follow_symlinks=False)
+        return os.stat(os.path.join(_reader.DIRECTORY, name), follow_symlinks=False)
     except (OSError, ValueError):
         return None
-    return status.st_dev, status.st_ino
 
 
 class File:

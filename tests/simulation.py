@@ -26,7 +26,7 @@ import pytest
 from conftest import SHM
 from test_deferred import History
 
-from brickd import _reader, checkpoint, collector, segment
+from brickd import _reader, checkpoint, collector, files
 from brickd.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
 from brickd.memory import Memory
@@ -391,7 +391,7 @@ class World:
     def __post_init__(self) -> None:
         self.faults = Faults(self.chance, self.meanwhile)
         self.patch.setattr(checkpoint, "os", _Os(self.faults))
-        self.patch.setattr(segment, "os", _Os(self.faults))
+        self.patch.setattr(files, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
 
     def ticks(self) -> int:
@@ -420,7 +420,7 @@ class World:
 
     def _keep(self, content: bytes) -> None:
         assert self.daemon is not None
-        folding = {each.uuid: each.drain.spans for each in self.daemon.attached.values()}
+        folding = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         checkpoint.save(self.path, content)
         self.folding |= folding
 
@@ -430,12 +430,12 @@ class World:
     def survey(self) -> Survey:
         """All workers, as the daemon that runs now shows them."""
         assert self.daemon is not None
-        return survey(self.prefix, self.daemon.memory.background(), self.daemon.held())
+        return survey(self.prefix, self.daemon.memory.background(), self.daemon.roster.held())
 
     def stop(self) -> None:
         """It is gone; the kernel closes what it had open."""
         if self.daemon is not None:
-            for each in self.daemon.attached.values():
+            for each in self.daemon.roster.attached.values():
                 each.segment.close()
         self.daemon = None
         self.folded.update(self.folding)
@@ -444,7 +444,7 @@ class World:
     def now_folding(self, uuid: str) -> int:
         """What the present daemon has folded, of a worker that is there or was remembered."""
         assert self.daemon is not None
-        here = {each.uuid: each.drain.spans for each in self.daemon.attached.values()}
+        here = {each.uuid: each.drain.spans for each in self.daemon.roster.attached.values()}
         return here.get(uuid, self.folding.get(uuid, 0))
 
     def tick(self, seconds: float) -> None:

@@ -28,7 +28,7 @@ from forge import PAGE, U64, golden, place, put, seal
 from running import Running, running, up
 from serving import ask, following
 
-from brickd import collector
+from brickd import directory
 from brickd.cli import brickd
 from brickd.collector import Collector
 from brickd.files import find
@@ -398,15 +398,15 @@ def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(
     (SHM / f"{prefix}new").write_bytes(bytes(image()))
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     loop.tick(0)
-    (old,) = loop.attached.values()
+    (old,) = loop.roster.attached.values()
     (SHM / f"{prefix}newer").write_bytes(bytes(image()))
-    with loop.reading:
+    with loop.roster.reading:
         for now_ns in (1, 2, 3):
             loop.tick(now_ns, look=now_ns == 1)
-            assert list(loop.attached.values()) == [old]
+            assert list(loop.roster.attached.values()) == [old]
             assert not loop.quiet
     loop.tick(4)
-    assert len(loop.attached) == 2, "it is not forgotten"
+    assert len(loop.roster.attached) == 2, "it is not forgotten"
     loop.end(5)
 
 
@@ -418,9 +418,9 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        before.setattr(collector, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
+        before.setattr(directory, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
         loop.tick(1, look=True)
-    assert len(loop.attached) == 1
+    assert len(loop.roster.attached) == 1
     held = subprocess.run(
         [sys.executable, "-P", "-c", _CONSUMER.format(f"{prefix}new")], capture_output=True, check=True
     )

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 from conftest import SHM
-from simulation import World, Writer
+from simulation import Killed, World, Writer
 
-from brickd import _reader, checkpoint, collector, dtypes
+from brickd import _reader, checkpoint, collector, dtypes, roster
+from brickd.attached import Stage
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
@@ -135,7 +136,7 @@ def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tm
                     world.writers[0].act(world.chance)
                 world.tick(0.02)
             assert world.daemon is not None
-            assert [each.drain.held >= collector.HELD_MAX for each in world.daemon.attached.values()] == [True]
+            assert [each.drain.held >= collector.HELD_MAX for each in world.daemon.roster.attached.values()] == [True]
             assert world.faults.effects.count("open") in (2, 3), "in two seconds"
         finally:
             world.close()
@@ -228,8 +229,8 @@ def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:
     keep = Collector.keep
 
     def mutant(self: Collector, now_ns: int) -> None:
-        for each in self.attached.values():
-            if each.leaving:
+        for each in self.roster.attached.values():
+            if each.stage is Stage.READ:
                 each.segment.unlink()
         keep(self, now_ns)
 
@@ -334,17 +335,16 @@ def test_a_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "GONE_MAX", 2)
+    monkeypatch.setattr(roster, "GONE_MAX", 2)
     world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))
     try:
         for number in range(6):
+            world.stop()
             world.worker()
             for _ in range(300):
                 world.writers[number].act(world.chance)
             world.writers[number].end()
             world.tick(2.0)
-            world.stop()
-        world.tick(2.0)
         workers = world.survey().workers
         assert [worker.together for worker in workers] == [1, 1, 4]
         assert workers[-1].name == "sim/older"
@@ -371,7 +371,7 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
             world.worker()
         world.tick(1.0)
         assert world.daemon is not None
-        bad = world.daemon.attached[world.writers[0].uuid.hex()].known.deferred
+        bad = world.daemon.roster.attached[world.writers[0].uuid.hex()].known.deferred
 
         def mutant(self: Deferred, records: bytes) -> None:
             if self is bad:
@@ -415,5 +415,38 @@ def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemo
         (worker,) = world.survey().workers
         assert worker.reading.deferred["started"] == len(lost.history.starts)
         assert not [said for said in world.told if said[0] == "worker_missed"]
+    finally:
+        world.close()
+
+
+def test_many_that_died_together_count_once_though_the_daemon_dies_before_it_has_removed_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(2))
+    try:
+        for number in range(4):
+            world.worker()
+            for _ in range(100):
+                world.writers[number].act(world.chance)
+            world.writers[number].end()
+        meet = world.faults.meet
+
+        def killed_at_the_second(effect: str) -> None:
+            if world.faults.effects.count("unlink") == 1 and effect == "unlink":
+                world.faults.meet = meet  # type: ignore[method-assign]
+                raise Killed(effect)
+            meet(effect)
+
+        world.faults.meet = killed_at_the_second  # type: ignore[method-assign]
+        while world.kills == 0:
+            world.tick(2.0)
+        assert len(find(world.prefix)) == 3, "one is removed and three are not"
+        world.tick(2.0)
+        world.tick(2.0)
+        assert find(world.prefix) == []
+        workers = world.survey().workers
+        assert sum(worker.together for worker in workers) == 4
+        assert sum(w.ledger.spans["summarized"] for w in workers) == sum(each.spans for each in world.writers)
     finally:
         world.close()

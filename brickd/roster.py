@@ -1,0 +1,249 @@
+"""Who is drained: workers come, are named, die and are remembered.
+
+Owns: the segments that are attached, and that each worker stands in the memory once: as known while its segment is
+there, as gone afterwards. Must not know: rings, when anything is due, how the memory is kept. Invariants: nobody is
+removed whom the memory does not hold; a worker whose segment was lost under it is counted in the one where it goes on;
+a segment is closed only while nobody else reads, since that gives up every lock on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import Counter
+from typing import NoReturn
+
+from brickd import _reader
+from brickd.attached import Attached, Stage
+from brickd.directory import Directory
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUndrained
+from brickd.events import Tell
+from brickd.files import owner_of
+from brickd.memory import Gone, Known, Memory, Wish
+from brickd.naming import named
+from brickd.overlay import lifted
+from brickd.segment import Segment, open_segment
+from brickd.workers import Held
+
+GONE_MAX = 64  # those before them are added up
+SHARE = 4  # another user may have this part of the places
+
+
+class Roster:
+    """Everybody.
+
+    Attributes:
+        memory: what is kept.
+        directory: the files.
+        attached: by uuid.
+        changed: somebody came or went since this was last set to False.
+        lock: of the memory and of this: held shortly by whoever reads or changes them.
+        reading: held by whoever reads segments.
+    """
+
+    def __init__(self, memory: Memory, directory: Directory, tell: Tell, workers_max: int) -> None:
+        self.memory = memory
+        self.directory = directory
+        self.attached: dict[str, Attached] = {}
+        self.changed = False
+        self.lock, self.reading = threading.Lock(), threading.Lock()
+        self._tell = tell
+        self._workers_max = workers_max
+        self._owned: Counter[int] = Counter()  # by user
+
+    def drained(self) -> list[Attached]:
+        """Those whose rings are read."""
+        return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
+
+    def held(self) -> Held:
+        """What is known of the files, for whoever reads them beside us, under the lock."""
+        ours = {each.segment.identifier: each.segment for each in self.attached.values()}
+        return Held(ours, self.directory.refused())
+
+    # ---- they come
+
+    def look(self, now_ns: int) -> None:
+        """Find the segments that came, and the files that went."""
+        before = len(self.attached)
+        ours = {each.segment.identifier: each.segment for each in self.attached.values()}
+        if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns)):
+            return
+        if len(self.attached) != before:
+            self._name_everybody()
+        if not self.directory.quarantined:  # else one that is known may be among them, for the time being
+            self._forget_missed()
+
+    def _attach(self, file: str, now_ns: int) -> None:
+        self._require_room(file)
+        segment = open_segment(file, os.O_RDWR)
+        same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
+        if (twin := next(same, None)) is not None:  # renamed just now
+            twin.spares.append(segment)
+            return
+        try:
+            if not segment.consume():
+                raise SegmentConsumed(file, segment.consumer() or 0)
+            uuid = segment.header["uuid"].hex()
+            lives = segment.worker() is not None
+            if twin := self.attached.get(uuid):
+                self._tell_copy(segment, twin, lives=lives)
+            if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
+                # It stands in the memory: a daemon before us ended before it had removed it, or might not.
+                _remove(segment)
+                return
+            known = self.memory.known.get(uuid)
+            try:
+                drain = _reader.Drain(segment.fd, known.cursors if known else None)
+            except ValueError as error:
+                raise SegmentRefused(file, str(error)) from None
+            took = segment.process()["took"]
+        except BaseException:
+            segment.close()
+            raise
+        each = Attached(segment, drain, known or Known(), now_ns, took)
+        each.command(self.memory.wishes.get(each.service, Wish()))
+        with self.lock:
+            self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
+            self.memory.known[uuid] = each.known
+            self.attached[uuid] = each
+            self._owned[segment.uid] += 1
+            self.changed = True
+            self._inherit(each)
+
+    def _require_room(self, file: str) -> None:
+        if len(self.attached) >= self._workers_max:
+            raise SegmentUndrained(file, f"not drained: {self._workers_max:,} workers are, and no more")
+        # Whoever else may put segments here leaves room for ours, and for others'.
+        owner, most = owner_of(file), self._workers_max // SHARE
+        if owner is not None and owner != os.geteuid() and self._owned[owner] >= most:
+            raise SegmentUndrained(file, f"not drained: {most:,} workers of user {owner} are, and no more")
+
+    def _tell_copy(self, segment: Segment, twin: Attached, *, lives: bool) -> NoReturn:
+        """Refuse the one of two with the same uuid that nobody lives in, or that came later."""
+        if twin.stage is not Stage.DRAINED or not lives or twin.segment.worker() is not None:
+            raise SegmentRefused(segment.name, f"says that it is {twin.segment.name}: one of them is a copy")
+        reason = f"says that it is {segment.name}, where a worker lives: it is a copy"
+        self.give_up(twin, SegmentRefused(twin.segment.name, reason))
+        raise SegmentUndrained(segment.name, "not drained: a copy of it was")
+
+    def _inherit(self, each: Attached) -> None:
+        """Take over what is known under the uuids of segments that its worker lost: their totals it took along."""
+        memory = self.memory
+        for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
+            # Not dead, it had lost its lock.
+            before = memory.gone.pop(gone)
+            each.known.deferred.absorb(lifted(before.reading))
+            text = f"{before.name} is not dead: it had lost its lock; events between its last and now are not known"
+            self._tell("worker_returned", text, service=each.service, worker=before.name)
+        for lost in [lost for lost in memory.known if lost not in self.attached and each.has_taken(lost)]:
+            # Somebody removed its segment while no daemon ran.
+            known = memory.known.pop(lost)
+            each.known.deferred.absorb(known.deferred)
+            each.known.name = each.known.name or known.name
+
+    def _name_everybody(self) -> None:
+        with self.lock:
+            names = self.memory.names()
+            for name, who in named([each.segment.identity() for each in self.drained()], names):
+                known = self.memory.known[who.uuid]
+                if known.name == name or (known.name and not who.alive):
+                    continue
+                known.name = name
+                if who.alive:
+                    text = f"{name} is process {who.pid or who.header['pid']}, drained from {who.file}"
+                    self._tell("worker_found", text, service=who.service, worker=name)
+
+    def _forget_missed(self) -> None:
+        with self.lock:
+            for uuid in [uuid for uuid in self.memory.known if uuid not in self.attached]:
+                known = self.memory.known.pop(uuid)
+                text = f"{known.name or uuid} ended while no daemon ran: its totals went with its segment"
+                self._tell("worker_missed", text)
+
+    # ---- they leave
+
+    def bury(self, each: Attached) -> bool:
+        """Read a dead worker's segment to its end and remember its totals; False: there is no end of it."""
+        with self.lock:
+            if not each.exhaust():
+                return False
+            heir = None if each.segment.linked() else self._heir(each)
+            if heir is not None:
+                heir.known.deferred.absorb(each.known.deferred)
+            else:
+                each.known.deferred.orphan()
+                self._remember(each)
+            del self.memory.known[each.uuid]
+        each.stage, self.changed = Stage.READ, True
+        kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
+        if heir is not None:
+            kind, text = (
+                "worker_moved",
+                f"{each.name} goes on in {heir.segment.name}: somebody had removed its segment",
+            )
+        elif each.drain.ended:
+            kind, text = ("worker_ended", f"{each.name} ended; what it recorded is kept")
+        self._tell(kind, text, service=each.service, worker=each.name)
+        return True
+
+    def _heir(self, each: Attached) -> Attached | None:
+        """The segment into which the same process took its totals along, after somebody removed this one under it."""
+        return next((other for other in self.drained() if other.has_taken(each.uuid)), None)
+
+    def _remember(self, each: Attached) -> None:
+        self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
+        if not each.segment.removable():
+            self.memory.bury(each.uuid)
+
+    def give_up(self, each: Attached, error: SegmentRefused) -> None:
+        """Drain it no more: it does not add up."""
+        self.directory.quarantine(each.segment.name, each.segment.identifier, error)
+        with self.lock:
+            del self.memory.known[each.uuid]
+        each.stage, self.changed = Stage.OVER, True
+
+    def remove_read(self) -> bool:
+        """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that."""
+        for each in self.attached.values():
+            if each.stage is Stage.READ:
+                with contextlib.suppress(NotPermitted):  # it will be found once more, and then told
+                    each.segment.unlink()
+                each.stage = Stage.OVER
+        with self.lock:
+            # Added up it has no uuid any more by which a segment that is still there would be known.
+            oldest = list(self.memory.gone)[:-GONE_MAX]
+            for uuid in oldest:
+                self.memory.add_up(self.memory.gone.pop(uuid))
+        return bool(oldest)
+
+    def release(self) -> None:
+        """Let go of those that are left."""
+        for each in self.drained():
+            if each.segment.linked():
+                each.command(Wish())
+        for each in self.attached.values():
+            each.stage = Stage.OVER
+        self.changed = True
+
+    def close(self, timeout: float) -> None:
+        """Close what nobody needs any more: later, while somebody reads for longer than this."""
+        over = [each for each in self.attached.values() if each.stage is Stage.OVER]
+        if over and self.reading.acquire(timeout=timeout):
+            try:
+                for each in over:
+                    del self.attached[each.uuid]
+                    self._owned[each.segment.uid] -= 1
+                    for segment in (each.segment, *each.spares):
+                        segment.close()
+            finally:
+                self.reading.release()
+
+
+def _remove(segment: Segment) -> None:
+    with segment:
+        try:
+            segment.unlink()
+        except NotPermitted:
+            reason = f"its worker ended and is remembered; only user {segment.uid} may remove it"
+            raise SegmentRefused(segment.name, reason) from None
