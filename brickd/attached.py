@@ -144,4 +144,4 @@ class Attached:
         if any(number >= len(cursors) for number, _, _ in reading.lanes):
             raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
         lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
-        return laid_over(replace(reading, pid=None, lanes=lanes, memory_bytes=0), overlay(self.known.deferred))
+        return laid_over(replace(reading, pid=None, lanes=lanes, memory_bytes=0, flags=0), overlay(self.known.deferred))

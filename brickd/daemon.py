@@ -209,29 +209,32 @@ class Daemon:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
-    def set(self, order: Setting) -> int:
-        """Tell the workers of a service, those to come included; how many there are now."""
+    def set(self, order: Setting) -> tuple[Wish, int]:
+        """Tell the workers of a service, those to come included: what is set now, and how many there are."""
         collector, roster = self._collector, self._collector.roster
         with roster.reading, roster.lock:
             known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
             if order.service not in known:
                 hint = suggestion(order.service, known)
                 raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
-            before = collector.memory.wishes.pop(order.service, Wish())
+            before = collector.memory.wishes.get(order.service, Wish())
             wish = Wish(
                 before.spans if order.spans is None else order.spans == "on",
                 before.off if order.recording is None else order.recording == "off",
             )
+            concerned = [each for each in roster.drained() if each.service == order.service]
+            if not order.changes:
+                return before, len(concerned)
+            collector.memory.wishes.pop(order.service, None)
             if wish != Wish():
                 collector.memory.wishes[order.service] = wish
             collector.change()
-            concerned = [each for each in roster.drained() if each.service == order.service]
             for each in concerned:
                 each.command(wish)
         os.eventfd_write(self._wake, 1)
         said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
         self._tell("set", f"{said} for {many(len(concerned), 'worker')}", service=order.service)
-        return len(concerned)
+        return wish, len(concerned)
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of the dead; of how many."""

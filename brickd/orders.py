@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from brickd.errors import WrongQuestion
 from brickd.views.parameter import Choice, Name, Names
 from brickd.views.question import Question, given
 
@@ -18,16 +17,21 @@ _ON_OFF = ("on", "off")
 
 @dataclass(frozen=True)
 class Setting(Question):
-    """What the workers of a service are to do from now on; None: as before."""
+    """What the workers of a service are to do from now on; None: as before. With neither, it asks what is set."""
 
     service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
     spans: OnOff | None = given(Choice(_ON_OFF, "Whether each span is kept in detail, for traces."), None)
     recording: OnOff | None = given(Choice(_ON_OFF, "Whether anything is recorded at all."), None)
 
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        if self.spans is None and self.recording is None:
-            raise WrongQuestion("nothing is to be set, wanted is spans or recording")
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be set."""
+        return self.spans is not None or self.recording is not None
+
+
+def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
+    """What is set, in the words of an order."""
+    return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 
 @dataclass(frozen=True)

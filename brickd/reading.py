@@ -71,6 +71,7 @@ class Reading(Identity):
     Attributes:
         latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
         deferred: what became of those starts.
+        flags: what its consumer asks of its worker; of those that are gone nothing is asked.
     """
 
     process: _reader.Process
@@ -85,11 +86,22 @@ class Reading(Identity):
     memory_bytes: int
     latency: bytes = b""
     deferred: Mapping[str, int] = field(default_factory=dict)
+    flags: int = 0
 
     @property
     def ended(self) -> bool:
         """Whether its worker came to its end by itself, and was not killed."""
         return not self.alive and self.process["ended"] != 0
+
+    @property
+    def detailed(self) -> bool:
+        """Whether its worker is to keep each span in detail."""
+        return self.flags & _reader.CONTROL_SPANS != 0
+
+    @property
+    def off(self) -> bool:
+        """Whether its worker is to record nothing."""
+        return self.flags & _reader.CONTROL_OFF != 0
 
     def name(self, number: int) -> str:
         """The text of a name; one that is not ready is told by its number."""

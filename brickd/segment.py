@@ -106,6 +106,7 @@ class Segment(File):
                 tick_ns=tick_ns,
                 now_ticks=now_ticks,
                 memory_bytes=self.memory_bytes,
+                flags=self._copier.control()["flags"],
             )
 
 

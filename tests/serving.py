@@ -22,6 +22,7 @@ from brickd.api.server import Server
 from brickd.errors import NoSuchWorker
 from brickd.events import Log
 from brickd.files import find, prefix
+from brickd.memory import Wish
 from brickd.orders import Forgetting, Setting
 from brickd.segment import open_segment
 from brickd.world import Facts, SharedMemory
@@ -44,19 +45,19 @@ class Daemon(SharedMemory):
         uptime = time.time_ns() - self._started_ns
         return Facts("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
 
-    def set(self, order: Setting) -> int:
+    def set(self, order: Setting) -> tuple[Wish, int]:
         workers = [worker for worker in self.survey().workers if worker.service == order.service]
         if not workers:
             raise NoSuchWorker(f"no service {order.service}")
+        flags = 0
         for worker in workers:
-            with open_segment(worker.reading.file) as segment:
-                flags = segment.control()["flags"]
+            flags = worker.reading.flags
             for wanted, flag, on in ((order.spans, _SPANS, "on"), (order.recording, _OFF, "off")):
                 if wanted is not None:
                     flags = flags | flag if wanted == on else flags & ~flag
             with (SHM / worker.reading.file).open("r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), flags.to_bytes(4, "little"), _CONTROL_PAGE)
-        return len(workers)
+        return Wish(flags & _SPANS != 0, flags & _OFF != 0), len(workers)
 
     def forget(self, order: Forgetting) -> int:
         forgotten = 0

@@ -95,7 +95,6 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
         (request("/v1/inspect/a?name=b"), 400, "name is given more than once"),
         (request("/v1/down?now=1", b""), 400, "no parameter 'now', wanted none"),
         (request("/v1/set", b'{"service": "api"}'), 400, 'the body begins with {"service": "api"}, wanted is name=val'),
-        (request("/v1/set", b"service=api"), 400, "nothing is to be set, wanted is spans or recording"),
         (request("/v1/set", b"spans=on"), 400, "no service is given, wanted is the name of a service"),
         (request("/v1/set", b"service=api&spans=perhaps"), 400, "spans is 'perhaps', wanted is one of on, off"),
         (request("/v1/set", b"service=nobody&spans=on"), 404, "no service nobody"),
@@ -190,6 +189,7 @@ def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path,
     }  # fmt: skip
     flags = {name: ask(socket_path, f"/v1/inspect/{name}/0").document["control"]["flags"] for name in ("api", "batch")}
     assert flags == {"api": 3, "batch": 0}
+    assert ask(socket_path, "/v1/set", b"service=api").document == done.document, "who asks for nothing sets nothing"
 
 
 def test_the_totals_of_the_dead_can_be_forgotten(worker: Start, socket_path: Path) -> None:

@@ -233,6 +233,25 @@ def test_at_its_end_workers_are_left_as_if_nobody_had_asked_them_anything(worker
 
 
 @pytest.mark.slow
+def test_what_is_set_stays_in_force_when_the_daemon_is_killed_and_is_shown(worker: Start, prefix: str) -> None:
+    worker(WORK, BRICKD_SERVICE="api").paused()
+    off = "recording is off in 1 worker of api"
+    with running() as daemon:
+        daemon.until("worker_found")
+        daemon.ask("/set", b"service=api&recording=off")
+        assert [each["text"] for each in daemon.ask("/status")["problems"]] == [off]
+        while b'"wishes":{"api"' not in (runtime().checkpoint.read_bytes() if runtime().checkpoint.exists() else b""):
+            daemon.ask("")
+        daemon.kill()
+    assert [each["text"] for each in result_of(brickd("status", "--json"))["problems"]] == [off]
+    with running() as daemon:
+        assert [each["text"] for each in daemon.ask("/status")["problems"]] == [off]
+        assert daemon.ask("/set", b"service=api")["recording"] == "off"
+        assert daemon.ask("/set", b"service=api&recording=on")["workers"] == 1
+        assert daemon.ask("/status")["problems"] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["the daemon", "nobody"])
 def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, asked: str) -> None:
     one = worker(WORK, BRICKD_SERVICE="api")

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import socket
 import struct
@@ -22,12 +23,14 @@ from conftest import SHM, reading
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import Daemon
+from serving import Daemon, still
 from verbs import LOSING, brickd, document, started
 
 from brickd.health import NAMES, Bounds, Missing, conditions, healthy
+from brickd.orders import Setting
 from brickd.runtime import runtime
-from brickd.segment import open_segment
+from brickd.views.workers import problems
+from brickd.workers import survey
 
 # ---- events
 
@@ -104,18 +107,57 @@ def test_the_workers_of_a_service_are_told_what_to_record(worker: Start, daemon:
     assert flags() == 3
     assert document("set", "api", "--recording", "on")["recording"] == "on"
     assert flags() == 2
+    assert brickd("set", "api").stdout == "api: spans on, recording on in 1 worker\n"
+    assert flags() == 2
 
 
 def flags() -> int:
-    with open_segment(reading(os.environ["BRICKD_SHM_PREFIX"]).file) as segment:
-        return segment.control()["flags"]
+    return reading(os.environ["BRICKD_SHM_PREFIX"]).flags
+
+
+def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker: Start, daemon: Daemon) -> None:
+    for service in ("api", "api", "-batch", "calm"):
+        started(worker, BRICKD_SERVICE=service)
+    ended = started(worker, BRICKD_SERVICE="ended")
+    for service in ("api", "ended"):
+        daemon.set(Setting(service, spans="on", recording="off"))
+    ended.kill()
+    daemon.set(Setting("-batch", spans="on"))
+    told = document("workers")
+    daemon.end()
+    assert still(document("workers")) == still(told)
+    off, spans, usual = (
+        {"spans": spans, "recording": rec} for spans, rec in (("on", "off"), ("on", "on"), ("off", "on"))
+    )
+    assert {each["name"]: each["set"] for each in told["workers"]} == {
+        "-batch/0": spans, "api/0": off, "api/1": off, "calm/0": usual, "ended/0": None,
+    }  # fmt: skip
+    assert told["problems"][0] == {
+        "text": "recording is off in 2 workers of api",
+        "command": "brickd set --recording on api",
+    }
+    for verb in ("status", "workers"):
+        screen = brickd(verb, COLUMNS="80").stdout
+        assert "! recording is off in 2 workers of api  brickd set --recording on api\n" in screen
+        states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
+        assert states == ["live, spans", "live, off", "live, off", "live", "dead"]
+    assert "control flags 0x3: spans on, recording off\n" in brickd("inspect", "api/1").stdout
+    assert problems(survey(), survey().workers[:1], None, partial=True) == []
+
+
+def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="-x; touch y")
+    daemon.set(Setting("-x; touch y", recording="off"))
+    (problem,) = document("status")["problems"]
+    assert brickd(*shlex.split(problem["command"])[1:]).returncode == 0
+    assert flags() == 0
 
 
 @pytest.mark.usefixtures("daemon")
 def test_an_order_that_cannot_be_is_refused() -> None:
     for arguments, code, told in (
         (("nobody", "--spans", "on"), 4, "no service nobody"),
-        (("api",), 2, "nothing is to be set, wanted is spans or recording"),
+        (("nobody",), 4, "no service nobody"),
         (("api", "--spans", "perhaps"), 2, "'perhaps' is not one of 'on', 'off'"),
         ((), 2, "SERVICE"),
     ):

@@ -30,7 +30,7 @@ from brickd.api.limits import Limits
 from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.errors import BrickdError, WrongQuestion
-from brickd.orders import Forgetting, Setting
+from brickd.orders import Forgetting, Setting, settings
 from brickd.views import bricks, hang, inspect, status, tree, workers
 from brickd.views import events as happened
 from brickd.views.answer import Answer, begun
@@ -111,7 +111,9 @@ class Application:
             Endpoint("GET", "/events", happened.EventsQuestion, self._events, "What happened."),
             Endpoint("GET", "/events/stream", happened.EventsQuestion, self._events_stream, "The same as it happens."),
             Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status again and again."),
-            Endpoint("POST", "/set", Setting, self._set, "Tell the workers of a service what to record."),
+            Endpoint(
+                "POST", "/set", Setting, self._set, "Tell the workers of a service what to record, or ask what is set."
+            ),
             Endpoint("POST", "/forget", Forgetting, self._forget, "Drop the totals of dead workers."),
             Endpoint("POST", "/down", Nothing, self._down, "End the daemon."),
         ]
@@ -212,8 +214,8 @@ class Application:
         return self._done(**self._served.daemon().document(), endpoints=listed)
 
     async def _set(self, order: Setting) -> Response:
-        told = await self._in_thread(self._served.set, order)
-        return self._done(service=order.service, spans=order.spans, recording=order.recording, workers=told)
+        wish, workers = await self._in_thread(self._served.set, order)
+        return self._done(service=order.service, **settings(spans=wish.spans, off=wish.off), workers=workers)
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brickd.events import Log
+from brickd.memory import Wish
 from brickd.orders import Forgetting, Setting
 from brickd.world import Facts, World
 
@@ -25,8 +26,8 @@ class Served(World, Protocol):
         """What it says of itself."""
         ...
 
-    def set(self, order: Setting) -> int:
-        """Tell the workers of a service; how many there are.
+    def set(self, order: Setting) -> tuple[Wish, int]:
+        """Tell the workers of a service: what is set now, and how many there are.
 
         Raises:
             NoSuchWorker: nobody has this service.

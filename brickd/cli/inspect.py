@@ -67,7 +67,8 @@ def inspect(question: view.InspectQuestion, output: str) -> None:
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
-    header, process, spans = document["header"], document["process"], document["ledger"]["spans"]
+    header, process, control = document["header"], document["process"], document["control"]
+    spans = document["ledger"]["spans"]
     lines = [
         f"segment   {escaped(document['segment'])}  format {header['major']}.{header['minor']}"
         f"  {units.size(header['size'])} reserved",
@@ -78,7 +79,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         f" {process['names']} of {header['names']} names, {header['span_slots']} slots a span ring,"
         f" {header['event_slots']} an event ring",
         f"consumer  {'pid ' + str(document['consumer_pid']) if document['consumer_pid'] is not None else 'none'}"
-        f"  control flags {document['control']['flags']:#x}",
+        f"  control flags {control['flags']:#x}: spans {control['spans']}, recording {control['recording']}",
         "ledger    " + "  ".join(f"{term} {units.count(n)}" for term, n in spans.items() if n or term == "begun"),
     ]
     if told := _event_ledger(document["ledger"]["events"]):

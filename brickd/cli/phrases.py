@@ -31,6 +31,13 @@ def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
     return [escape.text(said, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
+def state(worker: dict[str, Any]) -> str:
+    """Whether a worker lives, as a cell; marked where it does not record as usual."""
+    told = worker["set"] or {}
+    mark = ", off" if told.get("recording") == "off" else ", spans" if told.get("spans") == "on" else ""
+    return f"{worker['state']}{mark}"
+
+
 def open_now(worker: dict[str, Any]) -> str:
     """Of the youngest spans of a worker's threads the one that is open the longest, as a cell."""
     return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])

@@ -1,6 +1,6 @@
 """The verb `set`.
 
-Owns: what is said of an order that was carried out. Must not know: how.
+Owns: what is said of an order that was carried out, and of what is set. Must not know: how.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from brickd.orders import Setting
 @asks(Setting, complete_services)
 @output_options
 def set_(question: Setting, output: str) -> None:
-    """What the workers of a service record from now on."""
+    """What the workers of a service record from now on; without options, what is set."""
     document = told("set", question, post=True)
     emit(document, output, table=lambda seen: [_line(document, seen)])
 
 
 def _line(document: dict[str, Any], seen: Screen) -> str:
-    done = [f"{what} {document[what]}" for what in ("spans", "recording") if document[what] is not None]
     workers = units.many(document["workers"], "worker")
-    return escape.text(f"{document['service']}: {', '.join(done)} in {workers}", seen.width)
+    said = f"{document['service']}: spans {document['spans']}, recording {document['recording']} in {workers}"
+    return escape.text(said, seen.width)

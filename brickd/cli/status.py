@@ -129,7 +129,7 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
         (
             worker["name"],
             str(worker["pid"] or "-"),
-            worker["state"],
+            phrases.state(worker),
             units.count(worker["ledger"]["spans"]["summarized"]),
             units.count(worker["lost"]),
             phrases.open_now(worker),

@@ -55,7 +55,7 @@ def _cells(worker: dict[str, Any]) -> tuple[str, ...]:
     return (
         worker["name"],
         str(worker["pid"] or "-"),
-        worker["state"],
+        phrases.state(worker),
         units.duration(worker["age_ns"]),
         units.count(worker["threads"]),
         _share(worker["lanes"]),

@@ -13,6 +13,7 @@ from brickd import _reader, records
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
+from brickd.orders import settings
 from brickd.reading import Reading
 from brickd.segment import Segment
 from brickd.views.answer import NOBODY, Answer, Document, begun, require_readable
@@ -78,7 +79,6 @@ def _inside(segment: Segment, worker: str | None, consumer: int | None, details:
         "coordinates": reading.coordinates,
         "clock": reading.clock,
     }
-    control = segment.control()
     return {
         "segment": reading.file,
         "worker": worker,
@@ -88,7 +88,11 @@ def _inside(segment: Segment, worker: str | None, consumer: int | None, details:
         "tick_ns": reading.tick_ns,
         "header": header,
         "process": dict(reading.process),
-        "control": {"flags": control["flags"], "fingerprint_rate": control["fingerprint_rate"]},
+        "control": {
+            "flags": reading.flags,
+            **settings(spans=reading.detailed, off=reading.off),
+            "fingerprint_rate": segment.control()["fingerprint_rate"],
+        },
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
         "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],

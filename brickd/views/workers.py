@@ -6,6 +6,7 @@ the next command; nothing is left out that a count could show.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,9 +17,11 @@ from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.naming import as_argument
+from brickd.orders import settings
 from brickd.reading import Reading
 from brickd.views.answer import Answer, begun, chosen
 from brickd.views.question import ABOUT_WORKERS, Question, given
+from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, World
 
@@ -58,8 +61,16 @@ def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list
 
 def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *, partial: bool) -> list[Problem]:
     """What is wrong, from the same as `entries`, and with the daemon."""
+    off = Counter(worker.service for worker in workers if worker.reading.alive and worker.reading.off)
+    found = [
+        {
+            "text": f"recording is off in {many(n, 'worker')} of {service}",
+            "command": f"brickd set --recording on {as_argument(service)}",
+        }
+        for service, n in off.items()
+    ]
     refused = [] if partial else survey.refused
-    found = [{"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused]
+    found += [{"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused]
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
@@ -105,6 +116,7 @@ def _worker(worker: Worker) -> Entry:
         "pid": reading.pid or header["pid"],
         "state": "live" if reading.alive else "ended" if reading.ended else "dead",
         "together": worker.together,
+        "set": settings(spans=reading.detailed, off=reading.off) if reading.alive else None,
         "started": rfc3339(header["started_ns"]),
         "age_ns": _age_ns(reading),
         "clock": reading.clock,
@@ -134,6 +146,7 @@ def _quarantined(refused: SegmentRefused) -> Entry:
         "pid": None,
         "state": "quarantined",
         "together": 1,
+        "set": None,
         "started": None,
         "age_ns": None,
         "clock": None,
