@@ -87,7 +87,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     workers = status["workers"]
     lost = sum(worker["lost"] for worker in workers)
     dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
-    quarantined = sum(worker["state"] == "quarantined" for worker in workers)
+    quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
     found = [
         _few("lost", lost, bounds.max_lost, "brickd workers"),
         _few("dead", dead, bounds.max_dead, "brickd prune"),

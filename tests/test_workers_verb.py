@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from conftest import SHM, readings
 from faults import Start
+from serving import Daemon, still
 from verbs import brickd, document, sheet, started
+
+from brickd.views.workers import LISTED_MAX
 
 # Three threads have recorded at the same time, of which one has ended and one has nothing open.
 THREADS = """
@@ -70,6 +73,27 @@ def test_the_dead_and_the_quarantined_have_their_rows(worker: Start, prefix: str
     screen = brickd("workers").stdout.splitlines()
     assert len(screen) == 1 + 3 + 2
     assert [row["state"] for row in sheet("workers")] == [each["state"] for each in said["workers"]]
+
+
+def test_of_any_number_of_bad_files_a_few_are_listed_and_all_are_counted(
+    worker: Start, daemon: Daemon, prefix: str
+) -> None:
+    started(worker, ONE, BRICKD_SERVICE="api")
+    for number in range(LISTED_MAX + 6):
+        (SHM / f"{prefix}{number:03}").write_bytes(b"\x01" * 8192)
+    asked = document("workers"), document("status")
+    unhealthy = document("status", "--check", code=1)["conditions"]
+    daemon.end()
+    for said, verb in zip(asked, ("workers", "status"), strict=True):
+        assert still(document(verb)) == still(said)
+        *listed, others = said["workers"][1:]
+        assert [each["segment"] for each in listed] == [f"{prefix}{number:03}" for number in range(LISTED_MAX)]
+        assert {each["together"] for each in listed} == {1}
+        assert (others["state"], others["together"], others["segment"]) == ("quarantined", 6, None)
+        assert len(said["problems"]) == 1 + LISTED_MAX
+        assert said["problems"][0] == {"text": f"{LISTED_MAX + 6} files are quarantined", "command": "brickd doctor"}
+    assert f"{LISTED_MAX + 6} quarantined" in [each["seen"] for each in unhealthy]
+    assert f"…1 healthy, {LISTED_MAX + 1} in trouble" in brickd("status").stdout, "beside the five that are shown"
 
 
 def test_workers_can_be_asked_for_some_and_what_is_quarantined_is_none_of_them(worker: Start, prefix: str) -> None:

@@ -139,7 +139,9 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
     lines = tables.lines(_WORKER_COLUMNS, rows, screen.width) if rows else []
     rest = [worker for worker in workers if worker not in shown]
     if rest:
-        states = Counter("healthy" if _healthy(worker) else "in trouble" for worker in rest)
+        states: Counter[str] = Counter()
+        for worker in rest:
+            states["healthy" if _healthy(worker) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
         lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")

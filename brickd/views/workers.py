@@ -1,7 +1,8 @@
 """The view `workers`: every worker in full, and what is wrong.
 
 Owns: a worker's entry, and what counts as a problem. Must not know: terminals, files. Invariants: every problem names
-the next command; nothing is left out that a count could show.
+the next command; nothing is left out that a count could show; of any number of bad files an answer lists a few, and
+says how many there are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
+from brickd.memory import OTHERS
 from brickd.naming import as_argument
 from brickd.orders import settings
 from brickd.reading import Reading
@@ -24,6 +26,8 @@ from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, World
+
+LISTED_MAX = 64  # files that were refused
 
 Entry = dict[str, Any]
 Problem = dict[str, str]
@@ -56,7 +60,7 @@ def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list
         workers: those that were asked for.
         partial: whether only some were asked for; what was refused then belongs to nobody named.
     """
-    return [*map(_worker, workers), *map(_quarantined, [] if partial else survey.refused)]
+    return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
 def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *, partial: bool) -> list[Problem]:
@@ -70,7 +74,12 @@ def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *,
         for service, n in off.items()
     ]
     refused = [] if partial else survey.refused
-    found += [{"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)} for error in refused]
+    if len(refused) > LISTED_MAX:
+        found.append({"text": f"{len(refused):,} files are quarantined", "command": "brickd doctor"})
+    found += [
+        {"text": f"{error.path} is quarantined: {error.reason}", "command": _remedy(error)}
+        for error in refused[:LISTED_MAX]
+    ]
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
@@ -135,17 +144,25 @@ def _worker(worker: Worker) -> Entry:
     }
 
 
-def _quarantined(refused: SegmentRefused) -> Entry:
+def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
+    """The entries of the first, and one of all others together."""
+    listed = [_quarantined(error.path, error.path, error.reason) for error in refused[:LISTED_MAX]]
+    more = len(refused) - LISTED_MAX
+    others = [_quarantined(OTHERS, None, many(more, "more file"), together=more)] if more > 0 else []
+    return listed + others
+
+
+def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1) -> Entry:
     return {
-        "name": refused.path,
+        "name": name,
         "service": None,
         "index": None,
         "coordinates": None,
         "uuid": None,
-        "segment": refused.path,
+        "segment": file,
         "pid": None,
         "state": "quarantined",
-        "together": 1,
+        "together": together,
         "set": None,
         "started": None,
         "age_ns": None,
@@ -161,7 +178,7 @@ def _quarantined(refused: SegmentRefused) -> Entry:
         "rss_bytes": None,
         "open": [],
         "pending": 0,
-        "problem": refused.reason,
+        "problem": reason,
     }
 
 
