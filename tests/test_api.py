@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,9 @@ def test_a_defect_is_told_as_one_and_ends_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(daemon, "survey", survey)
         failed = ask(socket_path, "/v1/status")
-    assert (failed.status, failed.document["error"]["kind"]) == (500, "defect")
-    assert "ZeroDivisionError: hostile \\x1b[2J" in capsys.readouterr().err
+        assert (failed.status, failed.document["error"]["kind"]) == (500, "defect")
+        assert "ZeroDivisionError: hostile \\x1b[2J" in capsys.readouterr().err
+        with open("/dev/full", "wb", buffering=0) as full:
+            patched.setattr(sys, "stderr", io.TextIOWrapper(full, write_through=True))
+            assert ask(socket_path, "/v1/status").document["error"]["kind"] == "defect"
     assert ask(socket_path, "/v1/status").status == 200

@@ -8,6 +8,7 @@ document or an error in JSON; whoever means the segments of another prefix is no
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import traceback
@@ -252,8 +253,9 @@ class Application:
         return Reply(b"", HTTPStatus.BAD_REQUEST)  # nobody reads it
 
     async def _defect(self, _: Request, error: Exception) -> Response:
-        for line in "".join(traceback.format_exception(error)).splitlines():
-            print(escape.text(line), file=sys.stderr)
+        with contextlib.suppress(OSError):  # where nothing can be written, whoever asks is told all the same
+            for line in "".join(traceback.format_exception(error)).splitlines():
+                print(escape.text(line), file=sys.stderr, flush=True)
         message = "this is a defect of brickd: please report it with what the daemon's log says"
         return Reply(error_body("defect", message), HTTPStatus.INTERNAL_SERVER_ERROR)
 
