@@ -15,6 +15,7 @@ from running import running, up
 from verbs import brickd
 
 from brickd import checkpoint
+from brickd.cli.logfile import MOST_BYTES
 from brickd.files import find
 from brickd.runtime import runtime
 
@@ -191,6 +192,8 @@ def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:
 
 
 def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_ended(prefix: str) -> None:
+    runtime().log.write_text("old\n")
+    os.truncate(runtime().log, MOST_BYTES + 1)
     started = brickd("up", "-d")
     try:
         assert (started.returncode, started.stderr) == (0, "")
@@ -199,10 +202,14 @@ def test_up_in_the_background_comes_back_when_it_answers_and_down_when_it_has_en
         assert again.returncode == 2
         assert "a daemon runs already" in again.stderr
         assert again.stderr.count("\n") == 1
+        before = runtime().log.with_name("log.1")
+        assert (before.stat().st_size, runtime().log.stat().st_size < 1000) == (MOST_BYTES + 1, True)
+        os.truncate(runtime().log, MOST_BYTES + 2)
     finally:
         ended = brickd("down")
     assert ended.returncode == 0
     assert "has ended" in ended.stdout
+    assert (before.stat().st_size, runtime().log.read_text()) == (MOST_BYTES + 2, "brickd: the daemon has ended\n")
     assert not runtime().socket.exists()
     endless = brickd("down", "--wait", "nan")
     assert endless.returncode == 2

@@ -73,7 +73,7 @@ LAYERS = (
     {"brickd.api.server"},
     {"brickd.home"},
     {"brickd.daemon"},
-    {"brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
+    {"brickd.cli.logfile", "brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
     {"brickd.cli.answers", "brickd.cli.asking", "brickd.cli.phrases", "brickd.cli.table"},
     {"brickd.cli.checking", "brickd.cli.watching"},
     {

@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 
 from brickd import escape
+from brickd.cli import logfile
 from brickd.cli.output import emit, output_options, say
 from brickd.errors import DaemonRefused
 from brickd.runtime import Runtime, runtime
@@ -89,7 +90,7 @@ def _group() -> int | None:
 def _detach(here: Runtime, tell: Callable[[int], None]) -> None:
     try:
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        log = os.open(here.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        log = logfile.opened(here.log)
     except OSError as error:
         raise DaemonRefused(f"{here.log}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours") from None
     begin = os.fstat(log).st_size
@@ -102,6 +103,7 @@ def _detach(here: Runtime, tell: Callable[[int], None]) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(ours, theirs)
+        sys.stderr = logfile.printed_to(here.log)
         _run(here, lambda: os.close(write) if os.write(write, b".") else None)
         return
     os.close(write)
