@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from conftest import Worker
 from forge import PAGE
+from rings import folded, longest
 
 from brickd import _reader, dtypes
 from brickd.files import find
@@ -55,14 +56,18 @@ def test_what_all_span_records_come_to_is_what_the_worker_itself_added_up(worker
     process.paused()
     with only_segment(prefix) as fd:
         ask_for_spans(fd)
-        drain = _reader.Drain(fd)
+        drain, segment, rounds = _reader.Drain(fd), _reader.Segment(fd), []
         for _ in range(4):
             process.go()
             process.paused()
+            _, slots = segment.ring(0, False)
+            rounds.append(np.frombuffer(slots, dtypes.dtype("span"))[-500 * 5 :])
             assert _reader.drain([drain]) == []
             publish(fd, drain)
-        own = dtypes.summaries(_reader.Segment(fd).summaries()[0])
-        ours = dtypes.summaries(drain.details())
+        own, records = dtypes.summaries(segment.summaries()[0]), np.concatenate(rounds)
+        ours = folded(records)
+        assert drain.longest() == longest(records)
+        assert drain.recent() == records[-64:].tobytes()
         assert (drain.spans, drain.rejected, drain.skipped, drain.complete) == (4 * 500 * 5, 0, 0, True)
         for field in own.dtype.names or ():
             np.testing.assert_array_equal(ours[field], own[field][: len(ours)], err_msg=field)

@@ -1,5 +1,4 @@
 #include "details.h"
-#include "entry.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +9,12 @@ static inline int amounts_possible(const struct brick_span *s)
     return (int64_t)(s->start | s->duration | s->child | s->elements | s->bytes) >= 0;
 }
 
-static inline void add(struct brick_detail *to, const struct brick_span *s, uint64_t elements, uint64_t bytes)
+static inline void be_longest(struct brick_longest *to, const struct brick_span *s, uint64_t elements)
 {
-    if (__builtin_expect(brick_entry_span(&to->summary, s->duration, s->child, elements, bytes), 0)) {
-        to->start = s->start;
-        to->step = s->step;
-        to->elements = elements;
-    }
+    to->duration = s->duration;
+    to->start = s->start;
+    to->step = s->step;
+    to->elements = elements;
 }
 
 /* Path, slots and kind are one word; where nearly all records are alike, taking
@@ -28,12 +26,12 @@ static inline uint64_t usual_path(const struct brick_span *s)
     return word ^ (UINT64_C(1) << 32 | (uint64_t)BRICK_KIND_SPAN << 48);
 }
 
-/* Folds spans of one slot on known paths, as many as stand in a row: how many
- * those were. This is where the time goes: 3 ns for each. */
-static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
+/* Takes spans of one slot on known paths, as many as stand in a row: how many
+ * those were. This is where the time goes. */
+static uint64_t take_usual(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                            uint64_t count)
 {
-    struct brick_detail **by_path = d->by_path;
+    struct brick_longest **by_path = d->by_path;
     const uint64_t paths = by_path != NULL ? d->reader->header.paths : 0;
     const struct brick_span *s = (const struct brick_span *)(const void *)slots, *first = s, *end = s + count;
     uint64_t sequence = lane->sequence;
@@ -42,7 +40,8 @@ static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, co
         if (path >= paths || by_path[path] == NULL || !amounts_possible(s) || s->sequence <= sequence)
             break;
         sequence = s->sequence;
-        add(by_path[path], s, s->elements, s->bytes);
+        if (__builtin_expect(s->duration > by_path[path]->duration, 0))
+            be_longest(by_path[path], s, s->elements);
     }
     lane->sequence = sequence;
     d->spans += (uint64_t)(s - first);
@@ -50,14 +49,14 @@ static uint64_t fold_usual(struct brick_details *d, struct brick_spans *lane, co
 }
 
 /* Of a path that was not seen before. What stands in the table of paths was there before the record was. */
-static struct brick_detail *detail_make(struct brick_details *d, uint32_t path)
+static struct brick_longest *longest_make(struct brick_details *d, uint32_t path)
 {
     uint64_t key;
     if (!brick_fetch(d->reader, d->reader->layout.paths + path * (uint64_t)sizeof key, &key, sizeof key))
         return NULL;
     if (d->by_path == NULL)
         d->by_path = calloc(d->reader->header.paths, sizeof *d->by_path);
-    struct brick_detail *made = d->by_path != NULL ? calloc(1, sizeof *made) : NULL;
+    struct brick_longest *made = d->by_path != NULL ? calloc(1, sizeof *made) : NULL;
     if (made == NULL) {
         brick_refuse(d->reader, "no memory for the spans of path %u", path);
         return NULL;
@@ -69,9 +68,9 @@ static struct brick_detail *detail_make(struct brick_details *d, uint32_t path)
 }
 
 /* One record, of whatever kind; 0: refused. */
-static int fold_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
+static int take_any(struct brick_details *d, struct brick_spans *lane, const struct brick_span *s, int newest)
 {
-    /* A step's rows are in its record; its summary has the valid ones, and no bytes. */
+    /* Of the rows of a step the valid ones are its elements. */
     int is_step = s->kind == BRICK_KIND_STEP;
     if (!is_step && s->kind != BRICK_KIND_SPAN) {
         d->skipped++;
@@ -82,16 +81,12 @@ static int fold_any(struct brick_details *d, struct brick_spans *lane, const str
         d->rejected++;
         return 1;
     }
-    struct brick_detail *to = d->by_path != NULL ? d->by_path[s->path] : NULL;
-    if (to == NULL && (to = detail_make(d, s->path)) == NULL)
+    struct brick_longest *to = d->by_path != NULL ? d->by_path[s->path] : NULL;
+    int first = to == NULL;
+    if (first && (to = longest_make(d, s->path)) == NULL)
         return 0;
-    uint64_t elements = is_step ? s->bytes : s->elements;
-    if (to->summary.count == 0) { /* of spans that take no time, the first is the longest */
-        to->start = s->start;
-        to->step = s->step;
-        to->elements = elements;
-    }
-    add(to, s, elements, is_step ? 0 : s->bytes);
+    if (first || s->duration > to->duration)
+        be_longest(to, s, is_step ? s->bytes : s->elements);
     d->spans++;
     lane->sequence = s->sequence;
     if (newest)
@@ -99,12 +94,12 @@ static int fold_any(struct brick_details *d, struct brick_spans *lane, const str
     return 1;
 }
 
-uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
+uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left)
 {
     uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
     for (uint64_t i = 0;;) {
-        uint64_t end = i + fold_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
+        uint64_t end = i + take_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
         if (newest < end) {
             memcpy(&lane->newest[lane->kept], &slots[newest], (end - newest) * sizeof *slots);
             lane->kept += (uint32_t)(end - newest);
@@ -117,7 +112,7 @@ uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, c
             d->rejected++;
             return left;
         }
-        if (!fold_any(d, lane, s, i >= older))
+        if (!take_any(d, lane, s, i >= older))
             return 0;
         i += s->slots;
     }

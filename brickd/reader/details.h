@@ -1,9 +1,8 @@
 /* details.h - what the span records of one segment come to.
  *
- * By path the summary that the worker's own would be, had it begun with the
- * first record: but for `again`, which no record tells and which stays 0. Beside
- * it the longest span, and the newest records of all. Memory for a path is
- * taken when its first span comes.
+ * How many there were, the longest of each path, and the newest of all: what
+ * they add up to, the worker's own summaries say. Memory for a path is taken
+ * when its first span comes.
  */
 #ifndef BRICKD_DETAILS_H
 #define BRICKD_DETAILS_H
@@ -14,17 +13,16 @@
 
 #define BRICK_RECENT 64u
 
-struct brick_detail {
-    struct brick_summary summary;
-    uint64_t start, step, elements; /* of the longest span, whose duration is the maximum */
-    int given;                      /* the path's times were given, and are no ticks */
+struct brick_longest {
+    uint64_t duration, start, step, elements;
+    int given; /* the path's times were given, and are no ticks */
 };
 
 struct brick_details {
     struct brick_reader *reader;
-    struct brick_detail **by_path; /* as many as the header says that there are: a record of another one cannot be */
+    struct brick_longest **by_path; /* as many as the header says that there are: a record of another one cannot be */
     uint32_t end;                  /* above the last path that has any */
-    uint64_t spans;                /* records that were folded */
+    uint64_t spans;                /* records that were taken */
     uint64_t rejected;             /* records that could not be */
     uint64_t skipped;              /* records of unknown kinds */
     uint32_t kept;                 /* how many of `recent` there are, oldest first */
@@ -38,10 +36,10 @@ struct brick_spans {
     struct brick_span newest[BRICK_RECENT];
 };
 
-/* Folds `count` slots of a ring, of the `left` that there are up to its head.
+/* Takes `count` slots of a ring, of the `left` that there are up to its head.
  * Returns how many of those are done, which is more than `count` where a record
  * reaches beyond; 0: refused. */
-uint64_t brick_details_fold(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
+uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, const struct brick_record *slots,
                             uint64_t count, uint64_t left);
 
 /* Takes a lane's newest among those of the segment. */

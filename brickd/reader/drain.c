@@ -122,7 +122,7 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
         uint64_t count = copy(d, ring, slots, l->cursor.span, head, chunk);
         if (count == 0)
             return 0;
-        uint64_t done = brick_details_fold(&d->details, &spans, chunk, count, head - l->cursor.span);
+        uint64_t done = brick_details_take(&d->details, &spans, chunk, count, head - l->cursor.span);
         if (done == 0)
             return 0;
         l->cursor.span += done;
@@ -184,7 +184,7 @@ static int salvage(struct brick_drain *d, uint32_t n)
                   lane->span_attempts, &record))
         return 0;
     if (record.slots == 1) {
-        if (brick_details_fold(&d->details, &spans, &record, 1, 1) == 0)
+        if (brick_details_take(&d->details, &spans, &record, 1, 1) == 0)
             return 0;
         brick_details_keep(&d->details, &spans);
         l->span_sequence = spans.sequence;

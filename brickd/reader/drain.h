@@ -1,6 +1,6 @@
 /* drain.h - one consumer's way through the rings of a segment.
  *
- * Reads with pread, judges, folds, and says what is to be written where; it
+ * Reads with pread, judges, takes, and says what is to be written where; it
  * never writes to a segment. What does not add up refuses the segment for good;
  * what was read before stays.
  */
@@ -15,7 +15,7 @@
 /* Event records of one segment that one pass takes at most; the rest comes with the next. */
 #define BRICK_EVENTS_MAX 65536u
 
-/* Slots that are copied at once: few enough to stay in the second cache until they are folded. */
+/* Slots that are copied at once: few enough to stay in the second cache until they are taken. */
 #define BRICK_CHUNK 1024u
 
 struct brick_drained_lane {

@@ -147,24 +147,6 @@ int drain_tails(Drain *d, int events, PyObject *writes)
     return added;
 }
 
-static PyObject *drain_details(PyObject *self, PyObject *unused)
-{
-    Drain *d = (Drain *)self;
-    const struct brick_details *from = &d->drain.details;
-    lock(d);
-    uint32_t count = from->end;
-    struct brick_summary *copy = calloc(count + UINT64_C(1), sizeof *copy);
-    for (uint32_t path = 0; copy != NULL && path < count; path++)
-        if (from->by_path[path] != NULL)
-            copy[path] = from->by_path[path]->summary;
-    unlock(d);
-    if (copy == NULL)
-        return PyErr_NoMemory();
-    PyObject *bytes = PyBytes_FromStringAndSize((const char *)copy, (Py_ssize_t)(count * sizeof *copy));
-    free(copy);
-    return bytes;
-}
-
 static PyObject *drain_longest(PyObject *self, PyObject *unused)
 {
     Drain *d = (Drain *)self;
@@ -176,9 +158,9 @@ static PyObject *drain_longest(PyObject *self, PyObject *unused)
     lock(d);
     copy = calloc(from->end + UINT64_C(1), sizeof *copy);
     for (uint32_t path = 0; copy != NULL && path < from->end; path++) {
-        const struct brick_detail *each = from->by_path[path];
+        const struct brick_longest *each = from->by_path[path];
         if (each != NULL)
-            copy[count++] = (struct longest){path, each->summary.max, each->start, each->step, each->elements};
+            copy[count++] = (struct longest){path, each->duration, each->start, each->step, each->elements};
     }
     unlock(d);
     if (copy == NULL)
@@ -211,14 +193,13 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
-    {"details", drain_details, METH_NOARGS, "An array of summary by path, of the span records."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef drain_members[] = {
     {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "Changes whenever something was recorded."},
-    {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records folded."},
+    {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records taken."},
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
     {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},

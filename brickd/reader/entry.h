@@ -7,18 +7,16 @@
 /* Sums of what may lie stop at the greatest number instead of beginning anew. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* A span, exactly as its own thread adds it; 1: it is the longest so far. Where nothing was added yet all is 0, so that
+/* A span, exactly as its own thread adds it. Where nothing was added yet all is 0, so that
  * the usual span is compared twice and no more. */
-static inline int brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
-                                   uint64_t bytes)
+static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
+                                    uint64_t bytes)
 {
-    int longest = 0;
     if (__builtin_expect(duration < s->min, 0))
         s->min = duration;
     if (__builtin_expect(duration > s->max, 0)) {
         s->max = duration;
         s->min = s->count > 0 ? s->min : duration;
-        longest = 1;
     }
     double d = (double)(int64_t)duration;
     s->count++;
@@ -28,7 +26,6 @@ static inline int brick_entry_span(struct brick_summary *s, uint64_t duration, u
     s->elements += elements;
     s->bytes += bytes;
     s->histogram[brick_bucket(duration)]++;
-    return longest;
 }
 
 /* Another summary, whose ticks are of the same length. */

@@ -144,20 +144,15 @@ static void check_drain(const struct brick_drain *d)
         if (r->kind == BRICK_KIND_DEFER && r->payload >= d->reader.header.paths)
             wrong("a start on a path that is none");
     }
-    uint64_t spans = 0;
+    uint64_t paths = 0;
     for (uint32_t path = 0; path < d->details.end; path++) {
-        const struct brick_detail *each = d->details.by_path[path];
-        if (each == NULL)
-            continue;
-        uint64_t sum = 0;
-        for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
-            sum += each->summary.histogram[b];
-        if (sum != each->summary.count || each->summary.min > each->summary.max || each->summary.max >> 63 != 0)
-            wrong("spans that do not add up");
-        spans += sum;
+        const struct brick_longest *each = d->details.by_path[path];
+        paths += each != NULL;
+        if (each != NULL && (each->duration | each->start | each->elements) >> 63 != 0)
+            wrong("a span that takes for ever");
     }
-    if (spans != d->details.spans || d->details.kept > BRICK_RECENT)
-        wrong("spans that do not add up");
+    if (paths > d->details.spans || d->details.kept > BRICK_RECENT)
+        wrong("more spans than were taken");
 }
 
 static void check_cursors(const struct brick_drain *d)
