@@ -17,6 +17,7 @@ memory is limited, and what goes over a limit is added up or refused, and told.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from brickd import _reader
 from brickd.attached import Attached
@@ -32,12 +33,33 @@ STILL_NS = 5 * SECOND
 KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND
 WORKERS_MAX = 1_024
-FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 40
-FILL_WANTED = 0.4  # of the fullest ring when it is drained: seldom enough to cost little, early enough to lose nothing
 HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
-QUIET_TICKS = 10  # after so many that found nothing, whoever waits looks for itself whether there is anything
+
+# A look at how full the rings are costs little, a tick costs something however little it finds: it waits until it is
+# worth it. Of the fullest ring so much is wanted then: seldom enough to cost little, early enough to lose nothing.
+FILL_WANTED = 0.4
+FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 30
+DETAILS_NS = SECOND // 4  # so late single spans may be shown
+# So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
+# then where a thread suddenly records more than 40,000 times a second.
+REST_NS = SECOND // 10
+REST_WITH_SPANS_NS = SECOND // 40  # of a ring of every span: 160,000 times a second
 
 _TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of whom there may always be one
+
+
+class Rest(NamedTuple):
+    """What may pass until the next tick.
+
+    Attributes:
+        every_ns: so often it is to be looked whether a ring is full enough.
+        looks: after so many the next tick is due.
+        enough: how full a ring is to be for a tick at once; 0: as soon as there is anything in one.
+    """
+
+    every_ns: int
+    looks: int
+    enough: float
 
 
 class Collector:
@@ -47,6 +69,7 @@ class Collector:
         memory: what is kept.
         directory: the files of segments.
         roster: who is drained.
+        drains: whose rings the next tick reads.
         trouble: why the memory cannot be kept now, or "".
     """
 
@@ -64,14 +87,14 @@ class Collector:
         # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
         # costs more than what it does with it.
         self._drained: list[Attached] = []
-        self._drains: list[_reader.Drain] = []
+        self.drains: list[_reader.Drain] = []
         self._unsettled: set[int] = set()
         self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
-        self._wait_ns, self._empty = SLOWEST_NS, 0
+        self._drained_ns = 0
 
     # ---- the tick
 
-    def tick(self, now_ns: int, *, look: bool = False) -> int:
+    def tick(self, now_ns: int, *, look: bool = False) -> Rest:
         """Do what is due.
 
         Args:
@@ -79,7 +102,7 @@ class Collector:
             look: something came or went in the directory of segments.
 
         Returns:
-            How many nanoseconds may pass until the next one.
+            What may pass until the next one.
         """
         self._look_due |= look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits
         # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
@@ -97,19 +120,18 @@ class Collector:
         if (self._urgent and (due or not self.trouble)) or (self._dirty and due):
             self.keep(now_ns)
         self.roster.close(_TURN_SECONDS)
-        return self._pace(fill)
+        rest = self._rest(fill, now_ns - self._drained_ns)
+        self._drained_ns = now_ns
+        return rest
 
-    def _pace(self, fill: float) -> int:
-        self._empty = 0 if fill else self._empty + 1
-        if self.quiet:
-            return JUDGE_NS
-        self._wait_ns = min(max(int(self._wait_ns * FILL_WANTED / max(fill, FILL_WANTED / 2)), FASTEST_NS), SLOWEST_NS)
-        return self._wait_ns
-
-    @property
-    def quiet(self) -> bool:
-        """Whether nothing comes, so that the time until the next tick is long."""
-        return self._empty > QUIET_TICKS and not self.directory.waits and not self._look_due
+    def _rest(self, fill: float, elapsed_ns: int) -> Rest:
+        hurried = bool(self._unsettled) or self._look_due or self.directory.waits
+        if not fill and not hurried:
+            every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
+            return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
+        expected_ns = int(elapsed_ns * FILL_WANTED / fill) if fill else SLOWEST_NS
+        every_ns = min(max(expected_ns, FASTEST_NS), SLOWEST_NS)
+        return Rest(every_ns, 1 if hurried else DETAILS_NS // every_ns, FILL_WANTED / 2)
 
     @property
     def wants_spans(self) -> bool:
@@ -127,16 +149,16 @@ class Collector:
     def _drain(self) -> float:
         """One pass over every segment; how full the fullest ring was."""
         self._group()
-        results = {index: (events, refused) for index, events, refused in _reader.drain(self._drains)}
+        results = {index: (events, refused) for index, events, refused in _reader.drain(self.drains)}
         for index in sorted(self._unsettled.union(results)):
             self._take(index, *results.get(index, (None, None)))
-        return max((drain.fill for drain in self._drains), default=0.0)
+        return max((drain.fill for drain in self.drains), default=0.0)
 
     def _group(self) -> None:
         if self.roster.changed:
-            self.roster.changed, self._dirty, self._empty = False, True, 0
+            self.roster.changed, self._dirty = False, True
             self._drained = self.roster.drained()
-            self._drains = [each.drain for each in self._drained]
+            self.drains = [each.drain for each in self._drained]
             self._unsettled = {n for n, each in enumerate(self._drained) if not each.known.deferred.settled}
 
     def _take(self, index: int, events: bytes | None, refused: str | None) -> None:
@@ -156,7 +178,7 @@ class Collector:
 
     def _publish(self, *, events: bool) -> None:
         self._group()
-        if writes := _reader.tails(self._drains, events):
+        if writes := _reader.tails(self.drains, events):
             _reader.write_all(writes)
 
     # ---- judge
@@ -217,7 +239,6 @@ class Collector:
     def change(self) -> None:
         """The memory was changed from outside, under the lock: it is to be kept at once."""
         self._dirty = self._urgent = True
-        self._empty = 0
 
 
 def _refused(each: Attached, error: Exception) -> SegmentRefused:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import struct
 import sys
@@ -20,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from brickd import _reader, escape
-from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
+from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector, Rest
 from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
@@ -35,11 +34,7 @@ from brickd.world import Details, Facts
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT_NS = SECOND
-# So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
-# then where a thread suddenly records more than 40,000 times a second.
-_REST_MS = 100
-_REST_WITH_SPANS_MS = 25  # of a ring of every span: 160,000 times a second
+_AFTER_A_DEFECT = Rest(SECOND, 1, 0.0)
 # Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
@@ -92,32 +87,21 @@ class Daemon:
         self._thread.start()
 
     def _loop(self) -> None:
-        poll = select.poll()
         watch = self._watch()
-        for fd in (self._wake,) if watch is None else (watch, self._wake):
-            poll.register(fd, select.POLLIN)
+        fds = (-1 if watch is None else watch, self._wake)
         look = True
         while not self._ending.is_set():
             try:
-                wait_ns = self._collector.tick(time.monotonic_ns(), look=look)
+                rest = self._collector.tick(time.monotonic_ns(), look=look)
                 self._came_round_ns = time.monotonic_ns()
             except Exception:  # whatever it is, the next tick may do better
-                wait_ns = _AFTER_A_DEFECT_NS
+                rest = _AFTER_A_DEFECT
                 self._tell_defect()
-            if self._collector.quiet:
-                drains = [each.drain for each in self._collector.roster.attached.values()]
-                rest_ms = _REST_WITH_SPANS_MS if self._collector.wants_spans else _REST_MS
-                _reader.rest(
-                    drains, (-1 if watch is None else watch, self._wake), rest_ms, wait_ns // (rest_ms * 1_000_000)
-                )
-                wait_ns = 0
-            look = False
-            for fd, _ in poll.poll(wait_ns // 1_000_000):
-                if fd == watch:
-                    time.sleep(_CROWD_SECONDS)
-                with contextlib.suppress(BlockingIOError):
-                    told = os.read(fd, 65_536)
-                    look |= fd == watch and self._concerns_us(told)
+            look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
+            if woken:
+                os.eventfd_read(self._wake)
+            if look:
+                look = self._came_or_went(fds[0])
         if watch is not None:
             os.close(watch)
         try:
@@ -125,9 +109,10 @@ class Daemon:
         except Exception:
             self._tell_defect()
 
-    def _concerns_us(self, told: bytes) -> bool:
-        """Whether any of the files that came or went may be a segment: others use the directory, too."""
-        at = 0
+    def _came_or_went(self, watch: int) -> bool:
+        """Whether files that may be segments did: others use the directory, too."""
+        time.sleep(_CROWD_SECONDS)
+        told, at = os.read(watch, 65_536), 0
         while at < len(told):
             _, mask, _, length = _INOTIFY.unpack_from(told, at)
             if mask & _OVERFLOWN or told.startswith(self._beginning, at + _INOTIFY.size):

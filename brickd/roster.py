@@ -51,6 +51,7 @@ class Roster:
         self._tell = tell
         self._workers_max = workers_max
         self._owned: Counter[int] = Counter()  # by user
+        self._over: list[Attached] = []  # still to be closed
 
     def drained(self) -> list[Attached]:
         """Those whose rings are read."""
@@ -201,7 +202,11 @@ class Roster:
         self.directory.quarantine(each.segment.name, each.segment.identifier, error)
         with self.lock:
             del self.memory.known[each.uuid]
+        self._let_go(each)
+
+    def _let_go(self, each: Attached) -> None:
         each.stage, self.changed = Stage.OVER, True
+        self._over.append(each)
 
     def remove_read(self) -> bool:
         """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that."""
@@ -209,7 +214,7 @@ class Roster:
             if each.stage is Stage.READ:
                 with contextlib.suppress(NotPermitted):  # it will be found once more, and then told
                     each.segment.unlink()
-                each.stage = Stage.OVER
+                self._let_go(each)
         with self.lock:
             # Added up it has no uuid any more by which a segment that is still there would be known.
             oldest = list(self.memory.gone)[:-GONE_MAX]
@@ -223,19 +228,19 @@ class Roster:
             if each.segment.linked():
                 each.command(Wish())
         for each in self.attached.values():
-            each.stage = Stage.OVER
-        self.changed = True
+            if each.stage is not Stage.OVER:
+                self._let_go(each)
 
     def close(self, timeout: float) -> None:
         """Close what nobody needs any more: later, while somebody reads for longer than this."""
-        over = [each for each in self.attached.values() if each.stage is Stage.OVER]
-        if over and self.reading.acquire(timeout=timeout):
+        if self._over and self.reading.acquire(timeout=timeout):
             try:
-                for each in over:
+                for each in self._over:
                     del self.attached[each.uuid]
                     self._owned[each.segment.uid] -= 1
                     for segment in (each.segment, *each.spares):
                         segment.close()
+                self._over.clear()
             finally:
                 self.reading.release()
 

@@ -7,6 +7,9 @@
  * before another got one may have been refused the memory for it. */
 #define LOOK_AROUND 64u
 
+/* What is new in an event ring has this part of it: the rest may be held until a checkpoint has it. */
+#define FRESH_PART 0.5
+
 int brick_drain_open(struct brick_drain *d, uint64_t file_size)
 {
     struct brick_reader *r = &d->reader;
@@ -149,7 +152,7 @@ static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *
         if (!brick_events_take(&d->events, c, chunk, count, head - c->position, BRICK_EVENTS_MAX))
             return no_memory(d);
     }
-    d->fill = most(d->fill, (double)(c->position - from) / (double)slots);
+    d->fill = most(d->fill, (double)(c->position - from) / ((double)slots * FRESH_PART));
     d->complete &= c->position == head;
     return 1;
 }
@@ -234,21 +237,29 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
     return 1;
 }
 
-int brick_drain_moved(struct brick_drain *d)
+static double waiting(uint64_t head, uint64_t cursor, double room)
+{
+    return head < cursor ? 1 : (double)(head - cursor) / room;
+}
+
+double brick_drain_waiting(struct brick_drain *d)
 {
     const struct brick_reader *r = &d->reader;
-    uint32_t seen = (uint32_t)least(d->used + UINT64_C(1), r->header.lanes);
+    const struct brick_header *h = &r->header;
+    uint32_t seen = (uint32_t)least(d->used + UINT64_C(1), h->lanes);
+    double fullest = 0;
     if (d->refused)
         return 0;
     if (!brick_fetch(&d->reader, r->layout.lanes, d->lines->lanes, seen * sizeof d->lines->lanes[0]))
         return 1; /* the pass will say why */
     for (uint32_t n = 0; n < seen; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
-        if (d->lines->lanes[n].span_head + l->spans_salvaged != l->cursor.span
-            || d->lines->lanes[n].event_head + l->events_salvaged != l->cursor.event.position)
-            return 1;
+        const struct brick_lane *lane = &d->lines->lanes[n];
+        fullest = most(fullest, waiting(lane->span_head + l->spans_salvaged, l->cursor.span, h->span_slots));
+        fullest = most(fullest, waiting(lane->event_head + l->events_salvaged, l->cursor.event.position,
+                                        h->event_slots * FRESH_PART));
     }
-    return 0;
+    return fullest;
 }
 
 /* ---- what is to be written --------------------------------------------- */

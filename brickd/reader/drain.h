@@ -43,7 +43,7 @@ struct brick_drain {
     int complete; /* the last pass came to every head */
     int salvage;
     uint64_t activity; /* a number that changes whenever something was recorded */
-    double fill;       /* the largest share of a ring that the last pass consumed */
+    double fill;       /* the largest share of a ring's room that the last pass consumed */
     double held;       /* the largest share of an event ring that waits for tails(events) */
 };
 
@@ -57,8 +57,9 @@ int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
 /* Reads all that is new. `chunk` has room for BRICK_CHUNK slots. 0: refused, now or before. */
 int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk);
 
-/* Whether a pass would find records, as far as the lanes in use and the next one tell. */
-int brick_drain_moved(struct brick_drain *d);
+/* How full the fullest ring is of what a pass would find, as far as the lanes in use and the next one tell; where that
+ * cannot be told, 1. */
+double brick_drain_waiting(struct brick_drain *d);
 
 /* How many lanes have cursors: those of the checkpoint, and those in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);

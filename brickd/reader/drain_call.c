@@ -66,34 +66,37 @@ static PyObject *drains_of(PyObject *module, PyObject *segments)
     return held;
 }
 
-static int moved(Drain *self)
+static double waiting(Drain *self)
 {
     pthread_mutex_lock(&self->mutex);
-    int found = brick_drain_moved(&self->drain);
+    double fill = brick_drain_waiting(&self->drain);
     pthread_mutex_unlock(&self->mutex);
-    return found;
+    return fill;
 }
 
-/* Looks every so often whether there is anything to drain, for as long as nothing else is to be done: without the
- * interpreter, since most looks of a daemon find nothing. */
+/* Looks every so often whether a ring is full enough to be drained, for as long as nothing else is to be done: without
+ * the interpreter, since most looks of a daemon find nothing. Says of each descriptor whether it can be read. */
 PyObject *reader_rest(PyObject *module, PyObject *args)
 {
     PyObject *segments;
     struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
     int interval_ms, looks;
-    if (!PyArg_ParseTuple(args, "O(ii)ii:rest", &segments, &fds[0].fd, &fds[1].fd, &interval_ms, &looks))
+    double enough;
+    if (!PyArg_ParseTuple(args, "O(ii)iid:rest", &segments, &fds[0].fd, &fds[1].fd, &interval_ms, &looks, &enough))
         return NULL;
     PyObject *held = drains_of(module, segments);
     if (held == NULL)
         return NULL;
-    int found = 0;
+    int enough_there = 0;
     Py_BEGIN_ALLOW_THREADS
-    while (looks-- > 0 && !found && poll(fds, 2, interval_ms) == 0)
-        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held) && !found; i++)
-            found = moved((Drain *)PyTuple_GET_ITEM(held, i));
+    while (!enough_there && poll(fds, 2, interval_ms) == 0 && --looks > 0)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held) && !enough_there; i++) {
+            double fill = waiting((Drain *)PyTuple_GET_ITEM(held, i));
+            enough_there = fill > 0 && fill >= enough;
+        }
     Py_END_ALLOW_THREADS
     Py_DECREF(held);
-    return PyBool_FromLong(found);
+    return Py_BuildValue("(NN)", PyBool_FromLong(fds[0].revents), PyBool_FromLong(fds[1].revents));
 }
 
 PyObject *reader_drain(PyObject *module, PyObject *segments)

@@ -203,7 +203,7 @@ static PyMemberDef drain_members[] = {
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
     {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},
-    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring consumed by the last pass."},
+    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
     {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
     {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},
     {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass came to every head."},
