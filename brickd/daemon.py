@@ -8,6 +8,7 @@ whatever happens in the loop is told and does not end it; at a clean end all tha
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import struct
@@ -47,7 +48,7 @@ class Daemon:
         self.prefix = prefix()
         self._beginning = os.fsencode(self.prefix)
         memory, broken = home.memory(self.prefix)
-        self._memory = memory
+        self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         memory.closed = False
@@ -55,7 +56,7 @@ class Daemon:
             self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._came_round_ns = self._began_ns
-        self._collector = Collector(memory, home.keep, self._tell, workers_max=workers_max)
+        self._collector = Collector(memory, self._keep, self._tell, workers_max=workers_max)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
@@ -63,6 +64,22 @@ class Daemon:
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
         self._memory.newest_event = self.events.add(kind, text, **of).number
+
+    def _keep(self, content: bytes) -> None:
+        try:
+            self.restore()
+        except DaemonRefused as error:
+            raise OSError(errno.EBUSY, str(error)) from None
+        self._home.keep(content)
+
+    def restore(self) -> None:
+        """Have the runtime directory again, where somebody has removed it.
+
+        Raises:
+            DaemonRefused: it cannot be had.
+        """
+        if self._home.restore():
+            self._tell("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- the loop
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import threading
 from types import TracebackType
 from typing import Self
 
@@ -33,8 +34,13 @@ class Home:
         Raises:
             DaemonRefused: it cannot be had, or another daemon has it.
         """
-        self._runtime = runtime
-        directory = runtime.directory
+        self._runtime, self._group = runtime, group
+        self._lock = self._take()
+        self._restoring = threading.Lock()
+
+    def _take(self) -> int:
+        """Make the directory where it is not, and lock it: the lock's descriptor."""
+        runtime, directory = self._runtime, self._runtime.directory
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             status = directory.lstat()
@@ -47,16 +53,33 @@ class Home:
             wanted = f"a directory that only user {os.geteuid()} may change"
             raise DaemonRefused(f"{directory}: is {seen}, wanted is {wanted}")
         try:
-            self._lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
-        if not take(self._lock, 0):
-            pid = holder(self._lock, 0)
-            os.close(self._lock)
+        if not take(lock, 0):
+            pid = holder(lock, 0)
+            os.close(lock)
             raise DaemonRefused(f"a daemon runs already in {directory}: process {pid} (brickd down ends it)")
-        if group is not None:
-            os.chown(directory, -1, group)
+        if self._group is not None:
+            os.chown(directory, -1, self._group)
             directory.chmod(0o710)
+        return lock
+
+    def restore(self) -> bool:
+        """Take it again where somebody has removed it under us; whether that was so. From any thread.
+
+        Raises:
+            DaemonRefused: it cannot be had.
+        """
+        with self._restoring:
+            try:
+                if os.path.samestat(os.fstat(self._lock), self._runtime.lock.stat()):
+                    return False
+            except OSError:
+                pass
+            lost, self._lock = self._lock, self._take()
+            os.close(lost)
+            return True
 
     def __enter__(self) -> Self:
         return self

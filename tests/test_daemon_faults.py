@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import itertools
 import os
 import shutil
+import stat
 import struct
 import subprocess
 import sys
@@ -529,7 +529,9 @@ def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(pre
 
 
 @pytest.mark.slow
-def test_a_runtime_directory_that_is_removed_is_told_and_the_loop_goes_on(prefix: str, worker: Start) -> None:
+def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_and_socket(
+    prefix: str, worker: Start
+) -> None:
     one = worker(WORKING)
     one.paused()
     one.go()
@@ -539,13 +541,31 @@ def test_a_runtime_directory_that_is_removed_is_told_and_the_loop_goes_on(prefix
         shutil.rmtree(runtime().directory)
         one.go()
         one.paused()
-        (failed,) = itertools.islice((each for _, each in events if each.get("kind") == "checkpoint_failed"), 1)
-        assert "No such file or directory" in failed["text"]
-        # Another one may have the directory now, but not the workers.
-        assert f"process {daemon.pid} drains the segments {prefix}*" in refused()
-        runtime().directory.mkdir(mode=0o700, exist_ok=True)
+        assert next(event for _, event in events if event.get("kind") == "restored")
+        assert f"a daemon runs already in {runtime().directory}: process {daemon.pid}" in refused()
+        while not (runtime().checkpoint.exists() and runtime().socket.exists()):
+            pass
+        assert stat.S_IMODE(runtime().socket.stat().st_mode) == 0o600
+        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
+            pass
+        kinds = {event["kind"] for event in daemon.ask("/events")["events"]}
+        assert not {"defect", "checkpoint_failed"} & kinds
+
+
+@pytest.mark.slow
+def test_what_lies_in_the_place_of_a_removed_socket_is_left_there(prefix: str, worker: Start) -> None:
+    with running() as daemon, following(runtime().socket, "/v1/events/stream") as events:
+        daemon.until("daemon_started")
+        runtime().socket.unlink()
+        runtime().socket.write_text("mine")
+        runtime().lock.unlink()
+        one = worker(WORKING)  # what is found is to be kept
+        one.paused()
         one.go()
-        assert "written again" in next(e for _, e in events if e.get("kind") == "checkpoint_written")["text"]
+        assert next(event for _, event in events if event.get("kind") == "restored"), "its lock is there again"
+        assert runtime().socket.read_text() == "mine"
+    assert runtime().socket.read_text() == "mine"
+    runtime().socket.unlink()
 
 
 @pytest.fixture

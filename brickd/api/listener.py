@@ -82,6 +82,10 @@ class Listener:
             if os.path.samestat(self._made, self.path.lstat()):
                 self.path.unlink()
 
+    def missing(self) -> bool:
+        """Whether nothing has its name any more: somebody has removed it. What has it instead is left there."""
+        return not os.path.lexists(self.path)
+
     def __enter__(self) -> Self:
         return self
 

@@ -1,7 +1,8 @@
 """The server: an application on a socket, until it is told to stop.
 
-Owns: the loop's end of the socket, and the way out. Must not know: what is served. Invariants: it wakes up only when
-somebody asks; when it was told to stop, nobody finds it any more, and what was asked before is answered.
+Owns: the loop's end of the socket, and the way out. Must not know: what is served. Invariants: it wakes up when
+somebody asks, and now and then to see that it can still be found; when it was told to stop, nobody finds it any more,
+and what was asked before is answered.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from brickd.api.connection import Connection, Room
 from brickd.api.limits import Limits
 from brickd.api.listener import Listener
 from brickd.api.served import Served
+from brickd.errors import BrickdError
+
+_FOUND_SECONDS = 5.0  # so often it is looked whether the socket has its name
 
 
 class Server:
@@ -26,11 +30,26 @@ class Server:
     Not uvicorn's own, which handles signals and looks ten times a second whether it should stop.
     """
 
-    def __init__(self, served: Served, listener: Listener, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        served: Served,
+        listen: Callable[[], Listener],
+        limits: Limits | None = None,
+        found_seconds: float = _FOUND_SECONDS,
+    ) -> None:
+        """Listen; nobody is answered yet.
+
+        Args:
+            served: what is shown.
+            listen: makes the socket, now and whenever it is found removed.
+            limits: of clients.
+            found_seconds: how often that is looked for.
+        """
         self._limits = limits or Limits()
-        self._listener = listener
+        self._listen, self._found_seconds = listen, found_seconds
+        self._listener = listen()
         self._application = Application(served, self._limits)
-        self._room = Room(self._limits, listener.group)
+        self._room = Room(self._limits, self._listener.group)
         self._wanted = True
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -39,11 +58,12 @@ class Server:
         """Answer until `stop`; then the socket and its file are gone."""
         self._loop = asyncio.get_running_loop()
         try:
-            server = await self._loop.create_unix_server(
-                self._connection_factory(), sock=self._listener.socket, backlog=self._limits.backlog
-            )
-            if self._wanted:  # looked at behind the loop: `stop` does it the other way round
-                await self._stopped.wait()
+            server = await self._accept(self._loop)
+            while self._wanted:  # looked at behind the loop: `stop` does it the other way round
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopped.wait(), self._found_seconds)
+                if self._wanted and self._listener.missing():
+                    server = await self._accept_again(self._loop, server)
             self._listener.remove()  # first: whoever comes now finds no daemon, not one that is silent
             server.close()
             self._application.end_streams()
@@ -51,6 +71,21 @@ class Server:
         finally:
             self._application.close()
             self._listener.close()
+
+    async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
+        return await loop.create_unix_server(
+            self._connection_factory(), sock=self._listener.socket, backlog=self._limits.backlog
+        )
+
+    async def _accept_again(self, loop: asyncio.AbstractEventLoop, before: asyncio.Server) -> asyncio.Server:
+        try:
+            listener = self._listen()
+        except (BrickdError, OSError):  # it cannot be made now
+            return before
+        before.close()
+        self._listener.close()
+        self._listener = listener
+        return await self._accept(loop)
 
     def stop(self) -> None:
         """Have `serve` end: from any thread, also before it began."""

@@ -60,7 +60,12 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
         daemon = Daemon(home, workers_max=workers_max)
         daemon.start()
         try:
-            server = Server(daemon, Listener(here.socket, group=group, replace=True))
+
+            def listen() -> Listener:
+                daemon.restore()
+                return Listener(here.socket, group=group, replace=True)
+
+            server = Server(daemon, listen)
 
             async def serve() -> None:
                 loop = asyncio.get_running_loop()
