@@ -88,7 +88,8 @@ class Segment(File):
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
-            # Paths after summaries and names after paths: what is counted has a path, what has a path has a name.
+            # Paths after summaries and names after paths: what is counted has a path, what has a path has a name. In
+            # one that lies there may be fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             names = self._copier.names()
             tick_ns, now_ticks = clock(self.header)
@@ -100,7 +101,7 @@ class Segment(File):
                 lanes=self._copier.lanes(),
                 names=names,
                 paths=[None if path is None else Path._make(path) for path in paths],
-                summaries=summaries,
+                summaries=summaries[: len(paths) * _reader.SUMMARY_BYTES],
                 odd=odd,
                 moving=moving,
                 tick_ns=tick_ns,
