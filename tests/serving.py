@@ -167,7 +167,7 @@ def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 # What changes between two looks at workers that stand still, and who looks.
-_TIMED = {"source", "daemon", "words", "spread", "percent"}
+_TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker"}
 
 
 def still(document: Any) -> Any:
