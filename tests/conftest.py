@@ -15,9 +15,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,25 +192,37 @@ WRITER = tuple(sorted((ROOT / "agent" / "src").glob("brick_*.c")))
 INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "src"))
 
 
+# Beside what was installed: to compile takes long, and what is compiled seldom changes.
+COMPILED = ROOT / ".venv" / "compiled"
+_KEPT_SECONDS = 7 * 86_400
+
+
 @pytest.fixture(scope="session")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """Compiles C: `compiled(name, sources, *flags)`; the same arguments give the same file, to all who run tests."""
+def compiled() -> Callable[..., Path]:
+    """Compiles C: `compiled(name, sources, *flags)`; what was compiled of the same text in the same way is there."""
     gcc = shutil.which("gcc")
     assert gcc is not None, "the tests need gcc, as the installation does"
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "compiled"
-    folder.mkdir(exist_ok=True)
+    COMPILED.mkdir(exist_ok=True)
+    for old in COMPILED.iterdir():
+        with suppress(FileNotFoundError):
+            if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
+                old.unlink()
     common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
+    version = subprocess.run([gcc, "--version"], capture_output=True, check=True).stdout
+    headers = [path for folder in ("agent", "brickd", "tests") for path in sorted((ROOT / folder).rglob("*.h"))]
 
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
-        digest = hashlib.sha256(repr((sources, flags)).encode()).hexdigest()[:16]
-        target = folder / f"{digest}-{name}"
-        with (folder / f"{target.name}.lock").open("w") as lock:
+        asked = hashlib.sha256(version + repr((common, flags)).encode())
+        for path in (*headers, *sources):
+            asked.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+        target = COMPILED / f"{asked.hexdigest()[:16]}-{name}"
+        with (COMPILED / f"{target.name}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not target.exists():
                 draft = target.with_suffix(".draft")
                 subprocess.run([gcc, *common, *flags, "-o", draft, *sources, "-lm"], check=True)
                 draft.rename(target)
+            target.touch()
         return target
 
     return build
