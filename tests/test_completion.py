@@ -50,6 +50,13 @@ def tab(*line: str, at: Path | None = None, first: str = "brickd") -> list[str]:
     return result.stdout.split("\0")[:-1]
 
 
+def offered(*line: str) -> list[str]:
+    """The same without bash, of words that mean themselves."""
+    told = complete("bash_complete", COMP_WORDS=" ".join(("brickd", *line)), COMP_CWORD=str(len(line)))
+    assert told.stderr == ""
+    return [word.removeprefix("plain,") for word in told.stdout.splitlines()]
+
+
 def test_a_tab_offers_verbs() -> None:
     assert tab("") == list(VERBS)
     assert tab("st") == ["status"]
@@ -87,16 +94,16 @@ def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: 
         for parameter in command.params:
             metavar = (isinstance(parameter, click.Argument) and parameter.metavar) or ""
             if "WORKER" in metavar:
-                assert tab(verb, "ba")[-1:] == ["batch/0"], verb
+                assert offered(verb, "ba")[-1:] == ["batch/0"], verb
             if metavar == "SERVICE":
-                assert tab(verb, "") == ["api", "batch"], verb
+                assert offered(verb, "") == ["api", "batch"], verb
             elif "SERVICE" in metavar:
-                assert tab(verb, "") == ["api", "batch", "api/0", "batch/0"], verb
-                assert tab(verb, "api/0", "b") == ["batch", "batch/0"], verb
+                assert offered(verb, "") == ["api", "batch", "api/0", "batch/0"], verb
+                assert offered(verb, "api/0", "b") == ["batch", "batch/0"], verb
             if "SEGMENT" in metavar:
-                assert tab(verb, prefix[:-3]) == sorted(file for file in os.listdir(SHM) if file.startswith(prefix)), (
-                    verb
-                )
+                files = sorted(file for file in os.listdir(SHM) if file.startswith(prefix))
+                assert offered(verb, prefix[:-3]) == files, verb
+    assert tab("status", "") == offered("status", "")
 
 
 HOSTILE = [

@@ -7,11 +7,11 @@ import io
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 from conftest import Worker
 from faults import Start
+from loaded import loaded
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")
@@ -35,13 +35,7 @@ pause()
 def brickd(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A verb on a screen of any width, unless COLUMNS says otherwise."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "brickd", *arguments],
-        capture_output=True,
-        text=True,
-        env=inherited | environment,
-        check=False,
-    )
+    return loaded().run(arguments, inherited | environment)
 
 
 def document(*arguments: str, code: int = 0) -> dict[str, Any]:
