@@ -200,14 +200,16 @@ def test_arrays_and_dictionaries_hold_the_same_spans(heads: list[tuple[int, int]
     assert len(dtypes.records(slots)) == len(found) + others.total() - others["unreadable"]
 
 
-def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too() -> None:
-    strict = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wconversion", "-Werror", "-fsyntax-only", *INCLUDES]
-    subprocess.run(["gcc", "-std=c11", *strict, *WRITER], check=True)
-    for header in ("brick_shm.h", "brick_agent.h"):
-        source = f'#include "{header}"\n'
-        language = ["-std=c11", "-x", "c", "-"]
-        subprocess.run(["gcc", *language, *strict, "-Wno-unused-variable"], input=source, text=True, check=True)
+def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too(
+    compiled: Callable[..., Path], tmp_path: Path
+) -> None:
+    library = ("-shared", "-fPIC", "-Wconversion", "-Wno-unused-variable")
+    compiled("strict.so", WRITER, *library[:-1])
+    for header in ("brick_shm", "brick_agent"):
+        source = tmp_path / f"{header}.c"
+        source.write_text(f'#include "{header}.h"\n')
+        compiled(f"{header}.so", (source,), *library)
     if shutil.which("g++") is not None:
-        source = '#include "brick_shm.h"\n#include "brick_agent.h"\n'
-        command = ["g++", "-std=c++17", "-x", "c++", "-", *strict, "-Wno-unused-variable"]
-        subprocess.run(command, input=source, text=True, check=True)
+        text = '#include "brick_shm.h"\n#include "brick_agent.h"\n'
+        strict = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *INCLUDES, *library]
+        subprocess.run(["g++", "-std=c++17", "-x", "c++", "-", *strict], input=text, text=True, check=True)
