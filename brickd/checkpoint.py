@@ -17,14 +17,15 @@ from typing import Any
 from brickd.errors import CheckpointRefused, CheckpointTooNew
 from brickd.memory import Memory
 
-VERSION = 1
+VERSION = 2
 _TITLE = b"brickd checkpoint "
 
 
 def encode(memory: Memory) -> bytes:
     """The file's content."""
-    body = memory.text().encode()
-    return b"%s%d %d %08x\n%s" % (_TITLE, VERSION, len(body), _crc(VERSION, body), body)
+    body = [piece.encode() for piece in memory.pieces()]
+    head = b"%s%d %d %08x\n" % (_TITLE, VERSION, sum(map(len, body)), _crc(VERSION, *body))
+    return b"".join([head, *body])
 
 
 def decode(content: bytes) -> Memory:
@@ -54,12 +55,15 @@ def decode(content: bytes) -> Memory:
     try:
         document: dict[str, Any] = json.loads(body)
         return Memory.of(document)
-    except (AttributeError, LookupError, TypeError, ValueError, zlib.error) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointRefused(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
 
 
-def _crc(version: int, body: bytes) -> int:
-    return zlib.crc32(body, zlib.crc32(b"%d %d" % (version, len(body))))
+def _crc(version: int, *body: bytes) -> int:
+    crc = zlib.crc32(b"%d %d" % (version, sum(map(len, body))))
+    for piece in body:
+        crc = zlib.crc32(piece, crc)
+    return crc
 
 
 def load(path: Path) -> Memory | None:

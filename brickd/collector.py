@@ -209,9 +209,9 @@ class Collector:
             for each in self.roster.attached.values():
                 each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]
             self._dirty = self._urgent = False
-            content = encode(self.memory)
+            memory = self.memory.copy()
         try:
-            self._keep(content)
+            self._keep(encode(memory))
         except OSError as error:
             self._dirty = True
             if not self.trouble:

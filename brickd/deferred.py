@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickd import _reader
-from brickd.packed import pack, unpack
+from brickd.composed import composed, plain
+from brickd.packed import packed, text
 
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
@@ -249,10 +250,9 @@ class Deferred:
     # ---- kept over a restart
 
     def document(self) -> dict[str, Any]:
-        """All of it, as JSON has it."""
+        """All but the times, as JSON has it."""
         return {
             "counts": dict(self.counts),
-            **{name: pack(getattr(self, name).tobytes()) for name in _TABLES},
             "closed": self._closed,
             "streams": [
                 [number, stream.closed, [_row(each) for each in stream.waiting]]
@@ -264,13 +264,18 @@ class Deferred:
             ],
         }
 
+    def text(self) -> str:
+        """All of it, as JSON."""
+        tables = {name: text(getattr(self, name).packed()) for name in _TABLES}
+        return composed({name: plain(value) for name, value in self.document().items()} | tables)
+
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """What `document` said: a restart changes nothing, however soon the next one follows."""
+        """What `text` said: a restart changes nothing, however soon the next one follows."""
         self = cls()
         self.counts.update(document["counts"])
         for name in _TABLES:
-            setattr(self, name, _reader.Summaries(unpack(document[name])))
+            setattr(self, name, _reader.Summaries(packed(document[name])))
         self._closed = document["closed"]
         for number, closed, rows in document["streams"]:
             waiting = [Start(*row) for row in rows]

@@ -12,6 +12,7 @@ import functools
 import numpy as np
 import numpy.typing as npt
 
+from brickd import _reader
 from brickd.records import SPANS, fields_of
 
 Array = npt.NDArray[np.void]
@@ -63,6 +64,6 @@ def span_records(slots: bytes) -> Array:
     return spans
 
 
-def summaries(copied: bytes) -> Array:
+def summaries(copied: bytes | _reader.Packed) -> Array:
     """The summaries that `Segment.summaries` copied, by path."""
-    return np.frombuffer(copied, dtype("summary"))
+    return np.frombuffer(memoryview(copied), dtype("summary"))

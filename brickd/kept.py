@@ -1,4 +1,4 @@
-"""A reading as a document, and several as one.
+"""A reading that outlives its segment, and several as one.
 
 Owns: the form in which readings outlive their segments, and how readings are added up. Must not know: files.
 Invariants: a reading comes back as it was; every counter of a sum is the sum of the counters.
@@ -6,56 +6,134 @@ Invariants: a reading comes back as it was; every counter of a sum is the sum of
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, cast
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from brickd import _reader
-from brickd.packed import pack, unpack
+from brickd.composed import composed, plain
+from brickd.packed import packed, text
 from brickd.reading import Path, Reading
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")
-_PLAIN = (
-    "file",
-    "pid",
-    "process",
-    "names",
-    "paths",
-    "odd",
-    "moving",
-    "tick_ns",
-    "now_ticks",
-    "memory_bytes",
-    "deferred",
-)
+_PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "memory_bytes", "deferred")
+
+Row = TypeVar("Row")
+_numbers = itertools.count()
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()
 
 
-def document(reading: Reading) -> dict[str, Any]:
-    """A reading as JSON has it."""
+class Shared(list[Row]):
+    """Names or paths, which workers of one service mostly have in common; they do not change any more.
+
+    Attributes:
+        number: which of all that this process holds.
+    """
+
+    __slots__ = ("__weakref__", "_text", "number")
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.number = next(_numbers)
+        self._text = ""
+        _alive[self.number] = self
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted at each checkpoint."""
+        if not self._text:
+            self._text = plain(self)
+        return self._text
+
+
+def shared(rows: list[Row]) -> Shared[Row]:
+    """The one that says the same."""
+    if isinstance(rows, Shared):
+        return rows
+    found = next((each for each in list(_alive.values()) if each == rows), None)
+    return Shared(rows) if found is None else found
+
+
+def compact(reading: Reading) -> Reading:
+    """The same in little room."""
+    return replace(
+        reading,
+        names=shared(reading.names),
+        paths=shared(reading.paths),
+        summaries=_packed(reading.summaries),
+        latency=_packed(reading.latency),
+    )
+
+
+def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
+    return table if isinstance(table, _reader.Packed) else _reader.Packed(table)
+
+
+def written(reading: Reading) -> str:
+    """A reading as JSON, its names and paths by their numbers."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
-    return {
+    document = {
         **{name: getattr(reading, name) for name in _PLAIN},
         "header": header,
         "lanes": reading.lanes,
-        **{name: pack(getattr(reading, name)) for name in _ARRAYS},
+        "names": shared(reading.names).number,
+        "paths": shared(reading.paths).number,
     }
+    tables = {name: text(_packed(getattr(reading, name))) for name in _ARRAYS}
+    return composed({name: plain(value) for name, value in document.items()} | tables)
 
 
-def reading(document: Mapping[str, Any]) -> Reading:
-    """What `document` said."""
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names and the paths of readings, by their numbers."""
+
+    names: Mapping[int, Shared[tuple[str, int] | None]]
+    paths: Mapping[int, Shared[Path | None]]
+
+    @classmethod
+    def over(cls, readings: Iterable[Reading]) -> Tables:
+        """Those of these readings."""
+        each = [(shared(reading.names), shared(reading.paths)) for reading in readings]
+        return cls({names.number: names for names, _ in each}, {paths.number: paths for _, paths in each})
+
+    def texts(self) -> dict[str, str]:
+        """As members of an object in JSON."""
+        return {
+            what: composed({str(number): rows.text() for number, rows in table.items()})
+            for what, table in (("names", self.names), ("paths", self.paths))
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Tables:
+        """What `texts` said."""
+        return cls(
+            {
+                int(number): Shared(None if row is None else tuple(row) for row in rows)
+                for number, rows in document["names"].items()
+            },
+            {
+                int(number): Shared(None if row is None else Path(*row) for row in rows)
+                for number, rows in document["paths"].items()
+            },
+        )
+
+
+def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
+    """What `written` said."""
     header = document["header"] | {name: bytes.fromhex(document["header"][name]) for name in _BYTES}
     return Reading(
         **{name: document[name] for name in _PLAIN}
         | {
             "header": header,
             "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
-            "names": [None if name is None else tuple(name) for name in document["names"]],
-            "paths": [None if path is None else Path(*path) for path in document["paths"]],
+            "names": tables.names[document["names"]],
+            "paths": tables.paths[document["paths"]],
         }
-        | {name: unpack(document[name]) for name in _ARRAYS}
+        | {name: packed(document[name]) for name in _ARRAYS}
     )
 
 
@@ -119,7 +197,7 @@ def added(one: Reading, other: Reading) -> Reading:
     )
 
 
-def _merged(one: bytes, other: bytes, rows: array[int]) -> bytes:
+def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: array[int]) -> bytes:
     table = _reader.Summaries(one)
     table.merge(other, rows[: len(other) // _reader.SUMMARY_BYTES])
     return table.tobytes()

@@ -7,11 +7,12 @@ is known by its uuid; all of it is limited.
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from brickd import _reader, kept
+from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
 from brickd.overlay import Overlay, overlay
 from brickd.reading import Reading
@@ -55,6 +56,10 @@ class Known:
     deferred: Deferred = field(default_factory=Deferred)
     finalizes_dropped: int = 0
 
+    def text(self) -> str:
+        """As JSON."""
+        return f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},{self.deferred.text()}]"
+
 
 @dataclass(slots=True)
 class Gone:
@@ -62,7 +67,7 @@ class Gone:
 
     Attributes:
         name: what it was called.
-        reading: the last one of its segment, deferred work included.
+        reading: the last one of its segment, deferred work included; in little room.
         workers: how many these are.
     """
 
@@ -71,10 +76,13 @@ class Gone:
     workers: int = 1
     _text: str = field(default="", compare=False, repr=False)
 
+    def __post_init__(self) -> None:
+        self.reading = kept.compact(self.reading)
+
     def text(self) -> str:
         """As JSON: made once, for it is wanted at each checkpoint and never changes."""
         if not self._text:
-            self._text = json.dumps([self.name, kept.document(self.reading), self.workers], separators=(",", ":"))
+            self._text = f"[{plain(self.name)},{kept.written(self.reading)},{self.workers}]"
         return self._text
 
     def of_service(self, service: str) -> Gone:
@@ -163,40 +171,41 @@ class Memory:
         gone = self.gone | {each.reading.uuid: each for each in self.older.values()}
         return Background(self.names(), overlays, gone, frozenset(self.buried))
 
-    def text(self) -> str:
-        """All of it as JSON."""
-        rows = {"gone": self.gone, "older": self.older}
-        gone = (
-            f"{json.dumps(name)}:{{{','.join(f'{json.dumps(key)}:{each.text()}' for key, each in row.items())}}}"
-            for name, row in rows.items()
+    def copy(self) -> Memory:
+        """All of it as it is now, for the thread that alone changes what is known of each worker."""
+        return replace(
+            self, known=dict(self.known), gone=dict(self.gone), older=dict(self.older), wishes=dict(self.wishes)
         )
-        return ",".join([json.dumps(self.document(), separators=(",", ":"), allow_nan=False)[:-1], *gone]) + "}"
 
-    def document(self) -> dict[str, Any]:
-        """What changes while the daemon works, as JSON has it: all but those that are gone."""
-        return {
-            "prefix": self.prefix,
-            "known": {
-                uuid: [each.name, each.cursors, each.deferred.document(), each.finalizes_dropped]
-                for uuid, each in self.known.items()
-            },
-            "buried": self.buried,
-            "wishes": self.wishes,
-            "newest_event": self.newest_event,
-            "closed": self.closed,
-        }
+    def pieces(self) -> Iterator[str]:
+        """All of it as JSON, piece by piece."""
+        gone = [each.reading for each in (*self.gone.values(), *self.older.values())]
+        return pieces(
+            {
+                "prefix": [plain(self.prefix)],
+                "known": pieces({uuid: [each.text()] for uuid, each in self.known.items()}),
+                "buried": [plain(self.buried)],
+                "wishes": [plain(self.wishes)],
+                "newest_event": [plain(self.newest_event)],
+                "closed": [plain(self.closed)],
+                **{what: [text] for what, text in kept.Tables.over(gone).texts().items()},
+                "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
+                "older": pieces({key: [each.text()] for key, each in self.older.items()}),
+            }
+        )
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """What `document` said."""
+        """What `pieces` said."""
+        tables = kept.Tables.of(document)
         return cls(
             prefix=document["prefix"],
             known={
                 uuid: Known(name, [Cursor(*each) for each in cursors], Deferred.of(deferred), dropped)
-                for uuid, (name, cursors, deferred, dropped) in document["known"].items()
+                for uuid, (name, cursors, dropped, deferred) in document["known"].items()
             },
-            gone=_all_gone(document["gone"]),
-            older=_all_gone(document["older"]),
+            gone=_all_gone(document["gone"], tables),
+            older=_all_gone(document["older"], tables),
             buried=document["buried"],
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
             newest_event=document["newest_event"],
@@ -204,5 +213,7 @@ class Memory:
         )
 
 
-def _all_gone(documents: dict[str, Any]) -> dict[str, Gone]:
-    return {key: Gone(name, kept.reading(reading), workers) for key, (name, reading, workers) in documents.items()}
+def _all_gone(documents: dict[str, Any], tables: kept.Tables) -> dict[str, Gone]:
+    return {
+        key: Gone(name, kept.reading(reading, tables), workers) for key, (name, reading, workers) in documents.items()
+    }

@@ -21,9 +21,9 @@ _NOTHING = bytes(_SIZE)
 class Overlay:
     """A copy of a worker's deferred work, for whoever reads while the daemon goes on."""
 
-    measured: bytes
-    bound: bytes
-    latency: bytes
+    measured: _reader.Packed
+    bound: _reader.Packed
+    latency: _reader.Packed
     counts: dict[str, int]
 
 
@@ -31,7 +31,7 @@ def overlay(deferred: Deferred) -> Overlay | None:
     """The copy; None where the worker never deferred anything."""
     if not deferred.counts:
         return None
-    tables = (deferred.measured.tobytes(), deferred.bound.tobytes(), deferred.latency.tobytes())
+    tables = (deferred.measured.packed(), deferred.bound.packed(), deferred.latency.packed())
     return Overlay(*tables, {**deferred.counts, "pending": deferred.pending})
 
 
@@ -39,32 +39,39 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
     """The reading with it."""
     if over is None:
         return reading
-    paths, summaries = list(reading.paths), bytearray(reading.summaries)
-    latency = bytearray()
+    paths, summaries, latency = list(reading.paths), bytearray(reading.summaries), bytearray()
+    measured, bounds, latencies = (bytes(table) for table in (over.measured, over.bound, over.latency))
     for number, path in enumerate(reading.paths):
         if path is None or path.unit != _reader.UNIT_DEFERRED:
             continue
-        summaries[number * _SIZE : (number + 1) * _SIZE] = _row(over.measured, number)
-        if (bound := _row(over.bound, number)) != _NOTHING:
-            latency += bytes(len(paths) * _SIZE - len(latency)) + _row(over.latency, number)
+        summaries[number * _SIZE : (number + 1) * _SIZE] = _row(measured, number)
+        if (bound := _row(bounds, number)) != _NOTHING:
+            latency += bytes(len(paths) * _SIZE - len(latency)) + _row(latencies, number)
             paths.append(Path(path.parent, path.name, path.layer, _reader.UNIT_BOUND))
             summaries += bound
-    return replace(reading, paths=paths, summaries=bytes(summaries), latency=bytes(latency), deferred=dict(over.counts))
+    return replace(
+        reading,
+        paths=paths,
+        summaries=_reader.Packed(summaries),
+        latency=_reader.Packed(latency),
+        deferred=dict(over.counts),
+    )
 
 
 def lifted(reading: Reading) -> Deferred:
     """What was laid over it: of a worker that was taken for dead. What pended then is lost."""
     numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
+    summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
     measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))
     for path, number in numbers.items():
         if path.unit == _reader.UNIT_DEFERRED:
-            _put(measured, number, _row(reading.summaries, number))
+            _put(measured, number, _row(summaries, number))
         elif path.unit == _reader.UNIT_BOUND:
             beside = numbers[path._replace(unit=_reader.UNIT_DEFERRED)]
-            _put(bound, beside, _row(reading.summaries, number))
-            _put(latency, beside, _row(reading.latency, number))
+            _put(bound, beside, _row(summaries, number))
+            _put(latency, beside, _row(latencies, number))
     result = Deferred()
-    tables = (_reader.Summaries(bytes(table)) for table in (measured, bound, latency))
+    tables = (_reader.Summaries(table) for table in (measured, bound, latency))
     result.measured, result.bound, result.latency = tables
     result.counts.update({term: n for term, n in reading.deferred.items() if term != "pending"})
     return result

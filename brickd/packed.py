@@ -1,18 +1,19 @@
-"""Bytes that are mostly zeros, as text.
+"""Packed summaries as JSON.
 
-Owns: how an array stands within a JSON document. Must not know: what is in it. Invariant: what was packed comes back
-byte for byte.
+Owns: how they stand within a document. Must not know: what is in them. Invariant: what was packed comes back as it
+was, and what nobody packed is a ValueError.
 """
 
-import base64
-import zlib
+from binascii import a2b_base64, b2a_base64
+
+from brickd import _reader
 
 
-def pack(data: bytes) -> str:
-    """Make text of bytes; of none the empty text."""
-    return base64.b64encode(zlib.compress(data, 1)).decode() if data else ""
+def text(packed: _reader.Packed) -> str:
+    """As JSON: a string, in which nothing is to be escaped; of none the empty one."""
+    return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
 
 
-def unpack(text: str) -> bytes:
-    """Undo `pack`."""
-    return zlib.decompress(base64.b64decode(text)) if text else b""
+def packed(text: str) -> _reader.Packed:
+    """What `text` said."""
+    return _reader.Packed.of(a2b_base64(text, strict_mode=True))

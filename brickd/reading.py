@@ -78,13 +78,13 @@ class Reading(Identity):
     lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
     names: list[tuple[str, int] | None]
     paths: list[Path | None]
-    summaries: bytes
+    summaries: bytes | _reader.Packed
     odd: int
     moving: int
     tick_ns: float
     now_ticks: int
     memory_bytes: int
-    latency: bytes = b""
+    latency: bytes | _reader.Packed = b""
     deferred: Mapping[str, int] = field(default_factory=dict)
     flags: int = 0
 

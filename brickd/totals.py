@@ -104,7 +104,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
 
 def _of_latencies(reading: Reading) -> Reading:
     """The reading with the latencies in the place of its totals."""
-    return replace(reading, summaries=reading.latency.ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
+    return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
 def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[Path, int], _Key]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import Worker, reading
@@ -15,7 +18,7 @@ from test_deferred import defer, finalize, measured, passes
 
 from brickd import checkpoint, dtypes
 from brickd.errors import CheckpointRefused
-from brickd.kept import added
+from brickd.kept import added, compact
 from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
@@ -57,8 +60,12 @@ def memory(kept: Reading) -> Memory:
 def test_it_comes_back_as_it_was(kept: Reading) -> None:
     before = memory(kept)
     after = checkpoint.decode(checkpoint.encode(before))
-    assert after.document() == before.document()
-    assert after.gone[kept.uuid].reading == kept
+    assert (after.gone, after.older) == (before.gone, before.older)
+    assert {uuid: each.text() for uuid, each in after.known.items()} == {"ab" * 16: before.known["ab" * 16].text()}
+    nobody: dict[str, Any] = {"known": {}, "gone": {}, "older": {}}
+    assert replace(after, **nobody) == replace(before, **nobody)
+    assert after.gone[kept.uuid].reading == compact(kept)
+    assert bytes(after.gone[kept.uuid].reading.summaries) == kept.summaries
     assert after.known["ab" * 16].deferred.counts == before.known["ab" * 16].deferred.counts
 
 
@@ -82,15 +89,15 @@ def test_it_is_refused_wherever_it_is_cut(kept: Reading) -> None:
 
 @given(st.binary(max_size=200))
 def test_what_is_no_checkpoint_is_refused(content: bytes) -> None:
-    for each in (content, b"brickd checkpoint " + content, b"brickd checkpoint 1 " + content):
+    for each in (content, b"brickd checkpoint " + content, b"brickd checkpoint 2 " + content):
         with pytest.raises(CheckpointRefused):
             checkpoint.decode(each)
 
 
 def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
     body = b"{}"
-    head = b"brickd checkpoint 2 %d %08x\n" % (len(body), checkpoint._crc(2, body))
-    with pytest.raises(CheckpointRefused, match="version 2, this brickd reads 1"):
+    head = b"brickd checkpoint 3 %d %08x\n" % (len(body), checkpoint._crc(3, body))
+    with pytest.raises(CheckpointRefused, match="version 3, this brickd reads 2"):
         checkpoint.decode(head + body)
 
 
@@ -115,6 +122,50 @@ def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> No
     assert sum(each.workers for each in here.older.values()) == OLDER_MAX + 40
     summarized = sum(lane["summarized"] for _, lane, _ in kept.lanes)
     assert sum(lane["summarized"] for _, lane, _ in rest.reading.lanes) == 40 * summarized
+
+
+def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading) -> None:
+    another = replace(kept, names=list(kept.names), paths=[*kept.paths, None])
+    here = Memory("brickd-", gone={"a": Gone("api/0", kept), "b": Gone("api/1", another)})
+    again = checkpoint.decode(checkpoint.encode(here))
+    for each in (here, again):
+        first, second = (gone.reading for gone in each.gone.values())
+        assert first.names is second.names
+        assert (first.paths, second.paths) == (kept.paths, another.paths)
+    content = checkpoint.encode(again)
+    assert content.count(b'["within",0]') == 1
+    assert checkpoint.decode(content).gone == here.gone
+
+
+def test_those_that_go_later_share_what_came_out_of_a_file(kept: Reading) -> None:
+    unlike_others = replace(kept, paths=[*kept.paths, None, None, None])
+    content = checkpoint.encode(Memory("brickd-", gone={"a": Gone("api/0", unlike_others)}))
+    again = checkpoint.decode(content)
+    assert Gone("api/1", unlike_others).reading.paths is again.gone["a"].reading.paths
+
+
+def test_what_a_thread_keeps_does_not_change_under_it(kept: Reading) -> None:
+    here = memory(kept)
+    wanted, copy = checkpoint.encode(here), here.copy()
+    here.gone.clear()
+    here.older.clear()
+    here.wishes.clear()
+    here.known.clear()
+    here.bury("ef" * 16)
+    assert checkpoint.encode(copy) == wanted
+
+
+def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
+    head, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
+    document = json.loads(body) | {"names": {}}
+    body = json.dumps(document).encode()
+    head = b"brickd checkpoint %d %d %08x\n" % (
+        checkpoint.VERSION,
+        len(body),
+        checkpoint._crc(checkpoint.VERSION, body),
+    )
+    with pytest.raises(CheckpointRefused, match="holds not what this brickd wants: KeyError"):
+        checkpoint.decode(head + body)
 
 
 def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:
@@ -186,5 +237,5 @@ def test_deferred_work_of_a_sum_is_the_sum(kept: Reading) -> None:
 
 def test_a_checkpoint_can_be_read_by_people(kept: Reading) -> None:
     first, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
-    assert re.fullmatch(rb"brickd checkpoint 1 \d+ [0-9a-f]{8}", first)
+    assert re.fullmatch(rb"brickd checkpoint 2 \d+ [0-9a-f]{8}", first)
     assert body.startswith(b'{"prefix":"brickd-","known":')

@@ -181,7 +181,8 @@ def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None
 
 
 def test_a_checkpoint_of_a_later_brickd_is_left_to_that(prefix: str) -> None:
-    content = b"brickd checkpoint 2 2 %08x\n{}" % checkpoint._crc(2, b"{}")
+    later = checkpoint.VERSION + 1
+    content = b"brickd checkpoint %d 2 %08x\n{}" % (later, checkpoint._crc(later, b"{}"))
     runtime().checkpoint.write_bytes(content)
     assert "start the brickd that wrote it" in refused()
     assert runtime().checkpoint.read_bytes() == content

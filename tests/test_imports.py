@@ -15,14 +15,15 @@ from conftest import ROOT
 LAYERS = (
     {
         "brickd._reader",
+        "brickd.composed",
         "brickd.errors",
         "brickd.escape",
         "brickd.locks",
-        "brickd.packed",
         "brickd.runtime",
         "brickd.words",
     },
-    {"brickd.deferred", "brickd.instant", "brickd.units"},
+    {"brickd.instant", "brickd.packed", "brickd.units"},
+    {"brickd.deferred"},
     {"brickd.clock", "brickd.events", "brickd.files", "brickd.reading", "brickd.records"},
     {"brickd.directory", "brickd.segment"},
     {"brickd.dtypes", "brickd.kept", "brickd.overlay"},

@@ -27,7 +27,9 @@ def host() -> Reading:
     made.end()
     reading = made.reading()
     path = Path(1, next(n for n, name in enumerate(reading.names) if name == ("gemm", 0)), -1, _reader.UNIT_DEFERRED)
-    return replace(reading, paths=[*reading.paths, path], summaries=reading.summaries + bytes(_reader.SUMMARY_BYTES))
+    return replace(
+        reading, paths=[*reading.paths, path], summaries=bytes(reading.summaries) + bytes(_reader.SUMMARY_BYTES)
+    )
 
 
 def device() -> Reading:

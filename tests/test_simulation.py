@@ -12,6 +12,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from brickd.attached import Stage
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
-from brickd.memory import Cursor, Gone, Memory
+from brickd.memory import Cursor, Gone, Known, Memory
 from brickd.workers import Worker
 
 SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees
@@ -211,18 +212,14 @@ def _from_the_tails_and_not_from_the_cursors(patch: Patch) -> None:
 
 
 def _state_without_its_cursors(patch: Patch) -> None:
-    document = Memory.document
+    text, before = Known.text, dict[int, list[Cursor]]()
 
-    def mutant(self: Memory) -> dict[str, Any]:
-        whole = document(self)
-        older: dict[str, Any] = getattr(Collector, "mutant_cursors", {})
-        Collector.mutant_cursors = {who: row[1] for who, row in whole["known"].items()}  # type: ignore[attr-defined]
-        for who, row in whole["known"].items():
-            row[1] = older.get(who, row[1])
-        return whole
+    def mutant(self: Known) -> str:
+        older = before.get(id(self.deferred), self.cursors)
+        before[id(self.deferred)] = self.cursors
+        return text(replace(self, cursors=older))
 
-    patch.setattr(Memory, "document", mutant)
-    patch.setattr(Collector, "mutant_cursors", {}, raising=False)
+    patch.setattr(Known, "text", mutant)
 
 
 def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:

@@ -113,10 +113,11 @@ static int reader_exec(PyObject *module)
     PyTypeObject *segment = type_add(module, &segment_spec), *fold = type_add(module, &fold_spec);
     PyTypeObject *summaries = type_add(module, &summaries_spec);
     state->drain = type_add(module, &drain_spec);
+    state->packed = type_add(module, &packed_spec);
     Py_XDECREF(segment);
     Py_XDECREF(fold);
     Py_XDECREF(summaries);
-    if (segment == NULL || fold == NULL || summaries == NULL || state->drain == NULL)
+    if (segment == NULL || fold == NULL || summaries == NULL || state->drain == NULL || state->packed == NULL)
         return -1;
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
@@ -149,16 +150,20 @@ static int reader_exec(PyObject *module)
 static int reader_traverse(PyObject *module, visitproc visit, void *arg)
 {
     struct reader_state *state = PyModule_GetState(module);
-    if (state != NULL)
+    if (state != NULL) {
         Py_VISIT(state->drain);
+        Py_VISIT(state->packed);
+    }
     return 0;
 }
 
 static int reader_clear(PyObject *module)
 {
     struct reader_state *state = PyModule_GetState(module);
-    if (state != NULL)
+    if (state != NULL) {
         Py_CLEAR(state->drain);
+        Py_CLEAR(state->packed);
+    }
     return 0;
 }
 

@@ -8,6 +8,7 @@ typedef struct {
     PyObject_HEAD
     struct brick_summary *entries;
     Py_ssize_t count;
+    PyObject *packed; /* what they are now, packed; NULL where nobody wanted that yet */
 } Summaries;
 
 static int grow(Summaries *s, Py_ssize_t count)
@@ -25,8 +26,7 @@ static int grow(Summaries *s, Py_ssize_t count)
     return 1;
 }
 
-/* How many summaries a buffer holds; -1 where it is none of summaries. */
-static Py_ssize_t summaries_in(const Py_buffer *buffer)
+Py_ssize_t summaries_in(const Py_buffer *buffer)
 {
     if (buffer->len % (Py_ssize_t)sizeof(struct brick_summary) == 0)
         return buffer->len / (Py_ssize_t)sizeof(struct brick_summary);
@@ -55,6 +55,7 @@ static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *key
 static void summaries_dealloc(PyObject *self)
 {
     PyMem_Free(((Summaries *)self)->entries);
+    Py_XDECREF(((Summaries *)self)->packed);
     plain_dealloc(self);
 }
 
@@ -77,6 +78,7 @@ static PyObject *summaries_add(PyObject *self, PyObject *args)
     }
     if (!grow(s, path + 1))
         return NULL;
+    Py_CLEAR(s->packed);
     brick_entry_span(&s->entries[path], amounts[0], 0, amounts[1], amounts[2]);
     Py_RETURN_NONE;
 }
@@ -101,6 +103,7 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
         for (Py_ssize_t i = 0; i < count; i++)
             most = row[i] > most ? row[i] : most;
         merged = grow(s, most + 1);
+        Py_CLEAR(s->packed);
     }
     for (Py_ssize_t i = 0; merged && i < count; i++) {
         if (row[i] < 0)
@@ -121,6 +124,16 @@ static PyObject *summaries_tobytes(PyObject *self, PyObject *unused)
     return PyBytes_FromStringAndSize((const char *)s->entries, s->count * (Py_ssize_t)sizeof *s->entries);
 }
 
+static PyObject *summaries_packed(PyObject *self, PyObject *unused)
+{
+    Summaries *s = (Summaries *)self;
+    if (s->packed == NULL) {
+        struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
+        s->packed = packed_of(state->packed, s->entries, s->count);
+    }
+    return Py_XNewRef(s->packed);
+}
+
 static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)->count; }
 
 static PyMethodDef summaries_methods[] = {
@@ -128,6 +141,7 @@ static PyMethodDef summaries_methods[] = {
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
      "merge(other, rows, factor=1.0): each summary of other to its row, but for rows below 0; its times as often."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
+    {"packed", summaries_packed, METH_NOARGS, "The same, packed: made once until something is added."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot summaries_slots[] = {

@@ -13,6 +13,7 @@ extern PyType_Spec segment_spec;   /* segment.c */
 extern PyType_Spec fold_spec;      /* fold_type.c */
 extern PyType_Spec drain_spec;     /* drain_type.c */
 extern PyType_Spec summaries_spec; /* summaries_type.c */
+extern PyType_Spec packed_spec;    /* packed_type.c */
 
 /* Functions of the module: drain_call.c, calls.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
@@ -22,7 +23,7 @@ PyObject *reader_watch(PyObject *module, PyObject *directory);
 PyObject *reader_write_all(PyObject *module, PyObject *writes);
 
 struct reader_state {
-    PyTypeObject *drain;
+    PyTypeObject *drain, *packed;
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */
@@ -30,5 +31,10 @@ PyObject *unpacked(const char *record, const void *bytes);
 /* How many bytes a field's element has, by its code in the table of the layout. */
 uint32_t code_size(char code);
 void plain_dealloc(PyObject *self);
+
+/* How many summaries a buffer holds; -1, with an error, where it is none of summaries. */
+Py_ssize_t summaries_in(const Py_buffer *buffer);
+/* A Packed of so many summaries. */
+PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_ssize_t count);
 
 #endif

@@ -1,0 +1,115 @@
+"""Summaries in little room: they come back as they were, and what nobody packed is refused."""
+
+from __future__ import annotations
+
+import gc
+import json
+import struct
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd import _reader, dtypes, packed
+from brickd._reader import Packed, Summaries
+
+WORDS = _reader.SUMMARY_BYTES // 8
+ROWS_MAX = 2 * _reader.NUMBERS_MAX
+
+WORD = st.just(0) | st.integers(0, 2**64 - 1) | st.integers(0, 7).map(lambda byte: 0xFF << 8 * byte)
+SPARSE = st.dictionaries(st.integers(0, 4 * WORDS - 1), WORD, max_size=60)
+
+
+def rows(words: dict[int, int], count: int = 4) -> bytes:
+    return struct.pack(f"<{count * WORDS}Q", *(words.get(place, 0) for place in range(count * WORDS)))
+
+
+def unpacked(form: bytes) -> bytes | None:
+    """What packed.h says of a form, in plain Python; None: it is none."""
+    words, rest = bytearray(), iter(form)
+    try:
+        for present in rest:
+            if present == 0:
+                words += bytes(8 * (next(rest) + 1))
+            else:
+                words += bytes(next(rest) if present >> bit & 1 else 0 for bit in range(8))
+    except (RuntimeError, StopIteration):
+        return None
+    return bytes(words) if len(words) % _reader.SUMMARY_BYTES == 0 else None
+
+
+@given(SPARSE)
+def test_what_was_packed_comes_back_as_it_was(words: dict[int, int]) -> None:
+    given = rows(words)
+    small = Packed(given)
+    assert bytes(small) == given == unpacked(small.form())
+    assert len(small) == len(given)
+    assert Packed.of(small.form()) == small == packed.packed(json.loads(packed.text(small)))
+    np.testing.assert_array_equal(dtypes.summaries(small), dtypes.summaries(given))
+
+
+@given(
+    st.binary(max_size=400) | st.builds(lambda words, cut: Packed(rows(words)).form()[:cut], SPARSE, st.integers(0, 99))
+)
+def test_bytes_are_believed_where_they_are_a_form_and_refused_else(form: bytes) -> None:
+    wanted = unpacked(form)
+    if wanted is None:
+        with pytest.raises(ValueError, match=r"not the form of at most"):
+            Packed.of(form)
+    else:
+        assert bytes(Packed.of(form)) == wanted
+
+
+def test_a_form_that_says_how_much_it_is_in_few_bytes_is_no_bomb() -> None:
+    row = b"\0" + bytes([WORDS - 1])
+    assert len(Packed.of(row * ROWS_MAX)) == ROWS_MAX * _reader.SUMMARY_BYTES
+    with pytest.raises(ValueError, match=f"at most {ROWS_MAX} summaries"):
+        Packed.of(row * (ROWS_MAX + 1))
+    with pytest.raises(TypeError, match="a form is bytes, not str"):
+        Packed.of("")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("text", ["A", "AAA", "AAAA AAAA", "\n", "é", "AI8=="])
+def test_text_that_nobody_made_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011  (of two kinds)
+        packed.packed(text)
+
+
+@pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
+def test_bytes_that_are_no_summaries_are_not_packed(bytes_: int) -> None:
+    with pytest.raises(ValueError, match=r"no array of summaries"):
+        Packed(bytes(bytes_))
+
+
+def test_nothing_is_packed_as_nothing() -> None:
+    assert (Packed(b"").form(), len(Packed(b"")), bytes(Packed.of(b"")), packed.text(Packed(b""))) == (
+        b"",
+        0,
+        b"",
+        '""',
+    )
+    assert not Packed(b"")
+
+
+def test_whoever_looks_keeps_what_is_seen() -> None:
+    given = rows({3: 7, 200: 2**63})
+    seen = memoryview(Packed(given))
+    gc.collect()
+    assert seen == given
+    assert seen.readonly
+
+
+def test_summaries_are_packed_anew_when_something_was_added_and_only_then() -> None:
+    ours = Summaries()
+    ours.add(3, 9, 1, 2)
+    first = ours.packed()
+    assert ours.packed() is first
+    ours.add(0, 5, 0, 0)
+    second = ours.packed()
+    ours.merge(b"", b"")
+    ours.merge(first, struct.pack("4i", 5, 5, 5, 5))
+    for small, wanted in ((first, 4), (second, 4), (ours.packed(), 6)):
+        assert len(small) == wanted * _reader.SUMMARY_BYTES
+    assert bytes(ours.packed()) == ours.tobytes() != bytes(second).ljust(6 * _reader.SUMMARY_BYTES, b"\0")
+    assert bytes(Summaries(first).tobytes()) == bytes(first)
