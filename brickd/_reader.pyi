@@ -113,6 +113,8 @@ class Row(TypedDict):
     p999_ns: float
     elements: int
     bytes: int
+    worst: int
+    spread: float
 
 @final
 class Segment:
@@ -129,8 +131,8 @@ class Segment:
 @final
 class Fold:
     def add(
-        self, summaries: Buffer, rows: Buffer, parents: Buffer, flags: Buffer, tick_ns: float, /
-    ) -> dict[int, tuple[float, float, float]]: ...
+        self, summaries: Buffer, rows: Buffer, parents: Buffer, flags: Buffer, tick_ns: float, whose: int = 0, /
+    ) -> None: ...
     def row(self, index: int, /) -> Row: ...
 
 @final

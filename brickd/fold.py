@@ -16,7 +16,6 @@ from brickd import _reader
 from brickd.reading import Path, Reading
 
 Key = TypeVar("Key", bound=Hashable)
-Shares = dict[int, tuple[float, float, float]]
 
 
 class Places(NamedTuple):
@@ -81,11 +80,13 @@ class Fold(Generic[Key]):
             self.keys.append(key)
         return number
 
-    def add(self, reading: Reading, places: Places) -> Shares:
-        """Add a reading; for each row that it has (count, total_ns, self_ns) of what was added."""
-        return self._fold.add(reading.summaries, *places, reading.tick_ns)
+    def add(self, reading: Reading, places: Places, whose: int = 0) -> None:
+        """Add a reading; by its number a row says of it that it is the worst."""
+        self._fold.add(reading.summaries, *places, reading.tick_ns, whose)
 
-    def add_like_the_last(self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None) -> Shares:
+    def add_like_the_last(
+        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None, whose: int = 0
+    ) -> None:
         """Add a reading in the places of the last one, where it has the same paths and names: else in its own.
 
         Workers of one service mostly met the same names and paths in the same order.
@@ -94,12 +95,13 @@ class Fold(Generic[Key]):
             reading: as for `add`.
             key_of: as for `places`.
             group: on what the keys depend beside the paths and names.
+            whose: as for `add`.
         """
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self.places(reading, key_of)
-        return self.add(reading, self._places)
+        self.add(reading, self._places, whose)
 
     def row(self, number: int) -> _reader.Row:
-        """The totals of a row."""
+        """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
         return self._fold.row(number)

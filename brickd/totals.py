@@ -6,7 +6,6 @@ Invariants: the categories' times add up to the time that was recorded; no total
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -75,12 +74,13 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
     fold: Fold[_Key] = Fold()
     latencies: Fold[_Key] = Fold()
     categories: dict[str, str] = {}
-    means: dict[int, list[tuple[float, str]]] = defaultdict(list)
+    workers = list(workers)
+    names = sorted(worker.name for worker in workers)  # of two with the same mean the last one by name is the worst
+    numbers = {name: number for number, name in enumerate(names)}
     for worker in workers:
         group = {"worker": worker.name, "service": worker.service}.get(by or "")
         key_of = _layered(worker.reading, categories) if by == "layer" else _grouped(worker.reading, categories, group)
-        for number, (count, total_ns, _) in fold.add_like_the_last(worker.reading, key_of, group).items():
-            means[number].append((total_ns / count, worker.name))
+        fold.add_like_the_last(worker.reading, key_of, group, numbers[worker.name])
         if worker.reading.latency:
             latencies.add_like_the_last(_of_latencies(worker.reading), key_of, group)
     latency_of = {key: latencies.row(number) for number, key in enumerate(latencies.keys)}
@@ -92,11 +92,8 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
             # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
             # those below it have given their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
-            worst, who = max(means[number])
-            median = statistics.median(mean for mean, _ in means[number])
-            spread = worst / median if median > 0 else 1.0
-            latency = latency_of[key] if bounded else None
-            result.append(Brick(name, categories[name], part, bounded, row, latency, who, spread))
+            latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
+            result.append(Brick(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
     # those outside of layers come first among equals.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))

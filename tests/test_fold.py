@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import itertools
 import math
+import statistics
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,10 +69,10 @@ class Measured:
                 entry["histogram"][bucket_of(duration)] += 1
         return entries.tobytes()
 
-    def add_to(self, fold: _reader.Fold) -> dict[int, tuple[float, float, float]]:
+    def add_to(self, fold: _reader.Fold, whose: int = 0) -> None:
         rows = array.array("i", [path.row for path in self.paths])
         flags = bytes(_reader.PART_OUTER * path.outer for path in self.paths)
-        return fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns)
+        fold.add(self.summaries(), rows, roots(len(self.paths)), flags, self.tick_ns, whose)
 
 
 # Times 160, the greatest ratio of two ticks below, this lies below the last bucket: above that percentiles are bounds.
@@ -127,17 +128,31 @@ def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
 
 
 @given(WORKERS)
-def test_what_one_worker_gave_is_told_apart(workers: list[Measured]) -> None:
+def test_a_row_says_whose_mean_is_the_largest_and_how_far_it_lies_above_the_median(workers: list[Measured]) -> None:
     fold = _reader.Fold()
-    for worker in workers:
-        shares = worker.add_to(fold)
-        for row in range(4):
-            paths = [path for path in worker.paths if path.row == row and path.durations]
-            total = sum(sum(path.durations) for path in paths) * worker.tick_ns
-            child = sum(path.child for path in paths) * worker.tick_ns
-            wanted = (sum(len(path.durations) for path in paths), total, total - child)
-            assert (row in shares) == bool(paths)
-            assert shares.get(row, (0, 0, 0)) == pytest.approx(wanted, rel=1e-9, abs=1e-9 * (total + 1))
+    for number, worker in enumerate(workers):
+        worker.add_to(fold, number)
+    for row in range(4):
+        means = {
+            number: float(np.mean([d * worker.tick_ns for path in paths for d in path.durations]))
+            for number, worker in enumerate(workers)
+            if (paths := [path for path in worker.paths if path.row == row and path.durations])
+        }
+        found = fold.row(row)
+        if not means:
+            assert (found["worst"], found["spread"]) == (0, 0)
+            continue
+        most, median = max(means.values()), statistics.median(means.values())
+        assert means[found["worst"]] == pytest.approx(most)
+        assert found["spread"] == pytest.approx(most / median if median > 0 else 1)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations((0, 1, 2))))
+def test_of_the_same_means_the_greatest_number_is_the_worst_in_any_order(order: tuple[int, ...]) -> None:
+    fold = _reader.Fold()
+    for number in order:
+        Measured(1.0, [Spans([7, 9] if number else [3])]).add_to(fold, number)
+    assert (fold.row(0)["worst"], fold.row(0)["spread"]) == (2, 1)
 
 
 PERCENTILES = {"p50_ns": 0.50, "p90_ns": 0.90, "p99_ns": 0.99, "p999_ns": 0.999}
@@ -196,12 +211,11 @@ def test_given_times_are_nanoseconds_and_no_more_their_parents_own(
     places = array.array("i", [path.row for path in paths]), array.array("i", [-1, 0, 0])
     flags = bytes([_reader.PART_OUTER, _reader.PART_OUTER, _reader.PART_NS | (0 if again else _reader.PART_OUTER)])
     fold = _reader.Fold()
-    shares = fold.add(Measured(2.0, paths).summaries(), *places, flags, 2.0)
+    fold.add(Measured(2.0, paths).summaries(), *places, flags, 2.0)
     own = (sum(parent) - paths[0].child) * 2.0
     wanted = max(own - sum(given_), 0) + (sum(given_) if again else 0)
     close = 1e-9 * (sum(parent) * 2.0 + sum(given_) + 1)
     assert fold.row(0)["self_ns"] == pytest.approx(wanted if parent else sum(given_) * again, abs=close)
-    assert shares.get(0, (0, 0, 0))[2] == pytest.approx(fold.row(0)["self_ns"], abs=close)
     assert fold.row(0)["total_ns"] == pytest.approx(sum(parent) * 2.0, abs=close)
     if given_ and not again:
         assert fold.row(2)["max_ns"] == max(given_)

@@ -4,9 +4,16 @@
 
 #include <math.h>
 
+/* The means of those that gave to a row. */
+struct means {
+    double *ns, most;
+    Py_ssize_t count, room, whose; /* whose: the most */
+};
+
 typedef struct {
     PyObject_HEAD
     struct brick_row *rows;
+    struct means *means; /* of each row */
     Py_ssize_t count;
     double grid_ns; /* the first worker's tick; 0 until there was one */
 } Fold;
@@ -21,7 +28,11 @@ static PyObject *fold_new(PyTypeObject *type, PyObject *args, PyObject *keywords
 
 static void fold_dealloc(PyObject *self)
 {
-    PyMem_Free(((Fold *)self)->rows);
+    Fold *f = (Fold *)self;
+    for (Py_ssize_t r = 0; r < f->count; r++)
+        PyMem_Free(f->means[r].ns);
+    PyMem_Free(f->means);
+    PyMem_Free(f->rows);
     plain_dealloc(self);
 }
 
@@ -30,44 +41,78 @@ static int fold_grow(Fold *f, Py_ssize_t count)
     if (count <= f->count)
         return 1;
     struct brick_row *rows = PyMem_Realloc(f->rows, (size_t)count * sizeof *rows);
-    if (rows == NULL) {
+    if (rows != NULL)
+        f->rows = rows;
+    struct means *means = rows != NULL ? PyMem_Realloc(f->means, (size_t)count * sizeof *means) : NULL;
+    if (means == NULL) {
         PyErr_NoMemory();
         return 0;
     }
+    f->means = means;
     memset(rows + f->count, 0, (size_t)(count - f->count) * sizeof *rows);
-    f->rows = rows;
+    memset(means + f->count, 0, (size_t)(count - f->count) * sizeof *means);
     f->count = count;
     return 1;
 }
 
-/* What one worker gave to the rows that it has: {row: (count, total_ns, self_ns)}. */
-static PyObject *shares(const struct brick_part *parts, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count)
+/* Of two with the same mean the one with the greater number is the worst, so that their order changes nothing. */
+static int mean_add(struct means *m, double ns, Py_ssize_t whose)
 {
-    PyObject *result = PyDict_New();
-    double(*sums)[3] = PyMem_Calloc((size_t)count + 1, sizeof *sums);
-    if (sums == NULL)
+    if (m->count == m->room) {
+        Py_ssize_t room = 2 * m->room + 8;
+        double *more = PyMem_Realloc(m->ns, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            PyErr_NoMemory();
+            return 0;
+        }
+        m->ns = more;
+        m->room = room;
+    }
+    if (m->count == 0 || ns > m->most || (ns == m->most && whose > m->whose)) {
+        m->most = ns;
+        m->whose = whose;
+    }
+    m->ns[m->count++] = ns;
+    return 1;
+}
+
+/* The mean of what one worker gave to each row. */
+static int means_add(Fold *f, const struct brick_part *parts, const int32_t *rows, Py_ssize_t paths, Py_ssize_t count,
+                     Py_ssize_t whose)
+{
+    double(*sums)[2] = PyMem_Calloc((size_t)count + 1, sizeof *sums);
+    if (sums == NULL) {
         PyErr_NoMemory();
-    for (Py_ssize_t p = 0; sums != NULL && p < paths; p++) {
-        const struct brick_summary *s = parts[p].summary;
-        if (rows[p] < 0 || s->count == 0)
-            continue;
-        sums[rows[p]][0] += (double)s->count;
-        sums[rows[p]][1] += (double)s->total * parts[p].tick_ns;
-        sums[rows[p]][2] += brick_self_ns(&parts[p]);
+        return 0;
     }
-    for (Py_ssize_t r = 0; sums != NULL && result != NULL && r < count; r++) {
-        if (sums[r][0] == 0)
+    for (Py_ssize_t p = 0; p < paths; p++) {
+        if (rows[p] < 0)
             continue;
-        PyObject *key = PyLong_FromSsize_t(r), *value = Py_BuildValue("(ddd)", sums[r][0], sums[r][1], sums[r][2]);
-        if (key == NULL || value == NULL || PyDict_SetItem(result, key, value) != 0)
-            Py_CLEAR(result);
-        Py_XDECREF(key);
-        Py_XDECREF(value);
+        sums[rows[p]][0] += (double)parts[p].summary->count;
+        sums[rows[p]][1] += (double)parts[p].summary->total * parts[p].tick_ns;
     }
-    if (sums == NULL)
-        Py_CLEAR(result);
+    int added = 1;
+    for (Py_ssize_t r = 0; added && r < count; r++)
+        if (sums[r][0] > 0)
+            added = mean_add(&f->means[r], sums[r][1] / sums[r][0], whose);
     PyMem_Free(sums);
-    return result;
+    return added;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The largest mean over their median; 0 where there is none. */
+static double spread(struct means *m)
+{
+    if (m->count == 0)
+        return 0;
+    qsort(m->ns, (size_t)m->count, sizeof *m->ns, by_size);
+    double median = (m->ns[(m->count - 1) / 2] + m->ns[m->count / 2]) / 2;
+    return median > 0 ? m->most / median : 1;
 }
 
 /* Each path with its own tick, and with the times that were given inside its spans. */
@@ -87,9 +132,10 @@ static PyObject *fold_add(PyObject *self, PyObject *args)
     Fold *f = (Fold *)self;
     Py_buffer summaries, rows, parents, flags;
     double tick_ns;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*d:add", &summaries, &rows, &parents, &flags, &tick_ns))
+    Py_ssize_t whose = 0;
+    if (!PyArg_ParseTuple(args, "y*y*y*y*d|n:add", &summaries, &rows, &parents, &flags, &tick_ns, &whose))
         return NULL;
-    PyObject *result = NULL;
+    int added = 0;
     Py_ssize_t paths = summaries.len / (Py_ssize_t)sizeof(struct brick_summary), most = -1;
     const int32_t *row = rows.buf;
     struct brick_part *parts = PyMem_Calloc((size_t)paths + 1, sizeof *parts);
@@ -113,14 +159,14 @@ static PyObject *fold_add(PyObject *self, PyObject *args)
     for (Py_ssize_t p = 0; p < paths; p++)
         if (row[p] >= 0)
             brick_row_add(&f->rows[row[p]], &parts[p], f->grid_ns);
-    result = shares(parts, row, paths, most + 1);
+    added = means_add(f, parts, row, paths, most + 1, whose);
 done:
     PyMem_Free(parts);
     PyBuffer_Release(&summaries);
     PyBuffer_Release(&rows);
     PyBuffer_Release(&parents);
     PyBuffer_Release(&flags);
-    return result;
+    return added ? Py_NewRef(Py_None) : NULL;
 }
 
 /* A row of the answer: every number that a screen may want, times in ns. */
@@ -131,21 +177,23 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
     if (i == -1 && PyErr_Occurred())
         return NULL;
     static const struct brick_row empty;
+    struct means none = {0};
     const struct brick_row *r = i >= 0 && i < f->count ? &f->rows[i] : &empty;
+    struct means *m = i >= 0 && i < f->count ? &f->means[i] : &none;
     double n = (double)r->count, mean = n > 0 ? r->total / n : 0;
     double variance = n > 0 ? r->squares / n - mean * mean : 0;
-    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K}", "count", (unsigned long long)r->count,
+    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:n,s:d}", "count", (unsigned long long)r->count,
                          "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean, "deviation_ns",
                          variance > 0 ? sqrt(variance) : 0.0, "min_ns", r->min, "max_ns", r->max, "p50_ns",
                          brick_row_quantile(r, 0.50, f->grid_ns), "p90_ns", brick_row_quantile(r, 0.90, f->grid_ns),
                          "p99_ns", brick_row_quantile(r, 0.99, f->grid_ns), "p999_ns",
                          brick_row_quantile(r, 0.999, f->grid_ns), "elements", (unsigned long long)r->elements, "bytes",
-                         (unsigned long long)r->bytes);
+                         (unsigned long long)r->bytes, "worst", m->whose, "spread", spread(m));
 }
 
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS,
-     "add(summaries, rows, parents, flags, tick_ns) -> {row: (count, total_ns, self_ns)} of what was added."},
+     "add(summaries, rows, parents, flags, tick_ns, whose=0): what the one with this number recorded."},
     {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
     {NULL, NULL, 0, NULL},
 };
