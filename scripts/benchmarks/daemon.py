@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks import curves, drained, load, machine
 from benchmarks.held import held
+from benchmarks.keeping import keeping
 from benchmarks.load import Windows
 from benchmarks.report import Report, Table
 from benchmarks.spans import attempted
@@ -24,6 +25,7 @@ def run(place: Workplace, quick: bool) -> Report:
         drain,
         Table("load", f"Share of a core that the daemon takes, kernel time included, {span}", loads),
         *held(place, rounds=20 if quick else 60),
+        keeping(place, windows),
         Table("growth", "Growth of that share with records and with workers, 3 windows of 1 s", points),
     ]
     return Report("daemon", facts, tables, curves.svg(points, facts))

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from benchmarks.fleet import SERVICE
 from benchmarks.workplace import Workplace
 
 _PATIENCE_SECONDS = 60
+_LOOK_SECONDS = 0.001
+_RESTED_NS = 100_000  # a thread that had less of the processor since the last look did not wait for it alone
 
 
 class Running:
@@ -76,6 +79,21 @@ class Running:
             spent = sum(ns - before.get(thread, 0) for thread, ns in self.processor_ns().items())
             found.append(spent / (time.monotonic_ns() - began))
         return found
+
+    def longest_ns(self, seconds: float) -> int:
+        """How long one of its threads worked at most without a rest, by a look each millisecond."""
+        longest, stretch = 0, Counter[str]()
+        before = self.processor_ns()
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+            after = self.processor_ns()
+            for thread, ns in after.items():
+                worked = ns - before.get(thread, 0)
+                stretch[thread] = stretch[thread] + worked if worked > _RESTED_NS else 0
+                longest = max(longest, stretch[thread])
+            before = after
+        return longest
 
     def resident_bytes(self) -> int:
         """Its memory."""

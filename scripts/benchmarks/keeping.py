@@ -1,0 +1,54 @@
+"""What it costs the daemon to keep its memory while all that its workers deferred changes, beside as many dead."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from benchmarks import cli
+from benchmarks.fleet import fleet
+from benchmarks.load import Windows
+from benchmarks.paced import paced
+from benchmarks.report import Table
+from benchmarks.running import Running, running
+from benchmarks.workplace import Workplace, progress
+
+_RATES = (0, 2_000, 20_000)  # of records a second, of all workers together; two are a start and its finalize
+_MB = 1_000_000
+
+
+def keeping(place: Workplace, windows: Windows) -> Table:
+    """A row for each rate, of one daemon each."""
+    rows = [_row(place, rate, windows) for rate in _RATES]
+    title = (
+        f"What keeping costs: {cli.WORKERS} workers that defer on {cli.BRICKS} bricks each, {cli.WORKERS} dead ones,"
+        f" {windows.count} windows of {windows.seconds:g} s"
+    )
+    return Table("keeping", title, rows)
+
+
+def _row(place: Workplace, rate: int, windows: Windows) -> dict[str, Any]:
+    progress(f"{cli.WORKERS} workers that defer, {rate:,} records/s")
+    with running(place) as daemon:
+        with fleet(place, cli.WORKERS, cli.BRICKS):
+            daemon.drains(cli.WORKERS)
+        daemon.settled()
+        with paced(place, cli.WORKERS, rate, "deferred", cli.BRICKS) as begin:
+            daemon.drains(cli.WORKERS)
+            begin()
+            percents = windows.of(daemon)
+            longest_ns = daemon.longest_ns(windows.count * windows.seconds)
+            return _found(rate, percents, longest_ns, daemon)
+
+
+def _found(rate: int, percents: list[float], longest_ns: int, daemon: Running) -> dict[str, Any]:
+    return {
+        "case": f"deferred, {rate:,} records/s",
+        "core_percent_min": min(percents),
+        "core_percent_median": statistics.median(percents),
+        "longest_stretch_ms": longest_ns / 1e6,
+        "checkpoint_mb": daemon.checkpoint_bytes() / _MB,
+        "resident_mb": daemon.resident_bytes() / _MB,
+        "goal": None,
+        "passed": None,
+    }
