@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from brickd import _reader
+from brickd.deferred import Deferred
 from brickd.errors import SegmentRefused
 from brickd.memory import Cursor, Known, Wish
 from brickd.overlay import laid_over, overlay
@@ -30,7 +31,7 @@ class Stage(Enum):
     OVER = "over"  # nothing of it is needed any more
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Attached:
     """A segment that is drained.
 
@@ -39,6 +40,7 @@ class Attached:
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
         spares: the same file, opened once more: to close one of these alone would give up the lock on it.
+        heir: the segment in which its worker goes on, since somebody removed this one: both tell of the same work.
         stage: how far its life here has come.
     """
 
@@ -51,6 +53,7 @@ class Attached:
     gaps: int = 0
     spans: int = 0
     spares: list[Segment] = field(default_factory=list)
+    heir: Attached | None = None
     stage: Stage = Stage.DRAINED
 
     @property
@@ -62,6 +65,22 @@ class Attached:
     def service(self) -> str:
         """What it belongs to."""
         return self.segment.service
+
+    @property
+    def owner(self) -> Attached:
+        """The segment where its worker is now."""
+        return self if self.heir is None else self.heir.owner
+
+    @property
+    def deferred(self) -> Deferred:
+        """The work that its worker handed to devices."""
+        return self.owner.known.deferred
+
+    def goes_on_in(self, heir: Attached) -> None:
+        """What it tells is from now on told there."""
+        heir.deferred.absorb(self.known.deferred)
+        self.known.deferred = Deferred()
+        self.heir = heir
 
     def has_taken(self, uuid: str) -> bool:
         """Whether the totals of the segment with this uuid came along into this one."""
@@ -89,20 +108,22 @@ class Attached:
 
     def take(self, events: bytes | None) -> None:
         """Take what one pass brought."""
-        drain, deferred = self.drain, self.known.deferred
         if events is not None:
-            deferred.take(events)
-        if drain.gaps != self.gaps:
-            self.gaps = drain.gaps
+            self.deferred.take(events)
+        if self.drain.gaps != self.gaps:
+            self.gaps = self.drain.gaps
             self._miss_finalizes()
-        deferred.settle(self.segment.tick_ns(), complete=drain.complete)
+
+    def settle(self, *, complete: bool) -> None:
+        """A pass over all segments is over and taken; `complete`: those of this worker were read to their ends."""
+        self.deferred.settle(self.segment.tick_ns(), complete=complete)
 
     def _miss_finalizes(self) -> None:
         """Where the writer found no room for a finalize, nobody knows which starts it closed."""
         dropped = self.segment.dropped(_reader.KIND_FINALIZE)
         if dropped > self.known.finalizes_dropped:
             self.known.finalizes_dropped = dropped
-            self.known.deferred.orphan()
+            self.deferred.orphan()
 
     def exhaust(self) -> bool:
         """Read what is left when its worker is dead; False: there is no end of it, so that it is not.
@@ -117,6 +138,8 @@ class Attached:
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
             self.take(events)
+            if self.heir is None:
+                self.settle(complete=self.drain.complete)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
             if quiet == 3:  # a pass that found nothing, and two after it for what waited for one
                 return True

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from brickd import _reader
-from brickd.attached import Attached
+from brickd.attached import Attached, Stage
 from brickd.checkpoint import encode
 from brickd.directory import Directory
 from brickd.errors import SegmentRefused
@@ -88,7 +88,7 @@ class Collector:
         # costs more than what it does with it.
         self._drained: list[Attached] = []
         self.drains: list[_reader.Drain] = []
-        self._unsettled: set[int] = set()
+        self._unsettled: set[Attached] = set()
         self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
         self._drained_ns = 0
 
@@ -149,9 +149,10 @@ class Collector:
     def _drain(self) -> float:
         """One pass over every segment; how full the fullest ring was."""
         self._group()
-        results = {index: (events, refused) for index, events, refused in _reader.drain(self.drains)}
-        for index in sorted(self._unsettled.union(results)):
-            self._take(index, *results.get(index, (None, None)))
+        for index, events, refused in _reader.drain(self.drains):
+            self._take(index, events, refused)
+        if self._unsettled:
+            self._settle()
         return max((drain.fill for drain in self.drains), default=0.0)
 
     def _group(self) -> None:
@@ -159,7 +160,7 @@ class Collector:
             self.roster.changed, self._dirty = False, True
             self._drained = self.roster.drained()
             self.drains = [each.drain for each in self._drained]
-            self._unsettled = {n for n, each in enumerate(self._drained) if not each.known.deferred.settled}
+            self._unsettled = {each.owner for each in self._drained if not each.deferred.settled}
 
     def _take(self, index: int, events: bytes | None, refused: str | None) -> None:
         each = self._drained[index]
@@ -172,9 +173,22 @@ class Collector:
         except Exception as error:  # the others' records are here already: they are not to be lost for this one
             self.roster.give_up(each, _refused(each, error))
             return
-        (self._unsettled.discard if each.known.deferred.settled else self._unsettled.add)(index)
+        self._unsettled.add(each.owner)
         self._dirty = True
         self._urgent |= each.drain.held >= HELD_MAX
+
+    def _settle(self) -> None:
+        """Have the deferred work worked out of which this pass or the last one told."""
+        self._dirty = True
+        partly = {each.owner for each in self._drained if not each.drain.complete}
+        for each in list(self._unsettled):
+            try:
+                with self.roster.lock:
+                    each.settle(complete=each not in partly)
+            except Exception as error:
+                self.roster.give_up(each, _refused(each, error))
+            if each.deferred.settled or each.stage is not Stage.DRAINED:
+                self._unsettled.discard(each)
 
     def _publish(self, *, events: bool) -> None:
         self._group()

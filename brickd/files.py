@@ -76,10 +76,6 @@ class File:
         """Be the one that drains it, until this process ends or closes it; False: another one is."""
         return take(self.fd, _reader.LOCK_CONSUMER)
 
-    def removable(self) -> bool:
-        """Whether we may unlink it: only its owner may, where it lies."""
-        return os.geteuid() in (0, self.uid)
-
     def linked(self) -> bool:
         """Whether it has a name still."""
         return os.fstat(self.fd).st_nlink > 0

@@ -8,7 +8,6 @@ a segment is closed only while nobody else reads, since that gives up every lock
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 from collections import Counter
@@ -131,13 +130,18 @@ class Roster:
     def _inherit(self, each: Attached) -> None:
         """Take over what is known under the uuids of segments that its worker lost: their totals it took along."""
         memory = self.memory
-        for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
+        uid = each.segment.uid  # who says of another user's worker that it goes on here is not believed
+        for gone in [g for g, was in memory.gone.items() if each.has_taken(g) and was.reading.header["uid"] == uid]:
             # Not dead, it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             text = f"{before.name} is not dead: it had lost its lock; events between its last and now are not known"
             self._tell("worker_returned", text, service=each.service, worker=before.name)
-        for lost in [lost for lost in memory.known if lost not in self.attached and each.has_taken(lost)]:
+        for lost in [lost for lost in memory.known if each.has_taken(lost)]:
+            if (other := self.attached.get(lost)) is not None:
+                if other.segment.uid == uid and not other.segment.linked():
+                    other.goes_on_in(each)
+                continue
             # Somebody removed its segment while no daemon ran.
             known = memory.known.pop(lost)
             each.known.deferred.absorb(known.deferred)
@@ -169,33 +173,24 @@ class Roster:
         with self.lock:
             if not each.exhaust():
                 return False
-            heir = None if each.segment.linked() else self._heir(each)
-            if heir is not None:
-                heir.known.deferred.absorb(each.known.deferred)
-            else:
-                each.known.deferred.orphan()
+            if each.heir is None:
+                each.deferred.orphan()
                 self._remember(each)
             del self.memory.known[each.uuid]
         each.stage, self.changed = Stage.READ, True
         kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
-        if heir is not None:
+        if each.heir is not None:
             kind, text = (
                 "worker_moved",
-                f"{each.name} goes on in {heir.segment.name}: somebody had removed its segment",
+                f"{each.name} goes on in {each.heir.segment.name}: somebody had removed its segment",
             )
         elif each.drain.ended:
             kind, text = ("worker_ended", f"{each.name} ended; what it recorded is kept")
         self._tell(kind, text, service=each.service, worker=each.name)
         return True
 
-    def _heir(self, each: Attached) -> Attached | None:
-        """The segment into which the same process took its totals along, after somebody removed this one under it."""
-        return next((other for other in self.drained() if other.has_taken(each.uuid)), None)
-
     def _remember(self, each: Attached) -> None:
         self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
-        if not each.segment.removable():
-            self.memory.bury(each.uuid)
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
         """Drain it no more: it does not add up."""
@@ -212,8 +207,10 @@ class Roster:
         """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
-                with contextlib.suppress(NotPermitted):  # it will be found once more, and then told
+                try:
                     each.segment.unlink()
+                except NotPermitted:  # it will be found once more, and then told
+                    self.memory.bury(each.uuid)
                 self._let_go(each)
         with self.lock:
             # Added up it has no uuid any more by which a segment that is still there would be known.

@@ -26,11 +26,11 @@ import pytest
 from conftest import SHM
 from test_deferred import History
 
-from brickd import _reader, checkpoint, collector, files
+from brickd import _reader, checkpoint, collector, files, workers
 from brickd.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
 from brickd.memory import Memory
-from brickd.workers import Survey, survey
+from brickd.workers import Survey, Worker, survey
 
 U64 = 2**64 - 1
 LANES, SLOTS, PATHS = 2, 8, 64
@@ -38,6 +38,7 @@ _OFD_SETLK = 37
 _FLOCK = struct.Struct("@hhqqi4x")
 _EVENT = struct.Struct("<IHH6Q")
 _DEFERRED, _SPAN = 1, 2  # paths
+DURATION = 77
 
 
 # (index, lane) of the structs of each kind, for the lanes in their order.
@@ -122,6 +123,8 @@ class Writer:
         )
         self.slow = slow
         self.alive, self.ended = True, False
+        self.goes_on: Writer | None = None  # in another segment
+        self.uncertain = False  # what it told in a segment that was removed may be gone with a daemon
         for lane in range(LANES):
             self._store("lane", lane, "opened", 1)
 
@@ -214,12 +217,8 @@ class Writer:
                 yield from self._event(number, _reader.KIND_MEASURED, 0, [id, ns], then)
                 return
 
-    def span(self, number: int, duration: int) -> Iterator[None]:
-        lane, start = self.lanes[number], self.now()
-        lane.begun += 1
-        self._store("lane", number, "begun", lane.begun)
-        yield
-        n = lane.begun
+    def _summarize(self, number: int, n: int, duration: int) -> None:
+        """The totals of so many spans of one duration."""
         os.pwrite(self.fd, struct.pack("<Q", 2 * n - 1), self._sequences[number])
         for name, value in (("count", n), ("total", n * duration), ("max", duration), ("min", duration)):
             self._store("summary", number, name, value)
@@ -228,6 +227,13 @@ class Writer:
         self._store("summary", number, "histogram", n, bucket)
         os.pwrite(self.fd, struct.pack("<Q", 2 * n), self._sequences[number])
         self._store("lane", number, "summarized", n)
+
+    def span(self, number: int, duration: int) -> Iterator[None]:
+        lane, start = self.lanes[number], self.now()
+        lane.begun += 1
+        self._store("lane", number, "begun", lane.begun)
+        yield
+        self._summarize(number, lane.begun, duration)
         self.spans += 1
         yield
         lane.span_attempts += 1
@@ -268,7 +274,7 @@ class Writer:
             return self.finalize(number, chance.choice((0, 1, None)))
         if draw < 0.65:
             return self.measured(number, chance.randint(1, 99))
-        return self.span(number, 77)
+        return self.span(number, DURATION)
 
     def finish(self) -> None:
         """Each thread comes to the end of what it is doing."""
@@ -286,8 +292,15 @@ class Writer:
         self.die()
 
     def take_over(self, lost: Writer) -> None:
-        """Say that the totals of a lost segment of the same process came along into this one."""
+        """Be the process that lost its segment: its totals come along into this one, its rings begin anew."""
         os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
+        self.history, self.known, self.dropped, self.spans = lost.history, lost.known, lost.dropped, lost.spans
+        for number, (mine, its) in enumerate(zip(self.lanes, lost.lanes, strict=True)):
+            mine.ids, mine.begun = its.ids, its.begun
+            if mine.begun:
+                self._store("lane", number, "begun", mine.begun)
+                self._summarize(number, mine.begun, DURATION)
+        lost.goes_on, self.uncertain = self, lost.uncertain
 
     def die(self) -> None:
         """Between any two stores; the kernel drops the lock."""
@@ -312,6 +325,8 @@ class Faults:
     kill: float = 0.0
     tear: float = 0.0
     full: float = 0.0
+    refuse: float = 0.0
+    refused: bool = False
     effects: list[str] = field(default_factory=list)
 
     def meet(self, effect: str) -> None:
@@ -365,6 +380,9 @@ class _Os:
 
     def unlink(self, path: Any) -> None:
         self._faults.meet("unlink")
+        if self._faults.chance.random() < self._faults.refuse:
+            self._faults.refused = True
+            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM), path)
         os.unlink(path)
 
 
@@ -384,6 +402,8 @@ class World:
     slow: bool = False
     damage: float = 0.0
     damaged: bool = False
+    looks: int = 0
+    seen: set[str] = field(default_factory=set)
     # Details that daemons folded, by worker: those that are gone as far as their last checkpoint says, and this one.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
@@ -393,6 +413,7 @@ class World:
         self.patch.setattr(checkpoint, "os", _Os(self.faults))
         self.patch.setattr(files, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
+        self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # nobody here records without a lock
 
     def ticks(self) -> int:
         """The writers' clock."""
@@ -403,6 +424,22 @@ class World:
         if self.writers:
             for _ in range(self.chance.randint(0, 3)):
                 self.chance.choice(self.writers).act(self.chance)
+        if self.chance.random() < 0.05:
+            self.look()
+
+    def look(self) -> None:
+        """Somebody reads beside the loop, if it lets him."""
+        roster = self.daemon.roster if self.daemon is not None else None
+        if roster is None or not roster.reading.acquire(blocking=False):
+            return
+        try:
+            if roster.lock.acquire(blocking=False):
+                roster.lock.release()
+                found = self.survey().workers
+                self.looks += 1
+                judge_look(self, found)
+        finally:
+            roster.reading.release()
 
     def start(self) -> None:
         """A daemon begins, from what the last one left."""
@@ -437,6 +474,9 @@ class World:
         if self.daemon is not None:
             for each in self.daemon.roster.attached.values():
                 each.segment.close()
+            for writer in self.writers:
+                if writer.goes_on is not None and writer.uuid.hex() in self.daemon.roster.attached:
+                    self._unsure(writer)
         self.daemon = None
         self.folded.update(self.folding)
         self.folding = {}
@@ -462,6 +502,24 @@ class World:
     def worker(self) -> None:
         self.writers.append(Writer(self.prefix, len(self.writers) + 1, self.ticks, slow=self.slow))
 
+    def reopen(self, lost: Writer) -> None:
+        """Somebody removes the segment of a process, which goes on in another."""
+        attached = self.daemon.roster.attached if self.daemon is not None else {}
+        if self.daemon is not None and lost.uuid.hex() not in attached:
+            return  # of three segments of a process within one tick the daemon would miss the second
+        os.unlink(SHM / lost.file)
+        lost.finish()
+        self.worker()
+        self.writers[-1].take_over(lost)
+        lost.die()
+        if self.daemon is None:
+            self._unsure(lost)
+
+    def _unsure(self, writer: Writer | None) -> None:
+        while writer is not None:
+            writer.uncertain = True
+            writer = writer.goes_on
+
     def run(self, steps: int) -> None:
         """So many things happen, in the order that the seed says."""
         chance = self.chance
@@ -474,6 +532,8 @@ class World:
                 chance.choice(alive).die()
             elif draw < 0.09 and alive:
                 chance.choice(alive).end()
+            elif draw < 0.11 and alive and len(self.writers) < 8:
+                self.reopen(chance.choice(alive))
             elif draw < 0.6 and alive:
                 for _ in range(chance.randint(1, 12)):
                     chance.choice(alive).act(chance)
@@ -482,7 +542,7 @@ class World:
 
     def settle(self) -> None:
         """Nothing goes wrong any more, and all that lives comes to rest."""
-        self.faults.kill = self.faults.tear = self.faults.full = self.damage = 0.0
+        self.faults.kill = self.faults.tear = self.faults.full = self.faults.refuse = self.damage = 0.0
         for each in self.writers:
             if each.alive:
                 each.finish()
@@ -497,3 +557,18 @@ class World:
         for file in SHM.glob(self.prefix + "*"):
             with contextlib.suppress(FileNotFoundError):
                 file.unlink()
+
+
+def judge_look(world: World, found: list[Worker]) -> None:
+    """Whenever somebody looks: nobody twice, nobody with more than was said, and nobody gone who was seen before."""
+    uuids = [each.reading.uuid for each in found]
+    assert len(uuids) == len(set(uuids))
+    by_uuid = {each.uuid.hex(): each for each in world.writers}
+    for each in found:
+        writer = by_uuid[each.reading.uuid]
+        assert each.ledger.spans["summarized"] <= writer.spans
+        assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
+    if not world.damaged:
+        moved = {each.uuid.hex() for each in world.writers if each.goes_on is not None}
+        assert world.seen - moved <= set(uuids), "whoever was seen is seen again"
+    world.seen |= set(uuids)

@@ -21,11 +21,12 @@ from conftest import SHM
 from simulation import Killed, World, Writer
 
 from brickd import _reader, checkpoint, collector, dtypes, roster
-from brickd.attached import Stage
+from brickd.attached import Attached, Stage
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
 from brickd.memory import Cursor, Gone, Known, Memory
+from brickd.roster import Roster
 from brickd.workers import Worker
 
 SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees
@@ -42,6 +43,7 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
         faults.kill = chance.choice((0.0, 0.02, 0.1))
         faults.tear = chance.choice((0.0, 0.0, 0.02))
         faults.full = chance.choice((0.0, 0.0, 0.2))
+        faults.refuse = chance.choice((0.0, 0.0, 0.3))
         world.slow, world.damage = chance.random() < 0.3, damage
         try:
             world.worker()
@@ -54,14 +56,18 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
 
 
 def judge(world: World) -> None:
-    assert not [said for said in world.told if said[0] == "quarantined"]
+    refused = world.faults.refused
+    assert refused or not [said for said in world.told if said[0] == "quarantined"]
     broken = [said for said in world.told if said[0] == "break"]
     assert not broken or world.damaged
     found = {each.reading.uuid: each for each in world.survey().workers}
-    assert set(find(world.prefix)) == {each.file for each in world.writers if each.alive}
+    left, alive = set(find(world.prefix)), {each.file for each in world.writers if each.alive}
+    assert left >= alive if refused else left == alive
     for writer in world.writers:
         worker = found.pop(writer.uuid.hex(), None)
-        if world.damaged:
+        if writer.goes_on is not None:
+            assert worker is None, "it is counted where it goes on"
+        elif world.damaged:
             judge_after_a_break(writer, worker)
         else:
             assert worker is not None, "whatever died, its totals are there"
@@ -96,11 +102,11 @@ def judge_worker(world: World, writer: Writer, worker: Worker) -> None:
     folded = world.folded[reading.uuid] + world.now_folding(reading.uuid)
     assert details["consumed"] == folded
     # Every start, and what became of it.
-    assert counts["started"] == len(history.starts)
+    assert counts["started"] <= len(history.starts) if writer.uncertain else counts["started"] == len(history.starts)
     assert counts["started"] == counts["measured"] + counts["bounded"] + counts["orphaned"] + counts["pending"]
     assert counts["refused"] == 0
     assert counts["orphaned" if writer.alive else "pending"] == 0 or writer.dropped.get(_reader.KIND_FINALIZE)
-    if writer.dropped.get(_reader.KIND_FINALIZE):
+    if writer.dropped.get(_reader.KIND_FINALIZE) or writer.uncertain:
         return
     measured, bound = rows.get((1, _reader.UNIT_DEFERRED)), rows.get((1, _reader.UNIT_BOUND))
     said = history.measurements
@@ -285,6 +291,30 @@ def _the_living_are_buried(patch: Patch) -> None:
     patch.setattr(File, "worker", lambda self: None)
 
 
+def _a_segment_that_was_lost_tells_of_its_own_work(patch: Patch) -> None:
+    patch.setattr(Attached, "goes_on_in", lambda self, heir: None)
+
+
+def _who_goes_on_elsewhere_is_dead(patch: Patch) -> None:
+    goes_on_in = Attached.goes_on_in
+
+    def mutant(self: Attached, heir: Attached) -> None:
+        goes_on_in(self, heir)
+        self.heir = None
+
+    patch.setattr(Attached, "goes_on_in", mutant)
+
+
+def _a_worker_is_remembered_once_its_segment_is_removed(patch: Patch) -> None:
+    remember = Roster._remember
+
+    def mutant(self: Roster, each: Attached) -> None:
+        each.segment.unlink()
+        remember(self, each)
+
+    patch.setattr(Roster, "_remember", mutant)
+
+
 def _a_damaged_checkpoint_is_accepted(patch: Patch) -> None:
     patch.setattr(checkpoint, "decode", lambda content: Memory.of(json.loads(content.partition(b"\n")[2])))
 
@@ -307,6 +337,9 @@ MUTANTS = {
         _a_checkpoint_written_in_place,
         _a_checkpoint_that_failed_counts_as_kept,
         _the_living_are_buried,
+        _a_segment_that_was_lost_tells_of_its_own_work,
+        _who_goes_on_elsewhere_is_dead,
+        _a_worker_is_remembered_once_its_segment_is_removed,
         _a_damaged_checkpoint_is_accepted,
     )
 }
