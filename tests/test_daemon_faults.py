@@ -503,8 +503,11 @@ def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_ar
 
 def opened_by(pid: int) -> set[str]:
     """The files in shared memory that a process has open: to ask for their locks would drop those that we hold."""
-    folder = Path(f"/proc/{pid}/fd")
-    return {Path(os.readlink(each)).name for each in folder.iterdir() if os.path.lexists(each)}
+    names = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed since it was listed
+            names.add(each.readlink().name)
+    return names
 
 
 def consumer(file: str) -> int | None:
@@ -642,11 +645,12 @@ LOCKLESS = """
     pause()
     first = _core._segment_name()
     work()
+    more = 0
     while _core._segment_name() == first:
         with b: pass
-    report()
+        more += 1
     work()
-    report()
+    report(more)
     pause()
 """
 
@@ -663,19 +667,18 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         assert document["ledger"]["spans"]["summarized"] == 10
         assert document["ledger"]["deferred"]["bounded"] == 10
         one.go()
-        one.heard()
-        one.heard()
+        more = one.heard()
         one.paused()
         while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 20:
             pass
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
-        # Ten events were written into a ring that nobody read any more, unless the worker had seen by then that it is
-        # gone: they may be missing, and nothing is there twice.
+        # Of ten starts those were written into a ring that nobody read any more that came before the worker saw that
+        # it is gone: they may be missing, and nothing is there twice.
         (deferred,) = [each for each in document["bricks"] if each["bounded"]]
         assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
-        assert deferred["count"] in (20, 30)
-        assert document["ledger"]["spans"]["summarized"] > 30
+        assert 20 <= deferred["count"] <= 30
+        assert document["ledger"]["spans"]["summarized"] == 30 + more
 
 
 @pytest.mark.slow
