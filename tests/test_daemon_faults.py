@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import shutil
 import stat
@@ -25,10 +26,11 @@ from click.testing import CliRunner
 from conftest import SHM, Worker, apart, workers
 from faults import ALERT, Compile, native, needs_namespaces, order, program
 from forge import PAGE, U64, golden, place, put, seal
+from rings import Rings, events
 from running import Running, running, up
 from serving import ask, following
 
-from brickd import directory
+from brickd import _reader, directory
 from brickd.cli import brickd
 from brickd.collector import REST_NS, Collector
 from brickd.files import find
@@ -250,6 +252,38 @@ def test_a_segment_that_begins_to_lie_while_it_is_drained_is_quarantined(
         change(fd)
         assert why in told(shared, file, before)
         shared.goes_on()
+
+
+def test_deferred_work_with_numbers_that_cannot_be_is_counted_and_ends_in_no_defect(shared: Shared) -> None:
+    before, amounts = shared.newest(), (0, 1, 2**48, 2**63 - 1, 2**63, U64)
+    page = bytearray(forge.empty(lanes=1, paths=64, event_slots=4096, span_slots=16))
+    put(page, "header", {"uuid": os.urandom(16), "service": b"absurd"})
+    file = shared.put("absurd", seal(page) + bytes(forge.header_value(page, "size") - len(page)))
+    with lived_in(SHM / file) as fd:
+        attached(shared, file)
+        rings = Rings(fd, bytes(page))
+        rings.put("process", 0, paths=2)
+        rings.path(1, _reader.UNIT_DEFERRED)
+        last = itertools.count(1)
+        for start, id, other in itertools.product(amounts, repeat=3):
+            for record, values in (
+                ("defer", {"path": 1, "start": start, "id": id, "stream": other, "elements": other}),
+                ("measured", {"id": id, "elapsed_ns": other}),
+                ("finalize", {"ticks": start, "stream": other}),
+            ):
+                rings.write(0, "event", events({"sequence": next(last)} | values, record=record))
+                rings.heads[0, "event"] = rings.heads.get((0, "event"), 0) + 1
+        rings.move(0, "event", rings.heads[0, "event"])
+        while not shared.worker(file)["ledger"]["deferred"]["started"]:
+            pass
+        shared.goes_on()
+        account = shared.worker(file)["ledger"]["deferred"]
+        assert account["started"] == sum(account[term] for term in ("measured", "bounded", "pending", "orphaned"))
+        rows = shared.daemon.ask("/bricks?name=absurd")["bricks"]
+        assert sum(row["count"] for row in rows) == account["measured"] + account["bounded"] > 0
+        for row in rows:
+            assert 0 <= row["min_ns"] <= row["max_ns"] <= 2**63
+        assert not {"defect", "quarantined"} & {each["kind"] for each in shared.events(before)}
 
 
 def test_a_header_that_changes_while_it_is_drained_changes_nothing(shared: Shared) -> None:
