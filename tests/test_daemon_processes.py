@@ -1,0 +1,221 @@
+"""What processes do beside their work: they fork, become other programs, stand still, lose their locks and segments.
+
+Whatever it is, a daemon knows who lives, and counts all that was recorded once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+
+import pytest
+from conftest import SHM, Worker
+from faults import ALERT, Compile, Start, native, order, program
+from forge import PAGE, U64
+from rounds import ROUNDS, STARTS, again, closed, entry, states, told
+from running import running
+
+from brickd.files import find
+from brickd.segment import open_segment
+
+# ---- fork and exec
+
+# The parent's 200 starts wait when the child comes; each of both adds as many.
+FORKS = """
+ready, over = os.pipe(), os.pipe()
+b = brick.brick("b")
+def record():
+    for n in range(10_000):
+        with b: pass
+        if n % 50 == 0: b.defer(stream=1)
+record()
+child = os.fork()
+record()
+if child == 0:
+    b.defer(stream=2)  # nobody closes that
+    brick.finalize(stream=1)
+    os.write(ready[1], b".")
+    os.close(over[1])
+    os.read(over[0], 1)  # until its parent is gone
+    os._exit(0)
+os.read(ready[0], 1)
+report(child)
+pause()
+brick.finalize(stream=1)
+pause()
+"""
+
+
+def forked(worker: Start) -> tuple[Worker, int]:
+    """A process that forked, and the pid of its child."""
+    parent = worker(FORKS, BRICKD_SERVICE="api")
+    child: int = parent.heard()
+    parent.paused()
+    return parent, child
+
+
+def test_of_a_process_that_forked_parent_and_child_count_once_each(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        parent, _ = forked(worker)
+        status = closed(daemon, 200)
+        assert status["ledger"]["deferred"]["pending"] == 401, "a child closes only what it began"
+        assert states(status) == {"api/0": "live", "api/1": "live"}
+        parent.go()
+        parent.paused()
+        status = closed(daemon, 600)
+        assert status["ledger"]["deferred"]["pending"] == 1
+        assert status["ledger"]["spans"]["begun"] == status["ledger"]["spans"]["summarized"] == 30_000
+
+
+@pytest.mark.slow
+def test_a_child_that_is_killed_is_dead_and_its_parent_lives(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        parent, child = forked(worker)
+        closed(daemon, 200)
+        os.kill(child, signal.SIGKILL)
+        assert daemon.until("worker_died")["worker"] == "api/1"
+        parent.go()
+        parent.paused()
+        status = closed(daemon, 600)
+        assert states(status) == {"api/0": "live", "api/1": "dead"}
+        assert status["ledger"]["deferred"]["orphaned"] == 1
+        assert status["ledger"]["spans"]["summarized"] == 30_000
+
+
+ANOTHER = """
+import os
+import brick_agent as brick
+b = brick.brick("b")
+for _ in range(20):
+    with b: pass
+    b.defer(stream=1)
+brick.finalize(stream=1)
+os.write(1, b"1\\n")
+os.read(0, 1)
+"""
+
+EXECUTES = f"""
+{ROUNDS}
+work()
+b.defer(stream=1)
+b.start()
+pause()
+os.execv(sys.executable, [sys.executable, "-c", {ANOTHER!r}])
+"""
+
+
+@pytest.mark.slow
+def test_a_worker_that_becomes_another_program_is_dead_and_that_program_is_another_worker(
+    worker: Start, prefix: str
+) -> None:
+    with running() as daemon:
+        one = worker(EXECUTES, BRICKD_SERVICE="api")
+        one.paused()
+        (before,) = closed(daemon, STARTS)["workers"]
+        one.go()
+        one.heard()
+        assert daemon.until("worker_died")["worker"] == "api/0"
+        status = closed(daemon, STARTS + 20)
+        lives, dead = sorted(daemon.ask("/workers")["workers"], key=lambda each: each["state"] == "dead")
+        assert (lives["state"], lives["pid"]) == ("live", one.pid)
+        assert (dead["state"], dead["segment"], dead["pid"]) == ("dead", before["segment"], one.pid)
+        spans = {term: n for term, n in status["ledger"]["spans"].items() if n}
+        assert spans == {"begun": STARTS + 21, "summarized": STARTS + 20, "abandoned": 1}
+        assert status["ledger"]["deferred"]["orphaned"] == 1
+        while find(prefix) != [lives["segment"]]:
+            daemon.ask("")
+        assert closed(daemon, STARTS + 20)["ledger"] == status["ledger"]
+
+
+# ---- locks and signals
+
+STRAY = 'os.close(os.open("/dev/shm/" + _core._segment_name(), os.O_RDONLY))'
+
+
+@pytest.mark.slow
+def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_has_it(
+    worker: Start, prefix: str
+) -> None:
+    with running() as daemon:
+        lost = worker(f"{ROUNDS}\nwork()\n{STRAY}\nrounds()", BRICKD_SERVICE="lost")
+        stopped, killed = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE=name) for name in ("stopped", "killed"))
+        file, still, _ = (each.heard() for each in (lost, stopped, killed))
+        starts = 4 * STARTS
+        closed(daemon, starts)
+        with open_segment(file) as segment:
+            assert segment.worker() is None
+        stopped.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        killed.kill()
+        # By the time that the one is dead the others were looked at for as long.
+        while not told(daemon, "worker_died"):
+            again(lost)
+            starts += STARTS
+        status = closed(daemon, starts)
+        assert [each["worker"] for each in told(daemon, "worker_died")] == ["killed/0"]
+        assert status["ledger"]["spans"]["summarized"] == starts
+        assert {file, still} <= set(find(prefix))
+        assert entry(daemon, still)["state"] == "live"
+        stopped.process.send_signal(signal.SIGCONT)
+        again(stopped)
+        starts += STARTS
+        assert closed(daemon, starts)["ledger"]["deferred"]["orphaned"] == 0
+        # An end is seen without a lock as well.
+        assert lost.end() == 0, lost.said
+        assert daemon.until("worker_ended")["worker"] == "lost/0"
+        assert closed(daemon, starts)["ledger"]["spans"]["summarized"] == starts
+        assert [each["worker"] for each in told(daemon, "worker_died")] == ["killed/0"]
+
+
+# ---- segments that their own user writes into, or removes
+
+
+def test_tails_that_a_worker_scribbles_change_nothing_that_is_counted(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        one = worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api")
+        with (SHM / one.heard()).open("r+b", buffering=0) as segment:
+            closed(daemon, STARTS)
+            # Each two words are a tail and its complement; that of 0 fits, and is long past.
+            for rounds, words in enumerate(((0, 0), (12, 12), (U64, U64), (1 << 63, U64 >> 1), (0, U64)), start=2):
+                os.pwrite(segment.fileno(), struct.pack("<2Q", *words) * (PAGE // 16), 2 * PAGE)
+                again(one)
+                ledger = closed(daemon, rounds * STARTS)["ledger"]
+                assert ledger["spans"]["summarized"] == rounds * STARTS
+                assert ledger["deferred"]["orphaned"] == 0
+        assert not told(daemon, "quarantined")
+        assert not told(daemon, "break")
+
+
+@pytest.mark.slow
+def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_twice(
+    prefix: str, compiled: Compile
+) -> None:
+    binary = program(compiled, "lost", *ALERT)
+    with (
+        running() as daemon,
+        native(binary, BRICKD_SERVICE="api") as one,
+        native(binary, BRICKD_SERVICE="api") as two,
+        native(binary, BRICKD_SERVICE="api") as three,
+    ):
+        for each in (one, two, three):
+            order(each, "bmddfddd")
+        assert closed(daemon, 6)["ledger"]["deferred"]["pending"] == 9
+        for file in find(prefix):
+            (SHM / file).unlink()
+        three.kill()  # before it can notice
+        spans = 3 * 100
+        for each in (one, two):
+            (more,) = order(each, "w")
+            spans += more + 100
+            order(each, "mdd")
+        while len(told(daemon, "worker_moved")) < 2 or not told(daemon, "worker_died"):
+            pass
+        for each in (one, two):
+            order(each, "f")
+        # Of each that goes on three that pended before, and two.
+        status = closed(daemon, 6 + 2 * 5)
+        assert sorted(states(status).values()) == ["dead", "live", "live"]
+        assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)
+        assert status["ledger"]["spans"]["summarized"] == spans
+        assert len(find(prefix)) == 2
