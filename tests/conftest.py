@@ -113,12 +113,17 @@ def apart() -> Iterator[str]:
 
 @contextmanager
 def workers() -> Iterator[Callable[..., Worker]]:
-    """What starts a worker: `start(program, **environment)`. What still runs at the end is killed."""
+    """What starts a worker: `start(program, **environment)`. What still runs at the end is killed.
+
+    `before` is what its command begins with, `python` the options of its interpreter.
+    """
     started: list[Worker] = []
 
-    def start(program: str, *, python: tuple[str, ...] = (), **environment: str) -> Worker:
+    def start(
+        program: str, *, before: tuple[str, ...] = (), python: tuple[str, ...] = (), **environment: str
+    ) -> Worker:
         process = subprocess.Popen(
-            [sys.executable, *python, "-c", _PROGRAM + textwrap.dedent(program)],
+            [*before, sys.executable, *python, "-c", _PROGRAM + textwrap.dedent(program)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -1,0 +1,198 @@
+"""What a machine has beside a daemon and its workers: pids used again, namespaces, other clocks, files elsewhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from faults import Start, needs_namespaces
+from forge import golden
+from rounds import ROUNDS, STARTS, again, closed, entry, states, told
+from running import running
+from serving import ask
+from verbs import brickd
+
+from brickd.files import find
+from brickd.runtime import runtime
+
+# Whoever begins so is the first process of a pid namespace of its own.
+ALONE = ("unshare", "--pid", "--fork", "--kill-child")
+
+
+# ---- pids
+
+# Each child takes the pid of the one before it, which was killed. The last one is no worker.
+ONE_AFTER_THE_OTHER = """
+b = brick.brick("b")
+never = os.pipe()
+def child(spans):
+    pid = os.fork()
+    if pid == 0:
+        for _ in range(spans):
+            with b: pass
+            b.defer(stream=1)
+        if spans:
+            brick.finalize(stream=1)
+            b.defer(stream=1)
+        report([os.getpid(), _core._segment_name()])
+        os.read(never[0], 1)
+    return pid
+pid = child(10)
+for spans in (20, 0):
+    os.read(0, 1)
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    open("/proc/sys/kernel/ns_last_pid", "w").write(str(pid - 1))
+    assert child(spans) == pid
+os.read(0, 1)
+"""
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_death(worker: Start, prefix: str) -> None:
+    # In a namespace of its own the next pid can be told, and nobody else takes it.
+    host = worker(ONE_AFTER_THE_OTHER, before=(*ALONE, "--mount-proc"), BRICKD_SERVICE="api")
+    pid, first = host.heard()
+    there = f"/proc/{host.pid}/ns"
+    # So that to the daemon, too, it is the same pid.
+    with running(("nsenter", f"--pid={there}/pid_for_children", f"--mount={there}/mnt", "--")) as daemon:
+        closed(daemon, 10)
+        host.go()
+        assert host.heard()[0] == pid
+        closed(daemon, 30)
+        both = daemon.ask("/workers")["workers"]
+        assert [each["pid"] for each in both] == [pid, pid]
+        (second,) = {each["segment"] for each in both} - {first}
+        host.go()
+        assert host.heard() == [pid, ""]
+        while find(prefix):
+            daemon.ask("")
+        status = closed(daemon, 30)
+        assert {each["segment"] for each in status["workers"]} == {first, second}
+        assert list(states(status).values()) == ["dead", "dead"]
+        assert len(told(daemon, "worker_died")) == 2
+        assert status["ledger"]["spans"]["begun"] == status["ledger"]["spans"]["summarized"] == 30
+        assert status["ledger"]["deferred"]["orphaned"] == 2
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_of_workers_that_are_each_the_first_process_of_a_namespace_everyone_is_known(
+    worker: Start, prefix: str
+) -> None:
+    with running() as daemon:
+        everybody = [
+            worker(f"{ROUNDS}\nreport(os.getpid())\nrounds()", before=ALONE, BRICKD_SERVICE="api") for _ in range(3)
+        ]
+        assert [each.heard() for each in everybody] == [1, 1, 1]
+        files = [each.heard() for each in everybody]
+        status = closed(daemon, 3 * STARTS)
+        assert states(status) == dict.fromkeys(("api/0", "api/1", "api/2"), "live")
+        lives, ends, dies = (entry(daemon, file)["name"] for file in files)
+        assert everybody[1].end() == 0
+        assert daemon.until("worker_ended")["worker"] == ends
+        os.kill(entry(daemon, files[2])["pid"], signal.SIGKILL)
+        assert daemon.until("worker_died")["worker"] == dies
+        again(everybody[0])
+        status = closed(daemon, 4 * STARTS)
+        assert states(status) == {lives: "live", ends: "ended", dies: "dead"}
+        assert status["ledger"]["spans"]["summarized"] == 4 * STARTS
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker: Start, prefix: str) -> None:
+    lives, ends, dies = (worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="api") for _ in range(3))
+    file, _, _ = (each.heard() for each in (lives, ends, dies))
+    with running(ALONE) as daemon:
+        closed(daemon, 3 * STARTS)
+        assert ends.end() == 0
+        dies.kill()
+        daemon.until("worker_ended")
+        daemon.until("worker_died")
+        again(lives)
+        status = closed(daemon, 4 * STARTS)
+        assert sorted(states(status).values()) == ["dead", "ended", "live"]
+        assert entry(daemon, file)["state"] == "live"
+        assert entry(daemon, file)["pid"] == lives.pid, "that the worker said itself"
+
+
+# ---- clocks
+
+# Says how long all of it took.
+CLOCKED = """
+import time
+b = brick.brick("b")
+def busy():
+    until = time.monotonic_ns() + 5_000_000
+    while time.monotonic_ns() < until: pass
+began = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+with b:
+    busy()
+b.defer(stream=1)
+busy()
+brick.finalize(stream=1)
+b.start()
+pause()
+report(time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) - began)
+pause()
+"""
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("offset", ["1000000", "-100"])
+@pytest.mark.parametrize("clock", ["tsc", "monotonic"])
+def test_workers_of_several_time_namespaces_and_clocks_each_have_their_own_times(
+    worker: Start, prefix: str, clock: str, offset: str
+) -> None:
+    there = ("unshare", "--time", "--kill-child", "--monotonic", offset)
+    with running() as daemon:
+        both = {
+            "here": worker(CLOCKED, BRICKD_SERVICE="here"),
+            "there": worker(CLOCKED, before=there, BRICKD_SERVICE="there", BRICKD_CLOCK=clock),
+        }
+        for each in both.values():
+            each.paused()
+        closed(daemon, 2)
+        bricks = [daemon.ask(f"/bricks?name={service}")["bricks"] for service in both]
+        opened = {each["service"]: each["open"] for each in daemon.ask("/workers")["workers"]}
+        for (service, each), times in zip(both.items(), bricks, strict=True):
+            each.go()
+            took = each.heard()
+            assert {(row["bounded"], row["count"]) for row in times} == {(False, 1), (True, 1)}
+            assert all(0.99 * 5_000_000 <= row["total_ns"] <= took for row in times)
+            assert all(row["latency_to_sync_max_ns"] <= took for row in times if row["bounded"])
+            (age_ns,) = (span["since_ns"] for span in opened[service])
+            assert age_ns >= 0
+            # Since when a clock that starts elsewhere has shown something only its own namespace knows: see `doctor`.
+            assert age_ns <= took or (service, clock) == ("there", "monotonic")
+
+
+# ---- paths
+
+
+def test_a_path_is_no_name_of_a_segment(prefix: str, tmp_path: Path, worker: Start) -> None:
+    worker(f"{ROUNDS}\nrounds()", BRICKD_SERVICE="../..", BRICKD_WORKER="../etc/passwd").heard()
+    (file,) = find(prefix)
+    elsewhere = tmp_path / f"{prefix}elsewhere"
+    elsewhere.write_bytes(golden())
+    up = "/".join([".."] * 20)
+    paths = [f"{up}{elsewhere}", str(elsewhere), f"../shm/{file}", f"./{file}", f"/{file}", f"{file}/..", "..", "."]
+
+    with running() as daemon:
+        closed(daemon, STARTS)
+        for path in paths:
+            for target in (path, quote(path, safe=""), path.replace(".", "%2e"), f"?name={path}"):
+                answer = ask(runtime().socket, f"/v1/inspect{'' if target.startswith('?') else '/'}{target}")
+                assert (answer.status, answer.document["error"]["kind"]) == (404, "no_such_worker"), target
+        assert daemon.ask(f"/inspect/{file}")["segment"] == file
+        refused = [brickd("inspect", paths[0], "--json")]
+    refused.append(brickd("inspect", paths[0], "--json"))
+    for each in refused:
+        assert (each.returncode, each.stdout) == (4, "")
+        assert "no worker, service or segment" in each.stderr
