@@ -232,7 +232,8 @@ def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Co
             assert exact(child) == {"begun": 110, "summarized": 110}
             assert counts(child) == {"known": 100, "fresh": 10}
             for theirs, ours in zip(child.names, parent.names, strict=False):
-                assert theirs is None or ours is None or theirs == ours or theirs[0] == "fresh"
+                # A name is there before its category: a fork may fall between the two.
+                assert theirs is None or ours is None or theirs in (ours, (ours[0], 0)) or theirs[0] == "fresh"
         process.go()
         assert process.end() == 0
 
