@@ -7,6 +7,7 @@ kind; a refused segment costs itself alone.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -100,7 +101,7 @@ class Segment(File):
                 process=self._copier.process(),
                 lanes=self._copier.lanes(),
                 names=names,
-                paths=[None if path is None else Path._make(path) for path in paths],
+                paths=_paths(tuple(paths)),
                 summaries=summaries[: len(paths) * _reader.SUMMARY_BYTES],
                 odd=odd,
                 moving=moving,
@@ -109,6 +110,12 @@ class Segment(File):
                 memory_bytes=self.memory_bytes,
                 flags=self._copier.control()["flags"],
             )
+
+
+@functools.lru_cache(maxsize=16)
+def _paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
+    """What all workers with these paths share: most of a service have the same."""
+    return [None if row is None else Path._make(row) for row in rows]
 
 
 @contextmanager
