@@ -31,6 +31,7 @@ from brickd.packed import packed, text
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
 
+_MOST = 2**64 - 1
 _RECORD = struct.Struct("<QIHH6Q")
 
 
@@ -201,8 +202,8 @@ class Deferred:
             sync = syncs[bisect_left(syncs, start.start)]
             late = start.start < given  # that part of the time is others' by now
             part = 0 if late else min(following, sync) - start.start
-            self.bound.add(start.path, round(part * tick_ns), start.elements, start.bytes)
-            self.latency.add(start.path, round((sync - start.start) * tick_ns), 0, 0)
+            self.bound.add(start.path, _ns(part, tick_ns), start.elements, start.bytes)
+            self.latency.add(start.path, _ns(sync - start.start, tick_ns), 0, 0)
             self.counts["bounded"] += 1
             self.counts["late"] += late
 
@@ -289,6 +290,11 @@ class Deferred:
 
 
 _TABLES = ("measured", "bound", "latency")
+
+
+def _ns(ticks: int, tick_ns: float) -> int:
+    """So many ticks; of a worker that lies they may come to more than any number here holds."""
+    return min(round(ticks * tick_ns), _MOST)
 
 
 def _row(start: Start) -> list[int | bool]:

@@ -153,6 +153,14 @@ def test_a_tick_has_its_length() -> None:
     assert (total(work.bound), total(work.latency)) == ((1, 80), (1, 80))
 
 
+def test_times_that_cannot_be_come_to_the_greatest_number_and_no_further() -> None:
+    work = Deferred()
+    work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1))
+    for _ in range(2):
+        work.settle(40.0, complete=True)  # as long as a tick may be
+    assert (total(work.bound), total(work.latency)) == ((2, 2**64 - 1), (2, 2**64 - 1))
+
+
 def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
     lost, here = Deferred(), Deferred()
     lost.take(defer(100, 3, id=1) + defer(150, 3, id=2) + measured(2, 9) + defer(10, 4, id=4) + finalize(20, 4))

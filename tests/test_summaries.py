@@ -84,6 +84,16 @@ def test_sums_of_what_lies_stop_at_the_greatest_number() -> None:
     assert (of(merged)["histogram"] == U64).all()
 
 
+def test_sums_of_spans_that_cannot_be_stop_there_too() -> None:
+    ours = _reader.Summaries()
+    for _ in range(3):
+        ours.add(0, 2**63, 2**63, 2**63)
+    (row,) = of(ours)
+    assert row["count"] == 3
+    assert [row[name] for name in ("total", "elements", "bytes")] == [U64] * 3
+    assert row["squares"] == 3 * 2.0**126
+
+
 def test_what_counts_nothing_is_zeros_whatever_else_it_says() -> None:
     empty: dtypes.Array = np.zeros(1, dtypes.dtype("summary"))
     empty["min"] = 7

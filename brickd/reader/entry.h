@@ -7,8 +7,8 @@
 /* Sums of what may lie stop at the greatest number instead of beginning anew. */
 static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
 
-/* A span, exactly as its own thread adds it. Where nothing was added yet all is 0, so that
- * the usual span is compared twice and no more. */
+/* A span, as its own thread adds it, but for sums that stop. Where nothing was added yet
+ * all is 0, so that the usual span is compared twice and no more. */
 static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
                                     uint64_t bytes)
 {
@@ -18,14 +18,15 @@ static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, 
         s->max = duration;
         s->min = s->count > 0 ? s->min : duration;
     }
-    double d = (double)(int64_t)duration;
-    s->count++;
-    s->total += duration;
-    s->child += child;
+    uint64_t *alike = &s->histogram[brick_bucket(duration)];
+    double d = (double)duration;
+    s->count = brick_sum(s->count, 1);
+    s->total = brick_sum(s->total, duration);
+    s->child = brick_sum(s->child, child);
     s->squares += d * d;
-    s->elements += elements;
-    s->bytes += bytes;
-    s->histogram[brick_bucket(duration)]++;
+    s->elements = brick_sum(s->elements, elements);
+    s->bytes = brick_sum(s->bytes, bytes);
+    *alike = brick_sum(*alike, 1);
 }
 
 /* Another summary, whose ticks are of the same length. */
