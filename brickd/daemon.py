@@ -25,6 +25,7 @@ from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
 from brickd.home import Home
+from brickd.locks import process
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
@@ -93,7 +94,7 @@ class Daemon:
         for each in self._collector.directory.quarantined.values():
             if isinstance(each.refused, SegmentConsumed):
                 raise DaemonRefused(
-                    f"process {each.refused.pid} drains the segments {self.prefix}* already: end it, or set"
+                    f"{process(each.refused.pid)} drains the segments {self.prefix}* already: end it, or set"
                     " BRICKD_SHM_PREFIX for other workers"
                 )
         self._collector.change()  # it is kept at once that this one has not come to its end

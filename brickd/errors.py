@@ -12,6 +12,8 @@ unhealthy prints its result and returns it.
 from enum import IntEnum
 from typing import ClassVar
 
+from brickd.locks import process
+
 
 class Exit(IntEnum):
     """What a script learns from `$?`."""
@@ -106,7 +108,7 @@ class SegmentConsumed(SegmentUndrained):
     """
 
     def __init__(self, path: str, pid: int) -> None:
-        super().__init__(path, f"process {pid} drains it")
+        super().__init__(path, f"{process(pid)} drains it")
         self.pid = pid
 
 

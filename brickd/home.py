@@ -16,7 +16,7 @@ from typing import Self
 
 from brickd import checkpoint
 from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
-from brickd.locks import holder, take
+from brickd.locks import holder, process, take
 from brickd.memory import Memory
 from brickd.runtime import Runtime
 
@@ -59,7 +59,8 @@ class Home:
         if not take(lock, 0):
             pid = holder(lock, 0)
             os.close(lock)
-            raise DaemonRefused(f"a daemon runs already in {directory}: process {pid} (brickd down ends it)")
+            ending = "brickd down ends it" if pid else "brickd down, said there, ends it"
+            raise DaemonRefused(f"a daemon runs already in {directory}: {process(pid or 0)} ({ending})")
         if self._group is not None:
             os.chown(directory, -1, self._group)
             directory.chmod(0o710)

@@ -1,6 +1,7 @@
 """POSIX locks of single bytes: who has one is a fact of the kernel, in every pid namespace.
 
-Owns: taking one, and asking who has it. Must not know: what the byte stands for. Invariant: nobody waits.
+Owns: taking one, asking who has it, what to call that process. Must not know: what the byte stands for. Invariant:
+nobody waits.
 """
 
 from __future__ import annotations
@@ -26,3 +27,12 @@ def holder(fd: int, byte: int) -> int | None:
     asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
     kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
     return None if kind == fcntl.F_UNLCK else pid
+
+
+def process(pid: int) -> str:
+    """What a holder is called.
+
+    >>> process(7), process(0)
+    ('process 7', 'a process of another pid namespace')
+    """
+    return f"process {pid}" if pid else "a process of another pid namespace"

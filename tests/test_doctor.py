@@ -560,6 +560,7 @@ def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
     assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
     assert "process 7 runs and does not answer: nobody listens" in found.seen
     assert of_daemon(Daemon("/run/x", pid=7))["daemon"].seen == "process 7 answers"
+    assert of_daemon(Daemon("/run/x", pid=0))["daemon"].seen == "a process of another pid namespace answers"
 
 
 def test_a_daemon_that_was_killed_is_advice_to_start_one() -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from brickd import checkpoint, client
 from brickd.doctor.finding import Finding, fine
 from brickd.errors import BrickdError, CheckpointRefused
-from brickd.locks import holder
+from brickd.locks import holder, process
 from brickd.runtime import Runtime
 
 MIB = 1 << 20
@@ -123,8 +123,8 @@ def _running(daemon: Daemon) -> Finding:
     if daemon.pid is None:
         return fine("daemon", "none runs: what is shown is read from shared memory", wanted)
     if not daemon.silence:
-        return fine("daemon", f"process {daemon.pid} answers", wanted)
-    seen = f"process {daemon.pid} runs and does not answer: {daemon.silence}"
+        return fine("daemon", f"{process(daemon.pid)} answers", wanted)
+    seen = f"{process(daemon.pid)} runs and does not answer: {daemon.silence}"
     return Finding("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it read is kept")
 
 
