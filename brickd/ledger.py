@@ -66,7 +66,12 @@ def _stream(terms: Counter[str], dropped: Counter[str]) -> dict[str, Any]:
 def _consumed(tail: tuple[int, int], head: int) -> int:
     """How far a ring was consumed: a pair that cannot be means that nobody has."""
     position, complement = tail
-    return position if position ^ complement == 2**64 - 1 and position <= head else 0
+    return _of(position, head) if position ^ complement == 2**64 - 1 else 0
+
+
+def _of(part: int, whole: int) -> int:
+    """A part of a whole; one that cannot be is none: the consumer's words lie where anybody may write."""
+    return part if part <= whole else 0
 
 
 def ledger_of(reading: Reading) -> Ledger:
@@ -86,12 +91,16 @@ def ledger_of(reading: Reading) -> Ledger:
         spans["unmatched"] += lane["unmatched"]
         ledger.rejected.update(dict(zip(REJECTED, lane["rejected"], strict=True)))
         consumed = _consumed(consumer["span"], lane["span_head"])
-        ledger.details["consumed"] += consumed - consumer["spans_lost"]
+        spans_lost, events_read = (
+            _of(consumer["spans_lost"], consumed),
+            _of(consumer["events_read"], lane["event_records"]),
+        )
+        ledger.details["consumed"] += consumed - spans_lost
         ledger.details["in_ring"] += lane["span_head"] - consumed
-        ledger.details["lost_with_daemon"] += consumer["spans_lost"]
+        ledger.details["lost_with_daemon"] += spans_lost
         ledger.details_dropped.update(dict(zip(DROPPED, lane["span_dropped"], strict=True)))
-        ledger.events["consumed"] += consumer["events_read"]
-        ledger.events["in_ring"] += lane["event_records"] - consumer["events_read"]
+        ledger.events["consumed"] += events_read
+        ledger.events["in_ring"] += lane["event_records"] - events_read
         ledger.events_dropped.update({kind_name(kind): n for kind, n in enumerate(lane["event_dropped"]) if n})
     spans["no_lane"] += reading.process["no_lane"]
     ledger.deferred.update(reading.deferred)

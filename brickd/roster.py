@@ -59,7 +59,8 @@ class Roster:
     def held(self) -> Held:
         """What is known of the files, for whoever reads them beside us, under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
-        return Held(ours, self.directory.refused())
+        nameless = [e.segment for e in self.drained() if e.heir is None and not e.segment.linked()]
+        return Held(ours, nameless, self.directory.refused())
 
     # ---- they come
 
@@ -135,22 +136,25 @@ class Roster:
             # Not dead, it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
+            each.known.name = each.known.name or before.name
             text = f"{before.name} is not dead: it had lost its lock; events between its last and now are not known"
             self._tell("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost in memory.known if each.has_taken(lost)]:
-            if (other := self.attached.get(lost)) is not None:
-                if other.segment.uid == uid and not other.segment.linked():
-                    other.goes_on_in(each)
+            known = memory.known[lost]
+            if (other := self.attached.get(lost)) is None:  # somebody removed its segment while no daemon ran
+                each.known.deferred.absorb(known.deferred)
+                del memory.known[lost]
+            elif other.segment.uid == uid and not other.segment.linked():
+                other.goes_on_in(each)
+            else:
                 continue
-            # Somebody removed its segment while no daemon ran.
-            known = memory.known.pop(lost)
-            each.known.deferred.absorb(known.deferred)
             each.known.name = each.known.name or known.name
 
     def _name_everybody(self) -> None:
         with self.lock:
             names = self.memory.names()
-            for name, who in named([each.segment.identity() for each in self.drained()], names):
+            here = [each.segment.identity() for each in self.drained() if each.heir is None]
+            for name, who in named(here, names):
                 known = self.memory.known[who.uuid]
                 if known.name == name or (known.name and not who.alive):
                     continue

@@ -57,16 +57,20 @@ class Held:
 
     Attributes:
         segments: those that it has open: to open and close them once more would give up their locks.
+        nameless: those of them that somebody has removed, and whose workers go on in no other.
         refused: by name, what does not add up, also where one reading alone would not show it.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
+    nameless: Sequence[Segment] = ()
     refused: Mapping[str, SegmentRefused] = field(default_factory=dict)
 
     def segment(self, file: str) -> Segment | None:
-        """The one that has this name now, whatever it was called before."""
+        """The one that has this name now, whatever it was called before; else the one that had it."""
         identifier = identifier_of(file) if self.segments else None
-        return self.segments.get(identifier) if identifier is not None else None
+        if identifier is not None:
+            return self.segments.get(identifier)
+        return next((each for each in self.nameless if each.name == file), None)
 
 
 _NONE = Held()
@@ -124,7 +128,7 @@ def _look(
     unlocked: list[Segment] = []
     seen: set[Identifier] = set()
     with contextlib.ExitStack() as opened:
-        for file in find(prefix):
+        for file in dict.fromkeys([*find(prefix), *(each.name for each in held.nameless)]):
             try:
                 with contextlib.ExitStack() as here:
                     if (known := held.refused.get(file)) is not None:

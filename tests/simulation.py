@@ -96,7 +96,7 @@ class Writer:
 
     def __init__(self, prefix: str, number: int, now: Callable[[], int], *, slow: bool) -> None:
         self.uuid = number.to_bytes(2, "little").ljust(16, b"\x07")
-        self.file = f"{prefix}{number:04}"
+        self.file = self.first = f"{prefix}{number:04}"  # first: the process's first segment
         self.now = now
         image = blank(self.uuid)
         self._at = {
@@ -123,8 +123,10 @@ class Writer:
         )
         self.slow = slow
         self.alive, self.ended = True, False
+        self.removed = False  # its segment was, by somebody
         self.goes_on: Writer | None = None  # in another segment
-        self.uncertain = False  # what it told in a segment that was removed may be gone with a daemon
+        # Of what was removed nobody may know any more whom the daemon left that had it open.
+        self.uncertain = self.vanished = False
         for lane in range(LANES):
             self._store("lane", lane, "opened", 1)
 
@@ -300,7 +302,7 @@ class Writer:
             if mine.begun:
                 self._store("lane", number, "begun", mine.begun)
                 self._summarize(number, mine.begun, DURATION)
-        lost.goes_on, self.uncertain = self, lost.uncertain
+        lost.goes_on, self.uncertain, self.first = self, lost.uncertain, lost.first
 
     def die(self) -> None:
         """Between any two stores; the kernel drops the lock."""
@@ -404,6 +406,7 @@ class World:
     damaged: bool = False
     looks: int = 0
     seen: set[str] = field(default_factory=set)
+    names: dict[str, str] = field(default_factory=dict)
     # Details that daemons folded, by worker: those that are gone as far as their last checkpoint says, and this one.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
@@ -475,9 +478,10 @@ class World:
             for each in self.daemon.roster.attached.values():
                 each.segment.close()
             for writer in self.writers:
-                if writer.goes_on is not None and writer.uuid.hex() in self.daemon.roster.attached:
+                if writer.removed and writer.uuid.hex() in self.daemon.roster.attached:
                     self._unsure(writer)
         self.daemon = None
+        self.names.clear()  # those that it gave in its last second nobody kept
         self.folded.update(self.folding)
         self.folding = {}
 
@@ -502,23 +506,36 @@ class World:
     def worker(self) -> None:
         self.writers.append(Writer(self.prefix, len(self.writers) + 1, self.ticks, slow=self.slow))
 
+    def remove(self, writer: Writer) -> None:
+        """Somebody removes a worker's segment."""
+        if self._missed(writer):
+            return
+        os.unlink(SHM / writer.file)
+        writer.removed = True
+        if not self._has(writer):
+            self._unsure(writer)
+
+    def _has(self, writer: Writer) -> bool:
+        return self.daemon is not None and writer.uuid.hex() in self.daemon.roster.attached
+
+    def _missed(self, writer: Writer) -> bool:
+        """Whether the daemon that runs has not seen it yet: of three segments within one tick it misses the second."""
+        return self.daemon is not None and not self._has(writer) and not writer.vanished
+
     def reopen(self, lost: Writer) -> None:
-        """Somebody removes the segment of a process, which goes on in another."""
-        attached = self.daemon.roster.attached if self.daemon is not None else {}
-        if self.daemon is not None and lost.uuid.hex() not in attached:
-            return  # of three segments of a process within one tick the daemon would miss the second
-        os.unlink(SHM / lost.file)
+        """Its process notices, and goes on in another."""
+        if self._missed(lost):
+            return
         lost.finish()
         self.worker()
         self.writers[-1].take_over(lost)
         lost.die()
-        if self.daemon is None:
-            self._unsure(lost)
 
-    def _unsure(self, writer: Writer | None) -> None:
-        while writer is not None:
-            writer.uncertain = True
+    def _unsure(self, writer: Writer) -> None:
+        writer.vanished = writer.uncertain = True
+        while writer.goes_on is not None:
             writer = writer.goes_on
+            writer.uncertain = True
 
     def run(self, steps: int) -> None:
         """So many things happen, in the order that the seed says."""
@@ -532,8 +549,11 @@ class World:
                 chance.choice(alive).die()
             elif draw < 0.09 and alive:
                 chance.choice(alive).end()
-            elif draw < 0.11 and alive and len(self.writers) < 8:
-                self.reopen(chance.choice(alive))
+            elif draw < 0.12 and alive and len(self.writers) < 8:
+                which = chance.choice(alive)
+                (self.reopen if which.removed else self.remove)(which)
+            elif draw < 0.2 and (removed := [each for each in alive if each.removed]):
+                self.reopen(chance.choice(removed))
             elif draw < 0.6 and alive:
                 for _ in range(chance.randint(1, 12)):
                     chance.choice(alive).act(chance)
@@ -568,7 +588,9 @@ def judge_look(world: World, found: list[Worker]) -> None:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
+        if each.reading.alive and not writer.uncertain and not world.damaged:
+            assert world.names.setdefault(writer.first, each.name) == each.name, "who lives keeps the name"
     if not world.damaged:
-        moved = {each.uuid.hex() for each in world.writers if each.goes_on is not None}
+        moved = {each.uuid.hex() for each in world.writers if each.goes_on is not None or each.vanished}
         assert world.seen - moved <= set(uuids), "whoever was seen is seen again"
     world.seen |= set(uuids)

@@ -614,6 +614,24 @@ def test_another_users_segment_is_not_permitted_or_refused(put_file: Callable[[b
     assert done.stdout.split() == ["NotPermitted", "SegmentRefused"]
 
 
+# ---- what it comes to
+
+
+@pytest.mark.parametrize("value", [1, 2**63, U64])
+def test_whatever_stands_in_the_consumers_lines_no_term_of_the_ledger_is_negative(value: int) -> None:
+    image = bytearray(golden())
+    lanes = forge.header_value(image, "lanes")
+    for lane in range(lanes):
+        put(image, "consumer", {"spans_lost": value, "events_read": value}, lane)
+        put(image, "consumer", {"span": (value, value ^ U64), "event": (value, value ^ U64)}, lane)
+    with segment_of(bytes(image)) as segment:
+        reading = segment.read()
+    ledger = ledger_of(reading)
+    for stream, heads in ((ledger.details, "span_head"), (ledger.events, "event_records")):
+        assert min(stream.values()) >= 0
+        assert stream.total() == sum(lane[heads] for _, lane, _ in reading.lanes)  # type: ignore[literal-required]
+
+
 # ---- while it is read
 
 

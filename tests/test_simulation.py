@@ -61,12 +61,14 @@ def judge(world: World) -> None:
     broken = [said for said in world.told if said[0] == "break"]
     assert not broken or world.damaged
     found = {each.reading.uuid: each for each in world.survey().workers}
-    left, alive = set(find(world.prefix)), {each.file for each in world.writers if each.alive}
+    left, alive = set(find(world.prefix)), {each.file for each in world.writers if each.alive and not each.removed}
     assert left >= alive if refused else left == alive
     for writer in world.writers:
         worker = found.pop(writer.uuid.hex(), None)
         if writer.goes_on is not None:
             assert worker is None, "it is counted where it goes on"
+        elif writer.vanished and worker is None:
+            continue
         elif world.damaged:
             judge_after_a_break(writer, worker)
         else:
@@ -305,6 +307,11 @@ def _who_goes_on_elsewhere_is_dead(patch: Patch) -> None:
     patch.setattr(Attached, "goes_on_in", mutant)
 
 
+def _who_has_no_file_is_not_shown(patch: Patch) -> None:
+    held = Roster.held
+    patch.setattr(Roster, "held", lambda self: replace(held(self), nameless=()))
+
+
 def _a_worker_is_remembered_once_its_segment_is_removed(patch: Patch) -> None:
     remember = Roster._remember
 
@@ -339,6 +346,7 @@ MUTANTS = {
         _the_living_are_buried,
         _a_segment_that_was_lost_tells_of_its_own_work,
         _who_goes_on_elsewhere_is_dead,
+        _who_has_no_file_is_not_shown,
         _a_worker_is_remembered_once_its_segment_is_removed,
         _a_damaged_checkpoint_is_accepted,
     )
