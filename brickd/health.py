@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from brickd.questions.parameter import Choices, Switch, Whole
+from brickd.questions.question import Question, given
 from brickd.units import duration
-from brickd.views.answer import Document
-from brickd.views.parameter import Choices, Switch, Whole
-from brickd.views.question import Question, given
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
 NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint")

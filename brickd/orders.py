@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from brickd.views.parameter import Choice, Name, Names
-from brickd.views.question import Question, given
+from brickd.questions.parameter import Choice, Name, Names
+from brickd.questions.question import Question, given
 
 OnOff = Literal["on", "off"]
 _ON_OFF = ("on", "off")

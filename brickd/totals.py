@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from brickd import _reader
 from brickd.fold import Fold
+from brickd.questions.bricks import By
 from brickd.reading import Path, Reading
 from brickd.workers import Worker
 
-By = Literal["worker", "service", "layer"]
 _Key = tuple[str, str | int | None, bool]
 
 

@@ -1,8 +1,10 @@
 """How many there are of what, in words.
 
-Owns: one and many. Must not know: what is counted, how large numbers are written for a screen. Invariant: of one thing
-nothing is said in the plural.
+Owns: none, one and many. Must not know: what is counted, how large numbers are written for a screen. Invariant: of one
+thing nothing is said in the plural.
 """
+
+NOBODY = "no workers: nothing on this machine records now (try: brickd demo)"
 
 
 def noun(n: int, one: str, more: str | None = None) -> str:

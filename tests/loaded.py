@@ -75,12 +75,19 @@ def _serve(number: int) -> None:
 
 
 if __name__ == "__main__":
+    import importlib
+    import pkgutil
+
     import click
 
+    from brickd import views
     from brickd.cli import VERBS, brickd, main
 
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
+    # And what they load where no daemon answers.
+    for view in ("brickd.cli.watched", *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
+        importlib.import_module(view)
     _serve(int(sys.argv[1]))
     code = main()
     sys.stdout.flush()

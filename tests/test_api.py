@@ -19,6 +19,12 @@ from made_up import HOSTILE
 from serving import Daemon, answer, ask, connected, following, request, rest, still
 from verbs import started
 
+from brickd.questions.bricks import BricksQuestion
+from brickd.questions.hang import HangQuestion
+from brickd.questions.inspect import InspectQuestion
+from brickd.questions.status import StatusQuestion
+from brickd.questions.tree import TreeQuestion
+from brickd.questions.workers import WorkersQuestion
 from brickd.runtime import runtime
 from brickd.views import bricks, hang, inspect, status, tree, workers
 from brickd.views.answer import Answer
@@ -33,22 +39,22 @@ def socket_path(daemon: Daemon) -> Path:
 STILL = 'with brick.span("outer"):\n    with brick.span("inner", category="norm"): pass\npause()'
 
 
-HANG = hang.HangQuestion(watch=0.01, longer=0.0)
+HANG = HangQuestion(watch=0.01, longer=0.0)
 
 
 @pytest.mark.parametrize(
     ("target", "question", "view"),
     [
-        ("status", status.StatusQuestion(), status.answer),
-        ("workers?name=api/1&name=batch", workers.WorkersQuestion(("api/1", "batch")), workers.answer),
+        ("status", StatusQuestion(), status.answer),
+        ("workers?name=api/1&name=batch", WorkersQuestion(("api/1", "batch")), workers.answer),
         (
             "bricks?sort=name&by=worker&top=3&name=api/0",
-            bricks.BricksQuestion(("api/0",), "name", "worker", None, 3),
+            BricksQuestion(("api/0",), "name", "worker", None, 3),
             bricks.answer,
         ),
-        ("tree?layers=true&depth=1", tree.TreeQuestion(layers=True, depth=1), tree.answer),
+        ("tree?layers=true&depth=1", TreeQuestion(layers=True, depth=1), tree.answer),
         ("hang?watch=0.01&longer=0", HANG, lambda world, asked: hang.answer(world, asked, hang.look(world, asked))),
-        ("inspect/api/1?records=0", inspect.InspectQuestion("api/1", 0), inspect.answer),
+        ("inspect/api/1?records=0", InspectQuestion("api/1", 0), inspect.answer),
     ],
 )
 def test_a_view_is_the_same_over_the_socket(

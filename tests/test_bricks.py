@@ -12,7 +12,8 @@ from made_up import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
 from brickd.fold import Fold
-from brickd.totals import By, bricks, names_in
+from brickd.questions.bricks import By
+from brickd.totals import bricks, names_in
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")

@@ -19,8 +19,20 @@ LAYERS = (
         "brickd.composed",
         "brickd.errors",
         "brickd.escape",
+        "brickd.questions.parameter",
         "brickd.runtime",
         "brickd.words",
+    },
+    {"brickd.questions.question"},
+    {
+        "brickd.orders",
+        "brickd.questions.bricks",
+        "brickd.questions.events",
+        "brickd.questions.hang",
+        "brickd.questions.inspect",
+        "brickd.questions.status",
+        "brickd.questions.tree",
+        "brickd.questions.workers",
     },
     {"brickd.instant", "brickd.packed", "brickd.units"},
     {"brickd.deferred"},
@@ -52,12 +64,11 @@ LAYERS = (
     },
     {"brickd.doctor.shared_memory"},
     {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
-    {"brickd.views.parameter", "brickd.wire"},
+    {"brickd.wire"},
     {"brickd.client"},
     {"brickd.doctor.daemon"},
     {"brickd.doctor.examination"},
-    {"brickd.views.question"},
-    {"brickd.orders", "brickd.views.answer"},
+    {"brickd.views.answer"},
     {"brickd.health"},
     {
         "brickd.views.bricks",
@@ -76,7 +87,7 @@ LAYERS = (
     {"brickd.daemon"},
     {"brickd.cli.logfile", "brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
     {"brickd.cli.answers", "brickd.cli.asking", "brickd.cli.phrases", "brickd.cli.table"},
-    {"brickd.cli.checking", "brickd.cli.watching"},
+    {"brickd.cli.checking", "brickd.cli.watched", "brickd.cli.watching"},
     {
         "brickd.cli.bricks",
         "brickd.cli.completion",
@@ -101,7 +112,7 @@ LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in mod
 # Programs that run in processes of their own.
 PROGRAMS = {"brickd.demo.worker"}
 # They hold their modules together, and nothing else.
-PACKAGES = {"brickd", "brickd.api", "brickd.demo", "brickd.doctor", "brickd.views"}
+PACKAGES = {"brickd", "brickd.api", "brickd.demo", "brickd.doctor", "brickd.questions", "brickd.views"}
 
 
 def modules() -> dict[str, Path]:
@@ -124,7 +135,7 @@ def imported(path: Path) -> set[str]:
 
 @pytest.mark.parametrize(
     "module",
-    sorted(set(modules()) - PROGRAMS - {"brickd", "brickd.api", "brickd.demo", "brickd.doctor", "brickd.views"}),
+    sorted(set(modules()) - PROGRAMS - PACKAGES),
 )
 def test_imports_run_one_way(module: str) -> None:
     assert module in LEVEL, f"{module} has no place in the architecture: give it one above"
@@ -145,10 +156,28 @@ def test_every_public_name_of_the_agent_has_one_home() -> None:
         assert getattr(brick_agent, name).__doc__, f"brick_agent.{name} is not documented"
 
 
+# A status, and what of brickd and of others it has loaded.
+STATUS = """
+import sys
+from brickd.cli import main
+sys.argv = ["brickd", "status", "--json"]
+main()
+print(*sorted(sys.modules))
+"""
+
+
+def loaded_by_status() -> set[str]:
+    result = subprocess.run([sys.executable, "-P", "-c", STATUS], capture_output=True, text=True, check=True)
+    return set(result.stdout.splitlines()[-1].split())
+
+
 def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
-    code = (
-        "import sys; from brickd.cli import main; sys.argv = ['brickd', 'status', '--json']; main();"
-        "print(sorted({'numpy', 'psutil', 'asyncio', 'starlette', 'uvicorn', 'socket'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.splitlines()[-1] == "[]"
+    assert not loaded_by_status() & {"numpy", "psutil", "asyncio", "starlette", "uvicorn", "socket"}
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_status_that_a_daemon_answers_loads_nothing_that_reads_segments_or_builds_views() -> None:
+    loaded = loaded_by_status()
+    assert "socket" in loaded
+    assert not loaded & {"brickd.memory", "brickd.reading", "brickd.segment", "brickd.workers", "brickd.world"}
+    assert not {module for module in loaded if module.startswith("brickd.views")}

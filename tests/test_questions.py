@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from brickd.cli.asking import asks
 from brickd.errors import WrongQuestion
-from brickd.totals import By
-from brickd.views.bricks import SORTS, BricksQuestion
-from brickd.views.hang import HangQuestion
-from brickd.views.inspect import InspectQuestion
-from brickd.views.question import Question, from_query, parameters, to_query
-from brickd.views.status import StatusQuestion
-from brickd.views.tree import TreeQuestion
-from brickd.views.workers import WorkersQuestion
+from brickd.questions.bricks import SORTS, BricksQuestion, By
+from brickd.questions.hang import HangQuestion
+from brickd.questions.inspect import InspectQuestion
+from brickd.questions.question import Question, from_query, parameters, to_query
+from brickd.questions.status import StatusQuestion
+from brickd.questions.tree import TreeQuestion
+from brickd.questions.workers import WorkersQuestion
 
 KINDS: list[type[Question]] = [
     BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WorkersQuestion,

@@ -18,7 +18,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.cli import VERBS
 from brickd.cli import brickd as group
-from brickd.views.answer import NOBODY
+from brickd.words import NOBODY
 
 # Each with the key of its rows.
 ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}

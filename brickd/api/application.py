@@ -32,11 +32,17 @@ from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.errors import BrickdError, WrongQuestion
 from brickd.orders import Forgetting, Setting, settings
-from brickd.views import bricks, hang, inspect, status, tree, workers
-from brickd.views import events as happened
+from brickd.questions.bricks import BricksQuestion
+from brickd.questions.events import EventsQuestion
+from brickd.questions.hang import HangQuestion
+from brickd.questions.inspect import InspectQuestion
+from brickd.questions.parameter import Number
+from brickd.questions.question import ABOUT_WORKERS, Asked, Question, default, from_query, given, parameters
+from brickd.questions.status import StatusQuestion
+from brickd.questions.tree import TreeQuestion
+from brickd.questions.workers import WorkersQuestion
+from brickd.views import bricks, events, hang, inspect, status, tree, workers
 from brickd.views.answer import Answer, begun
-from brickd.views.parameter import Number
-from brickd.views.question import ABOUT_WORKERS, Asked, Question, default, from_query, given, parameters
 from brickd.world import World
 
 Given = ParamSpec("Given")
@@ -102,15 +108,15 @@ class Application:
         self._streams = streams.Streams(limits.streams)
         self._endpoints = [
             Endpoint("GET", "", Nothing, self._index, "The daemon, and all that it answers."),
-            self._view("status", status.StatusQuestion, status.answer, "Totals over all workers, and what is wrong."),
-            self._view("workers", workers.WorkersQuestion, workers.answer, "Every worker in full."),
-            self._view("bricks", bricks.BricksQuestion, bricks.answer, "Totals of every brick."),
-            self._view("tree", tree.TreeQuestion, tree.answer, "The call tree over all workers."),
-            Endpoint("GET", "/hang", hang.HangQuestion, self._hang, "What is open, after two looks at it."),
-            self._view("inspect", inspect.InspectQuestion, inspect.answer, "One segment in full."),
-            self._view("inspect/{name:path}", inspect.InspectQuestion, inspect.answer, "The same, by its name."),
-            Endpoint("GET", "/events", happened.EventsQuestion, self._events, "What happened."),
-            Endpoint("GET", "/events/stream", happened.EventsQuestion, self._events_stream, "The same as it happens."),
+            self._view("status", StatusQuestion, status.answer, "Totals over all workers, and what is wrong."),
+            self._view("workers", WorkersQuestion, workers.answer, "Every worker in full."),
+            self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
+            self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
+            Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
+            self._view("inspect", InspectQuestion, inspect.answer, "One segment in full."),
+            self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, by its name."),
+            Endpoint("GET", "/events", EventsQuestion, self._events, "What happened."),
+            Endpoint("GET", "/events/stream", EventsQuestion, self._events_stream, "The same as it happens."),
             Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status again and again."),
             Endpoint(
                 "POST", "/set", Setting, self._set, "Tell the workers of a service what to record, or ask what is set."
@@ -188,21 +194,21 @@ class Application:
 
         return Endpoint("GET", f"/{path}", question, answered, help)
 
-    async def _hang(self, question: hang.HangQuestion) -> Response:
+    async def _hang(self, question: HangQuestion) -> Response:
         before = await self._in_thread(hang.look, self._served, question)
         if before.workers:
             await asyncio.sleep(question.watch)
         return Reply(await self._in_thread(lambda: _told(hang.answer(self._served, question, before))))
 
-    async def _events(self, question: happened.EventsQuestion) -> Response:
-        return Reply(_told(happened.answer(self._served, self._served.events, question)))
+    async def _events(self, question: EventsQuestion) -> Response:
+        return Reply(_told(events.answer(self._served, self._served.events, question)))
 
-    async def _events_stream(self, question: happened.EventsQuestion) -> Response:
+    async def _events_stream(self, question: EventsQuestion) -> Response:
         log = self._served.events
         return streams.Stream(self._streams, lambda reader: streams.events(reader, log, question.since))
 
     async def _status_stream(self, question: AgainQuestion) -> Response:
-        asked = status.StatusQuestion(question.names)
+        asked = StatusQuestion(question.names)
 
         async def document() -> bytes:
             return await self._in_thread(lambda: _told(status.answer(self._served, asked)))

@@ -1,23 +1,27 @@
 """Where a verb's answer comes from: the daemon, or without one shared memory.
 
 Owns: the choice between them. Must not know: any one view, how a daemon is asked. Invariants: whoever answers, it is
-the same document; that a daemon is there and does not answer is never passed over in silence.
+the same document; that a daemon is there and does not answer is never passed over in silence; where one answers,
+nothing is loaded that reads segments or builds views.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brickd import client
 from brickd.cli.output import say
 from brickd.cli.waiting import Passes
 from brickd.client import NoAnswer, TurnedAway
 from brickd.health import Missing
-from brickd.views.answer import Answer, Document
-from brickd.views.question import Asked, Question, to_query
-from brickd.world import SharedMemory, World
+from brickd.questions.question import Question, to_query
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Answer, Document
+    from brickd.world import World
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +41,9 @@ class Found:
 
 def find(
     name: str,
-    view: Callable[[World, Asked], Answer],
-    question: Asked,
+    question: Question,
     *,
+    view: str | None = None,
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
 ) -> Found:
@@ -47,8 +51,8 @@ def find(
 
     Args:
         name: of the view, as the daemon calls it.
-        view: builds the document here.
         question: what is asked.
+        view: the module whose `answer` builds the document here; the view of that name, if none is given.
         seconds: how long the daemon takes in any case.
         meanwhile: lets that time pass.
     """
@@ -64,7 +68,7 @@ def find(
             missing = Missing(error.what, ended=error.why == "stale")
     except TurnedAway as error:
         missing = Missing(str(error), ended=False)
-    here = view(SharedMemory(), question)
+    here = _here(view or f"brickd.views.{name}", question)
     # One that has ended is missed by those alone who check.
     said = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
     return Found(here.document, said + here.words, missing)
@@ -72,14 +76,14 @@ def find(
 
 def asked(
     name: str,
-    view: Callable[[World, Asked], Answer],
-    question: Asked,
+    question: Question,
     *,
+    view: str | None = None,
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
 ) -> Document:
     """As `find`; what is to be said is said."""
-    found = find(name, view, question, seconds=seconds, meanwhile=meanwhile)
+    found = find(name, question, view=view, seconds=seconds, meanwhile=meanwhile)
     for words in found.words:
         say(words)
     return found.document
@@ -95,6 +99,13 @@ def told(name: str, question: Question, *, post: bool = False) -> Document:
     for words in found.words:
         say(words)
     return found.document
+
+
+def _here(view: str, question: Question) -> Answer:
+    from brickd.world import SharedMemory
+
+    answer: Callable[[World, Question], Answer] = importlib.import_module(view).answer
+    return answer(SharedMemory(), question)
 
 
 def _told(document: dict[str, Any]) -> Found:

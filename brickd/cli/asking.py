@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 import click
 
 from brickd.cli.tab import Complete, complete_workers
-from brickd.views.parameter import Choice, Parameter, Switch
-from brickd.views.question import Question, default, parameters
+from brickd.questions.parameter import Choice, Parameter, Switch
+from brickd.questions.question import Question, default, parameters
 
 Result = TypeVar("Result")
 Verb = Callable[..., Result]

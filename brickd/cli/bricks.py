@@ -17,8 +17,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.views import bricks as view
-from brickd.views.answer import NOBODY
+from brickd.questions.bricks import SORTS, BricksQuestion
+from brickd.words import NOBODY
 
 _FIGURES = (
     Figure(Column("CATEGORY", spare=10), "category", str),
@@ -42,11 +42,11 @@ _WORST = (
 
 
 @click.command()
-@asks(view.BricksQuestion)
+@asks(BricksQuestion)
 @output_options
-def bricks(question: view.BricksQuestion, output: str) -> None:
+def bricks(question: BricksQuestion, output: str) -> None:
     """Totals of every brick, apart by worker, service or layer."""
-    document = asked("bricks", view.answer, question)
+    document = asked("bricks", question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="bricks")
 
 
@@ -63,7 +63,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         figures.append(Figure(column, by, phrases.identifier if layer else str))
     # Of one worker alone there is no worst.
     figures += _FIGURES if by == "worker" else _FIGURES + _WORST
-    sorted_by = view.SORTS[document["sort"]]
+    sorted_by = SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
     named = [entry | {"name": phrases.brick(entry)} for entry in entries]
     lines = tables.figures(kept, named, screen.width) + phrases.bounds(entries, screen)

@@ -24,7 +24,7 @@ from brickd.cli.status import status
 from brickd.cli.tree import tree
 from brickd.errors import BrickdError
 from brickd.files import find, open_file
-from brickd.views.parameter import Number
+from brickd.questions.parameter import Number
 
 # Each worker: how it runs, and how many times it does the work of one brick. demo/3 is to be found.
 _WORKERS = (("forward", 1), ("threads", 1), ("asyncio", 1), ("forward", 2))

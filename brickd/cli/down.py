@@ -16,8 +16,8 @@ from brickd.cli.asking import Read
 from brickd.cli.output import emit, output_options
 from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
 from brickd.locks import holder
+from brickd.questions.parameter import Number
 from brickd.runtime import Runtime, runtime
-from brickd.views.parameter import Number
 
 _STEP_SECONDS = 0.02
 

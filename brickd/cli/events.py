@@ -17,8 +17,8 @@ from brickd.cli.answers import told
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.errors import NoDaemon
-from brickd.views.events import EventsQuestion
-from brickd.views.question import to_query
+from brickd.questions.events import EventsQuestion
+from brickd.questions.question import to_query
 from brickd.words import many
 
 Event = dict[str, Any]

@@ -21,38 +21,31 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
 from brickd.cli.waiting import Passes, watch
 from brickd.errors import Exit
-from brickd.views import hang as view
-from brickd.views.answer import NOBODY, Answer
-from brickd.world import World
+from brickd.questions.hang import HangQuestion
+from brickd.words import NOBODY
 
+_WATCHED = "brickd.cli.watched"
 _NEAREST = 8
 _AT_ONCE_SECONDS = 0.05
 
 
 @click.command()
-@asks(view.HangQuestion)
+@asks(HangQuestion)
 @output_options
-def hang(question: view.HangQuestion, output: str) -> Exit:
+def hang(question: HangQuestion, output: str) -> Exit:
     """What is open per thread, and which worker is the odd one out.
 
     Exits 1 where one is named.
     """
-    document = asked("hang", _watched, question, seconds=question.watch, meanwhile=partial(_wait, question))
+    document = asked("hang", question, view=_WATCHED, seconds=question.watch, meanwhile=partial(_wait, question))
     emit(document, output, table=lambda screen: _render(document, screen), rows="open")
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 
 
-def _wait(question: view.HangQuestion, passes: Passes) -> None:
+def _wait(question: HangQuestion, passes: Passes) -> None:
     """While the daemon watches; where nobody is to be watched it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
         watch(question.watch, passes)
-
-
-def _watched(world: World, question: view.HangQuestion) -> Answer:
-    before = view.look(world, question)
-    if before.workers:
-        watch(question.watch)
-    return view.answer(world, question, before)
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:

@@ -20,7 +20,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.escape import text as escaped
-from brickd.views import inspect as view
+from brickd.questions.inspect import InspectQuestion
 
 _LANE_COLUMNS = (
     Column("LANE"),
@@ -58,11 +58,11 @@ _EVENT_COLUMNS = (
 
 
 @click.command()
-@asks(view.InspectQuestion, complete_segments)
+@asks(InspectQuestion, complete_segments)
 @output_options
-def inspect(question: view.InspectQuestion, output: str) -> None:
+def inspect(question: InspectQuestion, output: str) -> None:
     """What one segment holds: header, lanes, ledger, rings."""
-    document = asked("inspect", view.answer, question)
+    document = asked("inspect", question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 

@@ -24,9 +24,9 @@ from brickd.cli.table import Column
 from brickd.cli.watching import again
 from brickd.errors import Exit
 from brickd.health import Bounds
-from brickd.views import status as view
-from brickd.views.answer import NOBODY
-from brickd.views.parameter import Number
+from brickd.questions.parameter import Number
+from brickd.questions.status import StatusQuestion
+from brickd.words import NOBODY
 
 LINES = 24
 _SERVICES = 3
@@ -55,26 +55,24 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@asks(view.StatusQuestion)
+@asks(StatusQuestion)
 @click.option("--watch", "seconds", type=Read(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
               metavar="[SECONDS]", help="Again and again; every 2 seconds, if not said.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Say in one line whether all is well; exits 1 where it is not.")
 @asks(Bounds, keyword="bounds")
 @output_options
-def status(
-    *, question: view.StatusQuestion, seconds: float | None, check: bool, bounds: Bounds, output: str
-) -> Exit | None:
+def status(*, question: StatusQuestion, seconds: float | None, check: bool, bounds: Bounds, output: str) -> Exit | None:
     """Live totals over all workers, problems first."""
     if check and seconds is not None:
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError("what is healthy is asked by --check: give it, too")
-    find = partial(answers.find, "status", view.answer, question)
+    find = partial(answers.find, "status", question)
     if seconds is not None:
         again(seconds, find, render, output)
     if check:
         return checked(find(), bounds, output)
-    document = asked("status", view.answer, question)
+    document = asked("status", question)
     emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
     return None
 

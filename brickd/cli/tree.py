@@ -19,8 +19,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.views import tree as view
-from brickd.views.answer import NOBODY
+from brickd.questions.tree import TreeQuestion
+from brickd.words import NOBODY
 
 # What a name is given however deep it stands, and what the first three figures take at the most.
 _NAME_WIDTH = 16
@@ -61,11 +61,11 @@ class _Line(NamedTuple):
 
 
 @click.command()
-@asks(view.TreeQuestion)
+@asks(TreeQuestion)
 @output_options
-def tree(question: view.TreeQuestion, output: str) -> None:
+def tree(question: TreeQuestion, output: str) -> None:
     """The call tree over all workers: totals, self times, shares."""
-    document = asked("tree", view.answer, question)
+    document = asked("tree", question)
     emit(document, output, table=lambda screen: render(document, screen), rows="nodes")
 
 

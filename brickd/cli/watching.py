@@ -11,18 +11,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from brickd import escape
 from brickd.cli.answers import Found
 from brickd.cli.output import Screen, emit, say, screen
-from brickd.views.answer import Document
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Document
 
 _HOME, _CLEAR, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
 
-Table = Callable[[Document, Screen], Sequence[str]]
+Table = Callable[["Document", Screen], Sequence[str]]
 
 
 def again(seconds: float, find: Callable[[], Found], table: Table, output: str) -> NoReturn:

@@ -17,8 +17,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column
-from brickd.views import workers as view
-from brickd.views.answer import NOBODY
+from brickd.questions.workers import WorkersQuestion
+from brickd.words import NOBODY
 
 _COLUMNS = (
     Column("WORKER"),
@@ -36,11 +36,11 @@ _COLUMNS = (
 
 
 @click.command()
-@asks(view.WorkersQuestion)
+@asks(WorkersQuestion)
 @output_options
-def workers(question: view.WorkersQuestion, output: str) -> None:
+def workers(question: WorkersQuestion, output: str) -> None:
     """Every worker: its threads, spans, losses, memory, what is open."""
-    document = asked("workers", view.answer, question)
+    document = asked("workers", question)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 

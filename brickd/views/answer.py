@@ -15,8 +15,6 @@ from brickd.errors import NotPermitted
 from brickd.workers import Survey, Worker, select, unread
 from brickd.world import World
 
-NOBODY = "no workers: nothing on this machine records now (try: brickd demo)"
-
 Document = dict[str, Any]
 
 

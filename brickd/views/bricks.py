@@ -1,45 +1,21 @@
 """The view `bricks`: totals of every brick, apart by worker, service or layer.
 
-Owns: the order of the bricks, what is chosen of them. Must not know: segments, how totals are added up, screens.
+Owns: the schema of its document, what is cut off. Must not know: segments, how totals are added up, screens.
 Invariants: shares are of all that the workers asked for recorded, whatever is chosen; what is cut off is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
-from brickd.errors import BrickdError, WrongQuestion
+from brickd.errors import BrickdError
 from brickd.naming import suggestion
-from brickd.totals import By, percent_of
+from brickd.questions.bricks import SORTS, BricksQuestion
 from brickd.totals import bricks as totals_of
+from brickd.totals import percent_of
 from brickd.views.answer import Answer, begun, chosen
-from brickd.views.parameter import Choice, Name, Whole
-from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.world import World
-
-# By what bricks may be sorted, and which key of an entry that means.
-SORTS = {
-    **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
-    **{each: each for each in ("count", "elements", "bytes", "name", "spread")},
-}
-
-
-@dataclass(frozen=True)
-class BricksQuestion(Question):
-    """Which bricks, of which workers, in which order."""
-
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    sort: str = given(Choice(list(SORTS), "By which figure, the largest first."), "self")
-    by: By | None = given(Choice(get_args(By), "A row for each brick in each of these."), None)
-    category: str | None = given(Name("a category", "Only the bricks of this category.", metavar="NAME"), None)
-    top: int | None = given(Whole(1, None, "Only so many; the rest is counted.", metavar="N"), None)
-
-    def __post_init__(self) -> None:
-        Question.__post_init__(self)
-        if (self.sort, self.by) == ("spread", "worker"):
-            raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
 
 
 def answer(world: World, question: BricksQuestion) -> Answer:

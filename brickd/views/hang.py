@@ -8,26 +8,15 @@ whichever were asked for; every worker that was asked for has a row.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from brickd.hang import Lane, Place, Verdict, Watched, judge, watched
+from brickd.questions.hang import HangQuestion
 from brickd.verdicts import sentence
 from brickd.views.answer import Answer, Chosen, begun, chosen
-from brickd.views.parameter import Number
-from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.world import World
 
 _STATES = ("stuck", "moving", "idle", "dead")
-
-
-@dataclass(frozen=True)
-class HangQuestion(Question):
-    """Whom to watch, and for how long."""
-
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    watch: float = given(Number(0.01, 3600, "How long to watch whether anything moves.", metavar="SECONDS"), 1.0)
-    longer: float = given(Number(0, 86400, "A span that is younger is not stuck.", metavar="SECONDS"), 1.0)
 
 
 def look(world: World, question: HangQuestion) -> Chosen:

@@ -6,7 +6,6 @@ screens. Invariant: what the segment says is shown as it is, and nothing of it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from brickd import _reader, records
@@ -14,23 +13,13 @@ from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
 from brickd.orders import settings
+from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
 from brickd.segment import Segment
-from brickd.views.answer import NOBODY, Answer, Document, begun, require_readable
-from brickd.views.parameter import Name, Whole
-from brickd.views.question import Question, given
+from brickd.views.answer import Answer, Document, begun, require_readable
+from brickd.words import NOBODY
 from brickd.workers import select
 from brickd.world import Details, World
-
-
-@dataclass(frozen=True)
-class InspectQuestion(Question):
-    """Which segment, and how much of its rings."""
-
-    name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
-    records: int = given(
-        Whole(0, 100_000, "How many of the newest records of each ring to show.", short="-n", metavar="N"), 10
-    )
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:

@@ -6,21 +6,12 @@ its workers' ledgers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from brickd.ledger import Ledger
+from brickd.questions.status import StatusQuestion
 from brickd.totals import bricks, categories
 from brickd.views.answer import Answer, begun, chosen
-from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.views.workers import entries, problems
 from brickd.world import World
-
-
-@dataclass(frozen=True)
-class StatusQuestion(Question):
-    """Over which workers."""
-
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
 
 
 def answer(world: World, question: StatusQuestion) -> Answer:

@@ -5,25 +5,10 @@ Owns: the schema of its document. Must not know: how trees are merged, screens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from brickd.questions.tree import TreeQuestion
 from brickd.tree import tree
 from brickd.views.answer import Answer, begun, chosen
-from brickd.views.parameter import Number, Switch, Whole
-from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.world import World
-
-
-@dataclass(frozen=True)
-class TreeQuestion(Question):
-    """Whose tree, and how much of it."""
-
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    layers: bool = given(Switch("Keep bricks apart that differ in their layer alone."), False)
-    depth: int | None = given(Whole(1, None, "Show so many levels; what is below is counted.", metavar="N"), None)
-    min: float = given(
-        Number(0, 100, "Leave out what took less of all that was recorded; it is counted.", metavar="PERCENT"), 0.0
-    )
 
 
 def answer(world: World, question: TreeQuestion) -> Answer:

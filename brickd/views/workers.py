@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from brickd import opened
@@ -20,9 +19,9 @@ from brickd.losses import losses
 from brickd.memory import OTHERS
 from brickd.naming import as_argument
 from brickd.orders import settings
+from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
 from brickd.views.answer import Answer, begun, chosen
-from brickd.views.question import ABOUT_WORKERS, Question, given
 from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, World
@@ -31,13 +30,6 @@ LISTED_MAX = 64  # files that were refused
 
 Entry = dict[str, Any]
 Problem = dict[str, str]
-
-
-@dataclass(frozen=True)
-class WorkersQuestion(Question):
-    """Which workers."""
-
-    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
 
 
 def answer(world: World, question: WorkersQuestion) -> Answer:

@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
 from brickd.errors import WrongQuestion
-from brickd.views.parameter import Names, Parameter
+from brickd.questions.parameter import Names, Parameter
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
 

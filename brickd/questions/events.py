@@ -1,0 +1,15 @@
+"""The question `events`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickd.questions.parameter import Whole
+from brickd.questions.question import Question, given
+
+
+@dataclass(frozen=True)
+class EventsQuestion(Question):
+    """From where on."""
+
+    since: int = given(Whole(0, None, "Only what came after the event of this number.", metavar="N"), 0)

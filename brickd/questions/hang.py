@@ -1,0 +1,17 @@
+"""The question `hang`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickd.questions.parameter import Number
+from brickd.questions.question import ABOUT_WORKERS, Question, given
+
+
+@dataclass(frozen=True)
+class HangQuestion(Question):
+    """Whom to watch, and for how long."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    watch: float = given(Number(0.01, 3600, "How long to watch whether anything moves.", metavar="SECONDS"), 1.0)
+    longer: float = given(Number(0, 86400, "A span that is younger is not stuck.", metavar="SECONDS"), 1.0)

@@ -1,0 +1,20 @@
+"""The question `tree`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from brickd.questions.parameter import Number, Switch, Whole
+from brickd.questions.question import ABOUT_WORKERS, Question, given
+
+
+@dataclass(frozen=True)
+class TreeQuestion(Question):
+    """Whose tree, and how much of it."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    layers: bool = given(Switch("Keep bricks apart that differ in their layer alone."), False)
+    depth: int | None = given(Whole(1, None, "Show so many levels; what is below is counted.", metavar="N"), None)
+    min: float = given(
+        Number(0, 100, "Leave out what took less of all that was recorded; it is counted.", metavar="PERCENT"), 0.0
+    )
