@@ -187,8 +187,8 @@ def loaded_at(words: str, cword: int) -> set[str]:
 
 
 def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
-    words = {"brickd", "brickd.cli", "brickd.cli.output", "brickd.cli.tab", "brickd.errors", "brickd.escape"}
-    assert loaded_at("brickd st", 1) == words
+    words = {f"brickd.{each}" for each in ("cli", "cli.output", "cli.tab", "errors", "escape", "locks")}
+    assert loaded_at("brickd st", 1) == {"brickd"} | words
     verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
     for verb in ("prune", "status"):
         assert loaded_at(f"brickd {verb} --", 2) & verbs == {f"brickd.cli.{verb}"}
