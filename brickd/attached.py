@@ -116,7 +116,7 @@ class Attached:
 
     def settle(self, *, complete: bool) -> None:
         """A pass over all segments is over and taken; `complete`: those of this worker were read to their ends."""
-        self.deferred.settle(self.segment.tick_ns(), complete=complete)
+        self.deferred.settle(self.segment.now().tick_ns, complete=complete)
 
     def _miss_finalizes(self) -> None:
         """Where the writer found no room for a finalize, nobody knows which starts it closed."""

@@ -19,6 +19,8 @@ from brickd.workers import Worker
 State = Literal["stuck", "moving", "idle", "dead"]
 Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
 
+Age = int | None  # in ns; None where it is not known
+
 _FEWEST = 3
 
 
@@ -80,14 +82,14 @@ class Watched:
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property
-    def stuck(self) -> dict[Place, int]:
+    def stuck(self) -> dict[Place, Age]:
         """The places where its lanes are stuck, each with the age of the oldest such span."""
-        found: dict[Place, int] = {}
+        found: dict[Place, Age] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
                 span = lane.look.youngest
                 place = Place(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
-                found[place] = max(found.get(place, 0), span.since_ns)
+                found[place] = max(found.get(place, span.since_ns), span.since_ns, key=_length)
         return found
 
     @property
@@ -104,7 +106,7 @@ class Odd(NamedTuple):
     worker: str
     state: State
     place: Place | None
-    since_ns: int | None
+    since_ns: Age
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +126,9 @@ class Verdict:
 
     kind: Kind
     place: Place | None
-    since_ns: int | None
+    since_ns: Age
     odd: tuple[Odd, ...]
-    stuck: dict[Place, tuple[int, int]]
+    stuck: dict[Place, tuple[int, Age]]
     states: Counter[State]
 
     @property
@@ -173,7 +175,8 @@ def _state(before: Look | None, after: Look, longer_ns: float) -> State:
         return "moving"
     if after.youngest is None:
         return "idle"
-    return "stuck" if after.youngest.since_ns >= longer_ns else "moving"
+    since_ns = after.youngest.since_ns
+    return "stuck" if since_ns is None or since_ns >= longer_ns else "moving"
 
 
 def judge(workers: Sequence[Watched]) -> Verdict:
@@ -207,17 +210,17 @@ def judge(workers: Sequence[Watched]) -> Verdict:
     return verdict("no_majority" if stuck else "none_stuck")
 
 
-def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, int]]:
+def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, Age]]:
     """How many are stuck in each place and since when at the least; most workers first, of these the latest."""
-    found: dict[Place, list[int]] = {}
+    found: dict[Place, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
             found.setdefault(place, []).append(since_ns)
-    by_weight = sorted(found.items(), key=lambda item: (-len(item[1]), min(item[1]), _order(item[0])))
-    return {place: (len(ages), min(ages)) for place, ages in by_weight}
+    places = {place: (len(ages), min(ages, key=_length)) for place, ages in found.items()}
+    return dict(sorted(places.items(), key=lambda item: (-item[1][0], _length(item[1][1]), _order(item[0]))))
 
 
-def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, int]]) -> list[Odd]:
+def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, Age]]) -> list[Odd]:
     """How these stand apart: stuck in that of the places where the fewest are, else as they are; the oldest first."""
     odd = []
     for worker in workers:
@@ -227,10 +230,15 @@ def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, int]]) ->
         if not mine:
             odd.append(Odd(worker.name, worker.state, None, None))
             continue
-        ranks = {(places.get(each, (0, 0))[0], -worker.stuck[each], _order(each)): each for each in mine}
+        ranks = {(places.get(each, (0, 0))[0], -_length(worker.stuck[each]), _order(each)): each for each in mine}
         place = ranks[min(ranks)]
         odd.append(Odd(worker.name, "stuck", place, worker.stuck[place]))
-    return sorted(odd, key=lambda each: (-(each.since_ns or 0), len(each.worker), each.worker))
+    return sorted(odd, key=lambda each: (-_length(each.since_ns), len(each.worker), each.worker))
+
+
+def _length(age: Age) -> int:
+    """Of ages that are compared one that is not known is the shortest: no more than it is said."""
+    return -1 if age is None else age
 
 
 def _order(place: Place) -> tuple[str, int, str]:

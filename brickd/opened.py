@@ -19,13 +19,13 @@ class Open(NamedTuple):
     Attributes:
         brick: its name.
         layer: None outside of layers.
-        since_ns: its age, within 256 ticks.
+        since_ns: its age, within 256 ticks; None where the worker's clock is not known.
         path: the names from the root of the call tree down to it.
     """
 
     brick: str
     layer: int | None
-    since_ns: int
+    since_ns: int | None
     path: tuple[str, ...]
 
 
@@ -36,11 +36,16 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
     path = reading.paths[number] if number < len(reading.paths) else None
     if not word or path is None:
         return None
-    # The word holds 48 bits of the start, without the lowest eight.
-    ticks = ((reading.now_ticks >> 8) - (word >> 16)) % 2**48 << 8
-    since = ticks * reading.tick_ns if ticks < 2**55 else 0.0
     names = tuple(reading.name(each.name) for each in _upwards(reading, path))
-    return Open(names[0], path.layer if path.layer >= 0 else None, round(since), names[::-1])
+    return Open(names[0], path.layer if path.layer >= 0 else None, _since_ns(reading, word >> 16), names[::-1])
+
+
+def _since_ns(reading: Reading, start: int) -> int | None:
+    if reading.now_ticks is None:
+        return None
+    # The word holds 48 bits of the start, without the lowest eight.
+    ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
+    return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 
 
 def _upwards(reading: Reading, path: Path | None) -> Iterator[Path]:

@@ -71,6 +71,7 @@ class Reading(Identity):
     Attributes:
         latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
         deferred: what became of those starts.
+        now_ticks: what the worker's clock showed; None where that is not known.
         flags: what its consumer asks of its worker; of those that are gone nothing is asked.
     """
 
@@ -82,7 +83,7 @@ class Reading(Identity):
     odd: int
     moving: int
     tick_ns: float
-    now_ticks: int
+    now_ticks: int | None
     memory_bytes: int
     latency: bytes | _reader.Packed = b""
     deferred: Mapping[str, int] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from brickd import _reader
-from brickd.clock import clock
+from brickd.clock import Clock, Now
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.files import File, opened
 from brickd.reading import Identity, Path, Reading, label
@@ -31,15 +31,16 @@ class Segment(File):
             self.header = self._copier.header()
             if self.header["uid"] != self.uid:
                 raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
+        self._clock = Clock(self.header, self.worker())
 
     @property
     def service(self) -> str:
         """The service that its worker said it belongs to."""
         return label(self.header["service"])
 
-    def tick_ns(self) -> float:
-        """The length of its worker's tick."""
-        return clock(self.header)[0]
+    def now(self) -> Now:
+        """Its worker's clock now."""
+        return self._clock.now()
 
     def process(self) -> _reader.Process:
         """The counters of the worker as a whole."""
@@ -93,7 +94,7 @@ class Segment(File):
             # one that lies there may be fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
             names = self._copier.names()
-            tick_ns, now_ticks = clock(self.header)
+            tick_ns, now_ticks = self.now()
             return Reading(
                 file=self.name,
                 header=self.header,

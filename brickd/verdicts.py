@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from brickd import units
-from brickd.hang import Odd, Place, State, Verdict
+from brickd.hang import Age, Odd, Place, State, Verdict
 
 _NAMED = 3
 _DOES: dict[State, tuple[str, str]] = {
@@ -25,7 +25,7 @@ def sentence(verdict: Verdict) -> str:
     count, odd = verdict.workers, verdict.odd
     everything = verdict.kind in ("no_majority", "too_few")
     places = _told(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
-    where = f"in {places.get(verdict.place)} for {units.duration(verdict.since_ns)}"
+    where = f"in {places.get(verdict.place)}{_for(verdict.since_ns)}"
     match verdict.kind:
         case "most_wait":
             return f"{count - len(odd)} of {count} wait {where}; {_listed([_stands(each, places) for each in odd])}"
@@ -68,15 +68,19 @@ def _stands(odd: Odd, places: Mapping[Place | None, str]) -> str:
 
 
 def _hangs(odd: Odd, places: Mapping[Place | None, str]) -> str:
-    return f"{odd.worker} is stuck in {places[odd.place]} for {units.duration(odd.since_ns)}"
+    return f"{odd.worker} is stuck in {places[odd.place]}{_for(odd.since_ns)}"
 
 
 def _everything(verdict: Verdict, places: Mapping[Place | None, str]) -> list[str]:
     waiting = [
-        f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]} for {units.duration(since_ns)}"
+        f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]}{_for(since_ns)}"
         for place, (inside, since_ns) in verdict.stuck.items()
     ]
     return waiting + _states(verdict, "moving", "idle", "dead")
+
+
+def _for(age: Age) -> str:
+    return "" if age is None else f" for {units.duration(age)}"
 
 
 def _states(verdict: Verdict, *states: State) -> list[str]:

@@ -207,7 +207,7 @@ LANES: dict[str, tuple[State, Place | None]] = {
 }
 
 
-def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float = 42) -> Watched:
+def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | None = 42) -> Watched:
     """A worker by what each of its lanes does: where it is stuck, or "moves" or "idles"; wrapped as nobody else is."""
     before, after = {}, {}
     for number, does in enumerate(lanes):
@@ -215,7 +215,7 @@ def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float = 
         span = None
         if place is not None:
             path = (f"wrapper of {name}", place.within, place.brick) if place.within else (place.brick,)
-            span = Open(place.brick, place.layer, round(age_s * 1e9), path)
+            span = Open(place.brick, place.layer, None if age_s is None else round(age_s * 1e9), path)
         before[number] = Look(1000 + number, (10, 9), int(span is not None), span)
         after[number] = before[number]._replace(activity=(11, 9)) if state == "moving" else before[number]
     return Watched(name, "api", alive, compared(before, after, alive=alive, longer_ns=1e9))
@@ -225,7 +225,7 @@ def names(verdict: Verdict) -> set[str]:
     return {each.worker for each in verdict.odd}
 
 
-WORKER = st.tuples(st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans(), st.integers(2, 50))
+WORKER = st.tuples(st.lists(st.sampled_from(sorted(LANES)), max_size=3), st.booleans(), st.integers(2, 50) | st.none())
 SERVICE = st.lists(WORKER, max_size=8).map(
     lambda drawn: [
         made(f"api/{number}", lanes, alive=alive or number % 3 > 0, age_s=age)
@@ -292,6 +292,16 @@ SERVICE = st.lists(WORKER, max_size=8).map(
 )
 def test_a_verdict_is_one_sentence(lanes: list[str], said: str) -> None:
     assert sentence(judge([made(f"api/{number}", each.split()) for number, each in enumerate(lanes)])) == said
+
+
+def test_of_ages_that_are_not_known_nothing_is_said() -> None:
+    ages = (42, None, 42, 42)
+    waiting = [made(f"api/{number}", ["all_reduce"], age_s=age) for number, age in enumerate(ages)]
+    assert sentence(judge(waiting)) == "all 4 wait in all_reduce: nobody stands apart"
+    moving = [made(f"api/{number}", ["moves"]) for number in range(1, 4)]
+    assert sentence(judge([made("api/0", ["moe_gemm"], age_s=None), *moving])) == (
+        "api/0 is stuck in moe_gemm; 3 others go on"
+    )
 
 
 @pytest.mark.parametrize(
@@ -378,19 +388,21 @@ def test_exactly_the_one_that_is_stuck_while_no_other_stands_still_is_named(
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "longer_s", "state"),
+    ("before", "after", "age_s", "longer_s", "state"),
     [
-        ((5, 4), (5, 4), 1, "stuck"),
-        ((5, 4), (5, 4), 43, "moving"),
-        ((5, 4), (6, 4), 1, "moving"),
-        ((5, 4), (6, 5), 1, "moving"),
-        (None, (5, 4), 1, "moving"),
+        ((5, 4), (5, 4), 42, 1, "stuck"),
+        ((5, 4), (5, 4), 42, 43, "moving"),
+        ((5, 4), (5, 4), None, 43, "stuck"),
+        ((5, 4), (6, 4), 42, 1, "moving"),
+        ((5, 4), (6, 5), 42, 1, "moving"),
+        ((5, 4), (6, 4), None, 1, "moving"),
+        (None, (5, 4), 42, 1, "moving"),
     ],
 )
-def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_old(
-    before: tuple[int, int] | None, after: tuple[int, int], longer_s: int, state: str
+def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_not_known_to_be_young(
+    before: tuple[int, int] | None, after: tuple[int, int], age_s: int | None, longer_s: int, state: str
 ) -> None:
-    span = Open("b", None, 42 * 10**9, ("b",))
+    span = Open("b", None, None if age_s is None else age_s * 10**9, ("b",))
     looks = {3: Look(7, before, 1, span)} if before is not None else {}
     (lane,) = compared(looks, {3: Look(7, after, 1, span)}, alive=True, longer_ns=longer_s * 1e9)
     assert (lane.number, lane.state) == (3, state)

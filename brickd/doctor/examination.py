@@ -106,7 +106,7 @@ def judge(facts: Facts) -> list[Finding]:
         *daemon.judge(facts.daemon),
         clock.judge_source(facts.clock),
         clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
-        namespaces.judge_time(around, workers),
+        namespaces.judge_time(around),
         namespaces.judge_pids(workers),
     ]
     return sorted(found, key=lambda finding: STATES.index(finding.state))

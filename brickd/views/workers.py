@@ -95,13 +95,15 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
         for number, lane, _ in reading.lanes
         if (span := opened.youngest(reading, lane)) is not None
     ]
-    return sorted(found, key=lambda entry: (-entry["since_ns"], entry["lane"]))
+    return sorted(found, key=lambda entry: (-(entry["since_ns"] or 0), entry["lane"]))
 
 
 def _age_ns(reading: Reading) -> int | None:
     """Since the segment was made, by the worker's own clock; None where that says nothing."""
+    if reading.now_ticks is None or not reading.alive:
+        return None
     ticks = reading.now_ticks - reading.header["anchor_ticks"]
-    return round(ticks * reading.tick_ns) if reading.alive and ticks >= 0 else None
+    return round(ticks * reading.tick_ns) if ticks >= 0 else None
 
 
 def _worker(worker: Worker) -> Entry:
