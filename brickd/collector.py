@@ -39,8 +39,7 @@ HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 # worth it. Of the fullest ring so much is wanted then: seldom enough to cost little, early enough to lose nothing.
 FILL_WANTED = 0.4
 FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 30
-DETAILS_NS = SECOND // 4  # so late single spans may be shown
-SETTLE_NS = SECOND // 10  # and deferred work, of which a second pass is wanted, while more of it comes
+LATEST_NS = SECOND // 4  # so late may be shown what lies in a ring
 # So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
 # then where a thread suddenly records more than 40,000 times a second.
 REST_NS = SECOND // 10
@@ -132,8 +131,9 @@ class Collector:
             return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
         expected_ns = int(elapsed_ns * FILL_WANTED / fill) if fill else SLOWEST_NS
         every_ns = min(max(expected_ns, FASTEST_NS), SLOWEST_NS)
-        due_ns = DETAILS_NS if not hurried else SETTLE_NS if fill else SLOWEST_NS
-        return Rest(every_ns, max(due_ns // every_ns, 1), FILL_WANTED / 2)
+        # What is deferred wants a second pass: while more of it comes that is the next one.
+        looks = 1 if hurried and not fill else LATEST_NS // every_ns
+        return Rest(every_ns, looks, FILL_WANTED / 2)
 
     @property
     def wants_spans(self) -> bool:

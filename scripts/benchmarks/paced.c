@@ -64,7 +64,7 @@ static void work(uint64_t (*record)(uint64_t), uint64_t rate, uint64_t phase)
     for (uint64_t turn = 1; !atomic_load(over); turn++) {
         sleep_until(began + turn * PERIOD_NS);
         uint64_t due = (now() - began) * rate / SECOND, burst = rate * PERIOD_NS / SECOND + 1;
-        if (due - done > MADE_GOOD * burst)
+        if (due > done + MADE_GOOD * burst) /* a start and its finalize may be one ahead */
             done = due - MADE_GOOD * burst;
         while (done < due)
             done += record(number++);
