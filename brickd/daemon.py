@@ -53,6 +53,7 @@ class Daemon:
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         memory.closed = False
+        self._broken = broken or None
         if broken:
             self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
@@ -178,6 +179,7 @@ class Daemon:
             self.prefix,
             self._collector.trouble or None,
             now_ns - self._came_round_ns,
+            self._broken,
         )
 
     def survey(self) -> Survey:

@@ -32,6 +32,7 @@ class Facts:
         prefix: what the names of the segments begin with that it watches.
         checkpoint_problem: why its last checkpoint failed; None where it did not.
         loop_still_ns: since when its loop has not come round.
+        broken: what it could not go on from when it started; None where it went on or there was nothing.
     """
 
     version: str | None
@@ -41,6 +42,7 @@ class Facts:
     prefix: str
     checkpoint_problem: str | None = None
     loop_still_ns: int = 0
+    broken: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -52,6 +54,7 @@ class Facts:
             "prefix": self.prefix,
             "checkpoint_problem": self.checkpoint_problem,
             "loop_still_ns": self.loop_still_ns,
+            "broken": self.broken,
         }
 
 

@@ -169,7 +169,13 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
         assert "2 of 5 bytes" in daemon.until("break")["text"]
         daemon.until("worker_found")
         assert runtime().checkpoint.with_name("checkpoint.refused").exists()
-        assert daemon.ask("/status")["ledger"]["spans"]["summarized"] == 1
+        status = daemon.ask("/status")
+        assert status["ledger"]["spans"]["summarized"] == 1
+        (problem,) = status["problems"]
+        assert "began anew" in problem["text"]
+        assert "2 of 5 bytes" in problem["text"]
+    with running() as daemon:  # from what the one before it kept
+        assert daemon.ask("/status")["problems"] == []
 
 
 @pytest.mark.slow

@@ -75,6 +75,8 @@ def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *,
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
+    if daemon is not None and daemon.broken is not None:
+        found.append({"text": f"the daemon began anew: {daemon.broken}", "command": "brickd events"})
     dead = [worker for worker in workers if not worker.reading.alive and not worker.reading.ended]
     if dead:
         more = sum(worker.together for worker in dead) - 1
