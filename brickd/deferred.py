@@ -21,34 +21,20 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from brickd import _reader
-from brickd.composed import composed, plain
+from brickd.composed import pieces, plain
 from brickd.packed import packed, text
+from brickd.starts import Start, Waiting
 
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
 
 _MOST = 2**64 - 1
 _RECORD = struct.Struct("<QIHH6Q")
-
-
-@dataclass(slots=True)
-class Start:
-    """A piece of work that was handed to a stream.
-
-    Attributes:
-        measured: its duration is known already; it still ends what started before it.
-    """
-
-    start: int
-    id: int
-    path: int
-    elements: int
-    bytes: int
-    measured: bool = False
 
 
 @dataclass(slots=True)
@@ -68,7 +54,7 @@ class Finalize:
 class Stream:
     """What waits on one stream, and until when all that had started there is closed."""
 
-    waiting: list[Start]
+    waiting: Waiting = field(default_factory=Waiting)
     closed: int = -1
 
 
@@ -131,8 +117,8 @@ class Deferred:
             self.counts["refused"] += 1
             return
         self.counts["started"] += 1
-        stream = self._streams.setdefault(number, Stream([]))
-        stream.waiting.append(start)
+        stream = self._streams.setdefault(number, Stream())
+        stream.waiting.add(start)
         self._waiting[start.id] = start
         if start.start <= (closed := max(stream.closed, self._closed)):
             self._fresh.finalizes.append(Finalize(closed, number, again=True))
@@ -175,7 +161,7 @@ class Deferred:
             due[each.stream] = max(due[each.stream], each.ticks)
         for number in due:
             if number is not None:
-                self._streams.setdefault(number, Stream([]))
+                self._streams.setdefault(number, Stream())
         for number in self._streams if None in due else [each for each in due if each is not None]:
             until = max(due[number], due[None]) if number in due else due[None]
             self._close(self._streams[number], sorted(t for t in syncs[None] + syncs[number] if t <= until), tick_ns)
@@ -191,10 +177,10 @@ class Deferred:
         """
         given = max(stream.closed, self._closed)
         stream.closed = max(stream.closed, syncs[-1])
-        over = sorted((e for e in stream.waiting if e.start <= syncs[-1]), key=lambda each: (each.start, each.id))
+        over = stream.waiting.take(lambda each: each.start <= syncs[-1])
         if not over:
             return
-        stream.waiting = [each for each in stream.waiting if each.start > syncs[-1]]
+        over.sort(key=lambda each: (each.start, each.id))
         for start, following in zip(over, [*(each.start for each in over[1:]), syncs[-1]], strict=True):
             if start.measured:
                 continue
@@ -224,9 +210,7 @@ class Deferred:
 
     def _orphan(self, which: set[tuple[int, int]] | None) -> None:
         for stream in self._streams.values():
-            gone = [each for each in stream.waiting if which is None or (each.start, each.id) in which]
-            stream.waiting = [] if which is None else [e for e in stream.waiting if (e.start, e.id) not in which]
-            for start in gone:
+            for start in stream.waiting.take(lambda each: which is None or (each.start, each.id) in which):
                 if not start.measured:
                     del self._waiting[start.id]
                     self.counts["orphaned"] += 1
@@ -237,11 +221,11 @@ class Deferred:
             mine.merge(its.tobytes(), array("i", range(len(its))))
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
-            own = self._streams.setdefault(number, Stream([]))
+            own = self._streams.setdefault(number, Stream())
             # An id is given once in a process: what both have is nobody's.
-            twice = [each for each in stream.waiting if not each.measured and each.id in self._waiting]
-            self.counts["orphaned"] += len(twice)
-            own.waiting = [each for each in stream.waiting if each not in twice] + own.waiting
+            once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
+            self.counts["orphaned"] += len(stream.waiting) - len(once)
+            own.waiting.add(*once)
             own.closed = max(own.closed, stream.closed)
         self._closed = max(self._closed, other._closed)
         self._waiting = other._waiting | self._waiting
@@ -250,36 +234,43 @@ class Deferred:
 
     # ---- kept over a restart
 
-    def document(self) -> dict[str, Any]:
-        """All but the times, as JSON has it."""
+    def members(self) -> dict[str, str]:
+        """All of it, as members of an object in JSON."""
+        batches = [
+            [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
+            for batch in (self._ripe, self._fresh)
+        ]
         return {
-            "counts": dict(self.counts),
-            "closed": self._closed,
-            "streams": [
-                [number, stream.closed, [_row(each) for each in stream.waiting]]
-                for number, stream in self._streams.items()
-            ],
-            "batches": [
-                [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
-                for batch in (self._ripe, self._fresh)
-            ],
+            "counts": plain(self.counts),
+            "closed": plain(self._closed),
+            "streams": self._streams_text(),
+            "batches": plain(batches),
+            **{name: text(getattr(self, name).packed()) for name in _TABLES},
         }
 
-    def text(self) -> str:
-        """All of it, as JSON."""
-        tables = {name: text(getattr(self, name).packed()) for name in _TABLES}
-        return composed({name: plain(value) for name, value in self.document().items()} | tables)
+    def _streams_text(self) -> str:
+        # Not by way of a list: what is long and written already is not looked through once more.
+        marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
+        streams = [
+            f'[{number},{each.closed},"{each.waiting.text()}","{each.waiting.marks() if marked else ""}"]'
+            for number, each in self._streams.items()
+        ]
+        return f"[{','.join(streams)}]"
+
+    def pieces(self) -> Iterator[str]:
+        """The object, piece by piece."""
+        return pieces({name: (value,) for name, value in self.members().items()})
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Deferred:
-        """What `text` said: a restart changes nothing, however soon the next one follows."""
+        """What `pieces` said: a restart changes nothing, however soon the next one follows."""
         self = cls()
         self.counts.update(document["counts"])
         for name in _TABLES:
             setattr(self, name, _reader.Summaries(packed(document[name])))
         self._closed = document["closed"]
-        for number, closed, rows in document["streams"]:
-            waiting = [Start(*row) for row in rows]
+        for number, closed, *rows in document["streams"]:
+            waiting = Waiting.of(*rows)
             self._streams[number] = Stream(waiting, closed)
             self._waiting |= {each.id: each for each in waiting if not each.measured}
         self._ripe, self._fresh = (
@@ -295,7 +286,3 @@ _TABLES = ("measured", "bound", "latency")
 def _ns(ticks: int, tick_ns: float) -> int:
     """So many ticks; of a worker that lies they may come to more than any number here holds."""
     return min(round(ticks * tick_ns), _MOST)
-
-
-def _row(start: Start) -> list[int | bool]:
-    return [start.start, start.id, start.path, start.elements, start.bytes, start.measured]

@@ -56,9 +56,11 @@ class Known:
     deferred: Deferred = field(default_factory=Deferred)
     finalizes_dropped: int = 0
 
-    def text(self) -> str:
-        """As JSON."""
-        return f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},{self.deferred.text()}]"
+    def pieces(self) -> Iterator[str]:
+        """As JSON, piece by piece."""
+        yield f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},"
+        yield from self.deferred.pieces()
+        yield "]"
 
 
 @dataclass(slots=True)
@@ -183,7 +185,7 @@ class Memory:
         return pieces(
             {
                 "prefix": [plain(self.prefix)],
-                "known": pieces({uuid: [each.text()] for uuid, each in self.known.items()}),
+                "known": pieces({uuid: each.pieces() for uuid, each in self.known.items()}),
                 "buried": [plain(self.buried)],
                 "wishes": [plain(self.wishes)],
                 "newest_event": [plain(self.newest_event)],

@@ -258,7 +258,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
         work.settle(1.0, complete=True)
         account(work)
         if restarts and chance.random() < 0.5:
-            work = Deferred.of(json.loads(work.text()))
+            work = Deferred.of(json.loads("".join(work.pieces())))
     assert work.settled
     assert (work.counts["started"], work.counts["unmatched"]) == (len(of.starts), 0)
     assert total(work.measured) == (len(of.measurements), sum(of.measurements.values()))
@@ -282,7 +282,7 @@ def test_daemons_that_live_for_one_pass_each_settle_what_they_read() -> None:
     for n in range(20):
         work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5))
         work.settle(1.0, complete=True)
-        work = Deferred.of(json.loads(work.text()))
+        work = Deferred.of(json.loads("".join(work.pieces())))
         assert account(work) == (0, n, 0, 1), "all but what came last"
 
 

@@ -34,7 +34,7 @@ LAYERS = (
         "brickd.questions.tree",
         "brickd.questions.workers",
     },
-    {"brickd.instant", "brickd.packed", "brickd.units"},
+    {"brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
     {"brickd.deferred"},
     {"brickd.clock", "brickd.events", "brickd.files", "brickd.reading", "brickd.records"},
     {"brickd.directory", "brickd.segment"},

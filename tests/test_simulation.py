@@ -11,7 +11,7 @@ import os
 import random
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,14 +220,14 @@ def _from_the_tails_and_not_from_the_cursors(patch: Patch) -> None:
 
 
 def _state_without_its_cursors(patch: Patch) -> None:
-    text, before = Known.text, dict[int, list[Cursor]]()
+    pieces, before = Known.pieces, dict[int, list[Cursor]]()
 
-    def mutant(self: Known) -> str:
+    def mutant(self: Known) -> Iterator[str]:
         older = before.get(id(self.deferred), self.cursors)
         before[id(self.deferred)] = self.cursors
-        return text(replace(self, cursors=older))
+        return pieces(replace(self, cursors=older))
 
-    patch.setattr(Known, "text", mutant)
+    patch.setattr(Known, "pieces", mutant)
 
 
 def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:
@@ -257,13 +257,13 @@ def _the_dead_are_counted_again(patch: Patch) -> None:
 
 
 def _finalizes_that_wait_are_not_kept(patch: Patch) -> None:
-    document = Deferred.document
-    patch.setattr(Deferred, "document", lambda self: document(self) | {"batches": [[[], []], [[], []]]})
+    members = Deferred.members
+    patch.setattr(Deferred, "members", lambda self: members(self) | {"batches": "[[[],[]],[[],[]]]"})
 
 
 def _what_waits_is_not_kept(patch: Patch) -> None:
-    document = Deferred.document
-    patch.setattr(Deferred, "document", lambda self: document(self) | {"streams": []})
+    members = Deferred.members
+    patch.setattr(Deferred, "members", lambda self: members(self) | {"streams": "[]"})
 
 
 def _nobody_is_orphaned(patch: Patch) -> None:

@@ -1,0 +1,53 @@
+"""Starts that wait come back as they were, however they came and went; what nobody wrote is refused."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd.starts import Start, Waiting
+
+WORD = st.integers(0, 2**64 - 1)
+STARTS = st.lists(st.builds(Start, WORD, WORD, st.integers(0, 2**32 - 1), WORD, WORD, st.booleans()), max_size=8)
+# What happens between two times of writing: some come, some go.
+STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
+
+
+@given(STEPS)
+def test_what_is_written_in_parts_is_what_would_be_written_at_once(steps: list[tuple[list[Start], set[int]]]) -> None:
+    waiting, wanted = Waiting(), list[Start]()
+    for come, go in steps:
+        waiting.add(*come)
+        wanted += come
+        gone = [each for number, each in enumerate(wanted) if number in go]
+        numbers = iter(range(len(wanted)))
+        assert waiting.take(lambda _, numbers=numbers, go=go: next(numbers) in go) == gone  # type: ignore[misc]
+        wanted = [each for number, each in enumerate(wanted) if number not in go]
+        assert (list(waiting), len(waiting)) == (wanted, len(wanted))
+        assert waiting.text() == Waiting(wanted).text()
+        back = Waiting.of(waiting.text(), waiting.marks())
+        assert list(back) == wanted
+        assert (back.text(), back.marks()) == (waiting.text(), waiting.marks())
+
+
+def test_without_marks_none_is_measured() -> None:
+    text = Waiting([Start(1, 2, 3, 4, 5, measured=True)]).text()
+    assert list(Waiting.of(text, "")) == [Start(1, 2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        (b64encode(bytes(35)).decode(), ""),  # not all of a row
+        (b64encode(bytes(36)).decode() + "A", ""),
+        ("no row at all", ""),
+        (b64encode(bytes(36)).decode(), "AAA="),  # of two
+        (b64encode(bytes(36)).decode(), "A"),
+    ],
+)
+def test_what_does_not_add_up_is_refused(text: str, marks: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        Waiting.of(text, marks)
