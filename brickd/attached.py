@@ -109,7 +109,7 @@ class Attached:
     def take(self, events: bytes | None) -> None:
         """Take what one pass brought."""
         if events is not None:
-            self.deferred.take(events)
+            self.deferred.take(events, self.segment.now)
         if self.drain.gaps != self.gaps:
             self.gaps = self.drain.gaps
             self._miss_finalizes()

@@ -4,8 +4,9 @@ Owns: which finalize closes which start, and how long a start then took. Must no
 
 A worker hands work to a device and says only when it started; a finalize says that the host has waited for a stream,
 so that what had started there is over. A start is closed by the first finalize of its stream that is not earlier.
-Where a device's own clock measured it, that is its duration. Else only bounds are known: the part of the interval up to
-the next start of the stream (so that the parts add up to the time that passed), and the latency to the sync.
+Where a device's own clock measured it, that is its duration, unless it is longer than the start is ago. Else only
+bounds are known: the part of the interval up to the next start of the stream (so that the parts add up to the time that
+passed), and the latency to the sync.
 
 Records of several lanes arrive in any order. A finalize settles once every lane was read to its end after the finalize
 was: whatever was said before it has arrived by then.
@@ -21,17 +22,21 @@ import struct
 from array import array
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from brickd import _reader
+from brickd.clock import Now
 from brickd.composed import pieces, plain
 from brickd.packed import packed, text
 from brickd.starts import Start, Waiting
 
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
+
+_SOON_NS = 1_000_000_000  # what is no longer than this is believed without a look at the clock
+_UNLIKE = 2  # how often as fast a device's clock may run as the host's
 
 _MOST = 2**64 - 1
 _RECORD = struct.Struct("<QIHH6Q")
@@ -77,8 +82,8 @@ class Deferred:
         bound: by path, the parts of the time that passed, in ns.
         latency: by path, from start to sync, in ns; of the same starts as `bound`.
         counts: started, measured, bounded, orphaned: what became of the starts; late: those among the bounded that came
-            after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits;
-            finalized: finalizes that settled.
+            after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits, or of
+            more time than has passed since it started; finalized: finalizes that settled.
     """
 
     def __init__(self) -> None:
@@ -102,17 +107,22 @@ class Deferred:
         """Whether another pass over the lanes would change nothing."""
         return not (self._fresh or self._ripe)
 
-    def take(self, records: bytes) -> None:
-        """Take records of the event ring, in the order of each lane."""
+    def take(self, records: bytes, now: Callable[[], Now]) -> None:
+        """Take records of the event ring, in the order of each lane.
+
+        Args:
+            records: what was read.
+            now: tells the worker's clock after that.
+        """
         for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
             if kind == _reader.KIND_DEFER:
-                self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f))
+                self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f), now)
             elif kind == _reader.KIND_FINALIZE:
                 self._fresh.finalizes.append(Finalize(a, None if payload else b))
             elif kind == _reader.KIND_MEASURED:
-                self._measure(a, b)
+                self._measure(a, b, now)
 
-    def _begin(self, number: int, start: Start) -> None:
+    def _begin(self, number: int, start: Start, now: Callable[[], Now]) -> None:
         if start.id in self._waiting:  # given twice: whoever says that lies
             self.counts["refused"] += 1
             return
@@ -124,13 +134,17 @@ class Deferred:
             self._fresh.finalizes.append(Finalize(closed, number, again=True))
         for batch in (self._ripe, self._fresh):
             if (elapsed_ns := batch.measurements.pop(start.id, None)) is not None:
-                self._measure(start.id, elapsed_ns)
+                self._measure(start.id, elapsed_ns, now)
 
-    def _measure(self, id: int, elapsed_ns: int) -> None:
-        start = self._waiting.pop(id, None)
+    def _measure(self, id: int, elapsed_ns: int, now: Callable[[], Now]) -> None:
+        start = self._waiting.get(id)
         if start is None:
             self._fresh.measurements[id] = elapsed_ns
             return
+        if elapsed_ns > _SOON_NS and _too_long(elapsed_ns, start, now()):
+            self.counts["unmatched"] += 1
+            return
+        del self._waiting[id]
         start.measured = True
         self.measured.add(start.path, elapsed_ns, start.elements, start.bytes)
         self.counts["measured"] += 1
@@ -281,6 +295,11 @@ class Deferred:
 
 
 _TABLES = ("measured", "bound", "latency")
+
+
+def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
+    """Whether it would have begun before its start; where the clock is not known nobody can say."""
+    return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
 
 
 def _ns(ticks: int, tick_ns: float) -> int:

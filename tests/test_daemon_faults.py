@@ -285,6 +285,8 @@ def test_deferred_work_with_numbers_that_cannot_be_is_counted_and_ends_in_no_def
         assert sum(row["count"] for row in rows) == account["measured"] + account["bounded"] > 0
         for row in rows:
             assert 0 <= row["min_ns"] <= row["max_ns"] <= row["total_ns"] <= 2**64
+            assert row["bounded"] or row["max_ns"] < 2**62, "nothing was measured for longer than it is ago"
+        assert account["unmatched"] > 0
         assert not {"defect", "quarantined"} & {each["kind"] for each in shared.events(before)}
 
 

@@ -13,9 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd import _reader, deferred, dtypes
+from brickd.clock import Now
 from brickd.deferred import Deferred
 
 _RECORD = struct.Struct("<QIHH6Q")
+
+
+def long_ago() -> Now:
+    """The clock when all that is said here is over."""
+    return Now(1.0, 2**62)
 
 
 def defer(start: int, stream: int = 0, *, id: int, path: int = 1, elements: int = 0, amount: int = 0) -> bytes:
@@ -34,7 +40,7 @@ def passes(*each: bytes) -> Deferred:
     """What becomes of records that come in so many passes, and of all that waits after them."""
     work = Deferred()
     for records in (*each, b"", b"", b""):
-        work.take(records)
+        work.take(records, long_ago)
         work.settle(1.0, complete=True)
     return work
 
@@ -65,6 +71,38 @@ def test_bricks_that_are_finalized_together_sum_to_the_time_that_passed(count: i
 def test_a_measurement_is_the_duration_and_no_bound() -> None:
     work = passes(defer(100, id=1) + defer(200, id=2) + measured(1, 17) + finalize(300))
     assert (total(work.measured), total(work.bound)) == ((1, 17), (1, 100))
+
+
+SECOND = 10**9
+
+
+@pytest.mark.parametrize(
+    ("now", "ns", "counts"),
+    [
+        (Now(1.0, 100), SECOND, True),
+        (Now(1.0, 100), SECOND + 1, False),
+        (Now(1.0, 100 + SECOND), 2 * SECOND, True),
+        (Now(1.0, 100 + SECOND), 2 * SECOND + 1, False),
+        (Now(2.0, 100 + SECOND), 4 * SECOND, True),
+        (Now(2.0, 100 + SECOND), 4 * SECOND + 1, False),
+        (Now(1.0, 0), 2**63 - 1, False),
+        (Now(1.0, None), 2**63 - 1, True),
+    ],
+)
+@pytest.mark.parametrize("first", ["start", "measurement"])
+def test_a_measurement_that_is_longer_than_its_start_is_ago_is_counted_and_the_start_is_bounded(
+    now: Now, ns: int, counts: bool, first: str
+) -> None:
+    said = [defer(100, id=1), measured(1, ns)]
+    work = Deferred()
+    for records in (*(said if first == "start" else said[::-1]), finalize(300), b"", b""):
+        work.take(records, lambda: now)
+        work.settle(1.0, complete=False)
+    for _ in range(2):
+        work.settle(1.0, complete=True)
+    assert account(work) == (counts, not counts, 0, 0)
+    assert work.counts["unmatched"] == (not counts)
+    assert (total(work.measured), total(work.bound)) == (((1, ns), (0, 0)) if counts else ((0, 0), (1, 200)))
 
 
 def test_what_was_measured_still_ends_what_started_before_it() -> None:
@@ -133,12 +171,12 @@ def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.Mon
     monkeypatch.setattr(deferred, "STREAMS_MAX", 16)
     work = Deferred()
     for n in range(1000):
-        work.take(defer(n, n % 100, id=n + 1) + finalize(0, 5000 + n))
+        work.take(defer(n, n % 100, id=n + 1) + finalize(0, 5000 + n), long_ago)
         work.settle(1.0, complete=True)
         assert work.pending <= 64
     measured_, bounded, orphaned, waiting = account(work)
     assert (measured_, bounded, orphaned + waiting) == (0, 0, 1000)
-    work.take(finalize(2000))
+    work.take(finalize(2000), long_ago)
     for _ in range(3):
         work.settle(1.0, complete=True)
     assert account(work) == (0, waiting, orphaned, 0)
@@ -147,7 +185,7 @@ def test_what_waits_is_limited_and_the_oldest_goes_first(monkeypatch: pytest.Mon
 
 def test_a_tick_has_its_length() -> None:
     work = Deferred()
-    work.take(defer(100, id=1) + finalize(300))
+    work.take(defer(100, id=1) + finalize(300), long_ago)
     for _ in range(2):
         work.settle(0.4, complete=True)
     assert (total(work.bound), total(work.latency)) == ((1, 80), (1, 80))
@@ -155,7 +193,7 @@ def test_a_tick_has_its_length() -> None:
 
 def test_times_that_cannot_be_come_to_the_greatest_number_and_no_further() -> None:
     work = Deferred()
-    work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1))
+    work.take(defer(0, id=1) + defer(0, 1, id=2) + finalize(2**63 - 1), long_ago)
     for _ in range(2):
         work.settle(40.0, complete=True)  # as long as a tick may be
     assert (total(work.bound), total(work.latency)) == ((2, 2**64 - 1), (2, 2**64 - 1))
@@ -163,8 +201,10 @@ def test_times_that_cannot_be_come_to_the_greatest_number_and_no_further() -> No
 
 def test_what_another_segment_of_the_process_said_goes_on_in_this_one() -> None:
     lost, here = Deferred(), Deferred()
-    lost.take(defer(100, 3, id=1) + defer(150, 3, id=2) + measured(2, 9) + defer(10, 4, id=4) + finalize(20, 4))
-    here.take(defer(200, 3, id=3) + finalize(300, 3))
+    lost.take(
+        defer(100, 3, id=1) + defer(150, 3, id=2) + measured(2, 9) + defer(10, 4, id=4) + finalize(20, 4), long_ago
+    )
+    here.take(defer(200, 3, id=3) + finalize(300, 3), long_ago)
     here.absorb(lost)
     for _ in range(3):
         here.settle(1.0, complete=True)
@@ -254,7 +294,7 @@ def judge(seed: int, *, slow: bool, restarts: bool) -> None:
     of = history(chance, lanes, chance.randint(0, 60), slow=slow)
     work = Deferred()
     for records in (*reads(chance, of, lanes), b"", b"", b""):
-        work.take(records)
+        work.take(records, long_ago)
         work.settle(1.0, complete=True)
         account(work)
         if restarts and chance.random() < 0.5:
@@ -280,7 +320,7 @@ def test_any_history_read_in_any_order_comes_to_the_same(seed: int, slow: bool, 
 def test_daemons_that_live_for_one_pass_each_settle_what_they_read() -> None:
     work = Deferred()
     for n in range(20):
-        work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5))
+        work.take(defer(10 * n, id=n + 1) + finalize(10 * n + 5), long_ago)
         work.settle(1.0, complete=True)
         work = Deferred.of(json.loads("".join(work.pieces())))
         assert account(work) == (0, n, 0, 1), "all but what came last"

@@ -22,6 +22,7 @@ from simulation import Killed, World, Writer
 
 from brickd import _reader, checkpoint, collector, dtypes, roster
 from brickd.attached import Attached, Stage
+from brickd.clock import Now
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
@@ -411,10 +412,10 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
         assert world.daemon is not None
         bad = world.daemon.roster.attached[world.writers[0].uuid.hex()].known.deferred
 
-        def mutant(self: Deferred, records: bytes) -> None:
+        def mutant(self: Deferred, records: bytes, now: Callable[[], Now]) -> None:
             if self is bad:
                 raise KeyError("made up")
-            take(self, records)
+            take(self, records, now)
 
         monkeypatch.setattr(Deferred, "take", mutant)
         for writer in world.writers:
