@@ -37,8 +37,8 @@ HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 
 # A look at how full the rings are costs little, a tick costs something however little it finds: it waits until it is
 # worth it. Of the fullest ring so much is wanted then: seldom enough to cost little, early enough to lose nothing.
-FILL_WANTED = 0.4
-FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 30
+FILL_WANTED = 0.5
+FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
 LATEST_NS = SECOND // 4  # so late may be shown what lies in a ring
 # So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
 # then where a thread suddenly records more than 40,000 times a second.
