@@ -129,11 +129,12 @@ class Collector:
         if not fill and not hurried:
             every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
             return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
-        expected_ns = int(elapsed_ns * FILL_WANTED / fill) if fill else SLOWEST_NS
-        every_ns = min(max(expected_ns, FASTEST_NS), SLOWEST_NS)
         # What is deferred wants a second pass: while more of it comes that is the next one.
-        looks = 1 if hurried and not fill else LATEST_NS // every_ns
-        return Rest(every_ns, looks, FILL_WANTED / 2)
+        due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
+        if fill:  # at the rate of the last pass a ring is full enough then
+            due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
+        every_ns = min(due_ns, SLOWEST_NS)
+        return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)
 
     @property
     def wants_spans(self) -> bool:
