@@ -83,7 +83,8 @@ class Deferred:
         latency: by path, from start to sync, in ns; of the same starts as `bound`.
         counts: started, measured, bounded, orphaned: what became of the starts; late: those among the bounded that came
             after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits, or of
-            more time than has passed since it started; finalized: finalizes that settled.
+            more time than has passed since it started; refused: starts with an id that waits already;
+            finalized: finalizes that settled.
     """
 
     def __init__(self) -> None:

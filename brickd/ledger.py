@@ -18,7 +18,7 @@ from brickd.records import kind_name
 SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
 REJECTED = ("clock", "room")
 DROPPED = ("full", "memory")
-DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "unmatched")
+DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused")
 
 
 @dataclass(slots=True)
