@@ -255,10 +255,9 @@ class Daemon:
             for name in order.names:
                 if name not in known:
                     raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
-            dropped = 0
-            for which in (collector.memory.gone, collector.memory.older):
-                for key in [key for key, each in which.items() if meant(each)]:
-                    dropped += which.pop(key).workers
+            dropped = collector.roster.forget([uuid for uuid, each in collector.memory.gone.items() if meant(each)])
+            for key in [key for key, each in collector.memory.older.items() if meant(each)]:
+                dropped += collector.memory.older.pop(key).workers
             collector.change()
         os.eventfd_write(self._wake, 1)
         return dropped

@@ -53,6 +53,11 @@ class Directory:
         self._unpublished: dict[str, tuple[Identifier, int]] = {}  # since when
 
     @property
+    def waits_for_any(self) -> bool:
+        """Whether a file that is not drained now may be later."""
+        return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
+
+    @property
     def waits(self) -> bool:
         """Whether a file is being made."""
         return bool(self._unpublished)

@@ -1,8 +1,8 @@
 """What a daemon alone knows: how far it has read, deferred work, who is called what, the totals of the dead.
 
 Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
-is in a segment is not here and what is here is in no segment, so that the two together count everything once; a worker
-is known by its uuid; all of it is limited.
+is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
+uuid; all of it is limited.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 from brickd import _reader, kept
 from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
-from brickd.overlay import Overlay, overlay
+from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
 
 OLDER_MAX = 64  # services whose former workers are kept apart
@@ -49,16 +49,18 @@ class Known:
         cursors: by lane.
         deferred: what it has handed to devices.
         finalizes_dropped: as far as `deferred` was told of them.
+        uid: whose segment it is.
     """
 
     name: str = ""
     cursors: list[Cursor] = field(default_factory=list)
     deferred: Deferred = field(default_factory=Deferred)
     finalizes_dropped: int = 0
+    uid: int = -1
 
     def pieces(self) -> Iterator[str]:
         """As JSON, piece by piece."""
-        yield f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},"
+        yield f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},{self.uid},"
         yield from self.deferred.pieces()
         yield "]"
 
@@ -108,19 +110,30 @@ class Wish(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What stands beside the segments when all workers are looked at, by uuid."""
+    """What stands beside the segments when all workers are looked at, by uuid.
+
+    Attributes:
+        users: whose the segments of these are.
+        older: those that were added up, who have no uuid of their own.
+    """
 
     names: dict[str, str] = field(default_factory=dict)
+    users: dict[str, int] = field(default_factory=dict)
     overlays: dict[str, Overlay] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
+    older: tuple[Gone, ...] = ()
     buried: frozenset[str] = frozenset()
 
-    def overlay(self, uuid: str, took: int) -> Overlay | None:
-        """What is known of a worker, under its segment's uuid or that of the lost one whose totals it took along."""
-        if (found := self.overlays.get(uuid)) is not None or not took:
-            return found
+    def before(self, took: int, uid: int) -> str | None:
+        """Under which uuid that is known of whose lost segment one of this user took the totals along."""
         lost = took.to_bytes(8, "little").hex()
-        return next((over for known, over in self.overlays.items() if known.startswith(lost)), None)
+        return next((uuid for uuid, user in self.users.items() if took and uuid.startswith(lost) and user == uid), None)
+
+    def overlay(self, uuid: str, before: str | None) -> Overlay | None:
+        """The deferred work of a worker, under its segment's uuid or that of the one before."""
+        if (found := self.overlays.get(uuid)) is not None or before is None:
+            return found
+        return overlay(lifted(self.gone[before].reading)) if before in self.gone else self.overlays.get(before)
 
 
 @dataclass(slots=True)
@@ -170,8 +183,10 @@ class Memory:
     def background(self) -> Background:
         """A copy of what belongs beside the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
-        gone = self.gone | {each.reading.uuid: each for each in self.older.values()}
-        return Background(self.names(), overlays, gone, frozenset(self.buried))
+        users = {uuid: known.uid for uuid, known in self.known.items()}
+        users |= {uuid: gone.reading.header["uid"] for uuid, gone in self.gone.items()}
+        older = tuple(self.older.values())
+        return Background(self.names(), users, overlays, dict(self.gone), older, frozenset(self.buried))
 
     def copy(self) -> Memory:
         """All of it as it is now, for the thread that alone changes what is known of each worker."""
@@ -203,8 +218,8 @@ class Memory:
         return cls(
             prefix=document["prefix"],
             known={
-                uuid: Known(name, [Cursor(*each) for each in cursors], Deferred.of(deferred), dropped)
-                for uuid, (name, cursors, dropped, deferred) in document["known"].items()
+                uuid: Known(name, [Cursor(*each) for each in cursors], Deferred.of(deferred), dropped, uid)
+                for uuid, (name, cursors, dropped, uid, deferred) in document["known"].items()
             },
             gone=_all_gone(document["gone"], tables),
             older=_all_gone(document["older"], tables),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from typing import NoReturn
 
 from brickd import _reader
@@ -26,6 +27,7 @@ from brickd.segment import Segment, open_segment
 from brickd.workers import Held
 
 GONE_MAX = 64  # those before them are added up
+SPARES_MAX = 16  # descriptors of one file
 SHARE = 4  # another user may have this part of the places
 
 
@@ -51,6 +53,7 @@ class Roster:
         self._workers_max = workers_max
         self._owned: Counter[int] = Counter()  # by user
         self._over: list[Attached] = []  # still to be closed
+        self._came: list[Attached] = []  # with this look
 
     def drained(self) -> list[Attached]:
         """Those whose rings are read."""
@@ -66,13 +69,16 @@ class Roster:
 
     def look(self, now_ns: int) -> None:
         """Find the segments that came, and the files that went."""
-        before = len(self.attached)
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns)):
             return
-        if len(self.attached) != before:
+        if self._came:
+            with self.lock:
+                for each in self._came:  # all of them are here now: who is known and not among them has no segment
+                    self._inherit(each)
+            self._came.clear()
             self._name_everybody()
-        if not self.directory.quarantined:  # else one that is known may be among them, for the time being
+        if not self.directory.waits_for_any:  # else one that is known may be among them
             self._forget_missed()
 
     def _attach(self, file: str, now_ns: int) -> None:
@@ -81,6 +87,8 @@ class Roster:
         same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
         if (twin := next(same, None)) is not None:  # renamed just now
             twin.spares.append(segment)
+            if len(twin.spares) > SPARES_MAX:
+                self.give_up(twin, SegmentRefused(file, f"was renamed {SPARES_MAX} times while it was opened"))
             return
         try:
             if not segment.consume():
@@ -91,7 +99,7 @@ class Roster:
                 self._tell_copy(segment, twin, lives=lives)
             if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
                 # It stands in the memory: a daemon before us ended before it had removed it, or might not.
-                _remove(segment)
+                self._remove(segment, uuid)
                 return
             known = self.memory.known.get(uuid)
             try:
@@ -102,7 +110,7 @@ class Roster:
         except BaseException:
             segment.close()
             raise
-        each = Attached(segment, drain, known or Known(), now_ns, took)
+        each = Attached(segment, drain, known or Known(uid=segment.uid), now_ns, took)
         each.command(self.memory.wishes.get(each.service, Wish()))
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
@@ -110,7 +118,17 @@ class Roster:
             self.attached[uuid] = each
             self._owned[segment.uid] += 1
             self.changed = True
-            self._inherit(each)
+            self._came.append(each)
+
+    def _remove(self, segment: Segment, uuid: str) -> None:
+        with segment:
+            try:
+                segment.unlink()
+            except NotPermitted:
+                self.memory.bury(uuid)
+                self.changed = True
+                reason = f"its worker ended and is remembered; only user {segment.uid} may remove it"
+                raise SegmentRefused(segment.name, reason) from None
 
     def _require_room(self, file: str) -> None:
         if len(self.attached) >= self._workers_max:
@@ -139,12 +157,12 @@ class Roster:
             each.known.name = each.known.name or before.name
             text = f"{before.name} is not dead: it had lost its lock; events between its last and now are not known"
             self._tell("worker_returned", text, service=each.service, worker=before.name)
-        for lost in [lost for lost in memory.known if each.has_taken(lost)]:
+        for lost in [lost for lost, known in memory.known.items() if each.has_taken(lost) and known.uid == uid]:
             known = memory.known[lost]
             if (other := self.attached.get(lost)) is None:  # somebody removed its segment while no daemon ran
                 each.known.deferred.absorb(known.deferred)
                 del memory.known[lost]
-            elif other.segment.uid == uid and not other.segment.linked():
+            elif not other.segment.linked():
                 other.goes_on_in(each)
             else:
                 continue
@@ -196,12 +214,24 @@ class Roster:
     def _remember(self, each: Attached) -> None:
         self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
 
+    def forget(self, uuids: Sequence[str]) -> int:
+        """Drop the totals of some that are gone, under the lock; of how many."""
+        for uuid in uuids:
+            del self.memory.gone[uuid]
+            if uuid in self.attached:  # its segment is there still, until the memory is kept
+                self.memory.bury(uuid)
+        return len(uuids)
+
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
-        """Drain it no more: it does not add up."""
+        """Drain it no more: it does not add up; nor those whose worker goes on in it, which tell of the same work."""
+        if each.stage is not Stage.DRAINED:
+            return
         self.directory.quarantine(each.segment.name, each.segment.identifier, error)
         with self.lock:
             del self.memory.known[each.uuid]
         self._let_go(each)
+        for lost in [other for other in self.drained() if other.heir is each]:
+            self.give_up(lost, error)
 
     def _let_go(self, each: Attached) -> None:
         each.stage, self.changed = Stage.OVER, True
@@ -244,12 +274,3 @@ class Roster:
                 self._over.clear()
             finally:
                 self.reading.release()
-
-
-def _remove(segment: Segment) -> None:
-    with segment:
-        try:
-            segment.unlink()
-        except NotPermitted:
-            reason = f"its worker ended and is remembered; only user {segment.uid} may remove it"
-            raise SegmentRefused(segment.name, reason) from None

@@ -102,11 +102,16 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
         held: what this process knows of the files, where it drains them.
     """
     readings, refused, foreign = _look(prefix, Segment.read, background, held)
-    laid = [laid_over(reading, background.overlay(reading.uuid, reading.process["took"])) for reading in readings]
-    kept = [replace(gone.reading, pid=None) for gone in background.gone.values()]
-    together = {uuid: gone.workers for uuid, gone in background.gone.items()}
-    everybody = named(laid + kept, background.names)
-    workers = [Worker(name, each, ledger_of(each), together.get(each.uuid, 1)) for name, each in everybody]
+    # What is known of a worker that lost its segment stands under the uuid of that.
+    before = {each.uuid: background.before(each.process["took"], each.header["uid"]) for each in readings}
+    names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
+    laid = [laid_over(each, background.overlay(each.uuid, before[each.uuid])) for each in readings]
+    lost = set(before.values())
+    gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
+    kept = [replace(each.reading, pid=None) for each in gone]
+    together = {id(reading): each.workers for reading, each in zip(kept, gone, strict=True)}
+    everybody = named(laid + kept, names)
+    workers = [Worker(name, each, ledger_of(each), together.get(id(each), 1)) for name, each in everybody]
     return Survey(workers, refused, foreign)
 
 
@@ -115,7 +120,8 @@ def identities(
 ) -> list[tuple[str, Identity]]:
     """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
     found: list[Identity] = _look(prefix, Segment.identity, background, held)[0]
-    return named(found + [gone.reading for gone in background.gone.values()], background.names)
+    found += [gone.reading for gone in (*background.gone.values(), *background.older)]
+    return named(found, background.names)
 
 
 def _look(

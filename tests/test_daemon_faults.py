@@ -38,6 +38,7 @@ from brickd.locks import holder
 from brickd.memory import Memory
 from brickd.runtime import runtime
 from brickd.segment import open_segment
+from brickd.world import SharedMemory
 
 Start = Callable[..., Worker]
 Document = dict[str, Any]
@@ -719,6 +720,28 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         assert deferred["count"] == document["ledger"]["deferred"]["bounded"]
         assert 20 <= deferred["count"] <= 30
         assert document["ledger"]["spans"]["summarized"] == 30 + more
+
+
+@pytest.mark.slow
+def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> None:
+    one = worker(LOCKLESS, BRICKD_SERVICE="api")
+    one.paused()
+    with running() as daemon:
+        daemon.until("worker_died")
+        while find(prefix):
+            daemon.ask("")
+    one.go()
+    more = one.heard()
+    one.paused()
+    (alone,) = SharedMemory().survey().workers
+    assert (alone.name, alone.reading.alive) == ("api/0", True)
+    assert alone.ledger.spans["summarized"] == 30 + more
+    assert alone.reading.deferred["bounded"] == 10
+    with running() as daemon:
+        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 20:
+            pass
+        (entry,) = document["workers"]
+        assert (entry["name"], document["ledger"]["spans"]["summarized"]) == ("api/0", 30 + more)
 
 
 @pytest.mark.slow

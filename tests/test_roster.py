@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
+import forge
 import pytest
 from conftest import SHM
-from forge import seal, with_header
+from forge import U64, golden, put, seal, with_header
 
+from brickd import roster
+from brickd.checkpoint import decode
 from brickd.collector import SECOND, Collector
+from brickd.errors import NotPermitted
+from brickd.files import File
 from brickd.memory import Memory
+from brickd.workers import survey
 
 PLACES = 8
 NOBODY = 1234
 
 
-def put(prefix: str, number: int, uid: int) -> str:
+def place(prefix: str, number: int, uid: int) -> str:
     """A segment of that user's."""
     file = f"{prefix}{number}"
     (SHM / file).write_bytes(seal(bytearray(with_header(uuid=os.urandom(16), uid=uid))))
@@ -25,8 +32,8 @@ def put(prefix: str, number: int, uid: int) -> str:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 def test_another_user_has_a_quarter_of_the_places_and_leaves_the_others_theirs(prefix: str) -> None:
-    theirs = [put(prefix, number, NOBODY) for number in range(20)]
-    ours = [put(prefix, number, 0) for number in range(20, 24)]
+    theirs = [place(prefix, number, NOBODY) for number in range(20)]
+    ours = [place(prefix, number, 0) for number in range(20, 24)]
     said: list[str] = []
     loop = Collector(Memory(prefix), lambda _: None, lambda kind, text, **_: said.append(text), workers_max=PLACES)
     try:
@@ -48,7 +55,7 @@ def test_another_user_has_a_quarter_of_the_places_and_leaves_the_others_theirs(p
 
 def test_there_are_only_so_many_places(prefix: str) -> None:
     for number in range(PLACES + 3):
-        put(prefix, number, os.geteuid())
+        place(prefix, number, os.geteuid())
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, workers_max=PLACES)
     try:
         loop.tick(0)
@@ -57,3 +64,102 @@ def test_there_are_only_so_many_places(prefix: str) -> None:
         assert (len(loop.directory.quarantined), reasons) == (3, {"not drained: 8 workers are, and no more"})
     finally:
         loop.end(SECOND)
+
+
+def segment(prefix: str, name: str, uuid: bytes, uid: int, **process: int) -> None:
+    """A segment with a few starts of deferred work in its ring."""
+    image = bytearray(golden("1.2"))
+    put(image, "header", {"uuid": uuid, "uid": uid, "service": b"s"})
+    for lane in range(forge.header_value(image, "lanes")):
+        put(image, "consumer", {"event": (0, U64), "events_read": 0}, lane)
+    for field, value in process.items():
+        at = forge.place(image, "process") + forge.later("process", field)
+        image[at : at + 8] = value.to_bytes(8, "little")
+    draft = SHM / f".{prefix}{name}"
+    draft.write_bytes(seal(image))
+    os.chown(draft, uid, -1)
+    draft.rename(SHM / f"{prefix}{name}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+@pytest.mark.parametrize("removed", [False, True])
+def test_who_says_that_another_users_worker_goes_on_here_takes_nothing_along(prefix: str, removed: bool) -> None:
+    victim = bytes(range(16))
+    memory, kept = Memory(prefix), bytearray()
+    segment(prefix, "victim", victim, 0)
+    loop = Collector(memory, lambda content: kept.__setitem__(slice(None), content), lambda *_, **__: None)
+    loop.tick(0)
+    loop.tick(SECOND)
+    started = memory.known[victim.hex()].deferred.counts["started"]
+    assert started > 0
+    loop.end(2 * SECOND)
+    if removed:
+        (SHM / f"{prefix}victim").unlink()
+    thief = os.urandom(16)
+    segment(prefix, "thief", thief, NOBODY, took=int.from_bytes(victim[:8], "little"))
+    again = Collector(decode(bytes(kept)), lambda _: None, lambda *_, **__: None)
+    again.tick(3 * SECOND)
+    try:
+        counts = again.memory.known[thief.hex()].deferred.counts
+        assert (counts["started"], counts["refused"]) == (started, 0), "as it tells of itself"
+        if not removed:
+            assert again.memory.known[victim.hex()].deferred.counts["started"] == started
+    finally:
+        again.end(4 * SECOND)
+
+
+def test_what_was_forgotten_stays_so_though_its_segment_cannot_be_removed_yet(prefix: str) -> None:
+    segment(prefix, "dead", os.urandom(16), os.geteuid(), ended=1)
+
+    def full(_: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    loop = Collector(Memory(prefix), full, lambda *_, **__: None)
+    loop.tick(0)
+    assert len(loop.memory.gone) == 1
+    (uuid,) = loop.memory.gone
+    with loop.roster.lock:
+        loop.roster.forget([uuid])
+    for second in (2, 8, 14):
+        loop.tick(second * SECOND, look=True)
+    with loop.roster.lock:
+        found = survey(prefix, loop.memory.background(), loop.roster.held()).workers
+    assert found == []
+    loop.end(20 * SECOND)
+
+
+def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_many_die_later(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    kept = bytearray()
+
+    def keep(content: bytes) -> None:
+        kept[:] = content
+
+    def refused(self: File) -> bool:
+        raise NotPermitted("made up")
+
+    def run(*, until: Callable[[Collector], bool] = lambda _: False) -> Collector:
+        memory = decode(bytes(kept)) if kept else Memory(prefix)
+        loop = Collector(memory, keep, lambda *_, **__: None)
+        for second in range(0, 30, 2):
+            loop.tick(second * SECOND, look=True)
+            if until(loop):
+                break
+        return loop
+
+    monkeypatch.setattr(File, "unlink", refused)
+    for number in range(4):
+        segment(prefix, str(number), os.urandom(16), os.geteuid(), ended=1)
+        with monkeypatch.context() as killed:
+            killed.setattr(roster.Roster, "remove_read", lambda self: False)  # it is killed just before that
+            loop = run(until=lambda loop: bool(kept) and len(decode(bytes(kept)).gone) > 0)
+        for each in loop.roster.attached.values():
+            each.segment.close()
+        loop = run()
+        with loop.roster.lock:
+            found = survey(prefix, loop.memory.background(), loop.roster.held()).workers
+        assert sum(each.together for each in found) == number + 1
+        for each in loop.roster.attached.values():
+            each.segment.close()

@@ -65,7 +65,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         ],
         "details": stream,
         "events": stream,
-        "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched"],
+        "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused"],
     }  # fmt: skip
 
 
