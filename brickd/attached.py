@@ -94,7 +94,7 @@ class Attached:
     def command(self, wish: Wish) -> None:
         """Ask of its worker what the operator wants."""
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
-        with suppress(SegmentRefused):  # the next pass will find out
+        with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
             self.segment.command(flags)
 
     def moved(self, now_ns: int) -> bool:

@@ -16,6 +16,7 @@ memory is limited, and what goes over a limit is added up or refused, and told.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -195,8 +196,14 @@ class Collector:
 
     def _publish(self, *, events: bool) -> None:
         self._group()
-        if writes := _reader.tails(self.drains, events):
-            _reader.write_all(writes)
+        writes = _reader.tails(self.drains, events)
+        if not writes or not (failed := _reader.write_all(writes)):
+            return
+        for each in self._drained:
+            # The pages of a worker's file are there before it is published: what has a hole here is none's.
+            if error := failed.get(each.segment.fd):
+                reason = f"cannot be written: {os.strerror(error)}"
+                self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
 
     # ---- judge
 

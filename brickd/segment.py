@@ -68,8 +68,12 @@ class Segment(File):
 
     def command(self, flags: int) -> None:
         """Ask something of its worker; needs the right to write."""
-        if self.control()["flags"] != flags:
+        if self.control()["flags"] == flags:
+            return
+        try:
             os.pwrite(self.fd, flags.to_bytes(4, "little"), _reader.CONTROL)
+        except OSError as error:  # one that lies may have a hole there, and the disk be full
+            raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
     def control(self) -> _reader.Control:
         """What the consumer asked of the worker."""

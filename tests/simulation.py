@@ -342,14 +342,14 @@ class Faults:
         if self.chance.random() < self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
-    def write_all(self, writes: list[tuple[int, int, bytes]]) -> int:
+    def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
         for fd, offset, data in writes:
             self.meet("tails")
             if self.chance.random() < self.tear:
                 os.pwrite(fd, data[: self.chance.randrange(len(data) + 1)], offset)
                 raise Killed("tails torn")
             os.pwrite(fd, data, offset)
-        return len(writes)
+        return {}
 
 
 class _Os:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import select
 import struct
 from pathlib import Path
@@ -53,24 +55,38 @@ def test_what_cannot_be_watched_is_named(tmp_path: Path, name: str, error: type[
 def test_writes_are_made_in_their_order(tmp_path: Path) -> None:
     with open(tmp_path / "one", "w+b") as one, open(tmp_path / "two", "w+b") as two:
         writes = [(one.fileno(), 2, b"abc"), (two.fileno(), 0, b"xy"), (one.fileno(), 3, b"B"), (two.fileno(), 1, b"")]
-        assert _reader.write_all(writes) == 4
+        assert _reader.write_all(writes) == {}
         assert (one.read(), two.read()) == (b"\0\0aBc", b"xy")
-    assert _reader.write_all([]) == 0
+    assert _reader.write_all([]) == {}
 
 
-def test_as_with_write_what_was_written_before_an_error_is_counted_and_the_next_call_tells_it(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(tmp_path: Path) -> None:
     with open(tmp_path / "one", "w+b") as one, open(tmp_path / "one", "rb") as closed:
-        writes = [(one.fileno(), 0, b"a"), (closed.fileno(), 0, b"b"), (one.fileno(), 1, b"c")]
-        assert _reader.write_all(writes) == 1
-        with pytest.raises(OSError, match=r"Bad file descriptor"):
-            _reader.write_all(writes[1:])
-        assert one.read() == b"a"
+        writes = [
+            (closed.fileno(), 0, b"b"),
+            (one.fileno(), 0, b"a"),
+            (closed.fileno(), 0, b"b"),
+            (one.fileno(), 1, b"c"),
+        ]
+        assert _reader.write_all(writes) == {closed.fileno(): errno.EBADF}
+        assert one.read() == b"ac"
+
+
+def test_what_follows_a_write_that_failed_is_not_written_to_the_same_file(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with open(tmp_path / "one", "w+b") as one:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8, hard))
+        try:
+            assert _reader.write_all([(one.fileno(), 8, b"a"), (one.fileno(), 0, b"b")]) == {one.fileno(): errno.EFBIG}
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert one.read() == b""
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 def test_a_full_disk_is_an_error() -> None:
-    with open("/dev/full", "wb", buffering=0) as full, pytest.raises(OSError, match=r"No space left"):
-        _reader.write_all([(full.fileno(), 0, b"a")])
+    with open("/dev/full", "wb", buffering=0) as full:
+        assert _reader.write_all([(full.fileno(), 0, b"a")]) == {full.fileno(): errno.ENOSPC}
 
 
 @pytest.mark.parametrize("writes", [[[1, 0, b""]], [(1, 0)], [("1", 0, b"")], [(1, 0, "text")], 5])

@@ -27,7 +27,7 @@ STEPS = (
     "fcntl.lockf(new, fcntl.LOCK_EX | fcntl.LOCK_NB)",
     "os.replace('new', 'kept')",
     "os.pwrite(new, b'tail', 4)",
-    "_reader.write_all([(new, 4, b'TAIL')])",
+    "for error in _reader.write_all([(new, 4, b'TAIL')]).values(): raise OSError(error, 'a tail')",
     "os.unlink('old')",
 )
 TOLD = ["open new", "write new", "ftruncate new", "fsync new", "lock new", "rename kept"]

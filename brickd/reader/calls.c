@@ -23,36 +23,44 @@ PyObject *reader_watch(PyObject *module, PyObject *directory)
 }
 
 struct piece {
-    int fd;
+    int fd, error;
     long long offset;
     const char *bytes;
     Py_ssize_t length;
 };
 
+/* 0, or why it could not. */
 static int write_whole(struct piece p)
 {
     while (p.length > 0) {
         ssize_t put = pwrite(p.fd, p.bytes, (size_t)p.length, (off_t)p.offset);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put == 0)
-            errno = EIO;
         if (put <= 0)
-            return 0;
+            return put == 0 ? EIO : errno;
         p.bytes += put;
         p.offset += put;
         p.length -= put;
     }
-    return 1;
+    return 0;
 }
 
-/* As write(2): what could be written is told; an error, where there was nothing before it. */
+static int add_failed(PyObject *failed, const struct piece *p)
+{
+    PyObject *fd = PyLong_FromLong(p->fd), *error = PyLong_FromLong(p->error);
+    int added = fd != NULL && error != NULL && PyDict_SetItem(failed, fd, error) == 0;
+    Py_XDECREF(fd);
+    Py_XDECREF(error);
+    return added;
+}
+
+/* One file's trouble is no other's: after a write that failed, only those that follow it to the same file are left. */
 PyObject *reader_write_all(PyObject *module, PyObject *writes)
 {
     PyObject *held = PySequence_Tuple(writes), *result = NULL;
     if (held == NULL)
         return NULL;
-    Py_ssize_t count = PyTuple_GET_SIZE(held), done = 0;
+    Py_ssize_t count = PyTuple_GET_SIZE(held);
     struct piece *pieces = PyMem_Calloc((size_t)count + 1, sizeof *pieces);
     if (pieces == NULL) {
         PyErr_NoMemory();
@@ -69,18 +77,16 @@ PyObject *reader_write_all(PyObject *module, PyObject *writes)
         pieces[i].bytes = PyBytes_AS_STRING(bytes);
         pieces[i].length = PyBytes_GET_SIZE(bytes);
     }
-    int error = 0;
     Py_BEGIN_ALLOW_THREADS
-    while (done < count && write_whole(pieces[done]))
-        done++;
-    error = errno;
-    Py_END_ALLOW_THREADS
-    if (done > 0 || count == 0) {
-        result = PyLong_FromSsize_t(done);
-    } else {
-        errno = error;
-        PyErr_SetFromErrno(PyExc_OSError);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int before = i > 0 && pieces[i].fd == pieces[i - 1].fd ? pieces[i - 1].error : 0;
+        pieces[i].error = before ? before : write_whole(pieces[i]);
     }
+    Py_END_ALLOW_THREADS
+    result = PyDict_New();
+    for (Py_ssize_t i = 0; result != NULL && i < count; i++)
+        if (pieces[i].error && !add_failed(result, &pieces[i]))
+            Py_CLEAR(result);
 end:
     PyMem_Free(pieces);
     Py_DECREF(held);

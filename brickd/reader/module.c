@@ -94,7 +94,7 @@ static PyMethodDef reader_methods[] = {
      "tails(segments, events) -> [(fd, offset, bytes)], to be written in this order."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
     {"write_all", reader_write_all, METH_O,
-     "write_all([(fd, offset, bytes)]) -> how many were written whole, in order; OSError where the first was not."},
+     "write_all([(fd, offset, bytes)]) -> {fd: errno} where it failed; a file's writes that follow that one are not made."},
     {NULL, NULL, 0, NULL},
 };
 

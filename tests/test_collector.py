@@ -1,0 +1,78 @@
+"""One segment's trouble costs the loop that segment alone."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conftest import SHM
+from forge import PAGE, empty, header_value, place, put, seal
+from rings import Rings, spans
+
+from brickd.collector import SECOND, Collector
+from brickd.memory import Memory, Wish
+
+SERVICE = "wanted"
+
+
+@contextmanager
+def segment(prefix: str, name: str) -> Iterator[Rings]:
+    """A file with two lanes and holes, in which nobody lives."""
+    page = bytearray(empty(lanes=2, span_slots=16, event_slots=16))
+    put(page, "header", {"uuid": os.urandom(16), "service": SERVICE.encode()})
+    with (SHM / f"{prefix}{name}").open("w+b", buffering=0) as file:
+        file.write(seal(page))
+        file.truncate(header_value(page, "size"))
+        rings = Rings(file.fileno(), bytes(page))
+        rings.put("process", 0, paths=2)
+        rings.path(1, 0)
+        yield rings
+
+
+@contextmanager
+def written_below(offset: int) -> Iterator[None]:
+    """No file can be written from there on, as if the disk were full and the file had a hole there."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (offset, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def quarantined(loop: Collector) -> dict[str, str]:
+    return {file: refused.reason for file, refused in loop.directory.refused().items()}
+
+
+def test_a_segment_whose_tails_cannot_be_written_is_given_up_and_the_others_get_theirs(prefix: str) -> None:
+    kept: list[bytes] = []
+    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None)
+    with segment(prefix, "0") as full, segment(prefix, "1") as healthy:
+        full.move(0, "span", 0)
+        full.add(1, "span", spans({"path": 1, "sequence": 1}))
+        healthy.add(0, "span", spans({"path": 1, "sequence": 1}))
+        try:
+            with written_below(place(full.page, "consumer", 1)):
+                loop.tick(0)
+            assert kept, "the round went on to its end"
+            assert quarantined(loop) == {f"{prefix}0": "cannot be written: File too large"}
+            assert healthy.line(0)["span"][0] == 1
+            assert [each.segment.name for each in loop.roster.attached.values()] == [f"{prefix}1"]
+        finally:
+            loop.end(SECOND)
+
+
+def test_a_worker_that_cannot_be_asked_anything_is_drained_all_the_same(prefix: str) -> None:
+    loop = Collector(Memory(prefix, wishes={SERVICE: Wish(spans=True)}), lambda _: None, lambda *_, **__: None)
+    with segment(prefix, "0") as first, segment(prefix, "1"):
+        first.add(0, "span", spans({"path": 1, "sequence": 1}))
+        before = set(Path("/proc/self/fd").iterdir())
+        with written_below(PAGE):
+            loop.look(0)
+        assert len(set(Path("/proc/self/fd").iterdir()) - before) == len(loop.roster.attached) == 2
+        loop.tick(1)
+        assert [each.drain.spans for each in loop.roster.attached.values()] == [1, 0]
+        loop.end(SECOND)
