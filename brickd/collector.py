@@ -82,6 +82,7 @@ class Collector:
         self.roster = Roster(memory, self.directory, tell, workers_max)
         self.trouble = ""
         self._keep, self._tell = keep, tell
+        # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
         self._urgent = False
         self._look_due = False
@@ -105,7 +106,8 @@ class Collector:
         Returns:
             What may pass until the next one.
         """
-        self._look_due |= look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits
+        if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
+            self._look_due = True
         # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
         # a one is soon done; where one follows another we wait for our turn.
         if self._look_due and self.roster.reading.acquire(blocking=now_ns - self._looked_ns >= 2 * LOOK_NS):
@@ -179,7 +181,8 @@ class Collector:
             return
         self._unsettled.add(each.owner)
         self._dirty = True
-        self._urgent |= each.drain.held >= HELD_MAX
+        if each.drain.held >= HELD_MAX:
+            self._urgent = True
 
     def _settle(self) -> None:
         """Have the deferred work worked out of which this pass or the last one told."""
@@ -215,12 +218,14 @@ class Collector:
                     f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
                 )
                 self._tell("break", text, service=each.service, worker=each.name)
-            self._dirty |= each.moved(now_ns)
+            if each.moved(now_ns):
+                self._dirty = True
             if each.segment.worker() is not None:
                 continue
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
                 try:
-                    self._urgent |= self.roster.bury(each)
+                    if self.roster.bury(each):
+                        self._urgent = True
                 except Exception as error:
                     self.roster.give_up(each, _refused(each, error))
 
@@ -247,7 +252,8 @@ class Collector:
             self._tell("checkpoint_written", "the checkpoint can be written again")
         self.trouble = ""
         self._publish(events=True)
-        self._dirty |= self.roster.remove_read()
+        if self.roster.remove_read():
+            self._dirty = True
 
     def end(self, now_ns: int) -> None:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""

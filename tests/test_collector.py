@@ -1,4 +1,4 @@
-"""One segment's trouble costs the loop that segment alone."""
+"""One segment's trouble costs the loop that segment alone, and no order is forgotten."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 from conftest import SHM
-from forge import PAGE, empty, header_value, place, put, seal
+from forge import PAGE, empty, golden, header_value, place, put, seal
 from rings import Rings, spans
 
+from brickd.attached import Attached
 from brickd.collector import SECOND, Collector
 from brickd.memory import Memory, Wish
 
@@ -76,3 +78,26 @@ def test_a_worker_that_cannot_be_asked_anything_is_drained_all_the_same(prefix: 
         loop.tick(1)
         assert [each.drain.spans for each in loop.roster.attached.values()] == [1, 0]
         loop.end(SECOND)
+
+
+def test_an_order_that_comes_while_a_worker_is_judged_is_kept_at_once(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (SHM / f"{prefix}0").write_bytes(golden())
+    kept: list[bytes] = []
+    loop = Collector(Memory(prefix), kept.append, lambda *_, **__: None)
+    for now_ns in (0, 45 * SECOND // 10):
+        loop.tick(now_ns)
+    loop.change()
+    loop.tick(52 * SECOND // 10)
+    before = len(kept)
+
+    def exhaust(_: Attached) -> bool:
+        loop.change()  # from another thread, which had the lock when the loop wanted it
+        return False
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Attached, "exhaust", exhaust)
+        loop.tick(56 * SECOND // 10)
+    assert len(kept) == before + 1
+    loop.end(6 * SECOND)
