@@ -171,36 +171,42 @@ class Deferred:
         syncs: dict[int | None, list[int]] = defaultdict(list)
         for each in ripe + self._fresh.finalizes:
             syncs[each.stream].append(each.ticks)
-        due: dict[int | None, int] = defaultdict(lambda: -1)
+        for ticks in syncs.values():
+            ticks.sort()
+        due: dict[int | None, int] = {}
         for each in ripe:
-            due[each.stream] = max(due[each.stream], each.ticks)
+            due[each.stream] = max(due.get(each.stream, -1), each.ticks)
         for number in due:
             if number is not None:
                 self._streams.setdefault(number, Stream())
-        for number in self._streams if None in due else [each for each in due if each is not None]:
-            until = max(due[number], due[None]) if number in due else due[None]
-            self._close(self._streams[number], sorted(t for t in syncs[None] + syncs[number] if t <= until), tick_ns)
-        self._closed = max(self._closed, due[None])
+        everywhere = due.get(None, -1)
+        for number, stream in self._streams.items():
+            # There may be thousands of streams: of one where nothing waits, `_closed` says until when all is closed.
+            if number in due or (None in due and stream.waiting):
+                until = max(due.get(number, -1), everywhere)
+                self._close(stream, until, (syncs[None], syncs[number]), tick_ns)
+        self._closed = max(self._closed, everywhere)
 
-    def _close(self, stream: Stream, syncs: list[int], tick_ns: float) -> None:
+    def _close(self, stream: Stream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
         """Give each start its part of the time: up to the next one or the first sync after it.
 
         Args:
             stream: whose starts.
-            syncs: the ticks of its finalizes, in order; the last of them has settled, and so all before it.
+            until: the last of its finalizes that has settled, and so have all before it.
+            syncs: the ticks of its finalizes, each list in order; that of `until` is among them.
             tick_ns: the length of a tick.
         """
         given = max(stream.closed, self._closed)
-        stream.closed = max(stream.closed, syncs[-1])
-        over = stream.waiting.take(lambda each: each.start <= syncs[-1])
+        stream.closed = max(stream.closed, until)
+        over = stream.waiting.take(lambda each: each.start <= until)
         if not over:
             return
         over.sort(key=lambda each: (each.start, each.id))
-        for start, following in zip(over, [*(each.start for each in over[1:]), syncs[-1]], strict=True):
+        for start, following in zip(over, [*(each.start for each in over[1:]), until], strict=True):
             if start.measured:
                 continue
             del self._waiting[start.id]
-            sync = syncs[bisect_left(syncs, start.start)]
+            sync = min(each[at] for each in syncs if (at := bisect_left(each, start.start)) < len(each))
             late = start.start < given  # that part of the time is others' by now
             part = 0 if late else min(following, sync) - start.start
             self.bound.add(start.path, _ns(part, tick_ns), start.elements, start.bytes)

@@ -146,6 +146,19 @@ def test_finalizing_twice_or_with_nothing_there_changes_nothing() -> None:
     assert account(work) == (0, 1, 0, 0)
 
 
+def test_thousands_of_finalizes_of_all_streams_close_what_waits_and_every_idle_stream() -> None:
+    streams, few = deferred.STREAMS_MAX, range(0, deferred.STREAMS_MAX, 64)
+    idle = b"".join(finalize(1, n) for n in range(streams))
+    starts = b"".join(defer(100, n, id=n + 1) for n in few)
+    ends = b"".join(finalize(5_000 + n) for n in range(10_000))
+    after = b"".join(defer(ticks, n + 1, id=ticks + n) for n in few for ticks in (10_000, 20_000))
+    work = passes(idle, starts, ends, b"", b"", after)
+    assert work.counts["finalized"] == streams + 10_000
+    assert account(work) == (0, 2 * len(few), 0, len(few))
+    assert (total(work.bound), work.counts["late"]) == ((2 * len(few), 4_900 * len(few)), len(few))
+    assert total(work.latency) == (2 * len(few), (4_900 + 4_999) * len(few))
+
+
 def test_a_measurement_of_nothing_that_waits_is_counted() -> None:
     work = passes(measured(5, 10), defer(100, id=1) + finalize(200), b"", measured(1, 10))
     assert (work.counts["unmatched"], account(work)) == (2, (0, 1, 0, 0))
