@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import itertools
 import json
@@ -19,6 +20,10 @@ from made_up import HOSTILE
 from serving import Daemon, answer, ask, connected, following, request, rest, still
 from verbs import started
 
+from brickd.api import streams
+from brickd.client import ask as asked_by_client
+from brickd.errors import NoSuchWorker
+from brickd.events import Log
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
@@ -232,6 +237,27 @@ def test_a_status_stream_tells_the_status_again_and_again(worker: Start, socket_
     refused = ask(socket_path, "/v1/status/stream?name=nobody")
     assert (refused.status, refused.document["error"]["kind"]) == (404, "no_such_worker")
     assert ask(socket_path, "/v1/status/stream?seconds=0").status == 400
+
+
+def test_a_status_stream_ends_with_the_error_where_nothing_of_that_name_is_left(
+    worker: Start, socket_path: Path, prefix: str
+) -> None:
+    started(worker, STILL, BRICKD_SERVICE="api").kill()
+    (left,) = readings(prefix)
+    said = asked_by_client("status/stream", [("name", "api/0"), ("seconds", "0.1")]).events()
+    assert next(said)[0] == "status"
+    (SHM / left.file).unlink()
+    with pytest.raises(NoSuchWorker, match="no worker or service api/0: "):
+        list(said)
+
+
+def test_an_event_that_comes_when_the_loop_of_a_stream_is_closed_wakes_nobody() -> None:
+    log, loop = Log(), asyncio.new_event_loop()
+    log.add("old", "")
+    parts = streams.events(streams.Reader(), log, 0)
+    loop.run_until_complete(anext(parts))
+    loop.close()
+    assert log.add("new", "").number == 2
 
 
 def test_a_daemon_that_is_told_to_end_answers_that_and_ends_its_streams(socket_path: Path, daemon: Daemon) -> None:

@@ -2,7 +2,7 @@
 
 Owns: what is sent when, what a slow reader misses, how many readers there are. Must not know: what is shown, sockets.
 Invariants: a reader that is slow keeps nobody waiting and nothing in memory: it misses, and is told how much; when the
-streams are closed, each ends by itself.
+streams are closed, each ends by itself; what cannot be told any more is told as an error, and that is the last thing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from brickd.api.replies import HEADERS, encoded, in_pieces
+from brickd.api.replies import HEADERS, encoded, error_body, in_pieces
+from brickd.errors import BrickdError
 from brickd.events import Log
 
 
@@ -93,7 +94,12 @@ class Stream(StreamingResponse):
 async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
     """The events since one, and all that come."""
     loop = asyncio.get_running_loop()
-    with log.watched(lambda: loop.call_soon_threadsafe(reader.woken.set)):
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+            loop.call_soon_threadsafe(reader.woken.set)
+
+    with log.watched(wake):
         while not reader.ended:
             reader.woken.clear()
             page = log.since(since)
@@ -109,11 +115,16 @@ async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
 async def again(
     reader: Reader, seconds: float, name: str, document: Callable[[], Awaitable[bytes]]
 ) -> AsyncGenerator[bytes]:
-    """A document as it is now, and again every so many seconds."""
+    """A document as it is now, and again every so many seconds, until there is none any more."""
     loop = asyncio.get_running_loop()
     due = loop.time()
     while not reader.ended:
-        yield _event(name, await document())
+        try:
+            body = await document()
+        except BrickdError as error:
+            yield _event("error", error_body(error.kind, str(error)))
+            return
+        yield _event(name, body)
         due += seconds
         late = loop.time() - due
         if late > 0:
