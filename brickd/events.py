@@ -1,8 +1,8 @@
 """What happened, in the order in which it did: the last thousand events of a daemon.
 
 Owns: the form of an event, their numbers, what is forgotten. Must not know: what makes an event, who reads them.
-Invariants: numbers have no gaps and never come twice, so that a reader knows how many it missed; one thread adds, any
-number read; whoever adds waits for no reader.
+Invariants: numbers have no gaps and never come twice, so that a reader knows how many it missed; any number of
+threads add and read; whoever adds waits for no reader.
 """
 
 from __future__ import annotations

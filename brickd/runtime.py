@@ -17,7 +17,7 @@ class Runtime:
     """The places of one daemon.
 
     Attributes:
-        directory: the daemon's own, of mode 0700.
+        directory: the daemon's own, of mode 0700, or 0710 where a group may come as far as the socket.
         socket: where its API answers.
     """
 
