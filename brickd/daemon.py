@@ -52,6 +52,7 @@ class Daemon:
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
+        self._telling = threading.Lock()
         memory.closed = False
         self._broken = broken or None
         if broken:
@@ -65,7 +66,9 @@ class Daemon:
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
-        self._memory.newest_event = self.events.add(kind, text, **of).number
+        number = self.events.add(kind, text, **of).number
+        with self._telling:  # threads of the API tell, too: who told first may come here last
+            self._memory.newest_event = max(self._memory.newest_event, number)
 
     def _keep(self, content: bytes) -> None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from verbs import brickd
 
 from brickd import checkpoint
 from brickd.cli.logfile import MOST_BYTES
+from brickd.daemon import Daemon
 from brickd.files import find
+from brickd.home import Home
 from brickd.runtime import runtime
 
 Start = Callable[..., Worker]
@@ -192,6 +195,24 @@ def test_a_checkpoint_of_a_later_brickd_is_left_to_that(prefix: str) -> None:
     runtime().checkpoint.write_bytes(content)
     assert "start the brickd that wrote it" in refused()
     assert runtime().checkpoint.read_bytes() == content
+
+
+def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -> None:
+    with Home(runtime()) as home:
+        daemon = Daemon(home)
+        others = [threading.Thread(target=daemon._tell, args=("second", ""))]
+
+        def between() -> None:  # the first has its number
+            while others:
+                other = others.pop()
+                other.start()
+                other.join()
+
+        with daemon.events.watched(between):
+            daemon._tell("first", "")
+        assert [event.kind for event in daemon.events.since(0).events] == ["first", "second"]
+        assert daemon._memory.newest_event == daemon.events.since(0).newest
+        os.close(daemon._wake)
 
 
 def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:
