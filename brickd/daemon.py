@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from brickd import _reader, escape
-from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector, Rest
+from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
 from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
@@ -36,7 +36,7 @@ from brickd.world import Details, Facts
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT = Rest(SECOND, 1, 0.0)
+_AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
 # Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
@@ -114,22 +114,26 @@ class Daemon:
         look = True
         while not self._ending.is_set():
             try:
-                rest = self._collector.tick(time.monotonic_ns(), look=look)
-                self._came_round_ns = time.monotonic_ns()
-            except Exception:  # whatever it is, the next tick may do better
-                rest = _AFTER_A_DEFECT
+                look = self._round(fds, look=look)
+            except Exception:  # whatever it is, the next round may do better
                 self._tell_defect()
-            look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
-            if woken:
-                os.eventfd_read(self._wake)
-            if look:
-                look = self._came_or_went(fds[0])
-        if watch is not None:
-            os.close(watch)
+                look = False  # what was not seen is found in time
+                self._ending.wait(_AFTER_A_DEFECT_SECONDS)
         try:
             self._collector.end(time.monotonic_ns())
         except Exception:
             self._tell_defect()
+        if watch is not None:
+            os.close(watch)
+
+    def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
+        """A tick, and the rest until the next one is due; whether that one is to look for segments."""
+        rest = self._collector.tick(time.monotonic_ns(), look=look)
+        self._came_round_ns = time.monotonic_ns()
+        look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
+        if woken:
+            os.eventfd_read(self._wake)
+        return look and self._came_or_went(fds[0])
 
     def _came_or_went(self, watch: int) -> bool:
         """Whether files that may be segments did: others use the directory, too."""

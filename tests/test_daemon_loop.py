@@ -1,0 +1,70 @@
+"""The loop goes on whatever happens in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from brickd.daemon import Daemon
+from brickd.events import Event
+from brickd.home import Home
+from brickd.runtime import runtime
+
+LATEST_SECONDS = 30
+
+
+def eventfds() -> set[int]:
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the folder itself
+            if os.readlink(each) == "anon_inode:[eventfd]":
+                found.add(int(each.name))
+    return found
+
+
+@pytest.fixture
+def switch_interval() -> Iterator[None]:
+    """A daemon changes that of its process."""
+    before = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("prefix", "switch_interval")
+def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_nothing(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    told: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    with Home(runtime()) as home:
+        others = eventfds()
+        daemon = Daemon(home)
+        (wake,) = eventfds() - others
+        read = 0
+
+        def tell() -> None:
+            nonlocal read
+            page = daemon.events.since(read)
+            read = page.newest
+            for event in page.events:
+                if event.kind == "defect":
+                    told.put(event)
+
+        with daemon.events.watched(tell):
+            daemon.start()
+            try:
+                with open("/dev/null", "r+b") as null:
+                    os.dup2(null.fileno(), wake, inheritable=False)  # always readable, and nothing in it
+                # It waits for the other one still, for a look at most.
+                first, second = (told.get(timeout=LATEST_SECONDS) for _ in range(2))
+            finally:
+                daemon.end()
+        assert second.time_ns - first.time_ns > 900_000_000
+        assert "OSError" in first.text
+        assert home.memory(daemon.prefix)[0].closed, "it came to a clean end"
+    assert "Traceback" in capsys.readouterr().err
