@@ -2,13 +2,13 @@
 
 Owns: what is known of files that are not drained, and when they are tried again. Must not know: who a file's worker is,
 what is in it. Invariants: a file costs itself alone; one with which something is wrong is opened once, told once, and
-looked at again only when another file has its name.
+looked at again only when another file has its name; one that nobody publishes is looked at seldom after a while.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from brickd import _reader
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnpublished
@@ -30,12 +30,22 @@ class Quarantined:
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
 
 
+@dataclass(frozen=True, slots=True)
+class _Unpublished:
+    """A file whose worker has yet to finish it."""
+
+    identifier: Identifier
+    since_ns: int
+    looked_ns: int
+
+
 class Directory:
     """What lies there.
 
     Attributes:
         quarantined: by file.
         foreign: how many segments we may not read.
+        waits: a file is being made, and is to be looked at again soon.
     """
 
     def __init__(self, prefix: str, tell: Tell, patience_ns: int) -> None:
@@ -44,23 +54,20 @@ class Directory:
         Args:
             prefix: what the names of segments begin with.
             tell: who is told.
-            patience_ns: so long a file may be unpublished before it is removed.
+            patience_ns: so long a file may be unpublished before it is removed, or where somebody lives in it looked at
+                no more often than that.
         """
         self.quarantined: dict[str, Quarantined] = {}
         self.foreign = 0
+        self.waits = False
         self._prefix, self._tell, self._patience_ns = prefix, tell, patience_ns
         self._blind = ""
-        self._unpublished: dict[str, tuple[Identifier, int]] = {}  # since when
+        self._unpublished: dict[str, _Unpublished] = {}
 
     @property
     def waits_for_any(self) -> bool:
         """Whether a file that is not drained now may be later."""
         return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
-
-    @property
-    def waits(self) -> bool:
-        """Whether a file is being made."""
-        return bool(self._unpublished)
 
     def look(self, now_ns: int, ours: Mapping[Identifier, File], attach: Callable[[str], None]) -> bool:
         """Have those drained that came; False: the directory cannot be listed.
@@ -70,6 +77,7 @@ class Directory:
             ours: what is drained already; of one that was renamed the name is set right.
             attach: drains a file, or raises why it does not.
         """
+        self.waits = False
         try:
             there = find(self._prefix)
         except OSError as error:
@@ -90,15 +98,17 @@ class Directory:
                 if identifiers.get(segment.name) != identifier:
                     segment.name = file  # somebody renamed it
                 continue
+            before = waiting.get(file)
+            if before is None or before.identifier != identifier:
+                before = _Unpublished(identifier, now_ns, now_ns)
+            elif self._rests(before, now_ns):
+                self._unpublished[file] = before
+                continue
             try:
-                attach(file)
-                self.quarantined.pop(file, None)
-            except SegmentUnpublished:
-                before, since_ns = waiting.get(file, (identifier, now_ns))
-                if before != identifier:
-                    since_ns = now_ns
-                if now_ns - since_ns < self._patience_ns or not _removed(file, identifier):
-                    self._unpublished[file] = identifier, since_ns
+                if _published(file, attach):
+                    self.quarantined.pop(file, None)
+                else:
+                    self._wait(file, replace(before, looked_ns=now_ns))
             except SegmentRefused as error:
                 quiet = len(self.quarantined) - bad >= TOLD_MAX
                 untold += self.quarantine(file, identifier, error, quiet=quiet)
@@ -107,6 +117,22 @@ class Directory:
         if untold:
             self._tell("quarantined", f"and {untold:,} more files", command="brickd workers")
         return True
+
+    def _rests(self, unpublished: _Unpublished, now_ns: int) -> bool:
+        old = unpublished.looked_ns - unpublished.since_ns >= self._patience_ns
+        return old and now_ns - unpublished.looked_ns < self._patience_ns
+
+    def _wait(self, file: str, unpublished: _Unpublished) -> None:
+        """Have it looked at again, or remove it where its worker died before it had published it.
+
+        Raises:
+            SegmentRefused: it did, and the file is not ours to remove.
+        """
+        if unpublished.looked_ns - unpublished.since_ns < self._patience_ns:
+            self.waits = True
+        elif _removed(file, unpublished.identifier):
+            return
+        self._unpublished[file] = unpublished
 
     def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
         """Remember what is wrong with a file; whether that is yet to be told."""
@@ -134,10 +160,25 @@ class Directory:
         self._blind = why
 
 
-def _removed(file: str, identifier: Identifier) -> bool:
-    """Remove what a worker left that died before it had published it."""
+def _published(file: str, attach: Callable[[str], None]) -> bool:
     try:
-        with open_file(file) as left:
-            return left.worker() is None and left.identifier == identifier and left.unlink()
-    except (SegmentRefused, NotPermitted):
+        attach(file)
+    except SegmentUnpublished:
         return False
+    return True
+
+
+def _removed(file: str, identifier: Identifier) -> bool:
+    """Remove what a worker left that died before it had published it; False: somebody lives in it.
+
+    Raises:
+        SegmentRefused: it is not ours to remove.
+    """
+    with open_file(file) as left:
+        if left.worker() is not None or left.identifier != identifier:
+            return False
+        try:
+            return left.unlink()
+        except NotPermitted:
+            reason = f"its worker died before it had published it; only user {left.uid} may remove it"
+            raise SegmentRefused(file, reason) from None
