@@ -8,6 +8,7 @@ gone on from stays until another takes its place, and beside that.
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
 import stat
 import threading
@@ -61,10 +62,26 @@ class Home:
             os.close(lock)
             ending = "brickd down ends it" if pid else "brickd down, said there, ends it"
             raise DaemonRefused(f"a daemon runs already in {directory}: {process(pid or 0)} ({ending})")
-        if self._group is not None:
+        try:
+            self._admit()
+        except DaemonRefused:
+            os.close(lock)
+            raise
+        return lock
+
+    def _admit(self) -> None:
+        """Let the group come as far as the socket."""
+        if self._group is None:
+            return
+        directory = self._runtime.directory
+        try:
             os.chown(directory, -1, self._group)
             directory.chmod(0o710)
-        return lock
+        except OSError as error:
+            raise DaemonRefused(
+                f"{directory}: cannot be given to group {_name(self._group)} ({error.strerror}): set BRICKD_GROUP to a"
+                f" group of which user {os.geteuid()} is a member"
+            ) from None
 
     def restore(self) -> bool:
         """Take it again where somebody has removed it under us; whether that was so. From any thread.
@@ -128,3 +145,10 @@ class Home:
         memory.older.clear()
         self.keep(checkpoint.encode(memory))
         return sum(each.workers for each in gone)
+
+
+def _name(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)
