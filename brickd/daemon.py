@@ -83,7 +83,7 @@ class Daemon:
         Raises:
             DaemonRefused: it cannot be had.
         """
-        if self._home.restore():
+        if self._home.restore(self.prefix):
             self._tell("restored", "the runtime directory had been removed: it was made and taken again")
 
     # ---- the loop

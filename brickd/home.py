@@ -2,7 +2,7 @@
 
 Owns: the directory's modes and its lock, which checkpoint is gone on from. Must not know: what a daemon does.
 Invariants: one process holds it at a time; nothing in it can be changed by anybody else; a checkpoint that cannot be
-gone on from stays until another takes its place, and beside that.
+gone on from stays until another takes its place, and beside that; that of other segments stays in any case.
 """
 
 from __future__ import annotations
@@ -83,21 +83,33 @@ class Home:
                 f" group of which user {os.geteuid()} is a member"
             ) from None
 
-    def restore(self) -> bool:
+    def restore(self, prefix: str) -> bool:
         """Take it again where somebody has removed it under us; whether that was so. From any thread.
 
         Raises:
-            DaemonRefused: it cannot be had.
+            DaemonRefused: it cannot be had, or what lies there by now is of segments without this prefix.
         """
         with self._restoring:
+            if not self._removed():
+                return False
+            lock = self._take()
             try:
-                if os.path.samestat(os.fstat(self._lock), self._runtime.lock.stat()):
-                    return False
-            except OSError:
-                pass
-            lost, self._lock = self._lock, self._take()
-            os.close(lost)
+                self.memory(prefix)
+            except DaemonRefused:
+                os.close(lock)
+                raise
+            lost, self._lock = self._lock, lock
+            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):  # one that came back is ours by its lock
+                os.close(lost)
             return True
+
+    def _removed(self) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(self._lock), self._runtime.lock.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            raise DaemonRefused(f"{self._runtime.lock}: {error.strerror}: whether it is ours cannot be seen") from None
 
     def __enter__(self) -> Self:
         return self

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from brickd import checkpoint
+from brickd.errors import DaemonRefused
+from brickd.home import Home
+from brickd.memory import Memory
 from brickd.runtime import runtime
 
 _TAKE = """
@@ -29,6 +37,10 @@ def refused(*before: str, group: int | None = None) -> list[str]:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
 @pytest.mark.usefixtures("prefix")
 def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leaves_nothing_open(
     nobody: list[str],
@@ -38,3 +50,52 @@ def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leave
     assert len(said) == 3
     assert len(set(said)) == 1, "no descriptor more with each try"
     assert "cannot be given to group root (Operation not permitted): set BRICKD_GROUP to a group of which" in said[0]
+
+
+def test_a_directory_that_was_removed_is_taken_again(prefix: str) -> None:
+    with Home(runtime()) as home:
+        before = descriptors()
+        assert not home.restore(prefix)
+        shutil.rmtree(runtime().directory)
+        assert home.restore(prefix)
+        assert not home.restore(prefix)
+        assert descriptors() == before
+        assert all(f"a daemon runs already in {runtime().directory}" in said for said in refused())
+
+
+@pytest.mark.parametrize("why", [errno.EIO, errno.ENOENT])
+def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
+    prefix: str, why: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Path.stat
+
+    def stat(self: Path, **how: Any) -> os.stat_result:
+        if self == runtime().lock:
+            raise OSError(why, os.strerror(why))
+        return seen(self, **how)
+
+    with Home(runtime()) as home:
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "stat", stat)
+            if why == errno.ENOENT:
+                assert home.restore(prefix)
+            else:
+                with pytest.raises(DaemonRefused, match="Input/output error: whether it is ours cannot be seen"):
+                    home.restore(prefix)
+        assert not home.restore(prefix)
+        assert len(refused()) == 3
+
+
+def test_what_a_daemon_of_other_segments_left_in_a_directory_made_again_is_not_overwritten(prefix: str) -> None:
+    theirs = checkpoint.encode(Memory("brickd-test-another-"))
+    with Home(runtime()) as home:
+        before = descriptors()
+        shutil.rmtree(runtime().directory)
+        runtime().directory.mkdir(0o700)
+        runtime().checkpoint.write_bytes(theirs)
+        for _ in range(2):
+            with pytest.raises(DaemonRefused, match=f"is of the segments brickd-test-another-.*, not {prefix}"):
+                home.restore(prefix)
+        assert (runtime().checkpoint.read_bytes(), descriptors()) == (theirs, before)
+        runtime().checkpoint.unlink()
+        assert home.restore(prefix)
