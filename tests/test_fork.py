@@ -219,6 +219,7 @@ pause()
     assert exact(parent) == exact(child) == {"begun": 401, "summarized": 401}
 
 
+@pytest.mark.slow
 def test_a_child_forked_while_other_threads_intern_names_loses_none(compiled: Compile, prefix: str) -> None:
     rounds = 40
     with native(program(compiled, "forks"), "intern", str(rounds)) as process:
