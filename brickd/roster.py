@@ -75,7 +75,8 @@ class Roster:
         if self._came:
             with self.lock:
                 for each in self._came:  # all of them are here now: who is known and not among them has no segment
-                    self._inherit(each)
+                    if each.stage is Stage.DRAINED:  # not given up for another that came with it
+                        self._inherit(each)
             self._came.clear()
             self._name_everybody()
         if not self.directory.waits_for_any:  # else one that is known may be among them
@@ -155,7 +156,7 @@ class Roster:
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
-            text = f"{before.name} is not dead: it had lost its lock; events between its last and now are not known"
+            text = f"{before.name} lives: it had lost its lock; events after it was taken for dead may be missing"
             self._tell("worker_returned", text, service=each.service, worker=before.name)
         for lost in [lost for lost, known in memory.known.items() if each.has_taken(lost) and known.uid == uid]:
             known = memory.known[lost]
