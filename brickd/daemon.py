@@ -29,10 +29,13 @@ from brickd.locks import process
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
+from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment
+from brickd.usage import Usages
+from brickd.windows import Window, Windows
 from brickd.words import many
-from brickd.workers import Survey, survey
-from brickd.world import Details, Facts
+from brickd.workers import Survey, Worker, survey
+from brickd.world import Details, Facts, Source
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
@@ -63,6 +66,8 @@ class Daemon:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
+        self._usages, self._windows = Usages(), Windows()
+        self._sampler = Sampler(self._used, [self._windows], self._tell_defect)
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
@@ -107,6 +112,7 @@ class Daemon:
         self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
         sys.setswitchinterval(_SWITCH_SECONDS)
         self._thread.start()
+        self._sampler.start()
 
     def _loop(self) -> None:
         watch = self._watch()
@@ -165,6 +171,7 @@ class Daemon:
 
     def end(self) -> None:
         """End the loop, and wait until it has."""
+        self._sampler.end()
         self._ending.set()
         os.eventfd_write(self._wake, 1)
         self._thread.join()
@@ -189,8 +196,26 @@ class Daemon:
             self._broken,
         )
 
+    @property
+    def source(self) -> Source:
+        """Where what it shows comes from."""
+        return "daemon"
+
     def survey(self) -> Survey:
         """Every worker, as it is now."""
+        return self._usages.laid_over(self._found())
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What workers recorded lately."""
+        return self._windows.over(found.workers, of, time.monotonic_ns(), slots)
+
+    def _used(self) -> Survey:
+        """The same, after a look at their processes."""
+        found = self._found()
+        self._usages.look(found, time.monotonic_ns())
+        return self._usages.laid_over(found)
+
+    def _found(self) -> Survey:
         roster = self._collector.roster
         with roster.reading:
             with roster.lock:

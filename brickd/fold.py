@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from brickd import _reader
@@ -24,6 +24,14 @@ class Places(NamedTuple):
     rows: array[int]
     parents: array[int]
     flags: bytes
+
+
+class Sums(NamedTuple):
+    """What is wanted of a row where nothing else is."""
+
+    spans: int
+    self_ns: float
+    elements: int
 
 
 class Fold(Generic[Key]):
@@ -97,11 +105,20 @@ class Fold(Generic[Key]):
             group: on what the keys depend beside the paths and names.
             whose: as for `add`.
         """
+        self.add(reading, self._places_like_the_last(reading, key_of, group), whose)
+
+    def _places_like_the_last(self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable) -> Places:
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self.places(reading, key_of)
-        self.add(reading, self._places, whose)
+        return self._places
 
     def row(self, number: int) -> _reader.Row:
         """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
         return self._fold.row(number)
+
+    def alone(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Iterator[tuple[Key, Sums]]:
+        """Of one reading, which is not added: what every key has in it."""
+        fold = _reader.Fold()
+        fold.add(reading.summaries, *self._places_like_the_last(reading, key_of, None), reading.tick_ns)
+        return ((key, Sums(*sums)) for key, sums in zip(self.keys, fold.sums(), strict=False) if sums[0])

@@ -178,17 +178,14 @@ def added(one: Reading, other: Reading) -> Reading:
             paths.append(moved)
         # What has no room counts as other, where other counts the same: in ticks.
         rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
-    lanes = [lane for _, lane, _ in one.lanes + other.lanes]
-    consumers = [consumer for _, _, consumer in one.lanes + other.lanes]
     ended = {"ended": one.process["ended"] & other.process["ended"]}
-    together = (0, cast("_reader.Lane", _sum(lanes)), _whole(cast("_reader.Consumer", _sum(consumers))))
     return replace(
         one,
         names=names,
         paths=paths,
         summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
         latency=_merged(one.latency, other.latency, rows),
-        lanes=[together] if lanes else [],
+        lanes=_together(one.lanes + other.lanes),
         process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
         deferred=dict(Counter(one.deferred) + Counter(other.deferred)),
         odd=one.odd + other.odd,
@@ -203,13 +200,23 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
     return table.tobytes()
 
 
+def _together(
+    lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
+) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
+    """One lane that stands for all of them; of none there is none."""
+    if not lanes:
+        return []
+    lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
+    return [(0, cast("_reader.Lane", lane), _whole(cast("_reader.Consumer", consumer)))]
+
+
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Field by field."""
     return {
         name: tuple(map(sum, zip(*(row[name] for row in rows), strict=True)))
         if isinstance(rows[0][name], tuple)
         else sum(row[name] for row in rows)
-        for name in (rows[0] if rows else ())
+        for name in rows[0]
     }
 
 

@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.files import Identifier, find, identifier_of
@@ -29,6 +30,18 @@ _WATCH_SECONDS = 0.02
 _NOTHING = Background()
 
 
+class Usage(NamedTuple):
+    """What a process takes of the machine.
+
+    Attributes:
+        cpu_percent: of one processor, between the last two looks at it; None before the second one.
+        rss_bytes: of its memory.
+    """
+
+    cpu_percent: float | None
+    rss_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
     """One instrumented process, as one reading of its segment shows it.
@@ -38,12 +51,14 @@ class Worker:
         reading: what was read.
         ledger: its account.
         together: how many workers these are; of those that went long ago there may be several in one.
+        usage: what its process takes; None where nobody knows.
     """
 
     name: str
     reading: Reading
     ledger: Ledger
     together: int = 1
+    usage: Usage | None = None
 
     @property
     def service(self) -> str:

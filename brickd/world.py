@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from brickd import checkpoint, files, workers
 from brickd.errors import CheckpointRefused
@@ -17,7 +17,8 @@ from brickd.instant import rfc3339
 from brickd.memory import Background
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
-from brickd.workers import Survey
+from brickd.windows import Window
+from brickd.workers import Survey, Worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,16 @@ class Details(NamedTuple):
     longest: list[tuple[int, int, int, int, int]]
 
 
+Source = Literal["shared memory", "daemon", "recording"]
+
+
 class World(Protocol):
     """All that a view may look at."""
+
+    @property
+    def source(self) -> Source:
+        """Where what it shows comes from."""
+        ...
 
     def daemon(self) -> Facts | None:
         """The daemon that answers; None where whoever asks looks for itself."""
@@ -79,6 +88,10 @@ class World(Protocol):
 
     def survey(self) -> Survey:
         """Every worker, at one time."""
+        ...
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
         ...
 
     def files(self) -> Sequence[str]:
@@ -108,6 +121,8 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
 class SharedMemory:
     """The world without a daemon."""
 
+    source: Source = "shared memory"
+
     def daemon(self) -> None:
         """Nobody."""
 
@@ -115,6 +130,9 @@ class SharedMemory:
         """What the segments say now, and what a daemon that is gone has left about the workers beside it."""
         background, words = left_behind()
         return replace(workers.survey(background=background), words=words)
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
+        """Nobody has looked before."""
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""

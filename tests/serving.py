@@ -25,7 +25,7 @@ from brickd.files import find, prefix
 from brickd.memory import Wish
 from brickd.orders import Forgetting, Setting
 from brickd.segment import open_segment
-from brickd.world import Facts, SharedMemory
+from brickd.world import Facts, SharedMemory, Source
 
 _CONTROL_PAGE = 4096
 _OFF, _SPANS = 1, 2
@@ -33,6 +33,8 @@ _OFF, _SPANS = 1, 2
 
 class Daemon(SharedMemory):
     """What a daemon is to the API, without its loop: shared memory as it is, orders carried out on the spot."""
+
+    source: Source = "daemon"
 
     def __init__(self) -> None:
         self.events = Log()
@@ -167,7 +169,7 @@ def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
 
 
 # What changes between two looks at workers that stand still, and who looks.
-_TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker"}
+_TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes"}
 
 
 def still(document: Any) -> Any:

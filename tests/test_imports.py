@@ -43,6 +43,8 @@ LAYERS = (
     {"brickd.checkpoint"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
     {"brickd.attached", "brickd.losses", "brickd.workers"},
+    {"brickd.snapshot", "brickd.usage"},
+    {"brickd.sampler", "brickd.windows"},
     {
         "brickd.hang",
         "brickd.roster",
@@ -53,6 +55,7 @@ LAYERS = (
     },
     {
         "brickd.collector",
+        "brickd.shares",
         "brickd.tree",
         "brickd.verdicts",
         "brickd.doctor.clock",

@@ -55,6 +55,44 @@ def test_merging_is_adding_all_spans_of_both(
     assert not of(merged)["count"][len(wanted) :].any()
 
 
+@given(st.lists(SPAN, max_size=30), st.lists(SPAN, max_size=30))
+def test_what_was_added_since_is_what_is_left_of_a_sum(
+    before: list[dict[str, int]], later: list[dict[str, int]]
+) -> None:
+    then, wanted = folded(spans(*before)), folded(spans(*later))
+    since = _reader.Summaries(folded(spans(*before, *later)).tobytes())
+    since.subtract(then.tobytes(), rows(*range(len(then))))
+    got = of(since)
+    assert not got["count"][len(wanted) :].any()
+    got = got[: len(wanted)]
+    for name in ("count", "total", "child", "again", "elements", "bytes", "histogram"):
+        np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+    scale = float(folded(spans(*before, *later))["squares"].max(initial=1))
+    np.testing.assert_allclose(got["squares"], wanted["squares"], atol=1e-12 * scale)
+    some = wanted["count"] > 0
+    assert (got["min"][some] <= wanted["min"][some]).all()
+    assert (got["max"][some] >= wanted["max"][some]).all()
+    width = np.maximum(wanted["max"][some] * 1.2, 38)  # of a bucket
+    assert (got["max"][some] <= width).all()
+
+
+def test_of_sums_that_went_back_nothing_is_left() -> None:
+    then = folded(spans(*[{"path": 0, "duration": 5, "elements": 1, "bytes": 1}] * 3))
+    since = _reader.Summaries(folded(spans({"path": 0, "duration": 5, "elements": 9, "bytes": 9})).tobytes())
+    since.subtract(then.tobytes(), rows(0))
+    assert not any(since.tobytes())
+
+
+def test_rows_that_are_not_there_take_nothing() -> None:
+    then = folded(spans({"path": 0, "duration": 5, "elements": 1, "bytes": 1}))
+    since = _reader.Summaries(then.tobytes())
+    since.subtract(then.tobytes(), rows(-1))
+    since.subtract(then.tobytes(), rows(7))
+    assert of(since)["count"][0] == 1
+    with pytest.raises(ValueError, match="need as many rows"):
+        since.subtract(then.tobytes(), rows(0, 0))
+
+
 @given(st.lists(SPAN, min_size=1, max_size=20), st.sampled_from([0.5, 2.0, 4.0, 0.3846153846153846, 1.9]))
 def test_a_factor_makes_nanoseconds_of_ticks(each: list[dict[str, int]], factor: float) -> None:
     merged, ticks = _reader.Summaries(), folded(spans(*each))

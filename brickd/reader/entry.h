@@ -32,6 +32,10 @@ static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, 
 /* Another summary, whose ticks are of the same length. */
 void brick_entry_add(struct brick_summary *into, const struct brick_summary *s);
 
+/* Of a sum what was added to it since it was `then`; nothing where that cannot be.
+ * Of min and max it is known between which they lie: the widest that they may be. */
+void brick_entry_subtract(struct brick_summary *from, const struct brick_summary *then);
+
 /* A summary with each of its times as often: ticks become ns. */
 struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor);
 

@@ -191,10 +191,26 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
                          (unsigned long long)r->bytes, "worst", m->whose, "spread", spread(m));
 }
 
+static PyObject *fold_sums(PyObject *self, PyObject *unused)
+{
+    Fold *f = (Fold *)self;
+    PyObject *sums = PyList_New(f->count);
+    for (Py_ssize_t i = 0; sums != NULL && i < f->count; i++) {
+        const struct brick_row *r = &f->rows[i];
+        PyObject *sum = Py_BuildValue("(KdK)", (unsigned long long)r->count, r->self, (unsigned long long)r->elements);
+        if (sum == NULL)
+            Py_CLEAR(sums);
+        else
+            PyList_SET_ITEM(sums, i, sum);
+    }
+    return sums;
+}
+
 static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS,
      "add(summaries, rows, parents, flags, tick_ns, whose=0): what the one with this number recorded."},
     {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
+    {"sums", fold_sums, METH_NOARGS, "sums() -> [(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},
 };
 static PyType_Slot fold_slots[] = {

@@ -118,6 +118,27 @@ static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywo
     return merged ? Py_NewRef(Py_None) : NULL;
 }
 
+static PyObject *summaries_subtract(PyObject *self, PyObject *args)
+{
+    Summaries *s = (Summaries *)self;
+    Py_buffer then, rows;
+    if (!PyArg_ParseTuple(args, "y*y*:subtract", &then, &rows))
+        return NULL;
+    Py_ssize_t count = summaries_in(&then);
+    const struct brick_summary *entry = then.buf;
+    const int32_t *row = rows.buf;
+    int fits = count >= 0 && rows.len == count * (Py_ssize_t)sizeof *row;
+    if (count >= 0 && !fits)
+        PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
+    Py_CLEAR(s->packed);
+    for (Py_ssize_t i = 0; fits && i < count; i++)
+        if (row[i] >= 0 && row[i] < s->count)
+            brick_entry_subtract(&s->entries[row[i]], &entry[i]);
+    PyBuffer_Release(&then);
+    PyBuffer_Release(&rows);
+    return fits ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyObject *summaries_tobytes(PyObject *self, PyObject *unused)
 {
     Summaries *s = (Summaries *)self;
@@ -140,6 +161,8 @@ static PyMethodDef summaries_methods[] = {
     {"add", summaries_add, METH_VARARGS, "add(path, duration, elements, bytes): a span."},
     {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
      "merge(other, rows, factor=1.0): each summary of other to its row, but for rows below 0; its times as often."},
+    {"subtract", summaries_subtract, METH_VARARGS,
+     "subtract(then, rows): from each row what the summary was before; of min and max the widest that they may be."},
     {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
     {"packed", summaries_packed, METH_NOARGS, "The same, packed: made once until something is added."},
     {NULL, NULL, 0, NULL},

@@ -36,7 +36,7 @@ class Chosen(NamedTuple):
 
 def begun(world: World) -> Document:
     """What every document begins with."""
-    return {"schema_version": 1, "source": "shared memory" if world.daemon() is None else "daemon"}
+    return {"schema_version": 1, "source": world.source}
 
 
 def chosen(world: World, names: Sequence[str]) -> Chosen:

@@ -1,0 +1,65 @@
+"""What every worker did in every brick between two snapshots: the workers of a service side by side.
+
+Owns: that table. Must not know: who is slow, windows of several slots, screens. Invariants: times are self times; who
+recorded nothing in a brick has no share in it; workers that are gone or were added up have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from brickd import _reader
+from brickd.fold import Fold
+from brickd.reading import Path, Reading
+from brickd.snapshot import Snapshot
+from brickd.totals import names_in
+from brickd.windows import since
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One worker in one brick."""
+
+    worker: str
+    count: int
+    self_ns: float
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The time between two snapshots.
+
+    Attributes:
+        began_at_ns: since 1970.
+        ended_at_ns: the same.
+        length_ns: how long that was, by a clock that nobody sets.
+        bricks: by service and brick, in the order of the workers' names.
+        categories: by brick: the first that any worker declared, else 'other'.
+    """
+
+    began_at_ns: int
+    ended_at_ns: int
+    length_ns: int
+    bricks: Mapping[tuple[str, str], tuple[Share, ...]]
+    categories: Mapping[str, str]
+
+
+def slot(before: Snapshot, after: Snapshot) -> Slot:
+    """What lies between two snapshots."""
+    alive = [worker for worker in after.survey.workers if worker.reading.alive]
+    fold: Fold[tuple[str, bool]] = Fold()
+    categories: dict[str, str] = {}
+    bricks: dict[tuple[str, str], list[Share]] = {}
+    for worker in since(before, after.survey.workers, alive, after.now_ns):
+        for (brick, bounded), sums in fold.alone(worker.reading, _measured(worker.reading, categories)):
+            if not bounded:  # what is only bounded compares nobody
+                bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))
+    sides = {key: tuple(shares) for key, shares in bricks.items()}
+    return Slot(before.at_ns, after.at_ns, after.now_ns - before.now_ns, sides, categories)
+
+
+def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, bool]]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (name_of(path.name), path.unit == _reader.UNIT_BOUND)
