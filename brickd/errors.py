@@ -80,6 +80,22 @@ class DaemonRefused(BrickdError):
     """A daemon that may not start: another one runs, or drains these segments."""
 
 
+class RecordingRefused(BrickdError):
+    """A file that is no recording, or of a form that this brickd does not read.
+
+    Attributes:
+        path: the file.
+        reason: what was seen and what was wanted.
+    """
+
+    kind = "recording_refused"
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = path
+        self.reason = reason
+
+
 class SegmentRefused(BrickdError):
     """A segment whose bytes do not add up: nothing in it is believed.
 

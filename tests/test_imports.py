@@ -35,8 +35,8 @@ LAYERS = (
         "brickd.questions.workers",
     },
     {"brickd.clock", "brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
-    {"brickd.deferred"},
-    {"brickd.events", "brickd.files", "brickd.reading", "brickd.records"},
+    {"brickd.deferred", "brickd.recording.ending"},
+    {"brickd.events", "brickd.files", "brickd.reading", "brickd.recording.form", "brickd.records"},
     {"brickd.directory", "brickd.segment"},
     {"brickd.dtypes", "brickd.kept", "brickd.overlay"},
     {"brickd.memory"},
@@ -115,7 +115,15 @@ LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in mod
 # Programs that run in processes of their own.
 PROGRAMS = {"brickd.demo.worker"}
 # They hold their modules together, and nothing else.
-PACKAGES = {"brickd", "brickd.api", "brickd.demo", "brickd.doctor", "brickd.questions", "brickd.views"}
+PACKAGES = {
+    "brickd",
+    "brickd.api",
+    "brickd.demo",
+    "brickd.doctor",
+    "brickd.questions",
+    "brickd.recording",
+    "brickd.views",
+}
 
 
 def modules() -> dict[str, Path]:

@@ -1,5 +1,6 @@
 /* module.c - brickd._reader: the reader's face in CPython. */
 #include "fold.h"
+#include "recording.h"
 #include "types.h"
 
 #include <time.h>
@@ -95,6 +96,14 @@ static PyMethodDef reader_methods[] = {
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
     {"write_all", reader_write_all, METH_O,
      "write_all([(fd, offset, bytes)]) -> {fd: errno} where it failed; a file's writes that follow that one are not made."},
+    {"recording_title", reader_title, METH_O,
+     "recording_title(bytes) -> (major, minor, made_ns, id, number, key); ValueError says why it is none."},
+    {"find_chunk", reader_find_chunk, METH_VARARGS,
+     "find_chunk(key, blocks) -> (offset, kind, length, number, at_ns, body_sum) of the first head in there, or None."},
+    {"recording_sum", reader_sum, METH_VARARGS, "recording_sum(key, blocks) -> the checksum of a body."},
+    {"recorded_from", reader_records, METH_O, "recorded_from(body) -> (worker, lane, ring, first) of RECORDS."},
+    {"recording_end", reader_end, METH_O,
+     "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -112,12 +121,15 @@ static int reader_exec(PyObject *module)
     struct reader_state *state = PyModule_GetState(module);
     PyTypeObject *segment = type_add(module, &segment_spec), *fold = type_add(module, &fold_spec);
     PyTypeObject *summaries = type_add(module, &summaries_spec);
+    PyTypeObject *recording = type_add(module, &recording_spec);
     state->drain = type_add(module, &drain_spec);
     state->packed = type_add(module, &packed_spec);
     Py_XDECREF(segment);
     Py_XDECREF(fold);
     Py_XDECREF(summaries);
-    if (segment == NULL || fold == NULL || summaries == NULL || state->drain == NULL || state->packed == NULL)
+    Py_XDECREF(recording);
+    if (segment == NULL || fold == NULL || summaries == NULL || recording == NULL
+        || state->drain == NULL || state->packed == NULL)
         return -1;
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
@@ -142,6 +154,16 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
         || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
         || PyModule_AddIntConstant(module, "NUMBERS_MAX", BRICK_NUMBERS_MAX) != 0
+        || PyModule_AddIntConstant(module, "RECORDING_MAJOR", BRICK_RECORDING_MAJOR) != 0
+        || PyModule_AddIntConstant(module, "RECORDING_FIRST", (long)BRICK_RECORDING_FIRST) != 0
+        || PyModule_AddIntConstant(module, "BLOCK_BYTES", BRICK_BLOCK) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_BYTES_MAX", (long)BRICK_BODY_MAX) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_END", BRICK_CHUNK_END) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_RECORDS", BRICK_CHUNK_RECORDS) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_WORKERS", BRICK_CHUNK_WORKERS) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_SNAPSHOT", BRICK_CHUNK_SNAPSHOT) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_EVENTS", BRICK_CHUNK_EVENTS) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_KINDS", BRICK_CHUNK_KINDS) != 0
         || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
         return -1;
     return 0;

@@ -12,15 +12,21 @@
 extern PyType_Spec segment_spec;   /* segment.c */
 extern PyType_Spec fold_spec;      /* fold_type.c */
 extern PyType_Spec drain_spec;     /* drain_type.c */
+extern PyType_Spec recording_spec; /* recording_type.c */
 extern PyType_Spec summaries_spec; /* summaries_type.c */
 extern PyType_Spec packed_spec;    /* packed_type.c */
 
-/* Functions of the module: drain_call.c, calls.c. */
+/* Functions of the module: drain_call.c, calls.c, recording_call.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
 PyObject *reader_rest(PyObject *module, PyObject *args);
 PyObject *reader_tails(PyObject *module, PyObject *args);
 PyObject *reader_watch(PyObject *module, PyObject *directory);
 PyObject *reader_write_all(PyObject *module, PyObject *writes);
+PyObject *reader_title(PyObject *module, PyObject *bytes);
+PyObject *reader_find_chunk(PyObject *module, PyObject *args);
+PyObject *reader_sum(PyObject *module, PyObject *args);
+PyObject *reader_records(PyObject *module, PyObject *body);
+PyObject *reader_end(PyObject *module, PyObject *body);
 
 struct reader_state {
     PyTypeObject *drain, *packed;

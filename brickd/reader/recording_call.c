@@ -1,0 +1,108 @@
+/* recording_call.c - brickd._reader: what a reader of recordings asks of their form. */
+#include "recording.h"
+#include "types.h"
+
+PyObject *reader_title(PyObject *module, PyObject *bytes)
+{
+    struct brick_title title;
+    char reason[200];
+    Py_buffer given;
+    if (PyObject_GetBuffer(bytes, &given, PyBUF_SIMPLE) != 0)
+        return NULL;
+    int whole = brick_title_judge(given.buf, (uint64_t)given.len, &title, reason, sizeof reason);
+    PyBuffer_Release(&given);
+    if (!whole) {
+        PyErr_SetString(PyExc_ValueError, reason);
+        return NULL;
+    }
+    struct brick_key key = brick_title_key(&title);
+    return Py_BuildValue("(HHKy#Iy#)", title.major, title.minor, (unsigned long long)title.made_ns, (char *)title.id,
+                         (Py_ssize_t)sizeof title.id, title.number, (char *)&key, (Py_ssize_t)sizeof key);
+}
+
+/* 0, with an exception. */
+static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_buffer *blocks)
+{
+    const char *words;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, format, &words, &length, blocks))
+        return 0;
+    if (length == sizeof *key && blocks->len % BRICK_BLOCK == 0) {
+        memcpy(key, words, sizeof *key);
+        return 1;
+    }
+    PyErr_Format(PyExc_ValueError, "a key of %zd bytes and %zd bytes: %zu wanted, and a multiple of %u", length,
+                 blocks->len, sizeof *key, BRICK_BLOCK);
+    PyBuffer_Release(blocks);
+    return 0;
+}
+
+PyObject *reader_find_chunk(PyObject *module, PyObject *args)
+{
+    struct brick_key key;
+    struct brick_chunk head;
+    Py_buffer blocks;
+    if (!keyed(args, "y#y*:find_chunk", &key, &blocks))
+        return NULL;
+    Py_ssize_t at = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (; at < blocks.len; at += BRICK_BLOCK) {
+        memcpy(&head, (const char *)blocks.buf + at, sizeof head);
+        if (brick_chunk_whole(&head, &key))
+            break;
+    }
+    Py_END_ALLOW_THREADS
+    int found = at < blocks.len;
+    PyBuffer_Release(&blocks);
+    if (!found)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(nIKKKK)", at, head.kind, (unsigned long long)head.length, (unsigned long long)head.number,
+                         (unsigned long long)head.at_ns, (unsigned long long)head.body_sum);
+}
+
+PyObject *reader_sum(PyObject *module, PyObject *args)
+{
+    struct brick_key key;
+    struct brick_sum sum;
+    Py_buffer blocks;
+    if (!keyed(args, "y#y*:sum", &key, &blocks))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    brick_sum_begin(&sum, &key);
+    brick_sum_add(&sum, blocks.buf, (uint64_t)blocks.len / BRICK_BLOCK);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&blocks);
+    return PyLong_FromUnsignedLongLong(brick_sum_end(&sum));
+}
+
+/* A body that begins with a struct; 0, with an exception. */
+static int begins(PyObject *body, void *record, size_t size)
+{
+    Py_buffer given;
+    if (PyObject_GetBuffer(body, &given, PyBUF_SIMPLE) != 0)
+        return 0;
+    int long_enough = given.len >= (Py_ssize_t)size;
+    if (long_enough)
+        memcpy(record, given.buf, size);
+    else
+        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, at least %zu wanted", given.len, size);
+    PyBuffer_Release(&given);
+    return long_enough;
+}
+
+PyObject *reader_records(PyObject *module, PyObject *body)
+{
+    struct brick_records records;
+    if (!begins(body, &records, sizeof records))
+        return NULL;
+    return Py_BuildValue("(IIIK)", records.worker, records.lane, records.ring, (unsigned long long)records.first);
+}
+
+PyObject *reader_end(PyObject *module, PyObject *body)
+{
+    struct brick_end end;
+    if (!begins(body, &end, sizeof end))
+        return NULL;
+    return Py_BuildValue("(KKKK)", (unsigned long long)end.chunks, (unsigned long long)end.refused_chunks,
+                         (unsigned long long)end.refused_bytes, (unsigned long long)end.refused_slots);
+}

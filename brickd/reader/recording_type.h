@@ -1,0 +1,14 @@
+/* recording_type.h - a Recording as the files of brickd._reader see it. */
+#ifndef BRICKD_RECORDING_TYPE_H
+#define BRICKD_RECORDING_TYPE_H
+
+#include "recorder.h"
+#include "types.h"
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_recorder recorder;
+    int begun;
+} Recording;
+
+#endif

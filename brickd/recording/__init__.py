@@ -1,0 +1,1 @@
+"""Recordings: their form in a file, and what stands in it."""

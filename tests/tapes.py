@@ -1,0 +1,75 @@
+"""Recordings for tests: made as a writer makes them, changed as nobody would, and read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from brickd import _reader
+from brickd.recording.ending import End
+from brickd.recording.form import Chunk, Form
+
+ID = bytes(range(16))
+BLOCK, FIRST = _reader.BLOCK_BYTES, _reader.RECORDING_FIRST
+END_BYTES = 2 * BLOCK
+MADE_NS = 1_790_000_000_000_000_000
+
+Written = tuple[int, int, bytes]  # kind, at_ns, body
+
+
+@contextmanager
+def memory(content: bytes = b"") -> Iterator[int]:
+    """A file that nobody else sees."""
+    fd = os.memfd_create("recording")
+    try:
+        os.write(fd, content)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+def begin(fd: int, limit_bytes: int = 1 << 20, number: int = 0, ahead_bytes: int = 0) -> _reader.Recording:
+    return _reader.Recording(fd, limit_bytes, ID, MADE_NS, number, ahead_bytes)
+
+
+def content(fd: int) -> bytes:
+    return os.pread(fd, os.fstat(fd).st_size, 0)
+
+
+def tape(chunks: Sequence[Written], number: int = 0) -> bytes:
+    """A whole recording of these."""
+    with memory() as fd:
+        recording = begin(fd, number=number)
+        for chunk in chunks:
+            recording.append(*chunk)
+        recording.close()
+        return content(fd)
+
+
+@dataclass
+class Read:
+    chunks: list[Chunk]
+    end: End
+
+    @property
+    def written(self) -> list[Written]:
+        return [(each.kind, each.at_ns, each.body) for each in self.chunks]
+
+
+def read_fd(fd: int) -> Read:
+    form = Form("F.brick", os.dup(fd))
+    with form:
+        return Read(list(form), form.end)
+
+
+def read(content: bytes) -> Read:
+    """What a file with this in it comes to."""
+    with memory(content) as fd:
+        return read_fd(fd)
+
+
+def size(body: bytes) -> int:
+    """Of a chunk, in the file."""
+    return BLOCK + -(-len(body) // BLOCK) * BLOCK

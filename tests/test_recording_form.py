@@ -1,0 +1,285 @@
+"""The form of recordings: what was written is read, and what is not as it was written is told with its place."""
+
+from __future__ import annotations
+
+import os
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tapes import BLOCK, END_BYTES, FIRST, ID, MADE_NS, Written, begin, content, memory, read, read_fd, size, tape
+
+from brickd import _reader
+from brickd.errors import RecordingRefused
+from brickd.recording.ending import DAMAGES_MAX, Damage, Refused
+from brickd.recording.form import Form, Title
+
+KINDS = st.sampled_from([_reader.CHUNK_WORKERS, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS])
+BODY = st.binary(max_size=3 * BLOCK + 1) | st.sampled_from([BLOCK, 2 * BLOCK, 5000]).map(bytes)
+CHUNKS = st.lists(st.tuples(KINDS, st.integers(0, 2**64 - 1), BODY), max_size=6)
+
+SMALL: list[Written] = [
+    (_reader.CHUNK_WORKERS, 1, b"{}"),
+    (_reader.CHUNK_SNAPSHOT, 2, b""),
+    (_reader.CHUNK_SNAPSHOT, 3, bytes(range(100, 165))),
+    (_reader.CHUNK_SNAPSHOT, 4, bytes(64)),
+]
+
+
+def places(chunks: list[Written]) -> list[range]:
+    """Where each of them stands."""
+    found, at = [], FIRST
+    for _, _, body in chunks:
+        found.append(range(at, at + size(body)))
+        at += size(body)
+    return found
+
+
+# ---- whole
+
+
+@given(CHUNKS, st.integers(0, 2**32 - 1))
+def test_what_was_written_is_read(chunks: list[Written], number: int) -> None:
+    written = tape(chunks, number)
+    seen = read(written)
+    assert seen.written == chunks
+    assert [each.sequence for each in seen.chunks] == list(range(len(chunks)))
+    assert [each.offset for each in seen.chunks] == [place.start for place in places(chunks)]
+    assert seen.end.clean
+    assert seen.end.words() == []
+    assert seen.end.at == len(written) == FIRST + sum(size(body) for _, _, body in chunks) + END_BYTES
+
+
+def test_a_recording_says_which_one_it_is() -> None:
+    with memory(tape([], 7)) as fd, Form("F.brick", os.dup(fd)) as form:
+        assert form.title == Title(1, 0, MADE_NS, ID, 7)
+
+
+def test_a_recording_is_read_from_its_beginning_as_often_as_one_likes() -> None:
+    with memory(tape(SMALL)) as fd, Form("F.brick", os.dup(fd)) as form:
+        assert list(form) == list(form)
+        next(iter(form))
+        assert [each.at_ns for each in form] == [1, 2, 3, 4]
+        assert form.end.clean
+
+
+@given(CHUNKS)
+def test_what_is_whole_of_a_recording_that_is_written_still_is_read(chunks: list[Written]) -> None:
+    with memory() as fd:
+        recording = begin(fd, ahead_bytes=1 << 14)
+        for count, chunk in enumerate(chunks, 1):
+            recording.append(*chunk)
+            seen = read_fd(fd)
+            assert seen.written == chunks[:count]
+            assert seen.end.at == recording.bytes
+            assert not seen.end.clean
+            (told,) = seen.end.words()
+            assert told.startswith("was not ended: it is written still, or its writer was killed")
+        assert content(fd)[recording.bytes :].strip(b"\0") == b""
+
+
+# ---- changed
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_a_byte_that_was_changed_costs_its_chunk_alone_and_is_told(mask: int) -> None:
+    whole = tape(SMALL)
+    where = places(SMALL)
+    for at in range(len(whole)):
+        changed = bytearray(whole)
+        changed[at] ^= mask
+        seen = read(bytes(changed))
+        assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if at not in place]
+        assert not seen.end.clean
+        end_at = len(whole) - END_BYTES
+        ((start, end, _),) = seen.end.damages
+        assert start <= at < end
+        assert (start, end) in [(0, FIRST), *((place.start, place.stop) for place in where), (end_at, len(whole))]
+        assert seen.end.missing == (FIRST <= at < end_at)
+        assert seen.end.ended == (at < end_at)
+        assert seen.end.words()
+
+
+def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
+    whole = tape(SMALL)
+    where = places(SMALL)
+    for length in range(len(whole)):
+        if length < BLOCK:
+            with pytest.raises(RecordingRefused):
+                read(whole[:length])
+            continue
+        seen = read(whole[:length])
+        assert seen.written == [chunk for chunk, place in zip(SMALL, where, strict=True) if place.stop <= length]
+        assert not seen.end.ended
+        assert any(f"cut at byte {length}" in told for told in seen.end.words())
+        # As a file looks whose writer took room ahead and was killed while it wrote.
+        killed = read(whole[:length].ljust(len(whole) + 5000, b"\0"))
+        assert [each for each in killed.written if each in SMALL] == killed.written
+        assert killed.written[: len(seen.written)] == seen.written
+        assert not killed.end.clean or whole[length:].strip(b"\0") == b""
+
+
+def test_chunks_that_were_taken_out_repeated_or_exchanged_are_missed() -> None:
+    whole = tape(SMALL)
+    pieces = [whole[:FIRST], *(whole[place.start : place.stop] for place in places(SMALL)), whole[-END_BYTES:]]
+    title, one, two, three, four, end = pieces
+    seen = read(title + one + four + end)
+    assert seen.written == [SMALL[0], SMALL[3]]
+    assert seen.end.missing == 2
+    place = places(SMALL)[1].start
+    assert seen.end.damages == [Damage(place, place, "chunk 3 comes after chunk 0")]
+    seen = read(title + one + two + two + three + four + end)
+    assert seen.written == SMALL
+    assert [each.why for each in seen.end.damages] == ["chunk 1 comes after chunk 1"]
+    seen = read(title + one + three + two + four + end)
+    assert seen.written == [SMALL[0], SMALL[2], SMALL[3]]
+    assert not seen.end.clean
+
+
+def test_chunks_of_another_file_are_none_of_this_one() -> None:
+    here, there = tape(SMALL, 0), tape(SMALL, 1)
+    place = places(SMALL)[2]
+    seen = read(here[: place.start] + there[place.start : place.stop] + here[place.stop :])
+    assert seen.written == [*SMALL[:2], SMALL[3]]
+    assert [each[:2] for each in seen.end.damages] == [(place.start, place.stop)]
+
+
+def test_bytes_in_a_body_are_no_chunk_even_where_their_own_is_damaged() -> None:
+    inner = tape(SMALL, 1)
+    chunks: list[Written] = [(_reader.CHUNK_SNAPSHOT, 1, inner), (_reader.CHUNK_SNAPSHOT, 2, b"last")]
+    changed = bytearray(tape(chunks))
+    changed[FIRST + 3] ^= 4
+    seen = read(bytes(changed))
+    assert seen.written == chunks[1:]
+    assert seen.end.missing == 1
+
+
+def test_bytes_behind_the_end_are_told_and_zeros_are_none() -> None:
+    whole = tape(SMALL)
+    assert read(whole + bytes(10_000)).end.clean
+    seen = read(whole + bytes(1000) + b"x" + bytes(1000))
+    assert seen.written == SMALL
+    assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes behind its end")]
+
+
+def test_of_many_damages_the_first_are_listed_and_the_others_counted() -> None:
+    chunks: list[Written] = [(_reader.CHUNK_SNAPSHOT, n, b"") for n in range(DAMAGES_MAX + 20)]
+    changed = bytearray(tape(chunks))
+    for place in places(chunks)[::2]:
+        changed[place.start + 20] ^= 1
+    seen = read(bytes(changed))
+    assert seen.written == chunks[1::2]
+    assert len(seen.end.damages) == (DAMAGES_MAX + 20) / 2
+    for place in places(chunks):
+        changed[place.start + 21] ^= 1
+    seen = read(bytes(changed))
+    assert seen.written == []
+
+
+# ---- versions and hostile numbers
+
+
+def sealed(block: bytes, key: bytes) -> bytes:
+    """A block of eight words with its checksum as the last one."""
+    return block[:56] + struct.pack("<Q", _reader.recording_sum(key, block[:56] + bytes(8)))
+
+
+def head(key: bytes, kind: int, length: int, number: int, body_sum: int = 0) -> bytes:
+    return sealed(struct.pack("<8sI4xQQQ8xQ8x", b"brikchnk", kind, length, number, 9, body_sum), key)
+
+
+def titled(major: int, minor: int) -> bytes:
+    title = struct.pack("<8sHHIQ16sQ16x", b"brickrec", major, minor, 0, MADE_NS, ID, 77)
+    return sealed(title, bytes(16)) * 2
+
+
+def test_chunks_of_a_newer_minor_are_left_out_and_counted() -> None:
+    title = titled(1, 9)
+    key = _reader.recording_title(title)[-1]
+    kind = _reader.CHUNK_KINDS + 3
+    unknown = (
+        head(key, kind, 0, 0, _reader.recording_sum(key, b""))
+        + head(key, kind, 70, 1, _reader.recording_sum(key, b"y" * 70 + bytes(58)))
+        + b"y" * 70
+        + bytes(58)
+    )
+    body = b"known".ljust(BLOCK, b"\0")
+    known = head(key, _reader.CHUNK_SNAPSHOT, 5, 2, _reader.recording_sum(key, body)) + body
+    seen = read(title + unknown + known)
+    assert seen.written == [(_reader.CHUNK_SNAPSHOT, 9, b"known")]
+    assert seen.end.skipped == {kind: 2}
+    assert f"2 chunks of kind {kind}, which this brickd does not know: left out" in seen.end.words()
+    with memory(title) as fd, Form("F.brick", os.dup(fd)) as form:
+        assert form.title.minor == 9
+
+
+def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:
+    with pytest.raises(RecordingRefused, match=r"F.brick: is of form 2\.3, this brickd reads 1\.x: take a brickd"):
+        read(titled(2, 3) + bytes(1000))
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "reason"),
+    [
+        (b"", "is empty"),
+        (b"PK\3\4" + bytes(500), "is no recording of brickd: it begins with 0000000004034b50, not 6365726b63697262"),
+        (bytes(64), "is no recording of brickd"),
+        (tape([])[:60], "was cut within its title: 60 bytes are there, 128 wanted"),
+        (tape([])[:56] + bytes(8) + tape([])[:56] + bytes(8), "has a damaged title: its checksum is"),
+    ],
+)
+def test_what_is_no_recording_is_refused_with_what_was_seen(bytes_: bytes, reason: str) -> None:
+    with pytest.raises(RecordingRefused, match=reason):
+        read(bytes_)
+
+
+@pytest.mark.parametrize("length", [1, 4096, _reader.CHUNK_BYTES_MAX, _reader.CHUNK_BYTES_MAX + 1, 2**63, 2**64 - 1])
+def test_a_length_that_cannot_be_is_a_cut_or_a_damage_and_takes_no_memory(length: int) -> None:
+    whole = tape(SMALL)
+    key = _reader.recording_title(whole)[-1]
+    place = places(SMALL)[1]
+    seen = read(whole[: place.start] + head(key, _reader.CHUNK_SNAPSHOT, length, 1) + whole[place.stop :])
+    assert seen.written[0] == SMALL[0]
+    assert seen.written[1:] in ([], SMALL[2:], SMALL[3:])
+    assert not seen.end.clean
+
+
+@given(st.binary(max_size=300), st.lists(st.tuples(st.integers(0, 900), st.binary(max_size=70)), max_size=4))
+def test_whatever_is_in_a_file_only_what_was_written_is_given(rest: bytes, changes: list[tuple[int, bytes]]) -> None:
+    changed = bytearray(tape(SMALL))
+    for at, piece in changes:
+        changed[at + BLOCK : at + BLOCK + len(piece)] = piece
+    seen = read(bytes(changed) + rest)
+    assert [each for each in SMALL if each in seen.written] == seen.written
+    assert (seen.written == SMALL) or not seen.end.clean
+    assert all(0 <= each.start <= each.end <= len(changed) + len(rest) for each in seen.end.damages)
+
+
+def test_an_end_says_what_there_was_no_room_for() -> None:
+    with memory() as fd:
+        recording = begin(fd, limit_bytes=1000)
+        with pytest.raises(OSError, match="File too large"):
+            recording.append(_reader.CHUNK_SNAPSHOT, 1, bytes(1000))
+        recording.append(_reader.CHUNK_SNAPSHOT, 2, bytes(recording.left_bytes))
+        assert recording.left_bytes == 0
+        recording.close()
+        assert os.fstat(fd).st_size <= 1000
+        seen = read_fd(fd)
+    assert seen.end.clean
+    assert seen.end.refused == Refused(1, 1000, 0)
+    assert seen.end.words() == ["had no room for 1 chunk of 1000 bytes and for 0 slots of rings"]
+
+
+# ---- the checksum
+
+
+@given(st.binary(min_size=1, max_size=200).map(lambda body: body.ljust(-(-len(body) // BLOCK) * BLOCK, b"\0")))
+def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
+    key = bytes(16)
+    sums = {_reader.recording_sum(key, blocks)}
+    number = int.from_bytes(blocks, "little")
+    for bit in range(len(blocks) * 8):
+        sums.add(_reader.recording_sum(key, (number ^ 1 << bit).to_bytes(len(blocks), "little")))
+    sums.add(_reader.recording_sum(key, blocks + bytes(BLOCK)))
+    assert len(sums) == len(blocks) * 8 + 2
