@@ -19,6 +19,7 @@ LAYERS = (
         "brickd.composed",
         "brickd.errors",
         "brickd.escape",
+        "brickd.notify",
         "brickd.questions.parameter",
         "brickd.runtime",
         "brickd.words",

@@ -1,8 +1,8 @@
 """The verb `up`.
 
-Owns: how a daemon is put into the background, what is said as it starts and ends. Must not know: what a daemon does.
-Invariants: it is said that a daemon runs only once it answers; whoever starts it in the background is told why it did
-not.
+Owns: how a daemon is put into the background, what is said as it starts and ends, and to whom. Must not know: what a
+daemon does. Invariants: it is said that a daemon runs only once it answers; whoever starts it in the background is told
+why it did not.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     from brickd.collector import WORKERS_MAX
     from brickd.daemon import Daemon
     from brickd.home import Home
+    from brickd.notify import Manager
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
@@ -65,14 +66,21 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
                 daemon.restore()
                 return Listener(here.socket, group=group, replace=True)
 
-            server = Server(daemon, listen)
+            server, manager = Server(daemon, listen), Manager(os.environ)
+
+            def stop() -> None:
+                manager.stopping()
+                server.stop()
 
             async def serve() -> None:
                 loop = asyncio.get_running_loop()
                 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                    loop.add_signal_handler(number, server.stop)
+                    loop.add_signal_handler(number, stop)
+                watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
                 ready()
+                manager.ready(f"answers at {here.socket}")
                 await server.serve()
+                watching.cancel()
 
             asyncio.run(serve())
         finally:

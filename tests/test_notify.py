@@ -1,0 +1,191 @@
+"""What a service manager hears of a daemon: that it answers, lives, ends; and nothing that is not so."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+from running import Running, running, up
+from serving import ask
+
+from brickd.notify import Manager
+from brickd.runtime import runtime
+
+LATEST_SECONDS = 30
+
+
+@contextmanager
+def heard(address: str) -> Iterator[socket.socket]:
+    """A manager's end of the socket, at a path or (@) an abstract address."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind("\0" + address[1:] if address.startswith("@") else address)
+        manager.settimeout(LATEST_SECONDS)
+        yield manager
+
+
+def one(manager: socket.socket) -> dict[str, str]:
+    """The next thing that it hears."""
+    return dict(line.split("=", 1) for line in manager.recv(4096).decode().split("\n"))
+
+
+def waiting(manager: socket.socket) -> list[bytes]:
+    """What it was sent and has not heard yet."""
+    found = []
+    manager.setblocking(False)
+    try:
+        while True:
+            found.append(manager.recv(4096))
+    except BlockingIOError:
+        manager.settimeout(LATEST_SECONDS)
+        return found
+
+
+# ---- the words
+
+
+@pytest.mark.parametrize("kind", ["path", "abstract"])
+def test_what_is_told_arrives_at_the_socket_that_the_environment_names(tmp_path: Path, kind: str) -> None:
+    address = f"{tmp_path}/notify" if kind == "path" else f"@brickd-test-{os.getpid()}"
+    with heard(address) as manager:
+        tells = Manager({"NOTIFY_SOCKET": address})
+        tells.ready("answers at /a/name\nREADY=0")
+        tells.stopping()
+        assert one(manager) == {
+            "READY": "1",
+            "MAINPID": str(os.getpid()),
+            "STATUS": "answers at /a/name READY=0",
+        }
+        assert one(manager)["STOPPING"] == "1"
+
+
+@pytest.mark.parametrize(
+    "address", ["", "/", "@", "relative", "vsock:2:1", "/nowhere/at/all", "/" + 200 * "x", "@gone"]
+)
+def test_a_socket_that_is_not_there_or_none_of_ours_harms_nothing(address: str) -> None:
+    for environment in ({}, {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000"}):
+        Manager(environment).ready("answers")
+        Manager(environment).stopping()
+
+
+@pytest.mark.slow  # it is given a second
+def test_a_manager_that_takes_nothing_costs_its_message_alone(tmp_path: Path) -> None:
+    with heard(f"{tmp_path}/notify") as manager:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as full:
+            full.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    full.sendto(b"x", manager.getsockname())
+        Manager({"NOTIFY_SOCKET": f"{tmp_path}/notify"}).ready("answers")
+        assert set(waiting(manager)) == {b"x"}
+
+
+@pytest.mark.parametrize(
+    ("usec", "pid", "every_ns"),
+    [
+        ("30000000", None, 15_000_000_000),
+        ("30000000", "ours", 15_000_000_000),
+        ("30000000", "1", None),
+        ("30000000", "", None),
+        ("0", None, None),
+        ("-1", None, None),
+        ("²", None, None),
+        ("", None, None),
+        (None, None, None),
+    ],
+)
+def test_how_often_a_sign_of_life_is_wanted(usec: str | None, pid: str | None, every_ns: int | None) -> None:
+    environment = {"NOTIFY_SOCKET": "/run/notify"}
+    if usec is not None:
+        environment["WATCHDOG_USEC"] = usec
+    if pid is not None:
+        environment["WATCHDOG_PID"] = str(os.getpid()) if pid == "ours" else pid
+    assert Manager(environment).every_ns == every_ns
+    assert Manager(environment | {"NOTIFY_SOCKET": ""}).every_ns is None
+
+
+def test_a_sign_of_life_is_given_only_while_the_loop_comes_round(tmp_path: Path) -> None:
+    calm, stands = 1_000_000_000, 3_000_000_000
+    with heard(f"{tmp_path}/notify") as manager:
+        stills = iter([calm, calm, stands, stands, calm])
+        with pytest.raises(RuntimeError):  # what a coroutine makes of StopIteration
+            asyncio.run(
+                Manager({"NOTIFY_SOCKET": f"{tmp_path}/notify", "WATCHDOG_USEC": "2"}).watch(lambda: next(stills))
+            )
+        assert waiting(manager) == [b"WATCHDOG=1"] * 3
+
+
+# ---- a daemon
+
+
+def test_a_daemon_tells_that_it_answers_lives_and_ends(prefix: str) -> None:
+    address = f"{runtime().directory}/notify"
+    with heard(address) as manager, up(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
+        try:
+            status = f"answers at {runtime().socket}"
+            assert one(manager) == {"READY": "1", "MAINPID": str(daemon.pid), "STATUS": status}
+            assert ask(runtime().socket, "/v1").status == 200
+            assert [one(manager) for _ in range(3)] == [{"WATCHDOG": "1"}] * 3
+            daemon.terminate()
+            assert daemon.wait() == 0
+            *signs, last = waiting(manager)
+            assert last.startswith(b"STOPPING=1\n")
+            assert set(signs) <= {b"WATCHDOG=1"}
+        finally:
+            daemon.kill()
+
+
+_SEIZE, _INTERRUPT, _CONTINUE, _DETACH, _ANY_THREAD = 0x4206, 0x4207, 7, 17, 0x40000000
+_POLLS = ("7 ", "73 ", "271 ")  # poll and ppoll of x86-64, ppoll of arm64
+
+
+@contextmanager
+def loop_held(daemon: Running) -> Iterator[None]:
+    """Have the thread that drains stand still while the others go on."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = (ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
+    threads = Path(f"/proc/{daemon.pid}/task")
+
+    def resting() -> int:
+        for each in threads.iterdir():
+            if (each / "syscall").read_text().startswith(_POLLS):
+                return int(each.name)
+        return 0
+
+    while not (thread := resting()):
+        pass
+    assert ptrace(_SEIZE, thread, None, None) == 0, os.strerror(ctypes.get_errno())
+    try:
+        while True:
+            assert ptrace(_INTERRUPT, thread, None, None) == 0
+            os.waitpid(thread, _ANY_THREAD)
+            if (threads / str(thread) / "syscall").read_text().startswith(_POLLS):
+                break  # with the interpreter's lock it would hold the others, too
+            assert ptrace(_CONTINUE, thread, None, None) == 0
+        yield
+    finally:
+        ptrace(_DETACH, thread, None, None)
+
+
+@pytest.mark.slow
+def test_a_daemon_that_answers_while_its_loop_stands_still_gives_no_sign_of_life(prefix: str) -> None:
+    address = f"{runtime().directory}/notify"
+    with heard(address) as manager, running(NOTIFY_SOCKET=address, WATCHDOG_USEC="40000") as daemon:
+
+        def still_ns() -> int:
+            return int(daemon.ask("")["loop_still_ns"])
+
+        assert "READY" in one(manager)
+        with loop_held(daemon):
+            while still_ns() < 2_500_000_000:
+                pass
+            waiting(manager)
+            while still_ns() < 3_000_000_000:
+                pass
+            assert waiting(manager) == []
+        assert one(manager) == {"WATCHDOG": "1"}
