@@ -167,15 +167,32 @@ def daemon(prefix: str) -> Iterator[Daemon]:
         yield serves
 
 
+# Whoever may not enter a home can run no interpreter there: in mounts of its own nothing else is left of that home.
+_HOME = """
+mount --bind "$1" /mnt && mount -t tmpfs -o mode=755 home "$2" && mkdir -p "$1" && mount --move /mnt "$1" && shift 2
+exec "$@"
+"""
+
+
+def another_user(uid: int, *groups: int) -> list[str]:
+    """What begins a command that another user is to run, as a member of these groups alone."""
+    member = f"--groups={','.join(map(str, groups))}" if groups else "--clear-groups"
+    command = ["setpriv", f"--reuid={uid}", f"--regid={uid}", member]
+    if os.geteuid() != 0 or shutil.which(command[0]) is None:
+        pytest.skip("needs root and setpriv, to be another user")
+    base = Path(sys.base_prefix)
+    closed = [folder for folder in base.parents if not folder.stat().st_mode & 0o001]
+    if closed:
+        command = ["unshare", "-m", "sh", "-c", _HOME, "sh", os.fspath(base), os.fspath(closed[-1]), *command]
+    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
+        pytest.skip(f"user {uid} may not read this installation")
+    return command
+
+
 @pytest.fixture
 def nobody() -> list[str]:
     """What begins a command that another user than ours is to run."""
-    command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    if os.geteuid() != 0 or shutil.which(command[0]) is None:
-        pytest.skip("needs root and setpriv, to be another user")
-    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
-        pytest.skip("user 65534 may not read this installation")
-    return command
+    return another_user(65534)
 
 
 def readings(prefix: str) -> list[Reading]:
