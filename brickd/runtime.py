@@ -1,7 +1,7 @@
 """Where a daemon and those who ask it meet: the runtime directory and what lies in it.
 
 Owns: the paths, from the environment or by default. Must not know: what is in the files. Invariant: the same
-environment names the same places to the daemon and to every verb.
+environment, on the same machine, names the same places to the daemon and to every verb.
 """
 
 from __future__ import annotations
@@ -47,9 +47,16 @@ def runtime() -> Runtime:
 
 
 def _default() -> Path:
-    if own := os.environ.get("XDG_RUNTIME_DIR"):
-        return Path(own) / "brickd"
-    return Path(f"/run/brickd-{_user()}")
+    service, session = Path(f"/run/brickd-{_user()}"), os.environ.get("XDG_RUNTIME_DIR")
+    return service if not session or _ours(service) else Path(session) / "brickd"
+
+
+def _ours(directory: Path) -> bool:
+    """Whether root, whose /run is, has made it for us: then the service is our daemon, in a session as well."""
+    try:
+        return directory.lstat().st_uid == os.geteuid()
+    except OSError:
+        return False
 
 
 def _user() -> str:
