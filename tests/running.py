@@ -53,10 +53,13 @@ class Running:
         return said
 
 
-def up(before: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
+UP = (sys.executable, "-P", "-m", "brickd", "up")
+
+
+def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> subprocess.Popen[bytes]:
     """`brickd up`, started and not waited for; `before` is what its command begins with."""
     return subprocess.Popen(
-        [*before, sys.executable, "-P", "-m", "brickd", "up"],
+        [*before, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | environment,
@@ -64,9 +67,9 @@ def up(before: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes
 
 
 @contextmanager
-def running(before: Sequence[str] = (), **environment: str) -> Iterator[Running]:
+def running(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Iterator[Running]:
     """A daemon, as soon as it answers; it is killed if it still runs at the end."""
-    with up(before, **environment) as process:
+    with up(before, command, **environment) as process:
         try:
             assert process.stdout is not None
             assert process.stderr is not None

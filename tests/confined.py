@@ -1,0 +1,331 @@
+"""A command confined as a unit of systemd says, where no systemd runs: what is done comes from the unit's text.
+
+Run as a program it confines itself and becomes the command. It wants root, libseccomp and systemd-analyze. Every
+setting is done here or stands in ELSEWHERE: one that is not known is an error, so that none is taken for done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import pwd
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+Settings = dict[str, list[str]]
+
+# Of the manager, not of the process; and what no test would see.
+ELSEWHERE = {
+    *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
+    *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
+}
+INSTALLATION = (sys.base_prefix, os.fspath(Path(__file__).parent.parent))
+
+
+def read(text: str, instance: str) -> Settings:
+    """The section [Service] of a unit: the values of each setting, in order."""
+    settings: Settings = {}
+    section = ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            section = line
+        elif section == "[Service]" and line and not line.startswith("#"):
+            name, _, value = line.partition("=")
+            settings.setdefault(name, []).append(value.replace("%i", instance))
+    return settings
+
+
+def command(settings: Settings, runtime: Path, instead: Sequence[str] = ()) -> list[str]:
+    """What starts the unit's command, or another one in its place; `runtime` becomes its runtime directory."""
+    program, *arguments = settings["ExecStart"][0].split()
+    assert Path(program).name == "brickd"
+    asked = instead or [sys.executable, "-P", "-m", "brickd", *arguments]
+    return [sys.executable, __file__, json.dumps(settings), os.fspath(runtime), *asked]
+
+
+def place(settings: Settings) -> str:
+    """Its runtime directory, as it sees it."""
+    return f"/run/{settings['RuntimeDirectory'][0]}"
+
+
+def missing() -> str:
+    """Why nothing can be confined here, or ""."""
+    if os.geteuid() != 0:
+        return "needs root, to confine a process"
+    if shutil.which("systemd-analyze") is None:
+        return "needs systemd-analyze, which knows the sets of system calls"
+    try:
+        ctypes.CDLL("libseccomp.so.2")
+    except OSError:
+        return "needs libseccomp"
+    return ""
+
+
+# ---- mounts
+
+_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
+_NEWNS, _NEWUTS, _NEWNET = 0x20000, 0x4000000, 0x40000000
+_MOUNT_SETATTR, _RECURSIVE, _HERE = 442, 0x8000, -100
+_NO_NEW_PRIVILEGES, _DROP_BOUND = 38, 24
+
+# Which folders a setting hides, and which it leaves to be read.
+_HIDDEN = {
+    "ProtectHome": ["/home", "/root"],
+    "PrivateTmp": ["/tmp", "/var/tmp"],
+    "ProtectKernelModules": ["/usr/lib/modules"],
+}
+_READ_ONLY = {"ProtectKernelTunables": ["/proc/sys", "/sys"], "ProtectControlGroups": ["/sys/fs/cgroup"]}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _done(result: int, what: str) -> None:
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
+
+
+def _mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    given = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
+    _done(_libc.mount(*given), f"mount {target}")
+
+
+def _bind(fd: int, target: str) -> None:
+    _mount(f"/proc/self/fd/{fd}", target, flags=_BIND | _REC)
+    os.close(fd)
+
+
+class _Attributes(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
+
+
+def _read_only(path: str, yes: bool) -> None:
+    """A mount and all below it."""
+    change = _Attributes(_RDONLY if yes else 0, 0 if yes else _RDONLY)
+    given = (os.fsencode(path), ctypes.c_uint(_RECURSIVE), ctypes.byref(change), ctypes.sizeof(change))
+    _done(_libc.syscall(_MOUNT_SETATTR, _HERE, *given), f"remount {path}")
+
+
+def _hide(path: str, mode: str) -> None:
+    """Have an empty folder there, but for what the test itself runs from."""
+    kept = [(each, os.open(each, os.O_PATH)) for each in INSTALLATION if Path(each).is_relative_to(path)]
+    _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"mode={'755' if kept and mode == '0' else mode}")
+    for each, fd in kept:
+        os.makedirs(each, exist_ok=True)
+        _bind(fd, each)
+
+
+def _private_devices() -> None:
+    shm = os.open("/dev/shm", os.O_PATH)
+    nodes = {name: os.stat(name) for name in map("/dev/{}".format, ("null", "zero", "full", "random", "urandom"))}
+    _mount("tmpfs", "/dev", "tmpfs", _NOSUID, "mode=755")
+    for name, status in nodes.items():
+        os.mknod(name, status.st_mode, status.st_rdev)
+        os.chmod(name, status.st_mode & 0o777)
+    os.mkdir("/dev/shm")
+    _bind(shm, "/dev/shm")
+    _mount("", "/dev", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NOEXEC)
+
+
+def _mounts(settings: Settings, runtime: str) -> None:
+    spaces = {"PrivateNetwork": _NEWNET, "ProtectHostname": _NEWUTS}
+    _done(_libc.unshare(_NEWNS | sum(flag for name, flag in spaces.items() if _on(settings, name))), "unshare")
+    _mount("none", "/", flags=_SLAVE | _REC)
+    held = os.open(runtime, os.O_PATH)
+    _hide("/run", "755")
+    os.mkdir(place(settings))
+    _bind(held, place(settings))
+    if settings.get("ProtectSystem") == ["strict"]:
+        _read_only("/", True)
+        for path in ("/dev", "/proc", "/sys", place(settings)):
+            _read_only(path, False)
+    for name, paths in _HIDDEN.items():
+        for path in filter(os.path.isdir, paths if _on(settings, name) else []):
+            _hide(path, "1777" if name == "PrivateTmp" else "0")
+    if _on(settings, "PrivateDevices"):
+        _private_devices()
+    if "ProtectProc" in settings:
+        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC, f"hidepid={settings['ProtectProc'][0]}")
+    for name, paths in _READ_ONLY.items():
+        for path in paths if _on(settings, name) else []:
+            _mount(path, path, flags=_BIND | _REC)
+            _read_only(path, True)
+
+
+# ---- system calls
+
+_ALLOW, _ERRNO, _NOT_THERE = 0x7FFF0000, 0x00050000, -1
+_UNLIKE, _LESS, _MORE, _HAS = 1, 2, 6, 7  # how an argument is compared
+
+
+class _Compared(ctypes.Structure):
+    _fields_ = [("arg", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64)]
+
+
+class Denied(NamedTuple):
+    """A system call that fails; where `how` is not 0, if an argument compares so."""
+
+    call: str
+    error: int = errno.EPERM
+    arg: int = 0
+    how: int = 0
+    value: int = 0
+
+
+def _sets() -> dict[str, list[str]]:
+    """The sets of system calls that systemd knows."""
+    said = subprocess.run(["systemd-analyze", "syscall-filter"], capture_output=True, text=True, check=True).stdout
+    found: dict[str, list[str]] = {}
+    members: list[str] = []
+    for line in said.splitlines():
+        if line.startswith("@"):
+            members = found.setdefault(line.strip(), [])
+        elif (word := line.strip()) and not word.startswith("#"):
+            members.append(word)
+    return found
+
+
+def allowed(settings: Settings) -> set[str]:
+    """What SystemCallFilter= leaves; systemd adds what every program needs."""
+    sets = _sets()
+
+    def expanded(names: Iterable[str]) -> set[str]:
+        return {call for name in names for call in (expanded(sets[name]) if name.startswith("@") else {name})}
+
+    calls = expanded(["@default", "execve"])
+    filters = settings["SystemCallFilter"]
+    assert not filters[0].startswith("~"), "wanted is a list of what is allowed"
+    for each in filters:
+        calls = calls - expanded(each[1:].split()) if each.startswith("~") else calls | expanded(each.split())
+    return calls
+
+
+def _families(values: list[str]) -> list[Denied]:
+    assert values == ["AF_UNIX"]
+    return [Denied("socket", errno.EAFNOSUPPORT, 0, how, socket.AF_UNIX) for how in (_LESS, _MORE)]
+
+
+def _namespaces(_: list[str]) -> list[Denied]:
+    flags = (_NEWNS, _NEWUTS, _NEWNET, 0x2000000, 0x8000000, 0x10000000, 0x20000000)
+    denied = [Denied(call, errno.EPERM, 0, _HAS, flag) for call in ("unshare", "clone") for flag in flags]
+    # clone3 has its flags in memory, where no filter looks: it is as if there were none.
+    return [*denied, Denied("setns"), Denied("clone3", errno.ENOSYS)]
+
+
+def _set_ids(_: list[str]) -> list[Denied]:
+    modes = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "mkdir": 1, "mkdirat": 2, "mknod": 1, "mknodat": 2}
+    return [Denied(call, errno.EPERM, arg, _HAS, bit) for call, arg in modes.items() for bit in (0o4000, 0o2000)]
+
+
+def _executable(_: list[str]) -> list[Denied]:
+    write, execute = 2, 4
+    later = [Denied(call, errno.EPERM, 2, _HAS, execute) for call in ("mprotect", "pkey_mprotect")]
+    return [
+        Denied("mmap", errno.EPERM, 2, _HAS, write | execute),
+        *later,
+        Denied("shmat", errno.EPERM, 2, _HAS, 0o100000),
+    ]
+
+
+# What a setting has systemd deny by a filter of its own.
+_DENIED: dict[str, Callable[[list[str]], list[Denied]]] = {
+    "LockPersonality": lambda _: [Denied("personality", errno.EPERM, 0, _UNLIKE, 0)],
+    "MemoryDenyWriteExecute": _executable,
+    "ProtectClock": lambda _: [Denied(call) for call in _sets()["@clock"]],
+    "ProtectHostname": lambda _: [Denied("sethostname"), Denied("setdomainname")],
+    "ProtectKernelLogs": lambda _: [Denied("syslog")],
+    "ProtectKernelModules": lambda _: [Denied(call) for call in _sets()["@module"]],
+    "RestrictAddressFamilies": _families,
+    "RestrictNamespaces": _namespaces,
+    "RestrictRealtime": lambda _: [Denied("sched_setscheduler", errno.EPERM, 1, _MORE, 0)],
+    "RestrictSUIDSGID": _set_ids,
+}
+
+
+def _filters(settings: Settings) -> None:
+    lib = ctypes.CDLL("libseccomp.so.2")
+    lib.seccomp_init.restype = ctypes.c_void_p
+
+    def load(otherwise: int, rules: Iterable[tuple[int, Denied]]) -> None:
+        context = ctypes.c_void_p(lib.seccomp_init(ctypes.c_uint(otherwise)))
+        for action, rule in rules:
+            number = lib.seccomp_syscall_resolve_name(rule.call.encode())
+            compared = _Compared(rule.arg, rule.how, rule.value, rule.value)
+            given = (ctypes.c_uint(action), number, int(rule.how != 0), ctypes.byref(compared))
+            # Of each set only some are of this architecture, and known to this libseccomp.
+            if number != _NOT_THERE and (wrong := -lib.seccomp_rule_add_array(context, *given)) not in (0, errno.EDOM):
+                raise OSError(wrong, os.strerror(wrong), str(rule))
+        if wrong := -lib.seccomp_load(context):
+            raise OSError(wrong, os.strerror(wrong), "a filter of system calls")
+
+    denied = [rule for name, rules in _DENIED.items() if name in settings for rule in rules(settings[name])]
+    otherwise = getattr(errno, settings["SystemCallErrorNumber"][0])
+    listed = [(_ALLOW, Denied(call)) for call in sorted(allowed(settings))]
+    load(_ALLOW, [(_ERRNO | rule.error, rule) for rule in denied])
+    load(_ERRNO | otherwise, listed)  # last: it denies to load another one
+
+
+# ---- the process
+
+
+def _on(settings: Settings, name: str) -> bool:
+    if (value := settings.get(name, ["no"])) not in (["yes"], ["no"]):
+        raise ValueError(f"{name}={value}: what is known here are yes and no")
+    return value == ["yes"]
+
+
+_OTHERS = {
+    *("User", "SupplementaryGroups", "Environment", "RuntimeDirectory", "UMask", "LimitCORE", "OOMScoreAdjust"),
+    *("ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateNetwork", "ProtectProc"),
+    *("ProtectKernelTunables", "ProtectControlGroups", "CapabilityBoundingSet", "NoNewPrivileges"),
+    *("SystemCallArchitectures", "SystemCallFilter", "SystemCallErrorNumber"),
+}
+
+
+def _confine(settings: Settings, runtime: str) -> None:
+    if unknown := settings.keys() - _OTHERS - _DENIED.keys() - ELSEWHERE:
+        raise ValueError(f"what these do is not known here: {sorted(unknown)}")
+    user = pwd.getpwnam(settings["User"][0])
+    _mounts(settings, runtime)
+    os.chdir("/")
+    os.umask(int(settings["UMask"][0], 8))
+    resource.setrlimit(resource.RLIMIT_CORE, (int(settings["LimitCORE"][0]),) * 2)
+    Path("/proc/self/oom_score_adj").write_text(settings["OOMScoreAdjust"][0])
+    assert settings["CapabilityBoundingSet"] == [""], "wanted is none at all"
+    for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
+        _done(_libc.prctl(_DROP_BOUND, capability, 0, 0, 0), "the bounding set")
+    more = [int(group) for line in settings.get("SupplementaryGroups", []) for group in line.split()]
+    os.setgroups([*os.getgrouplist(user.pw_name, user.pw_gid), *more])
+    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+    if _on(settings, "NoNewPrivileges"):
+        _done(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no new privileges")
+    assert settings["SystemCallArchitectures"] == ["native"], "as libseccomp has it"
+    _filters(settings)
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """What systemd gives, and what keeps tests apart."""
+    user = pwd.getpwnam(settings["User"][0])
+    given = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": user.pw_dir, "USER": user.pw_name}
+    given |= dict(each.split("=", 1) for each in settings.get("Environment", []))
+    kept = ("BRICKD_SHM_PREFIX", "NOTIFY_SOCKET", "WATCHDOG_USEC")
+    return given | {name: os.environ[name] for name in kept if name in os.environ}
+
+
+def _become() -> None:
+    settings: Settings = json.loads(sys.argv[1])
+    environment = _environment(settings)
+    _confine(settings, sys.argv[2])
+    os.execve(sys.argv[3], sys.argv[3:], environment)
+
+
+if __name__ == "__main__":
+    _become()

@@ -1,0 +1,234 @@
+"""The units: what systemd says of them, and a daemon that is confined as they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import confined
+import pytest
+from conftest import ROOT
+from faults import Start, needs_namespaces
+from rounds import ROUNDS, STARTS, again, closed
+from running import running, up
+from test_notify import heard, one, waiting
+
+from brickd.files import find
+from brickd.runtime import runtime
+
+UNITS = ROOT / "systemd"
+SERVICE, USER_SERVICE = UNITS / "brickd@.service", UNITS / "user" / "brickd.service"
+MOST_EXPOSED = 1.5
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(shutil.which(program) is None, reason=f"needs {program} (Debian: systemd)")
+
+
+@pytest.fixture
+def analyze(tmp_path: Path) -> Callable[..., str]:
+    """`systemd-analyze` of a unit as it would be installed for a user: all that it says."""
+
+    def run(unit: Path, *arguments: str) -> str:
+        # It wants a program that is there, a name with its instance, and a place of the user's manager.
+        installed = tmp_path / unit.name.replace("@", "@alice")
+        installed.write_text(re.sub(r"(?<=ExecStart=)\S+(?= up$)", sys.executable, unit.read_text(), flags=re.M))
+        assert sys.executable in installed.read_text()
+        command = ["systemd-analyze", "--no-pager", *arguments, os.fspath(installed)]
+        environment = os.environ | {"XDG_RUNTIME_DIR": os.fspath(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        return f"{done.stdout}{done.stderr}"
+
+    return run
+
+
+@needs("systemd-analyze")
+@pytest.mark.parametrize(("unit", "manager"), [(SERVICE, "--system"), (USER_SERVICE, "--user")])
+def test_systemd_has_nothing_to_say_about_the_units(analyze: Callable[..., str], unit: Path, manager: str) -> None:
+    assert analyze(unit, manager, "verify") == ""
+
+
+@needs("systemd-analyze")
+def test_the_service_is_hardly_exposed(analyze: Callable[..., str]) -> None:
+    said = analyze(SERVICE, "security", "--offline=yes")
+    told = re.search(r"Overall exposure level for brickd@alice.service: ([\d.]+)", said)
+    assert told is not None, said
+    assert float(told[1]) <= MOST_EXPOSED, f"{told[1]} seen, {MOST_EXPOSED} wanted:\n{said}"
+
+
+def test_what_outlives_the_service_is_left_where_it_is() -> None:
+    service = confined.read(SERVICE.read_text(), "alice")
+    assert (service["RemoveIPC"], service["RuntimeDirectoryPreserve"]) == (["no"], ["yes"])
+    assert confined.read(USER_SERVICE.read_text(), "")["RuntimeDirectoryPreserve"] == ["yes"]
+
+
+@needs("systemd-tmpfiles")
+def test_segments_are_not_cleaned_up_by_age(tmp_path: Path) -> None:
+    (tmp_path / "dev/shm").mkdir(parents=True)
+    for name in ("brickd-0123", "other"):
+        (tmp_path / "dev/shm" / name).touch()
+    (tmp_path / "ages.conf").write_text("q /dev/shm 1777 root root 0\n")
+    ours = UNITS / "tmpfiles.d" / "brickd.conf"
+    files = map(os.fspath, (tmp_path / "ages.conf", ours))
+    subprocess.run(["systemd-tmpfiles", "--clean", f"--root={tmp_path}", *files], check=True)
+    assert os.listdir(tmp_path / "dev/shm") == ["brickd-0123"]
+
+
+_RUN = 'mount -t tmpfs none /run && install -d -o "${1%:*}" "${1#*:}" && shift && exec "$@"'
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("made", "session", "place"),
+    [
+        ("nobody:/run/brickd-nobody", "/run/user/65534", "/run/brickd-nobody"),
+        ("nobody:/run/brickd-nobody", None, "/run/brickd-nobody"),
+        ("nobody:/run/brickd-else", "/run/user/65534", "/run/user/65534/brickd"),
+        ("root:/run/brickd-nobody", "/run/user/65534", "/run/user/65534/brickd"),
+        ("root:/run/brickd-nobody", None, "/run/brickd-nobody"),
+    ],
+)
+def test_whoever_the_service_runs_for_finds_it_from_a_session_too(
+    nobody: list[str], made: str, session: str | None, place: str
+) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "BRICKD_RUNTIME_DIR"}
+    environment |= {} if session is None else {"XDG_RUNTIME_DIR": session}
+    asked = [sys.executable, "-P", "-c", "from brickd.runtime import runtime; print(runtime().directory)"]
+    command = ["unshare", "-m", "sh", "-c", _RUN, "sh", made, *nobody, *asked]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout == f"{place}\n"
+
+
+# ---- confined as the service says
+
+can_confine = pytest.mark.skipif(bool(confined.missing()), reason=confined.missing())
+NOBODY = 65534
+
+
+def settings(text: str = "") -> confined.Settings:
+    """Of the service of a user who is nobody."""
+    return confined.read(text or SERVICE.read_text(), "nobody")
+
+
+@pytest.fixture
+def place(nobody: list[str], prefix: str) -> Path:
+    """What becomes the service's runtime directory: as systemd makes it."""
+    folder = runtime().directory
+    os.chown(folder, NOBODY, NOBODY)
+    (mode,) = settings()["RuntimeDirectoryMode"]
+    folder.chmod(int(mode, 8))
+    return folder
+
+
+@pytest.mark.slow
+@can_confine
+def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_its_user(
+    place: Path, nobody: list[str], worker: Start, prefix: str
+) -> None:
+    unit = settings()
+    lives, dies = (worker(f"{ROUNDS}\nrounds()", before=tuple(nobody), BRICKD_SERVICE="api") for _ in range(2))
+    for each in (lives, dies):
+        each.heard()
+    notified = {"NOTIFY_SOCKET": f"{confined.place(unit)}/notify", "WATCHDOG_USEC": "4000000"}
+    with heard(f"{place}/notify") as manager:
+        (place / "notify").chmod(0o777)
+        with running(command=confined.command(unit, place), **notified) as daemon:
+            assert one(manager)["READY"] == "1"
+            assert one(manager) == {"WATCHDOG": "1"}
+            closed(daemon, 2 * STARTS)
+            dies.kill()
+            daemon.until("worker_died")
+            again(lives)
+            status = closed(daemon, 3 * STARTS)
+            assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
+            assert sorted(each["pid"] for each in status["workers"] if each["state"] == "live") == [lives.pid]
+            while len(find(prefix)) > 1:  # removed, since it is remembered
+                daemon.ask("")
+            assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
+                "daemon_started", "worker_found", "worker_died",
+            }  # fmt: skip
+            assert daemon.end() == "brickd: the daemon has ended\n"
+        assert waiting(manager)[-1].startswith(b"STOPPING=1")
+    assert (place / "checkpoint").stat().st_uid == NOBODY
+
+
+# What a daemon that somebody has taken over would try, beside what it does for a living: each as "what: how it went".
+TRIES = """
+import ctypes, json, mmap, os, socket, sys, tempfile
+libc = ctypes.CDLL(None, use_errno=True)
+def call(name, *arguments):
+    if getattr(libc, name)(*arguments) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+server, place = int(sys.argv[1]), sys.argv[2]
+tries = {
+    "a segment": lambda: open("/dev/shm/" + os.environ["BRICKD_SHM_PREFIX"] + str(os.getpid()), "w"),
+    "its runtime directory": lambda: open(place + "/x", "w"),
+    "a temporary file": tempfile.TemporaryFile,
+    "its user's processes": lambda: open(f"/proc/{server}/statm"),
+    "a unix socket": lambda: socket.socket(socket.AF_UNIX),
+    "others' processes": lambda: open("/proc/1/stat"),
+    "a device": lambda: open("/dev/tty", "w").close() if os.isatty(0) else os.stat("/dev/ptmx"),
+    "the network": lambda: socket.socket(socket.AF_INET),
+    "the kernel's routes": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+    "the server's memory": lambda: call("ptrace", 16, server, None, None),
+    "a program written at run time": lambda: mmap.mmap(-1, 4096, prot=7),
+    "a set-user-id file": lambda: os.chmod(place, 0o4700),
+    "a processor of its choice": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+    "an old personality": lambda: call("personality", 0x0040000),
+    "a namespace": lambda: call("unshare", 0x10000000),
+    "the system's files": lambda: open("/etc/passwd", "w"),
+    "the kernel's settings": lambda: open("/proc/sys/kernel/hostname", "w"),
+}
+went = {}
+for what, tried in tries.items():
+    try:
+        tried()
+    except OSError as error:
+        went[what] = os.strerror(error.errno)
+    else:
+        went[what] = "done"
+print(json.dumps(went))
+"""
+NEEDED = {"a segment", "its runtime directory", "a temporary file", "its user's processes", "a unix socket"}
+# A user who is nobody may not do these anyway; they show that it is another reason.
+WALLS = {
+    "a namespace": "Operation not permitted",
+    "the system's files": "Read-only file system",
+    "the kernel's settings": "Read-only file system",
+}
+
+
+@pytest.mark.slow
+@can_confine
+def test_a_process_confined_like_the_service_may_do_what_the_daemon_does_and_nothing_else(
+    place: Path, nobody: list[str], worker: Start
+) -> None:
+    server = worker("pause()", before=tuple(nobody))
+    server.paused()
+
+    def tried(*before: str, there: str) -> dict[str, str]:
+        probe = [sys.executable, "-c", TRIES, str(server.pid), there]
+        command = confined.command(settings(), place, probe) if not before else [*before, *probe]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        went: dict[str, str] = json.loads(done.stdout)
+        return went
+
+    free, held = tried(*nobody, there=os.fspath(place)), tried(there=confined.place(settings()))
+    assert {what for what, how in free.items() if how == "done"} >= free.keys() - WALLS.keys()
+    assert {what for what, how in held.items() if how == "done"} == NEEDED
+    assert {what: held[what] for what in WALLS} == WALLS
+
+
+@pytest.mark.slow
+@can_confine
+def test_a_daemon_that_was_denied_what_it_needs_does_not_come_up(place: Path) -> None:
+    text = SERVICE.read_text().replace("SystemCallFilter=@chown", "SystemCallFilter=~@file-system")
+    with up(command=confined.command(settings(text), place)) as daemon:
+        assert daemon.wait() != 0
