@@ -62,13 +62,13 @@ class Workplace:
 
 
 @contextmanager
-def workplace() -> Iterator[Workplace]:
-    """A workplace for one run."""
-    with tempfile.TemporaryDirectory(prefix="brickd-bench-") as name:
+def workplace(what: str = "bench") -> Iterator[Workplace]:
+    """A workplace for one run of something."""
+    with tempfile.TemporaryDirectory(prefix=f"brickd-{what}-") as name:
         folder = Path(name)
         prometheus = folder / "prometheus"
         prometheus.mkdir()
-        prefix = f"brickd-bench-{os.getpid()}-"
+        prefix = f"brickd-{what}-{os.getpid()}-"
         environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment |= {
             "BRICKD_RUNTIME_DIR": str(folder / "runtime"),

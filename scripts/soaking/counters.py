@@ -1,0 +1,50 @@
+"""Counters that brickd shows, and that never go back, whoever dies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from soaking.plan import KERNEL
+
+_ANY = 0  # daemon: what is in the segments and in every checkpoint
+
+
+class Counters:
+    """The highest that was seen of each, by service."""
+
+    def __init__(self) -> None:
+        self._highest: dict[tuple[int, str], int] = {}
+
+    def fallen(self, status: Any, life: int | None) -> list[str]:
+        """Which are lower than they were, in words.
+
+        Args:
+            status: what `brickd status` says.
+            life: of which daemon, from 1; None: none answered.
+        """
+        now: Counter[tuple[int, str]] = Counter()
+        for entry in status["workers"]:
+            service, ledger = entry["service"], entry["ledger"]
+            for term in ("begun", "summarized", "rejected", "abandoned", "no_lane"):
+                now[_ANY, f"{service}: spans {term}"] += ledger["spans"][term]
+            for stream in ("details", "events"):
+                now[_ANY, f"{service}: {stream} dropped"] += sum(ledger[stream]["dropped"].values())
+            if life is None:
+                continue
+            # What a daemon had read and not kept the next one reads anew: these count within a daemon's life.
+            details = ledger["details"]
+            now[life, f"{service}: details read"] += details["consumed"] + details["lost_with_daemon"]
+            now[life, f"{service}: events consumed"] += ledger["events"]["consumed"]
+            for term in ("started", "measured", "bounded", "orphaned"):
+                now[life, f"{service}: deferred {term}"] += ledger["deferred"][term]
+        for brick in status["bricks"]:
+            if brick["name"] != KERNEL:
+                now[_ANY, f"spans of {brick['name']}"] = brick["count"]
+        fallen = [
+            f"{what} went back from {before:,} to {now[of, what]:,}"
+            for (of, what), before in self._highest.items()
+            if of in (_ANY, life) and now[of, what] < before
+        ]
+        self._highest.update(now)
+        return fallen

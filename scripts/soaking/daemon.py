@@ -1,0 +1,117 @@
+"""The daemon of a run: a real `brickd up`, killed and started again, asked by its verbs, weighed from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+from benchmarks.workplace import SHM, Workplace
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a daemon and the segments take."""
+
+    rss_bytes: int
+    fds: int
+    shm_files: int
+    shm_bytes: int
+
+
+class Daemon:
+    """It runs or not.
+
+    Attributes:
+        ready: it runs, and has said that it answers.
+        life: which one it is.
+        kills: how often it was killed.
+    """
+
+    def __init__(self, place: Workplace) -> None:
+        self._place = place
+        self._process: subprocess.Popen[bytes] | None = None
+        self._said = (place.folder / "daemon.log").open("ab")
+        self.ready = False
+        self.life = 0
+        self.kills = 0
+
+    def start(self) -> None:
+        """Begin; `hear` says when it answers."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "brickd", "up"],
+            env=self._place.environment,
+            cwd=self._place.folder,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+        )
+        self.life += 1
+
+    @property
+    def fd(self) -> int:
+        """Readable once it says that it answers."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        return self._process.stdout.fileno()
+
+    def hear(self) -> None:
+        """It says something: that it answers, or by its end that it does not.
+
+        Raises:
+            RuntimeError: it ended.
+        """
+        if b"the daemon runs" not in os.read(self.fd, 1 << 12):
+            raise RuntimeError(f"brickd up did not start:\n{self.log()}")
+        self.ready = True
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until the kernel has dropped its locks."""
+        assert self._process is not None
+        self._process.kill()
+        self._over()
+        self.kills += 1
+
+    def _over(self) -> int:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        status = self._process.wait()
+        self._process.stdout.close()
+        self._process, self.ready = None, False
+        return status
+
+    def end(self) -> int:
+        """As the operator ends it: its exit status."""
+        self.ask("down")
+        return self._over()
+
+    def leave(self) -> None:
+        """End it whatever it does."""
+        if self._process is not None:
+            self._process.kill()
+            self._over()
+        self._said.close()
+
+    def ask(self, verb: str, *arguments: str) -> Any:
+        """What a verb says, with a daemon or without."""
+        return json.loads(self._place.python("-m", "brickd", verb, *arguments, "--json").stdout)
+
+    def log(self) -> str:
+        """What all daemons complained of."""
+        return (self._place.folder / "daemon.log").read_text(errors="replace")
+
+    def weighed(self) -> Weight | None:
+        """What it takes; None where none runs."""
+        if self._process is None:
+            return None
+        process = psutil.Process(self._process.pid)
+        sizes = []
+        for file in SHM.glob(self._place.environment["BRICKD_SHM_PREFIX"] + "*"):
+            try:
+                sizes.append(file.stat().st_blocks * 512)
+            except FileNotFoundError:
+                continue
+        return Weight(process.memory_info().rss, process.num_fds(), len(sizes), sum(sizes))

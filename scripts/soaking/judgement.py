@@ -1,0 +1,135 @@
+"""Whether it adds up: what the workers did by their own accounts against what brickd knows of them in the end.
+
+Knows nothing of how either came about. A `Check` says what was seen and what was wanted; where an amount is exact it
+also says how much of it nobody can explain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from brickd.ledger import Ledger
+from brickd.totals import bricks
+from brickd.workers import Worker
+from soaking.account import Bounds
+from soaking.plan import KERNEL, MEASURED_NS
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that must hold.
+
+    Attributes:
+        unexplained: how many records more or fewer than can be; 0 where nothing is counted.
+    """
+
+    name: str
+    seen: str
+    wanted: str
+    passed: bool
+    unexplained: int = 0
+
+
+def within(name: str, found: int, bounds: Bounds) -> Check:
+    """An amount that is known as far as the bounds."""
+    off = bounds.off(found)
+    wanted = f"{bounds.low:,}" if bounds.low == bounds.high else f"{bounds.low:,} to {bounds.high:,}"
+    return Check(name, f"{found:,}", wanted, not off, off)
+
+
+def equal(name: str, found: int, wanted: int) -> Check:
+    """An amount that is known exactly."""
+    return within(name, found, Bounds(wanted, wanted))
+
+
+@dataclass
+class Found:
+    """What brickd knows of some workers together.
+
+    Attributes:
+        attempts: of span details and of events, by the writers' own count.
+        finalized: how many finalizes were read.
+        counts: of each brick, what is only bounded apart.
+        measured_ns: of what was measured.
+    """
+
+    ledger: Ledger = field(default_factory=Ledger)
+    attempts: Counter[str] = field(default_factory=Counter)
+    finalized: int = 0
+    counts: Counter[tuple[str, bool]] = field(default_factory=Counter)
+    measured_ns: float = 0.0
+
+    @classmethod
+    def of(cls, workers: Iterable[Worker]) -> Found:
+        """Of these."""
+        found, workers = cls(), list(workers)
+        for worker in workers:
+            found.ledger.add(worker.ledger)
+            found.finalized += worker.reading.deferred.get("finalized", 0)
+            for _, lane, _ in worker.reading.lanes:
+                found.attempts.update(details=lane["span_attempts"], events=lane["event_attempts"])
+        for brick in bricks(workers):
+            found.counts[brick.name, brick.bounded] += brick.row["count"]
+            if (brick.name, brick.bounded) == (KERNEL, False):
+                found.measured_ns += brick.row["total_ns"]
+        return found
+
+
+def judge(service: str, done: Mapping[str, Bounds], cut_lanes: int, found: Found) -> list[Check]:
+    """Whether what was found of a service is what its workers did.
+
+    Args:
+        service: its name.
+        done: by kind.
+        cut_lanes: in so many a write may have been cut off by a kill: of each one record at most is missing.
+        found: all that brickd knows of it, once it has nothing left to read.
+    """
+    ledger, cut = found.ledger, Bounds(0, cut_lanes)
+    spans, deferred, dropped = ledger.spans, ledger.deferred, ledger.events_dropped
+    recorded = sum(n for (name, _), n in found.counts.items() if name != KERNEL)
+    details = ledger.details["consumed"] + ledger.details["lost_with_daemon"] + ledger.details_dropped.total()
+    events = ledger.events["consumed"] + dropped.total()
+    told = done["defer"].plus(done["measured"]).plus(done["finalize"])
+    checks = [
+        within("spans begun, and those of threads without a lane", spans["begun"] + spans["no_lane"], done["spans"]),
+        within("spans begun, less summarized, rejected, open, abandoned", spans["unpublished"], cut),
+        within(
+            "spans in the bricks' totals, less summarized",
+            recorded - spans["summarized"],
+            Bounds(0, spans["unpublished"]),
+        ),
+        equal("spans open when everybody is gone", spans["open"], 0),
+        equal("spans rejected, unmatched, or from a signal's handler", _strange(ledger), 0),
+        within(
+            "span details wanted, less consumed, dropped, lost with a daemon", found.attempts["details"] - details, cut
+        ),
+        within("events wanted, less consumed and dropped", found.attempts["events"] - events, cut),
+        within("events wanted", found.attempts["events"], told),
+        equal("span details and events left in rings", ledger.details["in_ring"] + ledger.events["in_ring"], 0),
+        within(
+            "deferred starts, read or dropped",
+            deferred["started"] + deferred["refused"] + dropped["defer"],
+            done["defer"],
+        ),
+        within(
+            "measurements, read or dropped",
+            deferred["measured"] + deferred["unmatched"] + dropped["measured"],
+            done["measured"],
+        ),
+        within("finalizes, read or dropped", found.finalized + dropped["finalize"], done["finalize"]),
+        equal(
+            "deferred starts, less measured, bounded, orphaned",
+            deferred["started"] - deferred["measured"] - deferred["bounded"] - deferred["orphaned"],
+            0,
+        ),
+        equal("measurements in the bricks' totals", found.counts[KERNEL, False], deferred["measured"]),
+        equal("bounds in the bricks' totals", found.counts[KERNEL, True], deferred["bounded"]),
+        equal("ns measured", round(found.measured_ns), MEASURED_NS * deferred["measured"]),
+    ]
+    return [Check(f"{service}: {c.name}", c.seen, c.wanted, c.passed, c.unexplained) for c in checks]
+
+
+def _strange(ledger: Ledger) -> int:
+    return ledger.spans["rejected"] + ledger.spans["unmatched"] + ledger.spans["nested"]

@@ -1,0 +1,218 @@
+"""The workers that there are: born, stopped, ended or killed on purpose, and what each did."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.workplace import Workplace
+
+from brickd.errors import SegmentRefused
+from brickd.segment import open_segment
+from soaking.account import KINDS, ROWS, Account, Bounds
+from soaking.plan import Plan
+
+_ENDING_MAX = 8
+
+State = Literal["lives", "ending", "killed", "ended"]
+
+
+@dataclass(eq=False)
+class Life:
+    """One worker's.
+
+    Attributes:
+        pidfd: readable once its process is gone; -1: that was heard.
+        wants_to_end: it will be asked to, once its segment is consumed: else it would take its totals along.
+        done: by kind; what its account said last.
+    """
+
+    plan: Plan
+    pid: int
+    pidfd: int
+    segment: str
+    account: Account
+    state: State = "lives"
+    stopped: bool = False
+    wants_to_end: bool = False
+    done: dict[str, Bounds] | None = None
+
+    def read(self, kind: str) -> Bounds:
+        """What it did until now."""
+        return self.account.read(kind) if self.done is None else self.done[kind]
+
+    def is_consumed(self) -> bool:
+        """Whether a daemon drains it."""
+        try:
+            with open_segment(self.segment) as segment:
+                return segment.consumer() is not None
+        except SegmentRefused:
+            return False
+
+    @property
+    def cut_lanes(self) -> int:
+        """In so many lanes a write may have been cut off."""
+        return min(self.plan.lanes, ROWS) if self.state == "killed" else 0
+
+
+class Population:
+    """All of them.
+
+    Attributes:
+        born: by segment, in the order in which they told.
+        living: those of them whose process is there.
+        counts: what was done to them.
+        went: how many are gone since somebody set this to 0.
+        problems: what no worker may do.
+        listening: a worker may be there that has not told yet.
+    """
+
+    def __init__(self, place: Workplace) -> None:
+        self.born: dict[str, Life] = {}
+        self.living: list[Life] = []
+        self.counts: Counter[str] = Counter()
+        self.went = 0
+        self.problems: list[str] = []
+        self.listening = True
+        self._folder = place.folder / "accounts"
+        self._folder.mkdir()
+        self._plans: dict[str, Plan] = {}
+        self._rest = b""
+        self._nursery = subprocess.Popen(
+            [sys.executable, "-m", "soaking.worker", self._folder],
+            env=place.environment,
+            cwd=place.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
+        assert self._nursery.stdout is not None
+        self.fd = self._nursery.stdout.fileno()
+
+    @property
+    def awaited(self) -> int:
+        """How many were ordered and have not told yet."""
+        return len(self._plans)
+
+    # ---- they come
+
+    def order(self, plan: Plan) -> None:
+        """Have one born."""
+        self._plans[plan.number] = plan
+        self._say(plan.json())
+
+    def _say(self, line: str) -> None:
+        assert self._nursery.stdin is not None
+        self._nursery.stdin.write(line.encode() + b"\n")
+        self._nursery.stdin.flush()
+
+    def hear(self) -> list[Life]:
+        """Those that told of themselves now; to be called once there is something to hear."""
+        said = os.read(self.fd, 1 << 16)
+        self.listening = bool(said)
+        *lines, self._rest = (self._rest + said).split(b"\n")
+        return [self._begin(*line.decode().split()) for line in lines]
+
+    def _begin(self, number: str, pid: str, segment: str) -> Life:
+        plan = self._plans.pop(number, None)
+        if plan is None:  # a child, of which its parent's plan knows
+            plan = next(life.plan for life in self.born.values() if life.plan.number + "c" == number).child()
+            self.counts["forks"] += 1
+        self.counts["started"] += 1
+        life = Life(plan, int(pid), os.pidfd_open(int(pid)), segment, Account(self._folder / number))
+        self.born[segment] = life
+        self.living.append(life)
+        return life
+
+    # ---- what is done to them
+
+    def stop(self, life: Life) -> None:
+        """SIGSTOP."""
+        if life.state == "lives" and not life.wants_to_end:
+            self._signal(life, signal.SIGSTOP)
+            life.stopped = True
+            self.counts["suspends"] += 1
+
+    def go_on(self, life: Life) -> None:
+        """SIGCONT."""
+        if life.stopped and life.state == "lives":
+            self._signal(life, signal.SIGCONT)
+            life.stopped = False
+
+    def hurry(self, life: Life) -> None:
+        """Have it work without a rest: else it would hardly ever be killed at work."""
+        if life.state == "lives":
+            self._signal(life, signal.SIGUSR1)
+
+    def kill(self, life: Life) -> None:
+        """SIGKILL, wherever it is."""
+        if life.state == "lives":
+            self._signal(life, signal.SIGKILL)
+            life.state = "killed"
+            self.counts["kills"] += 1
+
+    def end_consumed(self) -> None:
+        """Ask those to end that want to, and whose segments are consumed; a few at a time."""
+        ending = sum(life.state == "ending" for life in self.living)
+        for life in self.living:
+            if ending < _ENDING_MAX and life.wants_to_end and life.state == "lives" and life.is_consumed():
+                ending += 1
+                self.go_on(life)
+                self._signal(life, signal.SIGTERM)
+                life.state = "ending"
+
+    def _signal(self, life: Life, number: signal.Signals) -> None:
+        try:
+            signal.pidfd_send_signal(life.pidfd, number)
+        except ProcessLookupError:
+            self.problems.append(f"worker {life.plan.number} is gone, and nobody had it end or killed it")
+
+    # ---- they go
+
+    def gone(self, life: Life) -> None:
+        """Its process is gone: its account is what it said last."""
+        os.close(life.pidfd)
+        life.pidfd = -1
+        self.living.remove(life)
+        self.went += 1
+        if life.state == "lives" or (life.state == "ending" and not life.account.ended):
+            self.problems.append(f"worker {life.plan.number} ended by itself")
+            life.state = "killed"
+        elif life.state == "ending":
+            life.state = "ended"
+            self.counts["ends"] += 1
+        life.done = {kind: life.account.read(kind) for kind in KINDS}
+        life.account.close()
+        (self._folder / life.plan.number).unlink()
+
+    def close(self) -> None:
+        """No more are ordered; those that are there are heard of until `listening` ends."""
+        self._say("")
+
+    def leave(self) -> None:
+        """End whatever is there still."""
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._nursery.stdin.close()
+        self._nursery.wait()
+        self._nursery.stdout.close()
+        for life in self.living:
+            os.close(life.pidfd)
+
+    def pids(self) -> set[int]:
+        """The processes of this population that there should be none of in the end."""
+        return {life.pid for life in self.living} | ({self._nursery.pid} if self._nursery.poll() is None else set())
+
+
+def done(lives: Iterable[Life], kind: str) -> Bounds:
+    """What they did together."""
+    together = Bounds(0, 0)
+    for life in lives:
+        together = together.plus(life.read(kind))
+    return together

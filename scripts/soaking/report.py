@@ -1,0 +1,113 @@
+"""What a run comes to: figures with their units in their names, and what does not hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from brickd.ledger import Ledger
+from soaking.account import Bounds
+from soaking.churn import Wanted
+from soaking.growth import Growth
+from soaking.judgement import Check
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """One run's.
+
+    Attributes:
+        counts: what was done to workers.
+        spans: how many they began, by their own accounts.
+        ledger: the sum of what brickd knows of all of them.
+        daemon_growth: of the last daemon's memory, where it lived long enough to tell.
+        leaks: what is left, by what it is.
+        worker_checks: how often one worker's spans were compared with its account while it lived, or after.
+        workers_compared: of how many this was done after their ends.
+    """
+
+    wanted: Wanted
+    counts: Mapping[str, int]
+    daemon_kills: int
+    spans: Bounds
+    ledger: Ledger
+    grown: Sequence[Growth]
+    daemon_growth: float | None
+    leaks: Mapping[str, int]
+    samples: int
+    falls: int
+    worker_checks: int
+    workers_compared: int
+    checks: Sequence[Check]
+
+    @property
+    def failed(self) -> list[Check]:
+        """What does not hold."""
+        return [check for check in self.checks if not check.passed]
+
+    @property
+    def passed(self) -> bool:
+        """Whether everything holds."""
+        return not self.failed
+
+    def figures(self) -> dict[str, Any]:
+        """Those that are single numbers."""
+        return {
+            "seed": self.wanted.seed,
+            "seconds": self.wanted.seconds,
+            "workers": self.wanted.workers,
+            "workers_started": self.counts.get("started", 0),
+            "worker_forks": self.counts.get("forks", 0),
+            "worker_kills": self.counts.get("kills", 0),
+            "worker_ends": self.counts.get("ends", 0),
+            "worker_suspends": self.counts.get("suspends", 0),
+            "daemon_kills": self.daemon_kills,
+            "samples": self.samples,
+            "worker_checks": self.worker_checks,
+            "workers_compared": self.workers_compared,
+            "counters_gone_back": self.falls,
+            "spans_expected_low": self.spans.low,
+            "spans_expected_high": self.spans.high,
+            "spans_found": self.ledger.spans["begun"] + self.ledger.spans["no_lane"],
+            "unexplained": sum(check.unexplained for check in self.checks),
+        }
+
+    def json(self) -> str:
+        """For machines."""
+        document = {
+            "schema_version": SCHEMA_VERSION,
+            "passed": self.passed,
+            **self.figures(),
+            "ledger": self.ledger.document(),
+            **{f"{of}_{each.what}": getattr(each, of) for each in self.grown for of in ("first", "last", "largest")},
+            "daemon_growth_ratio": self.daemon_growth,
+            "left": dict(self.leaks),
+            "checks": [asdict(check) for check in self.checks],
+        }
+        return json.dumps(document, indent=1)
+
+    def text(self) -> str:
+        """For people."""
+        figures = [(name.replace("_", " "), f"{value:,}") for name, value in self.figures().items() if name != "seed"]
+        rows = [("seed", str(self.wanted.seed)), *figures]
+        rows += [(f"spans {term}", f"{n:,}") for term, n in self.ledger.document()["spans"].items() if n]
+        for stream in ("details", "events"):
+            terms = self.ledger.document()[stream]
+            rows += [(f"{stream} {term}", f"{n:,}") for term, n in terms.items() if term != "dropped" and n]
+            rows += [(f"{stream} dropped: {why}", f"{n:,}") for why, n in terms["dropped"].items()]
+        rows += [(f"deferred {term}", f"{n:,}") for term, n in self.ledger.document()["deferred"].items() if n]
+        for each in self.grown:
+            name = each.what.replace("_", " ")
+            rows.append((name, f"{each.first:,} first, {each.last:,} last, {each.largest:,} largest"))
+        if self.daemon_growth is not None:
+            rows.append(("daemon growth ratio", f"{self.daemon_growth:.3f}"))
+        rows += [(f"{what} left", str(n)) for what, n in self.leaks.items()]
+        wide = max(len(name) for name, _ in rows)
+        lines = [f"{name:{wide}}  {value}" for name, value in rows]
+        lines += [f"FAILED  {check.name}: {check.seen}; wanted: {check.wanted}" for check in self.failed]
+        lines.append(f"{len(self.checks) - len(self.failed)} of {len(self.checks)} checks hold")
+        return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""What brickd says while it all happens: no counter goes back, nobody is missing, and each worker's account agrees.
+
+Of a worker its account is read before it is asked for the lower bound, and afterwards for the upper one: what is said
+lies between them at any time, live or dead, with a daemon or without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from soaking.account import Bounds
+from soaking.counters import Counters
+from soaking.daemon import Daemon, Weight
+from soaking.population import Life, Population
+
+# Things that a daemon tells only where something went wrong that does not go wrong here.
+_UNWANTED = (
+    "blind",
+    "break",
+    "checkpoint_failed",
+    "defect",
+    "quarantined",
+    "restored",
+    "worker_missed",
+    "worker_returned",
+)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One look.
+
+    Attributes:
+        at_s: on the clock of the run.
+        life: of which daemon; None where none answered.
+        weight: None where none ran.
+        settled: nobody lives, and nothing is left to be read or removed.
+    """
+
+    at_s: float
+    life: int | None
+    weight: Weight | None
+    settled: bool
+
+
+class Samples:
+    """All of them.
+
+    Attributes:
+        first: what the first daemon took before there was a worker.
+        falls: counters that went back.
+        problems: all that was seen and may not be, falls included.
+        worker_checks: how often a worker's account was compared.
+        ends_at_s: from then on nobody comes any more.
+    """
+
+    def __init__(self) -> None:
+        self.first: Weight | None = None
+        self.all: list[Sample] = []
+        self.falls = 0
+        self.problems: list[str] = []
+        self.worker_checks = 0
+        self.ends_at_s = float("inf")
+        self._compared: set[str] = set()  # the segments of those that were gone
+        self.status: Any = None
+        self._counters = Counters()
+        self._newest_event = 0
+        self._began_s = time.monotonic()
+
+    @property
+    def workers_compared(self) -> int:
+        """How many workers' accounts were compared, each by itself, after their ends."""
+        return len(self._compared)
+
+    @property
+    def now_s(self) -> float:
+        """On the clock of the run."""
+        return time.monotonic() - self._began_s
+
+    def take(self, population: Population, daemon: Daemon) -> Sample:
+        """Look."""
+        low = {life.segment: life.read("spans").low for life in population.living}
+        status = self.status = daemon.ask("status")
+        answered = status["source"] == "daemon"
+        self._compare(status, population.born, low)
+        for text in self._counters.fallen(status, daemon.life if answered else None):
+            self.falls += 1
+            self._problem(text)
+        if answered:
+            self._read_events(daemon)
+        weight = daemon.weighed()
+        sample = Sample(self.now_s, daemon.life if answered else None, weight, _settled(status, weight))
+        self.all.append(sample)
+        return sample
+
+    def _problem(self, text: str) -> None:
+        self.problems.append(f"after {self.now_s:.1f} s: {text}")
+
+    # ---- each worker
+
+    def _compare(self, status: Any, born: dict[str, Life], low: dict[str, int]) -> None:
+        entries = status["workers"]
+        for name, times in Counter(entry["name"] for entry in entries).items():
+            if times > 1:
+                self._problem(f"{times} workers are called {name}, 1 wanted")
+        by_segment = {entry["segment"]: entry for entry in entries if entry["together"] == 1}
+        for segment in low:
+            if segment not in by_segment and born[segment].state == "lives":
+                self._problem(f"worker {born[segment].plan.number} lives and is not there")
+        for segment, entry in by_segment.items():
+            life = born.get(segment)
+            if entry["state"] == "quarantined":
+                self._problem(f"{segment} is quarantined: {entry['problem']}")
+            elif life is not None:
+                self._compare_one(life, entry, low.get(segment))
+
+    def _compare_one(self, life: Life, entry: Any, low: int | None) -> None:
+        self.worker_checks += 1
+        ledger = entry["ledger"]
+        spans, bounds = ledger["spans"], life.read("spans")
+        found = {"spans": (spans["begun"] + spans["no_lane"], Bounds(bounds.low if low is None else low, bounds.high))}
+        if life.done is not None and not (ledger["events"]["in_ring"] or ledger["deferred"]["pending"]):
+            self._compared.add(life.segment)
+            starts = ledger["deferred"]["started"] + ledger["deferred"]["refused"]
+            found["starts"] = (starts + ledger["events"]["dropped"].get("defer", 0), life.read("defer"))
+        who = f"{entry['name']} ({entry['state']}, worker {life.plan.number}, {life.state})"
+        for what, (n, wanted) in found.items():
+            if wanted.off(n):
+                self._problem(f"{who}: {n:,} {what}, {wanted.low:,} to {wanted.high:,} wanted")
+        if life.state == "lives" and entry["state"] != "live":
+            self._problem(f"{who} lives{', stopped' if life.stopped else ''}")
+
+    # ---- what the daemon tells
+
+    def _read_events(self, daemon: Daemon) -> None:
+        page = daemon.ask("events", "--since", str(self._newest_event))
+        self._newest_event = page["newest"]
+        for event in page["events"]:
+            if event["kind"] in _UNWANTED:
+                self._problem(f"the daemon tells: {event['text']}")
+
+
+def _settled(status: Any, weight: Weight | None) -> bool:
+    ledger = status["ledger"]
+    waits = ledger["details"]["in_ring"] + ledger["events"]["in_ring"] + ledger["deferred"]["pending"]
+    live = any(entry["state"] == "live" for entry in status["workers"])
+    return weight is not None and not (waits or live or weight.shm_files)

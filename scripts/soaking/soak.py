@@ -1,0 +1,109 @@
+"""One run: workers and daemons come and go, then the accounts are settled."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import psutil
+from benchmarks.workplace import Workplace
+
+from brickd.files import find
+from brickd.workers import survey
+from brickd.world import left_behind
+from soaking import growth
+from soaking.account import KINDS
+from soaking.churn import Churn, Wanted
+from soaking.daemon import Daemon
+from soaking.judgement import Check, Found, equal, judge
+from soaking.plan import SERVICES
+from soaking.population import Life, Population, done
+from soaking.report import Report
+from soaking.samples import Samples
+
+_SHOWN_MAX = 20  # problems; the others are counted
+
+
+@contextmanager
+def _environment(of: Mapping[str, str]) -> Iterator[None]:
+    """Have this process see the segments and the checkpoint of the run, too."""
+    before = dict(os.environ)
+    os.environ |= {name: value for name, value in of.items() if name.startswith("BRICKD")}
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ |= before
+
+
+def run(place: Workplace, wanted: Wanted, progress: Callable[[str], None]) -> Report:
+    """All of it."""
+    with _environment(place.environment):
+        population, daemon, samples = Population(place), Daemon(place), Samples()
+        try:
+            Churn(wanted, population, daemon, samples).run(progress)
+            return _settle(place, wanted, population, daemon, samples)
+        finally:
+            population.leave()
+            daemon.leave()
+
+
+def _settle(place: Workplace, wanted: Wanted, population: Population, daemon: Daemon, samples: Samples) -> Report:
+    end, first = daemon.weighed(), samples.first
+    assert end is not None
+    assert first is not None
+    status = daemon.end()
+    problems = [*population.problems, *samples.problems]
+    checks = [Check(f"problem {n}", text, "none", False) for n, text in enumerate(problems[:_SHOWN_MAX], 1)]
+    checks += [
+        equal("problems seen on the way", len(problems), 0),
+        equal("counters that went back", samples.falls, 0),
+        equal("exit status of the last daemon", status, 0),
+        equal("descriptors of the last daemon, once everybody is gone, as of the first before", end.fds, first.fds),
+    ]
+    background, words = left_behind()
+    found = survey(place.environment["BRICKD_SHM_PREFIX"], background)
+    checks.append(equal("refused files, and words on the checkpoint", len(found.refused) + len(words), 0))
+    lives, parts = list(population.born.values()), Counter[str]()
+    for service in SERVICES:
+        of = [life for life in lives if life.plan.service == service]
+        workers = [worker for worker in found.workers if worker.service == service]
+        parts[service] = sum(worker.together for worker in workers)
+        by_kind = {kind: done(of, kind) for kind in KINDS}
+        checks += [
+            equal(f"{service}: workers, those added up included", parts[service], len(of)),
+            *judge(service, by_kind, sum(life.cut_lanes for life in of), Found.of(workers)),
+        ]
+    ratio = growth.ratio(samples.all, samples.ends_at_s)
+    checks += growth.judge(ratio)
+    leaks = _leaks(place, population, lives)
+    checks += [equal(f"{what} left", n, 0) for what, n in leaks.items()]
+    return Report(
+        wanted=wanted,
+        counts=population.counts,
+        daemon_kills=daemon.kills,
+        spans=done(lives, "spans"),
+        ledger=Found.of(found.workers).ledger,
+        grown=growth.growth(samples.all, end),
+        daemon_growth=ratio,
+        leaks=leaks,
+        samples=len(samples.all),
+        falls=samples.falls,
+        worker_checks=samples.worker_checks,
+        workers_compared=samples.workers_compared,
+        checks=checks,
+    )
+
+
+def _leaks(place: Workplace, population: Population, lives: list[Life]) -> dict[str, int]:
+    """What should not be there, now that everything has ended."""
+    population.leave()
+    children = psutil.Process().children(recursive=True)
+    usual = {"lock", "checkpoint"}
+    return {
+        "segments": len(find(place.environment["BRICKD_SHM_PREFIX"])),
+        "files in the runtime directory": sum(path.name not in usual for path in place.runtime.iterdir()),
+        "processes": len(children) + sum(life.pidfd >= 0 for life in lives),
+    }
