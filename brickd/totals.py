@@ -44,21 +44,31 @@ class Brick:
     worst_worker: str
     spread: float
 
-    def document(self, by: By | None = None) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds; with its group where one is told apart."""
+    def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds.
+
+        Args:
+            by: what it is told apart by: with its group then.
+            over_ns: how long the window is, where it is one: of its shortest and longest span nobody knows.
+        """
         row = self.row
         times = ("total", "self", "mean", "min", "max", "p50", "p90", "p99", "p999")
+        windowed = over_ns is not None
         return {
             "name": self.name,
             "category": self.category,
             **({by: self.group} if by else {}),
             "count": row["count"],
             **{f"{time}_ns": round(row[f"{time}_ns"]) for time in times},  # type: ignore[literal-required]
+            **(dict.fromkeys(("min_ns", "max_ns")) if windowed else {}),
             "elements": row["elements"],
             "bytes": row["bytes"],
+            "count_per_second": per_second(row["count"], over_ns),
+            "elements_per_second": per_second(row["elements"], over_ns),
+            "elements_per_second_in_brick": per_second(row["elements"], row["total_ns"]),
             "bounded": self.bounded,
             "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
-            "latency_to_sync_max_ns": None if self.latency is None else round(self.latency["max_ns"]),
+            "latency_to_sync_max_ns": None if self.latency is None or windowed else round(self.latency["max_ns"]),
             "worst_worker": self.worst_worker,
             "spread": round(self.spread, 4),
         }
@@ -131,6 +141,11 @@ def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], st
         return name
 
     return name_of
+
+
+def per_second(amount: int, time_ns: float | None) -> float | None:
+    """How much that is in a second of some time; None where there is none of either."""
+    return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
 
 
 def percent_of(part: float, whole: float) -> float:

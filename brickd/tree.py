@@ -62,10 +62,15 @@ class Node:
     row: _reader.Row
     left: Left
 
-    def document(self) -> dict[str, Any]:
-        """As JSON has it: times in whole nanoseconds, those of single spans only where one has ended."""
+    def document(self, *, windowed: bool = False) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds, those of single spans only where they are known.
+
+        Args:
+            windowed: the totals are those of a window, whose shortest and longest span nobody knows.
+        """
         row = self.row
         single = ("mean", "min", "max", "p50", "p90", "p99")
+        known = {time for time in single if row["count"] and not (windowed and time in ("min", "max"))}
         return {
             "id": self.number,
             "parent": self.parent,
@@ -80,7 +85,7 @@ class Node:
             "total_ns": round(self.total_ns),
             "self_ns": round(row["self_ns"]),
             "share_percent": percent_of(self.total_ns, self.recorded_ns),
-            **{f"{time}_ns": round(row[f"{time}_ns"]) if row["count"] else None for time in single},  # type: ignore[literal-required]
+            **{f"{time}_ns": round(row[f"{time}_ns"]) if time in known else None for time in single},  # type: ignore[literal-required]
             "hidden_nodes": self.left.nodes,
             "hidden_self_ns": round(self.left.self_ns),
         }

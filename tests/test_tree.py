@@ -157,7 +157,8 @@ def drawn(made: MadeUp, width: int | None = None, depth: int | None = None) -> l
     merged = tree(named([made]), layers=False, depth=depth)
     nodes = [node.document() for node in merged.nodes]
     return render(
-        {"layers": False, "workers": 1, "nodes": nodes, "hidden_nodes": merged.left.nodes}, Screen(width, False)
+        {"over_ns": None, "layers": False, "workers": 1, "nodes": nodes, "hidden_nodes": merged.left.nodes},
+        Screen(width, False),
     )
 
 
@@ -307,7 +308,7 @@ def test_a_drawing_has_a_line_for_each_node_and_fits(
 ) -> None:
     merged = tree(named(made), layers=layers, depth=depth)
     nodes = [node.document() for node in merged.nodes]
-    total = {"layers": layers, "nodes": nodes, "hidden_nodes": merged.left.nodes, "hidden_self_ns": 0}
+    total = {"over_ns": None, "layers": layers, "nodes": nodes, "hidden_nodes": merged.left.nodes, "hidden_self_ns": 0}
     lines = render({"workers": 1, **total}, Screen(width, False))
     assert len(lines) == 1 + len(nodes) + sum(node["hidden_nodes"] > 0 for node in nodes)
     assert all(line.isprintable() for line in lines)

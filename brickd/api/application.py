@@ -37,7 +37,7 @@ from brickd.questions.events import EventsQuestion
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Number
-from brickd.questions.question import ABOUT_WORKERS, Asked, Question, default, from_query, given, parameters
+from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
 from brickd.questions.status import StatusQuestion
 from brickd.questions.tree import TreeQuestion
 from brickd.questions.workers import WorkersQuestion
@@ -69,6 +69,7 @@ class AgainQuestion(Question):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     seconds: float = given(Number(0.1, 3600, "How much time lies between two.", metavar="SECONDS"), 2.0)
+    over: str | None = given(OVER, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +209,7 @@ class Application:
         return streams.Stream(self._streams, lambda reader: streams.events(reader, log, question.since))
 
     async def _status_stream(self, question: AgainQuestion) -> Response:
-        asked = StatusQuestion(question.names)
+        asked = StatusQuestion(question.names, question.over)
 
         async def document() -> bytes:
             return await self._in_thread(lambda: _told(status.answer(self._served, asked)))

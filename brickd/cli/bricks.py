@@ -23,6 +23,7 @@ from brickd.words import NOBODY
 _FIGURES = (
     Figure(Column("CATEGORY", spare=10), "category", str),
     Figure(Column("COUNT", "right", spare=6), "count", units.count),
+    Figure(Column("COUNT/S", "right", spare=10), "count_per_second", units.count),
     Figure(Column("SELF", "right", spare=1), "self_ns", units.duration),
     Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("TOTAL", "right", spare=8), "total_ns", units.duration),
@@ -33,8 +34,10 @@ _FIGURES = (
     Figure(Column("MAX", "right", spare=11), "max_ns", units.duration),
     Figure(Column("ELEMENTS", "right", spare=13), "elements", units.count),
     Figure(Column("BYTES", "right", spare=14), "bytes", units.size),
-    Figure(Column("ELEMENTS/S IN BRICK", "right", spare=15), "elements_per_second_in_brick", units.count),
+    Figure(Column("ELEMENTS/S", "right", spare=15), "elements_per_second", units.count),
+    Figure(Column("ELEMENTS/S IN BRICK", "right", spare=16), "elements_per_second_in_brick", units.count),
 )
+_OVER_TIME = {"count_per_second", "elements_per_second", "max_ns"}  # where the time is known, or is that of a window
 _WORST = (
     Figure(Column("WORST WORKER", spare=4), "worst_worker", str),
     Figure(Column("SPREAD", "right", spare=3), "spread", lambda spread: f"{spread:.2f}x"),
@@ -55,14 +58,16 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         return [NOBODY]
     entries, by, rest = document["bricks"], document["by"], document["rest"]
     if not entries:
-        return ["no spans yet"]
-    figures = [Figure(Column("BRICK"), "name", str)]
+        return [phrases.nothing(document)]
+    figures = [Figure(Column(f"BRICK{phrases.over(document)}"), "name", str)]
     if by is not None:
         layer = by == "layer"
         column = Column(by.upper(), "right" if layer else "left")
         figures.append(Figure(column, by, phrases.identifier if layer else str))
     # Of one worker alone there is no worst.
     figures += _FIGURES if by == "worker" else _FIGURES + _WORST
+    known = {key for entry in entries for key, value in entry.items() if value is not None}
+    figures = [each for each in figures if each.key in known or each.key not in _OVER_TIME]
     sorted_by = SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
     named = [entry | {"name": phrases.brick(entry)} for entry in entries]

@@ -31,6 +31,17 @@ def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
     return [escape.text(said, screen.width)] if any(entry["bounded"] for entry in entries) else []
 
 
+def over(document: dict[str, Any]) -> str:
+    """The time over which a document counts, as it stands behind other words; nothing where that is all of it."""
+    length_ns = document["over_ns"]
+    return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
+
+
+def nothing(document: dict[str, Any]) -> str:
+    """What to say where no span was counted."""
+    return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
+
+
 def state(worker: dict[str, Any]) -> str:
     """Whether a worker lives, as a cell; marked where it does not record as usual."""
     told = worker["set"] or {}

@@ -43,8 +43,6 @@ _WORKER_COLUMNS = (
     Column("OPEN NOW"),
 )
 _BRICK_COLUMNS = (
-    Column("BRICK (self time)"),
-    Column("COUNT", "right"),
     Column("SELF", "right"),
     Column("SHARE", "right"),
     Column("MEDIAN", "right"),
@@ -83,7 +81,7 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
         return [NOBODY]
     lines = _services(document, screen) + _problems(document["problems"], screen)
     lines += _workers(document["workers"], screen)
-    return lines + _bricks(document["bricks"], screen, LINES - len(lines))
+    return lines + _bricks(document, screen, LINES - len(lines))
 
 
 def _services(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -150,13 +148,19 @@ def _healthy(worker: dict[str, Any]) -> bool:
     return worker["state"] in ("live", "ended") and not worker["problem"]
 
 
-def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list[str]:
+def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
+    bricks, windowed = document["bricks"], document["over_ns"] is not None
+    columns = (
+        Column(f"BRICK (self time{phrases.over(document)})"),
+        Column("COUNT/S" if windowed else "COUNT", "right"),
+        *_BRICK_COLUMNS,
+    )
     whole = sum(brick["self_ns"] for brick in bricks)
     most = min(_BRICKS, room - 2)
     rows = [
         (
             phrases.brick(brick),
-            units.count(brick["count"]),
+            units.count(brick["count_per_second" if windowed else "count"]),
             units.duration(brick["self_ns"]),
             units.percent(100 * brick["self_ns"] / whole if whole else 0),
             units.duration(brick["p50_ns"]),
@@ -166,7 +170,7 @@ def _bricks(bricks: Sequence[dict[str, Any]], screen: Screen, room: int) -> list
         )
         for brick in bricks[:most]
     ]
-    lines = tables.lines(_BRICK_COLUMNS, rows, screen.width) if rows else ["no spans yet"]
+    lines = tables.lines(columns, rows, screen.width) if rows else [phrases.nothing(document)]
     if len(bricks) > most:
         lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: brickd bricks")
     return lines

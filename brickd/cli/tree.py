@@ -75,7 +75,7 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
         return [NOBODY]
     lines = list(_lines(document))
     if not lines:
-        return ["no spans yet"]
+        return [phrases.nothing(document)]
     name_width = min(max(escape.width(escape.text(line.text)) for line in lines), _NAME_WIDTH)
     wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
     room = None if screen.width is None else max(_FIGURES_WIDTH, screen.width - wanted - 2)
@@ -84,7 +84,7 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     levels = _MOST
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
-    drawn = ["BRICK", *_drawn(lines, levels)]
+    drawn = [f"BRICK{phrases.over(document)}", *_drawn(lines, levels)]
     finished = [
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]

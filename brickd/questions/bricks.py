@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from brickd.errors import WrongQuestion
 from brickd.questions.parameter import Choice, Name, Whole
-from brickd.questions.question import ABOUT_WORKERS, Question, given
+from brickd.questions.question import ABOUT_WORKERS, OVER, START, Question, given
 
 By = Literal["worker", "service", "layer"]
 
@@ -30,8 +30,11 @@ class BricksQuestion(Question):
     by: By | None = given(Choice(get_args(By), "A row for each brick in each of these."), None)
     category: str | None = given(Name("a category", "Only the bricks of this category.", metavar="NAME"), None)
     top: int | None = given(Whole(1, None, "Only so many; the rest is counted.", metavar="N"), None)
+    over: str = given(OVER, START)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
+        if self.sort == "max" and self.over != START:
+            raise WrongQuestion(f"the longest span of the last {self.over} is not known: sort by p99, or over start")

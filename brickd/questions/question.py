@@ -12,9 +12,14 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
 from brickd.errors import WrongQuestion
-from brickd.questions.parameter import Names, Parameter
+from brickd.questions.parameter import Choice, Names, Parameter
 
 ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE]...", key="name", positional=True)
+
+# Since when what was recorded is counted. So many slots of ten seconds have the windows.
+START = "start"
+SLOTS = {"10s": 1, "60s": 6}
+OVER = Choice([*SLOTS, START], "Count the last 10 or 60 seconds, or all since each worker's start.", metavar="TIME")
 
 
 def given(by: Parameter, default: Any = MISSING) -> Any:

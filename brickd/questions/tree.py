@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from brickd.questions.parameter import Number, Switch, Whole
-from brickd.questions.question import ABOUT_WORKERS, Question, given
+from brickd.questions.question import ABOUT_WORKERS, OVER, START, Question, given
 
 
 @dataclass(frozen=True)
@@ -18,3 +18,4 @@ class TreeQuestion(Question):
     min: float = given(
         Number(0, 100, "Leave out what took less of all that was recorded; it is counted.", metavar="PERCENT"), 0.0
     )
+    over: str = given(OVER, START)

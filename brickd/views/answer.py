@@ -1,8 +1,8 @@
 """Answers: what every view gives back.
 
-Owns: what all documents begin with, which workers a view is asked about, what is said beside a document. Must not know:
-any view, who asks. Invariants: what was not read is said; where nothing may be read, nobody is told that nothing is
-there.
+Owns: what all documents begin with, which workers a view is asked about and over what time, what is said beside a
+document. Must not know: any view, who asks. Invariants: what was not read is said; where nothing may be read, nobody is
+told that nothing is there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from brickd.errors import NotPermitted
+from brickd.errors import BrickdError, NoDaemon, NotPermitted
+from brickd.questions.question import SLOTS, START
 from brickd.workers import Survey, Worker, select, unread
 from brickd.world import World
 
@@ -34,6 +35,25 @@ class Chosen(NamedTuple):
     words: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Workers with what is counted of each.
+
+    Attributes:
+        workers: their readings hold that.
+        over: what time, as it was asked for.
+        length_ns: how long that really is; None since the start, which is another for each worker.
+    """
+
+    workers: list[Worker]
+    over: str = START
+    length_ns: int | None = None
+
+    def document(self) -> Document:
+        """As JSON has it."""
+        return {"over": self.over, "over_ns": self.length_ns}
+
+
 def begun(world: World) -> Document:
     """What every document begins with."""
     return {"schema_version": 1, "source": world.source}
@@ -52,6 +72,30 @@ def chosen(world: World, names: Sequence[str]) -> Chosen:
     workers = select(found.workers, names, foreign=found.foreign)
     foreign = (unread(found.foreign),) if found.foreign else ()
     return Chosen(found, workers, found.words + foreign)
+
+
+def counted(world: World, found: Chosen, over: str | None) -> Counted:
+    """The chosen workers with what they recorded over a time.
+
+    Args:
+        world: where they were found.
+        found: who is meant.
+        over: the time; None: the last 60 seconds where they are known, else since the start.
+
+    Raises:
+        NoDaemon: there are no windows without one.
+    """
+    if over == START:
+        return Counted(found.workers)
+    wanted = "60s" if over is None else over
+    window = world.window(found.survey, found.workers, SLOTS[wanted])
+    if window is not None:
+        return Counted(window.workers, wanted, window.length_ns)
+    if over is None:
+        return Counted(found.workers)
+    if world.source == "shared memory":
+        raise NoDaemon(f"no daemon has looked at the workers {wanted} ago (start one: brickd up -d; or --over {START})")
+    raise BrickdError(f"there is only one look at the workers, two wanted for the last {wanted}: --over {START}")
 
 
 def require_readable(found: Survey) -> None:

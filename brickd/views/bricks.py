@@ -14,20 +14,20 @@ from brickd.naming import suggestion
 from brickd.questions.bricks import SORTS, BricksQuestion
 from brickd.totals import bricks as totals_of
 from brickd.totals import percent_of
-from brickd.views.answer import Answer, begun, chosen
+from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.world import World
 
 
 def answer(world: World, question: BricksQuestion) -> Answer:
     """Add the workers' bricks up."""
-    _, workers, words = chosen(world, question.names)
-    totals = totals_of(workers, question.by)
+    them = chosen(world, question.names)
+    over = counted(world, them, question.over)
+    totals = totals_of(over.workers, question.by)
     whole = sum(brick.row["self_ns"] for brick in totals)
     entries = [
         {
-            **brick.document(question.by),
+            **brick.document(question.by, over.length_ns),
             "share_percent": percent_of(brick.row["self_ns"], whole),
-            "elements_per_second_in_brick": _rate(brick.row["elements"], brick.row["total_ns"]),
         }
         for brick in totals
     ]
@@ -37,20 +37,16 @@ def answer(world: World, question: BricksQuestion) -> Answer:
     kept = len(entries) if question.top is None else question.top
     document = {
         **begun(world),
+        **over.document(),
         "sort": question.sort,
         "by": question.by,
         "category": question.category,
-        "workers": len(workers),
+        "workers": len(them.workers),
         "recorded_ns": round(whole),
         "bricks": entries[:kept],
         "rest": _rest(entries[kept:], whole),
     }
-    return Answer(document, words)
-
-
-def _rate(elements: int, total_ns: float) -> float | None:
-    """Elements a second of the time in the brick itself; of the machine's time it says nothing."""
-    return round(elements / total_ns * 1e9, 1) if elements and total_ns else None
+    return Answer(document, them.words)
 
 
 def _of_category(entries: Sequence[dict[str, Any]], category: str) -> list[dict[str, Any]]:

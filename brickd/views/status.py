@@ -9,15 +9,16 @@ from __future__ import annotations
 from brickd.ledger import Ledger
 from brickd.questions.status import StatusQuestion
 from brickd.totals import bricks, categories
-from brickd.views.answer import Answer, begun, chosen
+from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.views.workers import entries, problems
 from brickd.world import World
 
 
 def answer(world: World, question: StatusQuestion) -> Answer:
     """Add the workers up."""
-    found, workers, words = chosen(world, question.names)
-    daemon, partial, whole, totals = world.daemon(), bool(question.names), Ledger(), bricks(workers)
+    found, workers, words = them = chosen(world, question.names)
+    over = counted(world, them, question.over)
+    daemon, partial, whole, totals = world.daemon(), bool(question.names), Ledger(), bricks(over.workers)
     for worker in workers:
         whole.add(worker.ledger)
     document = {
@@ -25,7 +26,8 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         "daemon": None if daemon is None else daemon.document(),
         "ledger": whole.document(),
         "workers": entries(found, workers, partial=partial),
-        "bricks": [brick.document() for brick in totals],
+        **over.document(),
+        "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
         "categories": categories(totals),
         "problems": problems(found, workers, daemon, partial=partial),
     }

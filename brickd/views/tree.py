@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from brickd.questions.tree import TreeQuestion
 from brickd.tree import tree
-from brickd.views.answer import Answer, begun, chosen
+from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.world import World
 
 
 def answer(world: World, question: TreeQuestion) -> Answer:
     """Merge the workers' trees."""
-    _, workers, words = chosen(world, question.names)
-    merged = tree(workers, layers=question.layers, depth=question.depth, least_percent=question.min)
+    them = chosen(world, question.names)
+    over = counted(world, them, question.over)
+    merged = tree(over.workers, layers=question.layers, depth=question.depth, least_percent=question.min)
     document = {
         **begun(world),
+        **over.document(),
         "layers": question.layers,
-        "workers": len(workers),
+        "workers": len(them.workers),
         "recorded_ns": round(merged.recorded_ns),
-        "nodes": [node.document() for node in merged.nodes],
+        "nodes": [node.document(windowed=over.length_ns is not None) for node in merged.nodes],
         "hidden_nodes": merged.left.nodes,
         "hidden_self_ns": round(merged.left.self_ns),
     }
-    return Answer(document, words)
+    return Answer(document, them.words)
