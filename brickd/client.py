@@ -130,7 +130,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     """Ask the daemon.
 
     Args:
-        path: below the root of the API.
+        path: below the root of the API; "": that itself.
         query: what exactly.
         post: whether that changes anything.
         seconds: how long the answer takes in any case.
@@ -145,7 +145,7 @@ def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False,
     said = "&".join(f"{wire.quoted(key)}={wire.quoted(value)}" for key, value in query)
     request = _REQUEST.format(
         method="POST" if post else "GET",
-        target=f"{wire.ROOT}/{path}" + (f"?{said}" if said and not post else ""),
+        target=f"{wire.ROOT}/{path}".rstrip("/") + (f"?{said}" if said and not post else ""),
         header=wire.PREFIX,
         prefix=wire.quoted(prefix()),
         length=len(said) if post else 0,

@@ -329,6 +329,7 @@ def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str)
 
 def test_the_doctor_tells_a_daemon_that_was_killed_from_none(prefix: str) -> None:
     with running() as daemon:
+        assert findings()["daemon"] == f"process {daemon.pid} answers"
         daemon.kill()
     assert findings()["daemon"] == f"nobody listens at {runtime().socket}: its daemon was killed"
 

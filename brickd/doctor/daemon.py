@@ -28,6 +28,7 @@ class Daemon(NamedTuple):
 
     Attributes:
         directory: where a daemon of ours keeps what it knows.
+        owner: the user whose it is, where that is another one, whose daemon answers us; None else.
         wrong: what is wrong with that directory, or "".
         missing: why it cannot even be made, or "".
         pid: the process that holds the daemon's lock; 0: in another pid namespace; None: nobody.
@@ -40,6 +41,7 @@ class Daemon(NamedTuple):
     """
 
     directory: str
+    owner: int | None = None
     wrong: str = ""
     missing: str = ""
     pid: int | None = None
@@ -62,6 +64,8 @@ def observe(place: Runtime, uid: int) -> Daemon:
         return found if may else found._replace(missing=f"{above} is not yours to write")
     except OSError as error:
         return found._replace(missing=error.strerror or str(error))
+    if status.st_uid != uid and (theirs := _asked(found._replace(owner=status.st_uid))).pid is not None:
+        return theirs
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != uid or status.st_mode & 0o022:
         return found._replace(wrong=f"{stat.filemode(status.st_mode)} of user {status.st_uid}")
     space = os.statvfs(place.directory)
@@ -103,10 +107,11 @@ def _ended(place: Runtime) -> str:
 
 def _asked(found: Daemon) -> Daemon:
     try:
-        trouble = client.ask("").document().get("checkpoint_problem")
+        said = client.ask("").document()
     except BrickdError as error:
         return found._replace(silence=str(error))
-    return found._replace(trouble=str(trouble or ""))
+    pid = said.get("pid") if found.pid is None else found.pid
+    return found._replace(pid=pid, trouble=str(said.get("checkpoint_problem") or ""))
 
 
 def judge(daemon: Daemon) -> list[Finding]:
@@ -136,6 +141,8 @@ def _directory(daemon: Daemon) -> Finding:
     if daemon.missing:
         seen = f"{daemon.directory} cannot be made: {daemon.missing}"
         return Finding(name, "advice", seen, wanted, _OWN, "else no daemon can start")
+    if daemon.owner is not None:
+        return fine(name, f"{daemon.directory} of user {daemon.owner}, whose daemon answers us", wanted)
     if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
         seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
         why = "make room: what a daemon cannot keep stays in the workers' rings until these are full"
