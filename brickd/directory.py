@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnpublished
+from brickd.errors import NotPermitted, SegmentLeft, SegmentRefused, SegmentUndrained, SegmentUnpublished
 from brickd.events import Tell
 from brickd.files import File, Identifier, find, identifier_of, open_file
 
@@ -172,7 +172,7 @@ def _removed(file: str, identifier: Identifier) -> bool:
     """Remove what a worker left that died before it had published it; False: somebody lives in it.
 
     Raises:
-        SegmentRefused: it is not ours to remove.
+        SegmentLeft: it is not ours to remove.
     """
     with open_file(file) as left:
         if left.worker() is not None or left.identifier != identifier:
@@ -180,5 +180,4 @@ def _removed(file: str, identifier: Identifier) -> bool:
         try:
             return left.unlink()
         except NotPermitted:
-            reason = f"its worker died before it had published it; only user {left.uid} may remove it"
-            raise SegmentRefused(file, reason) from None
+            raise SegmentLeft(file, "its worker died before it had published it", left.uid) from None

@@ -132,5 +132,17 @@ class SegmentUnopened(SegmentRefused):
     """What has a segment's name and is no file that anybody could open as one: a FIFO, a folder, a link."""
 
 
+class SegmentLeft(SegmentRefused):
+    """A segment that nobody needs any more, and that its owner alone may remove.
+
+    Attributes:
+        owner: the user.
+    """
+
+    def __init__(self, path: str, reason: str, owner: int) -> None:
+        super().__init__(path, f"{reason}; only user {owner} may remove it")
+        self.owner = owner
+
+
 class SegmentUnpublished(SegmentRefused):
     """A segment whose worker is starting, or died while it did."""

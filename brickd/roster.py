@@ -17,7 +17,7 @@ from typing import NoReturn
 from brickd import _reader
 from brickd.attached import Attached, Stage
 from brickd.directory import Directory
-from brickd.errors import NotPermitted, SegmentConsumed, SegmentRefused, SegmentUndrained
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentLeft, SegmentRefused, SegmentUndrained
 from brickd.events import Tell
 from brickd.files import owner_of
 from brickd.memory import Gone, Known, Memory, Wish
@@ -128,8 +128,7 @@ class Roster:
             except NotPermitted:
                 self.memory.bury(uuid)
                 self.changed = True
-                reason = f"its worker ended and is remembered; only user {segment.uid} may remove it"
-                raise SegmentRefused(segment.name, reason) from None
+                raise SegmentLeft(segment.name, "its worker ended and is remembered", segment.uid) from None
 
     def _require_room(self, file: str) -> None:
         if len(self.attached) >= self._workers_max:

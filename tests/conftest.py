@@ -7,6 +7,7 @@ A worker is a Python program in a process of its own. It and its test take turns
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import json
 import os
@@ -184,9 +185,14 @@ def another_user(uid: int, *groups: int) -> list[str]:
     closed = [folder for folder in base.parents if not folder.stat().st_mode & 0o001]
     if closed:
         command = ["unshare", "-m", "sh", "-c", _HOME, "sh", os.fspath(base), os.fspath(closed[-1]), *command]
-    if subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode != 0:
+    if not _runs_brickd(*command):
         pytest.skip(f"user {uid} may not read this installation")
     return command
+
+
+@functools.cache
+def _runs_brickd(*command: str) -> bool:
+    return subprocess.run([*command, sys.executable, "-P", "-c", "import brickd.cli"], check=False).returncode == 0
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from brickd import units
 from brickd.cli.answers import told
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
+from brickd.client import TurnedAway
 from brickd.errors import NoDaemon, SegmentRefused, SegmentUnopened
 from brickd.escape import text as escaped
 from brickd.orders import Forgetting
@@ -27,7 +28,7 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers, and what a daemon kept of those before them."""
     outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=watch)
     kept = left_behind()[0].gone.values()
-    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget() if kept else 0
+    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(bool(kept))
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
@@ -57,12 +58,16 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
     emit(document, output, table=table, rows="removed")
 
 
-def _forget() -> int:
+def _forget(kept: bool) -> int:
     """Have the totals of the dead forgotten: by the daemon, or in the checkpoint that it has left; of how many."""
     try:
         forgotten: int = told("forget", Forgetting(), post=True)["forgotten"]
         return forgotten
+    except TurnedAway:  # whoever may not ask it is not shown them either
+        return 0
     except NoDaemon:
+        if not kept:
+            return 0
         from brickd.home import Home
 
         with Home(runtime()) as home:

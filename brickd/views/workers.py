@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from brickd import opened
-from brickd.errors import SegmentRefused, SegmentUnopened
+from brickd.errors import SegmentLeft, SegmentRefused, SegmentUnopened
 from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
@@ -180,4 +180,6 @@ def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1)
 
 def _remedy(error: SegmentRefused) -> str:
     """What cannot be opened `prune` leaves alone."""
+    if isinstance(error, SegmentLeft):
+        return f"sudo -u '#{error.owner}' brickd prune"
     return "brickd doctor" if isinstance(error, SegmentUnopened) else "brickd prune --refused"
