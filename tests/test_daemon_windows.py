@@ -112,7 +112,9 @@ def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str)
     with running():
         (entry,) = asked("workers")["workers"]
         resident = psutil.Process(process.pid).memory_info().rss
+        assert " RSS " in brickd("workers").stdout.splitlines()[0]
     assert entry["cpu_percent"] is None  # it was looked at once
     assert resident / 2 < entry["rss_bytes"] < resident * 2
     (entry,) = asked("workers")["workers"]
     assert entry["rss_bytes"] is None
+    assert "RSS" not in brickd("workers").stdout

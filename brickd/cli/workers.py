@@ -31,8 +31,9 @@ _COLUMNS = (
     Column("LOST", "right"),
     Column("PATHS", "right", spare=4),
     Column("MEMORY", "right", spare=1),
-    Column("OPEN NOW"),
 )
+_USAGE = (Column("CPU", "right", spare=6), Column("RSS", "right", spare=5))  # where somebody knows it
+_OPEN = Column("OPEN NOW")
 
 
 @click.command()
@@ -47,7 +48,11 @@ def workers(question: WorkersQuestion, output: str) -> None:
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["workers"]:
         return [NOBODY]
-    lines = tables.lines(_COLUMNS, map(_cells, document["workers"]), screen.width)
+    workers = document["workers"]
+    used = any(worker["rss_bytes"] is not None for worker in workers)
+    columns = (*_COLUMNS, *(_USAGE if used else ()), _OPEN)
+    rows = [(*_cells(worker), *(_usage(worker) if used else ()), phrases.open_now(worker)) for worker in workers]
+    lines = tables.lines(columns, rows, screen.width)
     return lines + [phrases.problem(problem, screen) for problem in document["problems"]]
 
 
@@ -63,8 +68,12 @@ def _cells(worker: dict[str, Any]) -> tuple[str, ...]:
         units.count(worker["lost"]),
         _share(worker["paths"]),
         units.size(worker["memory_bytes"]),
-        phrases.open_now(worker),
     )
+
+
+def _usage(worker: dict[str, Any]) -> tuple[str, ...]:
+    cpu = worker["cpu_percent"]
+    return ("-" if cpu is None else units.percent(cpu), units.size(worker["rss_bytes"]))
 
 
 def _share(of: dict[str, int] | None) -> str:
