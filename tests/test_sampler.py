@@ -1,0 +1,63 @@
+"""Snapshots are taken whatever becomes of one of them."""
+
+from __future__ import annotations
+
+import sys
+
+from brickd.sampler import Sampler
+from brickd.snapshot import Snapshot
+from brickd.workers import Survey
+
+
+class Taker:
+    """Keeps what it is given; or fails."""
+
+    def __init__(self, *, fails: bool = False) -> None:
+        self.taken: list[Snapshot] = []
+        self.fails = fails
+
+    def take(self, snapshot: Snapshot) -> None:
+        if self.fails:
+            raise ValueError("no room")
+        self.taken.append(snapshot)
+
+
+def sampled(survey: Survey | Exception, *takers: Taker) -> list[str]:
+    """Take the first snapshot; what failed."""
+    failed: list[str] = []
+
+    def look() -> Survey:
+        if isinstance(survey, Exception):
+            raise survey
+        return survey
+
+    sampler = Sampler(look, takers, lambda: failed.append(str(sys.exception())))
+    sampler.start()
+    sampler.end()
+    return failed
+
+
+def test_the_first_snapshot_is_there_as_soon_as_it_has_started() -> None:
+    taker = Taker()
+    assert sampled(Survey([], [], 3), taker) == []
+    (snapshot,) = taker.taken
+    assert snapshot.survey.foreign == 3
+    assert snapshot.at_ns > 1_700_000_000 * 10**9
+
+
+def test_who_cannot_take_one_keeps_nobody_else_from_it() -> None:
+    bad, good = Taker(fails=True), Taker()
+    assert sampled(Survey([], [], 0), bad, good) == ["no room"]
+    assert len(good.taken) == 1
+
+
+def test_a_survey_that_fails_is_told_and_gives_no_snapshot() -> None:
+    taker = Taker()
+    assert sampled(ValueError("a defect"), taker) == ["a defect"]
+    assert taker.taken == []
+
+
+def test_that_nothing_can_be_listed_is_no_defect_of_it() -> None:
+    taker = Taker()
+    assert sampled(PermissionError(13, "no"), taker) == []
+    assert taker.taken == []
