@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
 from brickd.ledger import ledger_of
-from brickd.memory import Gone
+from brickd.memory import OTHERS, Gone
 from brickd.shares import Share, slot
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.totals import bricks
@@ -123,6 +123,28 @@ def test_those_that_were_added_up_within_the_window_count_what_they_did_in_it() 
     assert after(began, older) == {"b": (2, 2, 5)}
     later = snapshot(older, now_ns=EVERY_NS)
     assert after(later, older, now_ns=2 * EVERY_NS) == {}
+
+
+def test_who_is_still_there_takes_nothing_from_those_that_were_added_up() -> None:
+    stays, first, second = MadeUp(), MadeUp(), MadeUp()
+    work(stays, "a", 5)
+    began = snapshot(worker(stays, 1))
+    work(first, "a", 7)
+    work(second, "a", 9)
+    older = added_up(worker(first, 2, alive=False), worker(second, 3, alive=False))
+    assert after(began, worker(stays, 1), older) == {"a": (2, 2, 16)}
+
+
+def test_where_there_are_many_services_who_went_is_sought_among_those_of_all_others() -> None:
+    first, second = MadeUp(service="one"), MadeUp(service="two")
+    work(first, "a", 5)
+    work(second, "b", 7)
+    began = snapshot(worker(first, 1), worker(second, 2))
+    work(second, "b", 9)
+    moved = [Gone(made.name, made.reading).of_service(OTHERS) for made in (worker(first, 1), worker(second, 2))]
+    reading = replace(moved[0].and_(moved[1]).reading, pid=None)
+    older = Worker("others/older", reading, ledger_of(reading), 2)
+    assert after(began, older) == {"b": (1, 1, 9)}
 
 
 def test_a_window_begins_at_the_snapshot_that_is_nearest_to_its_length() -> None:
