@@ -1,0 +1,84 @@
+"""What a worker's process takes is told of that process, or not at all."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import psutil
+from made_up import MadeUp
+
+from brickd.ledger import ledger_of
+from brickd.usage import Usages
+from brickd.workers import Survey, Usage, Worker
+
+SECOND = 10**9
+
+
+def survey(*pids: int | None) -> Survey:
+    """Workers that live in these processes."""
+    workers = []
+    for number, pid in enumerate(pids):
+        reading = MadeUp().reading()
+        header: Any = {**reading.header, "uuid": bytes([number]) * 16}
+        reading = replace(reading, header=header, pid=pid)
+        workers.append(Worker(f"made/{number}", reading, ledger_of(reading)))
+    return Survey(workers, [], 0)
+
+
+def found(usages: Usages, of: Survey) -> list[Usage | None]:
+    return [worker.usage for worker in usages.laid_over(of).workers]
+
+
+def test_processor_time_is_that_between_two_looks() -> None:
+    usages, here = Usages(), survey(os.getpid())
+    before = psutil.Process().cpu_times()
+    usages.look(here, 0)
+    (first,) = found(usages, here)
+    assert first is not None
+    assert first.cpu_percent is None
+    while sum(psutil.Process().cpu_times()[:2]) < sum(before[:2]) + 0.05:
+        pass
+    usages.look(here, 10 * SECOND)
+    took = sum(psutil.Process().cpu_times()[:2]) - sum(before[:2])
+    (second,) = found(usages, here)
+    assert second is not None
+    assert second.cpu_percent is not None
+    assert 0.2 <= second.cpu_percent <= 100 * took / 10 + 0.01
+
+
+def test_of_processes_that_are_not_seen_nothing_is_said() -> None:
+    usages, here = Usages(), survey(0, None)
+    usages.look(here, 0)
+    assert found(usages, here) == [None, None]
+
+
+def test_of_a_process_that_has_ended_nothing_is_said() -> None:
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    usages, here = Usages(), survey(child.pid, os.getpid())
+    usages.look(here, 0)
+    assert None not in found(usages, here)
+    child.communicate(b"\n")
+    usages.look(here, SECOND)
+    gone, alive = found(usages, here)
+    assert gone is None
+    assert alive is not None
+
+
+def test_a_worker_that_died_since_the_last_look_is_shown_without_what_its_process_took() -> None:
+    usages = Usages()
+    usages.look(survey(os.getpid()), 0)
+    assert found(usages, survey(None)) == [None]
+
+
+def test_another_worker_in_the_same_process_begins_anew() -> None:
+    usages, here = Usages(), survey(os.getpid(), os.getpid())
+    usages.look(Survey(here.workers[:1], [], 0), 0)
+    usages.look(Survey(here.workers[1:], [], 0), SECOND)
+    first, second = found(usages, here)
+    assert first is None
+    assert second is not None
+    assert second.cpu_percent is None
