@@ -62,8 +62,8 @@ class Roster:
     def held(self) -> Held:
         """What is known of the files, for whoever reads them beside us, under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
-        nameless = [e.segment for e in self.drained() if e.heir is None and not e.segment.linked()]
-        return Held(ours, nameless, self.directory.refused())
+        drained = [each.segment for each in self.drained() if each.heir is None]
+        return Held(ours, drained, self.directory.refused())
 
     # ---- they come
 

@@ -72,12 +72,13 @@ class Held:
 
     Attributes:
         segments: those that it has open: to open and close them once more would give up their locks.
-        nameless: those of them that somebody has removed, and whose workers go on in no other.
+        drained: those of them that are, and whose workers go on in no other: they count also without a name, which
+            somebody may have removed, or this process itself since it was asked who is there.
         refused: by name, what does not add up, also where one reading alone would not show it.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
-    nameless: Sequence[Segment] = ()
+    drained: Sequence[Segment] = ()
     refused: Mapping[str, SegmentRefused] = field(default_factory=dict)
 
     def segment(self, file: str) -> Segment | None:
@@ -85,7 +86,7 @@ class Held:
         identifier = identifier_of(file) if self.segments else None
         if identifier is not None:
             return self.segments.get(identifier)
-        return next((each for each in self.nameless if each.name == file), None)
+        return next((each for each in self.drained if each.name == file), None)
 
 
 _NONE = Held()
@@ -120,8 +121,10 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     # What is known of a worker that lost its segment stands under the uuid of that.
     before = {each.uuid: background.before(each.process["took"], each.header["uid"]) for each in readings}
     names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
-    laid = [laid_over(each, background.overlay(each.uuid, before[each.uuid])) for each in readings]
     lost = set(before.values())
+    # One that was removed under a worker which goes on elsewhere by now, though whoever drains has not seen it yet.
+    here = [each for each in readings if each.uuid not in lost or identifier_of(each.file) is not None]
+    laid = [laid_over(each, background.overlay(each.uuid, before[each.uuid])) for each in here]
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
     kept = [replace(each.reading, pid=None) for each in gone]
     together = {id(reading): each.workers for reading, each in zip(kept, gone, strict=True)}
@@ -149,7 +152,7 @@ def _look(
     unlocked: list[Segment] = []
     seen: set[Identifier] = set()
     with contextlib.ExitStack() as opened:
-        for file in dict.fromkeys([*find(prefix), *(each.name for each in held.nameless)]):
+        for file in dict.fromkeys([*find(prefix), *(each.name for each in held.drained)]):
             try:
                 with contextlib.ExitStack() as here:
                     if (known := held.refused.get(file)) is not None:

@@ -163,3 +163,33 @@ def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_
         assert sum(each.together for each in found) == number + 1
         for each in loop.roster.attached.values():
             each.segment.close()
+
+
+def test_a_worker_whose_segment_is_removed_while_somebody_reads_is_counted(prefix: str) -> None:
+    segment(prefix, "ended", os.urandom(16), os.geteuid(), ended=1)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop.look(0)
+    with loop.roster.reading:
+        with loop.roster.lock:
+            background, held = loop.memory.background(), loop.roster.held()
+        loop.tick(SECOND)
+        assert not (SHM / f"{prefix}ended").exists(), "the loop waits for nobody who reads"
+        (found,) = survey(prefix, background, held).workers
+        with loop.roster.lock:
+            (afterwards,) = survey(prefix, loop.memory.background(), loop.roster.held()).workers
+    assert (found.name, found.ledger.spans) == (afterwards.name, afterwards.ledger.spans)
+    loop.end(2 * SECOND)
+
+
+def test_a_worker_that_goes_on_in_another_segment_while_somebody_reads_is_counted_once(prefix: str) -> None:
+    uuid = os.urandom(16)
+    segment(prefix, "lost", uuid, os.geteuid())
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop.look(0)
+    with loop.roster.lock:
+        background, held = loop.memory.background(), loop.roster.held()
+    segment(prefix, "new", os.urandom(16), os.geteuid(), took=int.from_bytes(uuid[:8], "little"))
+    (SHM / f"{prefix}lost").unlink()
+    (found,) = survey(prefix, background, held).workers
+    assert found.reading.file == f"{prefix}new"
+    loop.end(SECOND)

@@ -310,7 +310,7 @@ def _who_goes_on_elsewhere_is_dead(patch: Patch) -> None:
 
 def _who_has_no_file_is_not_shown(patch: Patch) -> None:
     held = Roster.held
-    patch.setattr(Roster, "held", lambda self: replace(held(self), nameless=()))
+    patch.setattr(Roster, "held", lambda self: replace(held(self), drained=()))
 
 
 def _a_worker_is_remembered_once_its_segment_is_removed(patch: Patch) -> None:
