@@ -50,6 +50,7 @@ class Churn:
         self._numbers = 0
         self._unseen = 0
         self._kills_due = 0
+        self._killed_unready = False
         self._detailed = False
         self._look_at_s = 0.0
         self.began_s = time.monotonic()
@@ -72,11 +73,7 @@ class Churn:
         if of.stopped_after_s is not None:
             self._at(now_s + of.stopped_after_s, lambda: self._population.stop(life))
             self._at(now_s + of.stopped_after_s + of.stopped_s, lambda: self._population.go_on(life))
-        if of.killed:
-            self._at(now_s + of.lives_s, lambda: self._population.hurry(life))
-            self._at(now_s + of.lives_s + _HURRY_S, lambda: self._kill(life))
-        else:
-            self._at(now_s + of.lives_s, lambda: self._end(life))
+        self._at(now_s + of.lives_s, (lambda: self._kill(life)) if of.killed else (lambda: self._end(life)))
 
     # ---- what happens
 
@@ -85,7 +82,8 @@ class Churn:
             self._at(time.monotonic() + _REST_S, lambda: self._kill(life))
             return
         self._unseen += not self._daemon.ready
-        self._population.kill(life)
+        self._population.hurry(life)
+        self._at(time.monotonic() + _HURRY_S, lambda: self._population.kill(life))
 
     def _end(self, life: Life) -> None:
         self._population.go_on(life)
@@ -102,9 +100,13 @@ class Churn:
             self._look_at_s = self._samples.now_s + SAMPLE_S
 
     def _replace_daemon(self) -> None:
-        """Kill it as soon as nobody ends, wherever it is; another begins at once."""
-        if self._kills_due and not any(life.state == "ending" for life in self._population.living):
+        """Kill it, wherever it is; another begins at once.
+
+        One that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever answer.
+        """
+        if self._daemon.ready or not self._killed_unready:
             self._kills_due -= 1
+            self._killed_unready = not self._daemon.ready
             self._daemon.kill()
             self._samples.take(self._population, self._daemon)
             self._daemon.start()
@@ -136,7 +138,8 @@ class Churn:
             self._do_due()
             self._look()
             if self._kills_due:
-                self._replace_daemon()
+                if not any(life.state == "ending" for life in self._population.living):
+                    self._replace_daemon()
             elif self._daemon.ready:
                 self._population.end_consumed()
             self._pass(min(self._due[0][0] - time.monotonic(), _LATEST_S) if self._due else _LATEST_S)
@@ -162,8 +165,7 @@ class Churn:
             poll.register(fd, select.POLLIN)
         if population.listening:
             poll.register(population.fd, select.POLLIN)
-        if not daemon.ready:
-            poll.register(daemon.fd, select.POLLIN)
+        poll.register(daemon.fd, select.POLLIN)
         for fd, _ in poll.poll(max(seconds, 0.0) * 1000):
             if fd in by_fd:
                 population.gone(by_fd[fd])

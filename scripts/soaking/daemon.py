@@ -53,7 +53,7 @@ class Daemon:
 
     @property
     def fd(self) -> int:
-        """Readable once it says that it answers."""
+        """Readable once it says that it answers, and once it has ended."""
         assert self._process is not None
         assert self._process.stdout is not None
         return self._process.stdout.fileno()
@@ -62,10 +62,10 @@ class Daemon:
         """It says something: that it answers, or by its end that it does not.
 
         Raises:
-            RuntimeError: it ended.
+            RuntimeError: it ended, and nobody had it end.
         """
         if b"the daemon runs" not in os.read(self.fd, 1 << 12):
-            raise RuntimeError(f"brickd up did not start:\n{self.log()}")
+            raise RuntimeError(f"brickd up {'ended by itself' if self.ready else 'did not start'}:\n{self.log()}")
         self.ready = True
 
     def kill(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -199,7 +200,8 @@ class Population:
         """End whatever is there still."""
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
-        self._nursery.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._nursery.stdin.close()
         self._nursery.wait()
         self._nursery.stdout.close()
         for life in self.living:

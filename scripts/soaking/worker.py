@@ -3,7 +3,8 @@
 `python -m soaking.worker FOLDER` reads plans from standard input, a line each, and forks a worker for each. Every
 worker, a worker's child included, says "NUMBER PID SEGMENT" in a line on standard output once it records; its account
 lies in the folder under its number. SIGTERM has it end, SIGUSR1 work without a rest: it is to be killed. An empty line
-is the end of plans; where standard input ends without one, whoever gave them is gone, and all workers go with it.
+is the end of plans; where standard input ends without one, whoever gave them is gone, and all workers go with it, as
+they do where the process is gone that forks them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from soaking.plan import KERNEL, LEFT, MEASURED_NS, REQUEST, WORK, Plan
 
 _CHUNK = 64  # spans that are announced together: so far a killed worker's account is uncertain
 _FLOOD = 6_000  # more than a ring holds
+_HURRIED = 50  # batches without a rest, at most
 _PR_SET_CHILD_SUBREAPER = 36
 
 request, work, left = (brick.brick(name) for name in (REQUEST, WORK, LEFT))
@@ -69,8 +71,8 @@ def _batch(account: Account, number: int, plan: Plan) -> None:
         helper.join()
 
 
-def _work(plan: Plan, folder: Path) -> None:
-    """Until SIGTERM."""
+def _work(plan: Plan, folder: Path, leash: int) -> None:
+    """Until SIGTERM, or until nobody holds the other end of the leash."""
     account = Account(folder / plan.number)
     told, tells = os.pipe()
     for end in (told, tells):
@@ -85,14 +87,17 @@ def _work(plan: Plan, folder: Path) -> None:
         pass
     os.write(1, f"{plan.number} {os.getpid()} {_core._segment_name()}\n".encode())
 
-    hurries = False
+    hurried = 0
 
     def ends_within(seconds: float) -> bool:
-        nonlocal hurries
-        if not select.select([told], [], [], 0.0 if hurries else seconds)[0]:
-            return False
-        orders = os.read(told, 64)
-        hurries = hurries or signal.SIGUSR1 in orders
+        nonlocal hurried
+        hurried = max(hurried - 1, 0)
+        heard = select.select([told, leash], [], [], 0.0 if hurried else seconds)[0]
+        if leash in heard:
+            os.kill(os.getpid(), signal.SIGKILL)
+        orders = os.read(told, 64) if heard else b""
+        if signal.SIGUSR1 in orders:
+            hurried = _HURRIED
         return signal.SIGTERM in orders
 
     number = 0
@@ -100,7 +105,7 @@ def _work(plan: Plan, folder: Path) -> None:
         number += 1
         _batch(account, number, plan)
         if number == plan.forks and os.fork() == 0:
-            _work(plan.child(), folder)
+            _work(plan.child(), folder, leash)
             sys.exit()
         if number == 10 and ends_within(plan.pauses_s):
             break
@@ -112,12 +117,14 @@ def main() -> None:
     folder = Path(sys.argv[1])
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whose parent was killed comes to be ours
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
+    leash, held = os.pipe()
     line = ""
     for line in sys.stdin:
         if line == "\n":
             break
         if os.fork() == 0:
-            _work(Plan.of(line), folder)
+            os.close(held)
+            _work(Plan.of(line), folder, leash)
             return  # by the usual end, which removes the segment where nobody consumes it
     os.close(1)  # whoever listens hears the end once the last worker has ended
     if line != "\n":
