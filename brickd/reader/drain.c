@@ -94,12 +94,12 @@ static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, ui
     return 1;
 }
 
-/* Copies what lies below the head, as far as chunk and ring go in one piece: how many slots; 0: refused. */
+/* Copies what lies below the head, as far as batch and ring go in one piece: how many slots; 0: refused. */
 static uint64_t copy(struct brick_drain *d, uint64_t ring, uint64_t slots, uint64_t at, uint64_t head,
-                     struct brick_record *chunk)
+                     struct brick_record *batch)
 {
-    uint64_t slot = at & (slots - 1), count = least(least(slots - slot, head - at), BRICK_CHUNK);
-    return brick_fetch(&d->reader, ring + slot * sizeof *chunk, chunk, count * sizeof *chunk) ? count : 0;
+    uint64_t slot = at & (slots - 1), count = least(least(slots - slot, head - at), BRICK_BATCH);
+    return brick_fetch(&d->reader, ring + slot * sizeof *batch, batch, count * sizeof *batch) ? count : 0;
 }
 
 static uint64_t ring_of(const struct brick_drain *d, uint32_t lane, uint64_t within)
@@ -109,7 +109,7 @@ static uint64_t ring_of(const struct brick_drain *d, uint32_t lane, uint64_t wit
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
-static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
+static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *batch)
 {
     struct brick_drained_lane *l = &d->lanes[n];
     uint64_t head = d->lines->lanes[n].span_head + l->spans_salvaged, slots = d->reader.header.span_slots;
@@ -122,10 +122,10 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
     spans.sequence = l->span_sequence;
     spans.kept = 0;
     while (l->cursor.span < head) {
-        uint64_t count = copy(d, ring, slots, l->cursor.span, head, chunk);
+        uint64_t count = copy(d, ring, slots, l->cursor.span, head, batch);
         if (count == 0)
             return 0;
-        uint64_t done = brick_details_take(&d->details, &spans, chunk, count, head - l->cursor.span);
+        uint64_t done = brick_details_take(&d->details, &spans, batch, count, head - l->cursor.span);
         if (done == 0)
             return 0;
         l->cursor.span += done;
@@ -136,7 +136,7 @@ static int drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *c
     return 1;
 }
 
-static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *chunk)
+static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *batch)
 {
     struct brick_event_cursor *c = &d->lanes[n].cursor.event;
     uint64_t head = d->lines->lanes[n].event_head + d->lanes[n].events_salvaged, slots = d->reader.header.event_slots;
@@ -146,10 +146,10 @@ static int drain_events(struct brick_drain *d, uint32_t n, struct brick_record *
     if (!judge_head(d, n, "event ring", from, head, slots))
         return 0;
     while (c->position < head && d->events.count < BRICK_EVENTS_MAX) {
-        uint64_t count = copy(d, ring, slots, c->position, head, chunk);
+        uint64_t count = copy(d, ring, slots, c->position, head, batch);
         if (count == 0)
             return 0;
-        if (!brick_events_take(&d->events, c, chunk, count, head - c->position, BRICK_EVENTS_MAX))
+        if (!brick_events_take(&d->events, c, batch, count, head - c->position, BRICK_EVENTS_MAX))
             return no_memory(d);
     }
     d->fill = most(d->fill, (double)(c->position - from) / ((double)slots * FRESH_PART));
@@ -205,7 +205,7 @@ static int salvage(struct brick_drain *d, uint32_t n)
     return 1;
 }
 
-int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
+int brick_drain_pass(struct brick_drain *d, struct brick_record *batch)
 {
     uint32_t seen;
     d->events.count = 0;
@@ -224,7 +224,7 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk)
     for (uint32_t n = 0; n < d->used; n++) {
         const struct brick_lane *lane = &d->lines->lanes[n];
         d->activity += lane->begun + lane->summarized + lane->event_attempts;
-        if (!drain_spans(d, n, chunk) || !drain_events(d, n, chunk))
+        if (!drain_spans(d, n, batch) || !drain_events(d, n, batch))
             return 0;
         const struct brick_drained_lane *l = &d->lanes[n];
         d->held = most(d->held, brick_event_held(&l->cursor, &l->line, lane->event_head, d->reader.header.event_slots));

@@ -16,7 +16,7 @@
 #define BRICK_EVENTS_MAX 65536u
 
 /* Slots that are copied at once: few enough to stay in the second cache until they are taken. */
-#define BRICK_CHUNK 1024u
+#define BRICK_BATCH 1024u
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
@@ -54,8 +54,8 @@ void brick_drain_free(struct brick_drain *d);
 /* Before the first pass: where the next lane is to go on. 0: there is no such lane. */
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
 
-/* Reads all that is new. `chunk` has room for BRICK_CHUNK slots. 0: refused, now or before. */
-int brick_drain_pass(struct brick_drain *d, struct brick_record *chunk);
+/* Reads all that is new. `batch` has room for BRICK_BATCH slots. 0: refused, now or before. */
+int brick_drain_pass(struct brick_drain *d, struct brick_record *batch);
 
 /* How full the fullest ring is of what a pass would find, as far as the lanes in use and the next one tell; where that
  * cannot be told, 1. */

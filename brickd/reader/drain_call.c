@@ -17,13 +17,13 @@ struct outcome {
 };
 
 /* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
-static _Thread_local struct brick_record chunk[BRICK_CHUNK] __attribute__((aligned(64)));
+static _Thread_local struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
 
 static struct outcome pass(Drain *self)
 {
     struct brick_drain *d = &self->drain;
     pthread_mutex_lock(&self->mutex);
-    int before = d->refused, whole = brick_drain_pass(d, chunk);
+    int before = d->refused, whole = brick_drain_pass(d, batch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
     d->events.records = NULL; /* a pass with many would leave its memory to all that come */
     d->events.count = d->events.room = 0;

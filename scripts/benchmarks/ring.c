@@ -14,7 +14,7 @@ static struct brick_layout layout;
 static uint64_t slots;
 static int segment = -1;
 static struct brick_record *source, *target; /* for memcpy */
-static struct brick_record chunk[BRICK_CHUNK] __attribute__((aligned(64)));
+static struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
 
 static uint64_t state = 1;
 
@@ -86,9 +86,9 @@ int make_segment(const char *path, uint32_t span_slots, uint32_t paths)
 void read_ring(uint64_t times)
 {
     for (; times > 0; times--)
-        for (uint64_t at = 0; at < slots; at += BRICK_CHUNK)
-            if (pread(segment, chunk, sizeof chunk, (off_t)(layout.first + layout.span_ring + at * sizeof *chunk))
-                != (ssize_t)sizeof chunk)
+        for (uint64_t at = 0; at < slots; at += BRICK_BATCH)
+            if (pread(segment, batch, sizeof batch, (off_t)(layout.first + layout.span_ring + at * sizeof *batch))
+                != (ssize_t)sizeof batch)
                 abort();
 }
 

@@ -184,7 +184,7 @@ static void check_tails(struct brick_drain *d)
 /* As many passes as the segment stands, changed in between where `changes` says so; 1: it stood them all. */
 static int drained(struct image *image, int changes)
 {
-    static struct brick_record chunk[BRICK_CHUNK];
+    static struct brick_record batch[BRICK_BATCH];
     struct brick_drain d;
     memset(&d, 0, sizeof d);
     d.reader.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
@@ -195,7 +195,7 @@ static int drained(struct image *image, int changes)
     }
     for (int pass = 0; whole && pass < 3; pass++) {
         d.salvage = random64() % 8 == 0;
-        whole = brick_drain_pass(&d, chunk);
+        whole = brick_drain_pass(&d, batch);
         check_drain(&d);
         if (whole) {
             check_cursors(&d);

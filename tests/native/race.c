@@ -241,7 +241,7 @@ static void check_pass(const struct brick_drain *d)
 
 static void *consumer(void *unused)
 {
-    static struct brick_record chunk[BRICK_CHUNK];
+    static struct brick_record batch[BRICK_BATCH];
     struct brick_drain d;
     uint32_t *flags = &brick_control_of(brick_agent.segment)->flags;
     memset(&d, 0, sizeof d);
@@ -251,7 +251,7 @@ static void *consumer(void *unused)
     for (uint32_t turn = 1;; turn++) {
         int done = stopped(&writers_done);
         brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
-        if (!brick_drain_pass(&d, chunk))
+        if (!brick_drain_pass(&d, batch))
             wrong("a ring was refused", &d.reader);
         check_pass(&d);
         for (uint32_t lane = 0; lane < d.used; lane++) {
