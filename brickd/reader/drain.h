@@ -11,6 +11,7 @@
 #include "cursor.h"
 #include "details.h"
 #include "events.h"
+#include "track.h"
 
 /* Event records of one segment that one pass takes at most; the rest comes with the next. */
 #define BRICK_EVENTS_MAX 65536u
@@ -29,6 +30,7 @@ struct brick_drain {
     struct brick_reader reader;
     struct brick_details details;
     struct brick_events events; /* the records are those of the last pass */
+    struct brick_track track;   /* where it is recorded */
     struct brick_drained_lane *lanes;
     struct {
         struct brick_process process;
@@ -54,7 +56,8 @@ void brick_drain_free(struct brick_drain *d);
 /* Before the first pass: where the next lane is to go on. 0: there is no such lane. */
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
 
-/* Reads all that is new. `batch` has room for BRICK_BATCH slots. 0: refused, now or before. */
+/* Reads all that is new, and records it as it is where d->track has a recorder. `batch` has room for BRICK_BATCH slots.
+ * 0: refused, now or before. */
 int brick_drain_pass(struct brick_drain *d, struct brick_record *batch);
 
 /* How full the fullest ring is of what a pass would find, as far as the lanes in use and the next one tell; where that

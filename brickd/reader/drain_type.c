@@ -5,6 +5,7 @@
  * be waiting.
  */
 #include "drain_type.h"
+#include "recording_type.h"
 
 #include <stdlib.h>
 #include <structmember.h>
@@ -81,6 +82,7 @@ static void drain_dealloc(PyObject *self)
 {
     Drain *d = (Drain *)self;
     brick_drain_free(&d->drain);
+    Py_XDECREF(d->recording);
     if (d->opened)
         pthread_mutex_destroy(&d->mutex);
     plain_dealloc(self);
@@ -91,6 +93,31 @@ static PyObject *drain_salvage(PyObject *self, PyObject *unused)
     lock((Drain *)self);
     ((Drain *)self)->drain.salvage = 1;
     unlock((Drain *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *drain_record_into(PyObject *self, PyObject *args)
+{
+    Drain *d = (Drain *)self;
+    PyObject *recording, *before;
+    unsigned int worker = 0;
+    if (!PyArg_ParseTuple(args, "O|I:record_into", &recording, &worker))
+        return NULL;
+    struct brick_recorder *recorder = NULL;
+    if (recording != Py_None && (recorder = recorder_of(recording, Py_TYPE(self))) == NULL)
+        return NULL;
+    if (recorder != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        brick_recorder_ready(recorder);
+        Py_END_ALLOW_THREADS
+    }
+    lock(d);
+    d->drain.track.recorder = recorder;
+    d->drain.track.worker = worker;
+    before = d->recording;
+    d->recording = recorder != NULL ? Py_NewRef(recording) : NULL;
+    unlock(d);
+    Py_XDECREF(before);
     Py_RETURN_NONE;
 }
 
@@ -193,6 +220,8 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
+    {"record_into", drain_record_into, METH_VARARGS,
+     "record_into(recording, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,10 +51,21 @@ static int take(struct brick_recorder *r, uint64_t end)
     return 1;
 }
 
+/* Whether the file is as long as it was made. */
+static int uncut(struct brick_recorder *r)
+{
+    struct stat status;
+    r->broken |= fstat(r->fd, &status) != 0 || (uint64_t)status.st_size < r->taken;
+    errno = ESTALE;
+    return !r->broken;
+}
+
 /* Room up to `end`, and for END behind it. 0, with errno. */
 static int reach(struct brick_recorder *r, uint64_t end)
 {
     uint64_t wanted = end + BRICK_END_BYTES;
+    if (!uncut(r))
+        return 0;
     if (wanted > r->limit) {
         errno = EFBIG;
         return 0;
@@ -61,7 +73,7 @@ static int reach(struct brick_recorder *r, uint64_t end)
     return wanted <= r->taken || take(r, least(most(wanted, r->taken + r->ahead), r->limit)) || take(r, wanted);
 }
 
-/* The chunk at r->at whose body stands there: its head, and with it the body's first block where that is not there. */
+/* The head of the chunk whose body stands there, and with it the body's first block where that is not there. */
 static int publish(struct brick_recorder *r, struct brick_chunk *head, const struct brick_records *records)
 {
     static const uint8_t zeros[sizeof *head];
@@ -110,8 +122,8 @@ int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_n
 {
     pthread_mutex_lock(&r->mutex);
     int whole = 0;
-    errno = r->ended ? EBADF : r->error;
-    if (!r->ended && !r->broken)
+    errno = EBADF;
+    if (!r->ended)
         whole = reach(r, r->at + sizeof(struct brick_chunk) + brick_blocks_of(length))
                 && append(r, kind, at_ns, body, length);
     int error = errno;
@@ -124,6 +136,61 @@ int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_n
     errno = error;
     return whole;
 }
+
+/* ---- the window -------------------------------------------------------- */
+
+static void unmap(struct brick_recorder *r)
+{
+    if (r->window != NULL)
+        munmap(r->window, r->window_end - r->window_at);
+    r->window = NULL;
+}
+
+/* From where the next chunk begins as far as there is room. 0, with errno. */
+static int map(struct brick_recorder *r)
+{
+    unmap(r);
+    r->window_at = r->at - r->at % BRICK_PAGE;
+    r->window_end = r->taken;
+    void *window = mmap(NULL, r->window_end - r->window_at, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd,
+                        (off_t)r->window_at);
+    if (window == MAP_FAILED)
+        return 0;
+    r->window = window;
+    return 1;
+}
+
+void brick_recorder_ready(struct brick_recorder *r)
+{
+    pthread_mutex_lock(&r->mutex);
+    if (!r->ended && r->window == NULL)
+        map(r);
+    pthread_mutex_unlock(&r->mutex);
+}
+
+uint8_t *brick_recorder_place(struct brick_recorder *r, uint64_t bytes)
+{
+    uint64_t end = r->at + bytes;
+    if (r->ended)
+        return NULL;
+    if (!reach(r, end) || ((r->window == NULL || r->window_end < end) && !map(r))) {
+        r->error = errno;
+        return NULL;
+    }
+    r->dirty = most(r->dirty, end);
+    return r->window + (r->at - r->window_at);
+}
+
+int brick_recorder_publish(struct brick_recorder *r, struct brick_chunk *head, const struct brick_records *records)
+{
+    head->at_ns = now_ns();
+    if (publish(r, head, records))
+        return 1;
+    r->error = errno;
+    return 0;
+}
+
+/* ---- its life ---------------------------------------------------------- */
 
 int brick_recorder_begin(struct brick_recorder *r, int fd, struct brick_title *title, uint64_t limit, uint64_t ahead)
 {
@@ -153,10 +220,11 @@ int brick_recorder_end(struct brick_recorder *r)
                                       .refused_chunks = r->refused_chunks,
                                       .refused_bytes = r->refused_bytes,
                                       .refused_slots = r->refused_slots};
-        whole = !r->broken && append(r, BRICK_CHUNK_END, now_ns(), &end, sizeof end)
+        whole = uncut(r) && append(r, BRICK_CHUNK_END, now_ns(), &end, sizeof end)
                 && ftruncate(r->fd, (off_t)r->at) == 0;
         error = errno;
         r->ended = 1;
+        unmap(r);
         close(r->fd);
     }
     pthread_mutex_unlock(&r->mutex);
@@ -166,6 +234,7 @@ int brick_recorder_end(struct brick_recorder *r)
 
 void brick_recorder_free(struct brick_recorder *r)
 {
+    unmap(r);
     if (!r->ended)
         close(r->fd);
     pthread_mutex_destroy(&r->mutex);

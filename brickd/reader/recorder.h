@@ -5,14 +5,11 @@
  * counted; what stands there stays whole.
  *
  * Small things are written (append). What is read from rings is read straight
- * into a window of the file that is mapped here (room, took, commit): it is
- * copied once, and judged where it lies. Nobody else writes there: a recording
- * is its writer's own, as a checkpoint is. Whoever has the right to cut the file
- * under its writer stops the recording, no more: the kernel finds that out when
- * it copies into the window, but for the moment between that copy and the look
- * at it.
- *
- * Every function holds the recorder's lock; room keeps it until commit.
+ * into a window of the file that is mapped here (place, publish): it is copied
+ * once, and judged where it lies. Nobody else writes there: a recording is its
+ * writer's own, as a checkpoint is. Whoever cuts the file under its writer stops
+ * the recording, and no more: the kernel finds that out when it copies into the
+ * window, but for the moment between that copy and the look at it.
  */
 #ifndef BRICKD_RECORDER_H
 #define BRICKD_RECORDER_H
@@ -22,14 +19,11 @@
 
 #include <pthread.h>
 
-/* Slots of one chunk. */
-#define BRICK_RECORDED_SLOTS 16384u
-
 struct brick_recorder {
     pthread_mutex_t mutex;
     int fd;
     int error;      /* of the last refusal */
-    int broken;     /* the file cannot be written any more */
+    int broken;     /* somebody cut the file: nothing more is written into it */
     int ended;
     struct brick_key key;
     uint64_t limit; /* of the file, in bytes */
@@ -41,10 +35,6 @@ struct brick_recorder {
     uint64_t refused_chunks, refused_bytes, refused_slots;
     uint8_t *window; /* from window_at to window_end */
     uint64_t window_at, window_end;
-    int open; /* room was given, and is not committed */
-    struct brick_records records;
-    struct brick_sum sum;
-    uint64_t slots;
 };
 
 /* Begins a file. It owns the descriptor from then on; 0, with errno: it does not, and there is none. */
@@ -54,7 +44,19 @@ int brick_recorder_end(struct brick_recorder *r);
 /* Gives everything up as it is. */
 void brick_recorder_free(struct brick_recorder *r);
 
-/* A whole chunk. 0, with errno: EFBIG the limit, EBADF it was ended, else what the disk said. */
+/* A whole chunk. 0, with errno: EFBIG the limit, ESTALE somebody cut the file, EBADF it was ended, else what the disk
+ * said. */
 int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length);
+
+/* The window is there before the first piece is: to map it takes longer than to use it. */
+void brick_recorder_ready(struct brick_recorder *r);
+
+/* ---- in pieces, with the lock held ------------------------------------- */
+
+/* So many bytes where the next chunk begins, of which the head is not to be touched; NULL, with r->error. */
+uint8_t *brick_recorder_place(struct brick_recorder *r, uint64_t bytes);
+/* The chunk is there whose body stands in that place, but for its beginning: kind, length and body_sum are set. 0, with
+ * r->error. */
+int brick_recorder_publish(struct brick_recorder *r, struct brick_chunk *head, const struct brick_records *records);
 
 #endif

@@ -71,6 +71,17 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+struct brick_recorder *recorder_of(PyObject *recording, PyTypeObject *sibling)
+{
+    const struct reader_state *state = PyType_GetModuleState(sibling);
+    if (state == NULL)
+        return NULL;
+    if (Py_IS_TYPE(recording, state->recording))
+        return &((Recording *)recording)->recorder;
+    PyErr_Format(PyExc_TypeError, "a %s, wanted a Recording or None", Py_TYPE(recording)->tp_name);
+    return NULL;
+}
+
 static void recording_dealloc(PyObject *self)
 {
     if (((Recording *)self)->begun)
@@ -154,8 +165,9 @@ static PyObject *recording_number(PyObject *self, void *which)
 
 static PyObject *recording_trouble(PyObject *self, void *unused)
 {
-    int error = numbers(self).error;
-    return PyUnicode_FromString(error != 0 ? strerror(error) : "");
+    const struct brick_recorder r = numbers(self);
+    const char *why = r.error == 0 ? "" : r.broken ? "somebody cut the file while it was written" : strerror(r.error);
+    return PyUnicode_FromString(why);
 }
 
 static PyMethodDef recording_methods[] = {

@@ -11,4 +11,7 @@ typedef struct {
     int begun;
 } Recording;
 
+/* That of a Recording of the module that `sibling` is a type of; NULL, with an exception, where it is none. */
+struct brick_recorder *recorder_of(PyObject *recording, PyTypeObject *sibling);
+
 #endif

@@ -29,7 +29,7 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 
 struct reader_state {
-    PyTypeObject *drain, *packed;
+    PyTypeObject *drain, *packed, *recording;
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */

@@ -1,0 +1,215 @@
+#include "drain_ring.h"
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static double most(double a, double b) { return a > b ? a : b; }
+
+static int judge_head(struct brick_drain *d, uint32_t lane, const char *ring, uint64_t cursor, uint64_t head,
+                      uint64_t slots)
+{
+    if (head < cursor)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s went back, from at least %llu to %llu", lane, ring,
+                            (unsigned long long)cursor, (unsigned long long)head);
+    if (head - cursor > slots)
+        return brick_refuse(&d->reader, "lane %u: the head of the %s jumped from at most %llu to %llu", lane, ring,
+                            (unsigned long long)(cursor + slots), (unsigned long long)head);
+    return 1;
+}
+
+/* A ring as one pass sees it. */
+struct ring {
+    uint32_t lane, which;
+    uint64_t at; /* in the file */
+    uint64_t slots, head;
+};
+
+static struct ring ring_of(const struct brick_drain *d, uint32_t n, uint32_t which)
+{
+    const struct brick_drained_lane *l = &d->lanes[n];
+    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct brick_reader *r = &d->reader;
+    uint64_t first = r->layout.first + n * r->layout.stride;
+    if (which == BRICK_RING_SPANS)
+        return (struct ring){n, which, first + r->layout.span_ring, r->header.span_slots,
+                             lane->span_head + l->spans_salvaged};
+    return (struct ring){n, which, first + r->layout.event_ring, r->header.event_slots,
+                         lane->event_head + l->events_salvaged};
+}
+
+/* Some slots as they were copied: into the recording, or else into the batch. */
+struct copied {
+    struct brick_record *slots;
+    uint64_t count; /* 0: refused */
+    int recorded;
+};
+
+/* Copies what lies below the head, as far as a batch and the ring go in one piece. */
+static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *batch)
+{
+    uint64_t slot = at & (ring->slots - 1), count = least(least(ring->slots - slot, ring->head - at), BRICK_BATCH);
+    uint64_t from = ring->at + slot * sizeof *batch, bytes = count * sizeof *batch;
+    struct brick_record *room = brick_track_room(&d->track, ring->lane, ring->which, at, count);
+    if (room != NULL && brick_fetch(&d->reader, from, room, bytes))
+        return (struct copied){room, count, 1};
+    if (!brick_fetch(&d->reader, from, batch, bytes))
+        return (struct copied){batch, 0, 0};
+    if (room != NULL)
+        brick_track_broke(&d->track);
+    return (struct copied){batch, count, 0};
+}
+
+/* What was copied was looked at: so many of these slots are not to be copied again. */
+static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t count)
+{
+    if (c->recorded)
+        brick_track_took(&d->track, count);
+    else
+        brick_track_lost(&d->track, count);
+}
+
+static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
+
+/* A record may reach beyond the slots that were copied with it: those that come then are only recorded. */
+static int take_spans(struct brick_drain *d, const struct ring *ring, struct brick_record *batch)
+{
+    struct brick_drained_lane *l = &d->lanes[ring->lane];
+    uint64_t *cursor = &l->cursor.span;
+    struct brick_spans spans; /* not all zeros: it has room for many */
+    spans.sequence = l->span_sequence;
+    spans.kept = 0;
+    for (uint64_t at = *cursor; at < ring->head;) {
+        struct copied c = copy(d, ring, at, batch);
+        if (c.count == 0)
+            return 0;
+        if (*cursor < at + c.count) {
+            uint64_t skip = *cursor - at;
+            uint64_t done = brick_details_take(&d->details, &spans, c.slots + skip, c.count - skip, ring->head - *cursor);
+            if (done == 0)
+                return 0;
+            *cursor += done;
+            l->span_sequence = spans.sequence;
+        }
+        looked_at(d, &c, c.count);
+        at += c.count;
+    }
+    brick_details_keep(&d->details, &spans);
+    return 1;
+}
+
+static int take_events(struct brick_drain *d, const struct ring *ring, struct brick_record *batch)
+{
+    struct brick_event_cursor *c = &d->lanes[ring->lane].cursor.event;
+    for (uint64_t at = c->position; at < ring->head && (at < c->position || d->events.count < BRICK_EVENTS_MAX);) {
+        struct copied copied = copy(d, ring, at, batch);
+        if (copied.count == 0)
+            return 0;
+        if (c->position < at + copied.count) {
+            uint64_t skip = c->position - at;
+            if (!brick_events_take(&d->events, c, copied.slots + skip, copied.count - skip, ring->head - c->position,
+                                   BRICK_EVENTS_MAX))
+                return no_memory(d);
+        }
+        uint64_t done = least(copied.count, c->position - at);
+        looked_at(d, &copied, done);
+        at += done;
+    }
+    return 1;
+}
+
+int brick_drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *batch)
+{
+    const struct ring ring = ring_of(d, n, BRICK_RING_SPANS);
+    uint64_t from = d->lanes[n].cursor.span;
+    if (from == ring.head)
+        return 1;
+    if (!judge_head(d, n, "span ring", from, ring.head, ring.slots))
+        return 0;
+    int whole = take_spans(d, &ring, batch);
+    brick_track_end(&d->track);
+    d->fill = most(d->fill, (double)(ring.head - from) / (double)ring.slots);
+    return whole;
+}
+
+int brick_drain_events(struct brick_drain *d, uint32_t n, struct brick_record *batch)
+{
+    const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
+    const struct brick_event_cursor *c = &d->lanes[n].cursor.event;
+    uint64_t from = c->position;
+    if (from == ring.head)
+        return 1;
+    if (!judge_head(d, n, "event ring", from, ring.head, ring.slots))
+        return 0;
+    int whole = take_events(d, &ring, batch);
+    brick_track_end(&d->track);
+    d->fill = most(d->fill, (double)(c->position - from) / ((double)ring.slots * BRICK_FRESH_PART));
+    d->complete &= c->position == ring.head;
+    return whole;
+}
+
+/* ---- salvage ----------------------------------------------------------- */
+
+/* The record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was given, and above
+ * that of the record below. 0: refused. */
+static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
+                    struct brick_record *record)
+{
+    struct brick_record last = {.sequence = below};
+    uint64_t mask = ring->slots - 1;
+    if (below == 0 && head > 0 && !brick_fetch(&d->reader, ring->at + ((head - 1) & mask) * sizeof last, &last, sizeof last))
+        return 0;
+    if (!brick_fetch(&d->reader, ring->at + (head & mask) * sizeof *record, record, sizeof *record))
+        return 0;
+    if (record->sequence != attempts || record->sequence <= last.sequence)
+        record->slots = 0;
+    return 1;
+}
+
+static void record_one(struct brick_drain *d, const struct ring *ring, uint64_t at, const struct brick_record *record)
+{
+    struct copied c = {.slots = brick_track_room(&d->track, ring->lane, ring->which, at, 1), .count = 1};
+    c.recorded = c.slots != NULL;
+    if (c.recorded)
+        *c.slots = *record;
+    looked_at(d, &c, 1);
+    brick_track_end(&d->track);
+}
+
+static int salvage_span(struct brick_drain *d, uint32_t n)
+{
+    struct brick_drained_lane *l = &d->lanes[n];
+    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct ring ring = ring_of(d, n, BRICK_RING_SPANS);
+    struct brick_spans spans = {.sequence = l->span_sequence, .kept = 0};
+    struct brick_record record;
+    if (!salvaged(d, &ring, lane->span_head, l->span_sequence, lane->span_attempts, &record))
+        return 0;
+    if (record.slots != 1)
+        return 1;
+    if (brick_details_take(&d->details, &spans, &record, 1, 1) == 0)
+        return 0;
+    brick_details_keep(&d->details, &spans);
+    record_one(d, &ring, l->cursor.span, &record);
+    l->span_sequence = spans.sequence;
+    l->cursor.span++;
+    l->spans_salvaged++;
+    return 1;
+}
+
+static int salvage_event(struct brick_drain *d, uint32_t n)
+{
+    struct brick_drained_lane *l = &d->lanes[n];
+    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
+    uint64_t before = l->cursor.event.position;
+    struct brick_record record;
+    if (!salvaged(d, &ring, lane->event_head, l->cursor.event.sequence, lane->event_attempts, &record))
+        return 0;
+    if (record.slots != 1)
+        return 1;
+    if (!brick_events_take(&d->events, &l->cursor.event, &record, 1, 1, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
+        return no_memory(d);
+    record_one(d, &ring, before, &record);
+    l->events_salvaged += l->cursor.event.position - before;
+    return 1;
+}
+
+int brick_drain_salvage(struct brick_drain *d, uint32_t n) { return salvage_span(d, n) && salvage_event(d, n); }

@@ -1,0 +1,249 @@
+"""Rings that are drained into a recording: each slot once, as it stood there; and the drain is the same as without."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT, Rings, events, rings, spans
+from tapes import Read, begin, memory, read_fd
+
+from brickd import _reader, dtypes
+from brickd.recording.form import records
+
+PATHS = 64
+CHUNK_SLOTS = 16384
+LIMIT = 1 << 24
+
+Recorded = dict[tuple[int, int, bool], bytes]
+
+
+def recorded(seen: Read) -> Recorded:
+    """The slots of each worker's lanes' rings, which follow one another without a gap."""
+    found: Recorded = {}
+    for chunk in seen.chunks:
+        assert chunk.kind == _reader.CHUNK_RECORDS
+        each = records(chunk.body)
+        before = found.get((each.worker, each.lane, each.events), b"")
+        assert each.first == len(before) // SLOT
+        assert 0 < len(each.slots) // SLOT <= CHUNK_SLOTS
+        found[each.worker, each.lane, each.events] = before + each.slots
+    return found
+
+
+def told(drain: _reader.Drain) -> tuple[object, ...]:
+    """All that a drain says."""
+    numbers = (drain.activity, drain.spans, drain.rejected, drain.skipped, drain.gaps, drain.complete)
+    return (*numbers, drain.fill, drain.held, drain.cursors(), drain.longest(), drain.recent())
+
+
+SLOTS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "kind": st.sampled_from([1, 2, 3, 4, 5, 99]),
+            "slots": st.sampled_from([1, 1, 1, 1, 1, 2, 3, 40, 0, 65535]),
+            "path": st.sampled_from([0, 1, PATHS - 1, PATHS, 2**32 - 1]),
+            "start": st.sampled_from([0, 7, 2**64 - 1]),
+            "duration": st.integers(0, 2**64 - 1),
+        }
+    ),
+    max_size=40,
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), st.booleans(), SLOTS), max_size=4))
+def test_whatever_stands_in_rings_is_recorded_as_it_stood_there(
+    passes: list[tuple[int, bool, list[dict[str, int]]]],
+) -> None:
+    with rings(lanes=2, paths=PATHS, span_slots=64, event_slots=64) as r, memory() as fd:
+        with_, without = r.drain(), r.drain()
+        recording = begin(fd, LIMIT)
+        with_.record_into(recording, 7)
+        stood: Recorded = {}
+        for number, (lane, is_events, slots) in enumerate(passes):
+            written = spans(*slots)
+            written["sequence"] = np.arange(len(slots)) + 100 * number + 1
+            r.add(lane, "event" if is_events else "span", written)
+            if slots:
+                stood[7, lane, is_events] = stood.get((7, lane, is_events), b"") + written.tobytes()
+            assert _reader.drain([with_]) == _reader.drain([without])
+            assert told(with_) == told(without)
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        assert recorded(seen) == stood
+
+
+def numbered(many: int, record: str = "span", first: int = 1) -> dtypes.Array:
+    made = np.repeat(spans({}) if record == "span" else events({}), many)
+    made["sequence"] = np.arange(first, first + many)
+    return made
+
+
+@pytest.mark.parametrize("ahead", [0, 1 << 20, 1 << 24])
+def test_more_than_a_chunk_holds_becomes_several_whatever_room_is_taken_ahead(ahead: int) -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd:
+        drain = r.drain()
+        recording = begin(fd, LIMIT, ahead_bytes=ahead)
+        drain.record_into(recording)
+        stood = b""
+        for number in range(3):  # each pass goes around the ring's end
+            written = numbered(30_000, first=1 + 30_000 * number)
+            r.add(0, "span", written)
+            assert _reader.drain([drain]) == []
+            r.publish(drain)
+            stood += written.tobytes()
+        recording.close()
+        seen = read_fd(fd)
+        assert recorded(seen) == {(0, 0, False): stood}
+        assert len(seen.chunks) == 6
+        assert drain.spans == 90_000
+
+
+def test_events_that_wait_for_the_next_pass_are_recorded_once() -> None:
+    with rings(event_slots=1 << 18) as r, memory() as fd:
+        written = numbered(2 * 65536 + 300, "event")
+        written["kind"][65536 - 2 : 65536 + 1], written["slots"][65536 - 2] = 99, 3  # a record at the border
+        r.add(0, "event", written)
+        drain = r.drain()
+        recording = begin(fd, LIMIT)
+        drain.record_into(recording)
+        while _reader.drain([drain]):
+            seen = read_fd(fd)
+            assert (seen.end.damages, seen.end.at) == ([], recording.bytes)
+        recording.close()
+        assert recorded(read_fd(fd)) == {(0, 0, True): written.tobytes()}
+
+
+def test_what_was_salvaged_is_recorded() -> None:
+    with rings() as r, memory() as fd:
+        r.add(0, "span", spans({"sequence": 1}, {"sequence": 4}))
+        r.add(0, "event", events({"sequence": 2}))
+        last_span, last_event = spans({"sequence": 6, "start": 99}), events({"sequence": 5})
+        r.write(0, "span", last_span)
+        r.write(0, "event", last_event)
+        r.put("lane", 0, span_attempts=6, event_attempts=5)
+        drain = r.drain()
+        recording = begin(fd)
+        drain.record_into(recording, 2)
+        for _ in range(2):
+            drain.salvage()
+            _reader.drain([drain])
+        recording.close()
+        found = recorded(read_fd(fd))
+        assert found[2, 0, False] == spans({"sequence": 1}, {"sequence": 4}).tobytes() + last_span.tobytes()
+        assert found[2, 0, True] == events({"sequence": 2}).tobytes() + last_event.tobytes()
+
+
+# ---- no room
+
+
+def drained(r: Rings, recording: _reader.Recording | None) -> _reader.Drain:
+    drain = r.drain()
+    drain.record_into(recording)
+    assert _reader.drain([drain]) == []
+    return drain
+
+
+@pytest.mark.parametrize("limit", [256, 300, 512, 64 << 10, 100_000, 1_200_000])
+def test_what_a_full_recording_has_no_room_for_is_counted_and_the_drain_goes_on(limit: int) -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd:
+        written = numbered(30_000)
+        r.add(0, "span", written)
+        recording = begin(fd, limit, ahead_bytes=1 << 16)
+        assert told(drained(r, recording)) == told(drained(r, None))
+        refused = recording.refused_slots
+        assert refused > 0
+        assert recording.trouble == "File too large"
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        assert seen.end.refused == (0, 0, refused)
+        assert os.fstat(fd).st_size <= limit
+        # The last of a ring are few, and may find room where those before them found none.
+        given = [records(chunk.body) for chunk in seen.chunks]
+        assert sum(len(each.slots) // SLOT for each in given) + refused == len(written)
+        for each in given:
+            assert each.slots == written[each.first : each.first + len(each.slots) // SLOT].tobytes()
+
+
+def test_a_recording_that_is_closed_or_taken_away_is_no_longer_written_to() -> None:
+    with rings() as r, memory() as fd:
+        recording = begin(fd)
+        drain = r.drain()
+        acts: list[Callable[[], None]] = [
+            lambda: drain.record_into(recording),
+            recording.close,
+            lambda: drain.record_into(None),
+        ]
+        for act in acts:
+            act()
+            r.add(0, "span", spans({"sequence": 1 + r.heads.get((0, "span"), 0)}))
+            _reader.drain([drain])
+            r.publish(drain)
+        assert drain.spans == 3
+        assert recording.refused_slots == 0
+        assert recorded(read_fd(fd)) == {(0, 0, False): spans({"sequence": 1}).tobytes()}
+        for wrong in (3, drain, _reader.Recording):
+            with pytest.raises(TypeError, match="wanted a Recording or None"):
+                drain.record_into(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("length", [0, 64, 3000, 200_000])
+def test_a_recording_that_is_cut_while_it_is_written_stops_and_harms_nobody(length: int) -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd:
+        r.add(0, "span", numbered(4000))
+        recording = begin(fd, LIMIT)
+        drain = drained(r, recording)
+        recording.append(_reader.CHUNK_SNAPSHOT, 0, b"before")
+        os.ftruncate(fd, length)
+        r.add(0, "span", numbered(3000, first=4001))
+        assert _reader.drain([drain]) == []
+        assert (drain.spans, drain.complete, recording.refused_slots) == (7000, True, 3000)
+        assert recording.trouble == "somebody cut the file while it was written"
+        with pytest.raises(OSError, match="Stale file handle"):
+            recording.append(_reader.CHUNK_SNAPSHOT, 0, b"after")
+        with pytest.raises(OSError, match="Stale file handle"):
+            recording.close()
+        recording.close()
+        assert os.fstat(fd).st_size == length
+
+
+def test_drains_and_others_write_into_one_recording_at_once() -> None:
+    with rings(lanes=2, span_slots=1 << 12) as r, memory() as fd:
+        recording = begin(fd, 1 << 26, ahead_bytes=1 << 16)
+        over = threading.Event()
+
+        def append() -> None:
+            for _ in range(4000):
+                if over.is_set():
+                    break
+                recording.append(_reader.CHUNK_SNAPSHOT, 0, b"between" * 100)
+
+        thread = threading.Thread(target=append)
+        drains = [r.drain(), r.drain()]
+        for number, drain in enumerate(drains):
+            drain.record_into(recording, number)
+        thread.start()
+        stood = b""
+        try:
+            for number in range(20):
+                written = numbered(3000, first=1 + 3000 * number)
+                for lane in range(2):
+                    r.add(lane, "span", written)
+                _reader.drain(drains)
+                stood += written.tobytes()
+        finally:
+            over.set()
+            thread.join()
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        assert recording.refused_slots == 0
+        seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
+        assert recorded(seen) == {(worker, lane, False): stood for worker in range(2) for lane in range(2)}
