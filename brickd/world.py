@@ -118,6 +118,20 @@ def left_behind() -> tuple[Background, tuple[str, ...]]:
     return (memory.background() if memory is not None and memory.prefix == files.prefix() else Background()), ()
 
 
+# One may be there that does not answer yet: who was put into the checkpoint while the files were read, and removed from
+# there, is in neither.
+_LOOKS_MAX = 3
+
+
+def _kept() -> tuple[int, int] | None:
+    """Which checkpoint lies there."""
+    try:
+        status = runtime().checkpoint.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
 class SharedMemory:
     """The world without a daemon."""
 
@@ -128,8 +142,13 @@ class SharedMemory:
 
     def survey(self) -> Survey:
         """What the segments say now, and what a daemon that is gone has left about the workers beside it."""
-        background, words = left_behind()
-        return replace(workers.survey(background=background), words=words)
+        for _ in range(_LOOKS_MAX):
+            before = _kept()
+            background, words = left_behind()
+            found = replace(workers.survey(background=background), words=words)
+            if _kept() == before:
+                break
+        return found
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
         """Nobody has looked before."""

@@ -10,13 +10,15 @@ import pytest
 from conftest import SHM
 from forge import U64, golden, put, seal, with_header
 
-from brickd import roster
-from brickd.checkpoint import decode
+from brickd import roster, workers
+from brickd.checkpoint import decode, save
 from brickd.collector import SECOND, Collector
 from brickd.errors import NotPermitted
 from brickd.files import File
-from brickd.memory import Memory
+from brickd.memory import Background, Memory
+from brickd.runtime import runtime
 from brickd.workers import survey
+from brickd.world import SharedMemory
 
 PLACES = 8
 NOBODY = 1234
@@ -192,4 +194,25 @@ def test_a_worker_that_goes_on_in_another_segment_while_somebody_reads_is_counte
     (SHM / f"{prefix}lost").unlink()
     (found,) = survey(prefix, background, held).workers
     assert found.reading.file == f"{prefix}new"
+    loop.end(SECOND)
+
+
+def test_a_worker_that_a_daemon_removes_while_shared_memory_is_read_is_counted(
+    prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(prefix, "ended", os.urandom(16), os.geteuid(), ended=1)
+    loop = Collector(Memory(prefix), lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
+    whole, readers = workers.survey, 0
+
+    def read_late(background: Background) -> workers.Survey:
+        nonlocal readers
+        readers += 1
+        if readers == 1:  # it does not answer yet
+            loop.tick(0)
+        return whole(background=background)
+
+    monkeypatch.setattr(workers, "survey", read_late)
+    (found,) = SharedMemory().survey().workers
+    assert (readers, found.reading.ended) == (2, True)
+    assert not (SHM / f"{prefix}ended").exists()
     loop.end(SECOND)
