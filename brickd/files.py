@@ -62,7 +62,11 @@ class File:
         status = os.fstat(fd)
         self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
-        self.memory_bytes = status.st_blocks * 512
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes by now: its worker has more of it made as it needs it."""
+        return os.fstat(self.fd).st_blocks * 512
 
     def worker(self) -> int | None:
         """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
