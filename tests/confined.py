@@ -20,6 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import isolation
+from isolation import BIND, NEWNET, NEWNS, NEWUTS, NODEV, NOEXEC, NOSUID, RDONLY, REC, REMOUNT
+
 Settings = dict[str, list[str]]
 
 # Of the manager, not of the process; and what no test would see.
@@ -27,7 +30,6 @@ ELSEWHERE = {
     *("Type", "NotifyAccess", "WatchdogSec", "Restart", "RestartSec", "RemoveIPC", "KeyringMode", "ExecStart"),
     *("RuntimeDirectoryMode", "RuntimeDirectoryPreserve"),
 }
-INSTALLATION = (sys.base_prefix, os.fspath(Path(__file__).parent.parent))
 
 
 def read(text: str, instance: str) -> Settings:
@@ -71,11 +73,6 @@ def missing() -> str:
 
 # ---- mounts
 
-_RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND, _REC, _SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
-_NEWNS, _NEWUTS, _NEWNET = 0x20000, 0x4000000, 0x40000000
-_MOUNT_SETATTR, _RECURSIVE, _HERE = 442, 0x8000, -100
-_NO_NEW_PRIVILEGES, _DROP_BOUND = 38, 24
-
 # Which folders a setting hides, and which it leaves to be read.
 _HIDDEN = {
     "ProtectHome": ["/home", "/root"],
@@ -84,79 +81,41 @@ _HIDDEN = {
 }
 _READ_ONLY = {"ProtectKernelTunables": ["/proc/sys", "/sys"], "ProtectControlGroups": ["/sys/fs/cgroup"]}
 
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def _done(result: int, what: str) -> None:
-    if result < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
-
-
-def _mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    given = (os.fsencode(source), os.fsencode(target), kind.encode(), ctypes.c_ulong(flags), data.encode())
-    _done(_libc.mount(*given), f"mount {target}")
-
-
-def _bind(fd: int, target: str) -> None:
-    _mount(f"/proc/self/fd/{fd}", target, flags=_BIND | _REC)
-    os.close(fd)
-
-
-class _Attributes(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns")]
-
-
-def _read_only(path: str, yes: bool) -> None:
-    """A mount and all below it."""
-    change = _Attributes(_RDONLY if yes else 0, 0 if yes else _RDONLY)
-    given = (os.fsencode(path), ctypes.c_uint(_RECURSIVE), ctypes.byref(change), ctypes.sizeof(change))
-    _done(_libc.syscall(_MOUNT_SETATTR, _HERE, *given), f"remount {path}")
-
-
-def _hide(path: str, mode: str) -> None:
-    """Have an empty folder there, but for what the test itself runs from."""
-    kept = [(each, os.open(each, os.O_PATH)) for each in INSTALLATION if Path(each).is_relative_to(path)]
-    _mount("tmpfs", path, "tmpfs", _NOSUID | _NODEV, f"mode={'755' if kept and mode == '0' else mode}")
-    for each, fd in kept:
-        os.makedirs(each, exist_ok=True)
-        _bind(fd, each)
-
 
 def _private_devices() -> None:
     shm = os.open("/dev/shm", os.O_PATH)
     nodes = {name: os.stat(name) for name in map("/dev/{}".format, ("null", "zero", "full", "random", "urandom"))}
-    _mount("tmpfs", "/dev", "tmpfs", _NOSUID, "mode=755")
+    isolation.mount("tmpfs", "/dev", "tmpfs", NOSUID, "mode=755")
     for name, status in nodes.items():
         os.mknod(name, status.st_mode, status.st_rdev)
         os.chmod(name, status.st_mode & 0o777)
     os.mkdir("/dev/shm")
-    _bind(shm, "/dev/shm")
-    _mount("", "/dev", flags=_REMOUNT | _BIND | _RDONLY | _NOSUID | _NOEXEC)
+    isolation.bind(shm, "/dev/shm")
+    isolation.mount("", "/dev", flags=REMOUNT | BIND | RDONLY | NOSUID | NOEXEC)
 
 
 def _mounts(settings: Settings, runtime: str) -> None:
-    spaces = {"PrivateNetwork": _NEWNET, "ProtectHostname": _NEWUTS}
-    _done(_libc.unshare(_NEWNS | sum(flag for name, flag in spaces.items() if _on(settings, name))), "unshare")
-    _mount("none", "/", flags=_SLAVE | _REC)
+    spaces = {"PrivateNetwork": NEWNET, "ProtectHostname": NEWUTS}
+    isolation.apart(*(flag for name, flag in spaces.items() if _on(settings, name)))
     held = os.open(runtime, os.O_PATH)
-    _hide("/run", "755")
+    isolation.hide("/run", "755")
     os.mkdir(place(settings))
-    _bind(held, place(settings))
+    isolation.bind(held, place(settings))
     if settings.get("ProtectSystem") == ["strict"]:
-        _read_only("/", True)
+        isolation.read_only("/", True)
         for path in ("/dev", "/proc", "/sys", place(settings)):
-            _read_only(path, False)
+            isolation.read_only(path, False)
     for name, paths in _HIDDEN.items():
         for path in filter(os.path.isdir, paths if _on(settings, name) else []):
-            _hide(path, "1777" if name == "PrivateTmp" else "0")
+            isolation.hide(path, "1777" if name == "PrivateTmp" else "0")
     if _on(settings, "PrivateDevices"):
         _private_devices()
     if "ProtectProc" in settings:
-        _mount("proc", "/proc", "proc", _NOSUID | _NODEV | _NOEXEC, f"hidepid={settings['ProtectProc'][0]}")
+        isolation.mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC, f"hidepid={settings['ProtectProc'][0]}")
     for name, paths in _READ_ONLY.items():
         for path in paths if _on(settings, name) else []:
-            _mount(path, path, flags=_BIND | _REC)
-            _read_only(path, True)
+            isolation.mount(path, path, flags=BIND | REC)
+            isolation.read_only(path, True)
 
 
 # ---- system calls
@@ -213,7 +172,7 @@ def _families(values: list[str]) -> list[Denied]:
 
 
 def _namespaces(_: list[str]) -> list[Denied]:
-    flags = (_NEWNS, _NEWUTS, _NEWNET, 0x2000000, 0x8000000, 0x10000000, 0x20000000)
+    flags = (NEWNS, NEWUTS, NEWNET, 0x2000000, 0x8000000, 0x10000000, 0x20000000)
     denied = [Denied(call, errno.EPERM, 0, _HAS, flag) for call in ("unshare", "clone") for flag in flags]
     # clone3 has its flags in memory, where no filter looks: it is as if there were none.
     return [*denied, Denied("setns"), Denied("clone3", errno.ENOSYS)]
@@ -299,14 +258,9 @@ def _confine(settings: Settings, runtime: str) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (int(settings["LimitCORE"][0]),) * 2)
     Path("/proc/self/oom_score_adj").write_text(settings["OOMScoreAdjust"][0])
     assert settings["CapabilityBoundingSet"] == [""], "wanted is none at all"
-    for capability in range(int(Path("/proc/sys/kernel/cap_last_cap").read_text()) + 1):
-        _done(_libc.prctl(_DROP_BOUND, capability, 0, 0, 0), "the bounding set")
+    assert _on(settings, "NoNewPrivileges")
     more = [int(group) for line in settings.get("SupplementaryGroups", []) for group in line.split()]
-    os.setgroups([*os.getgrouplist(user.pw_name, user.pw_gid), *more])
-    os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
-    if _on(settings, "NoNewPrivileges"):
-        _done(_libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0), "no new privileges")
+    isolation.unprivileged(user.pw_uid, user.pw_gid, [*os.getgrouplist(user.pw_name, user.pw_gid), *more])
     assert settings["SystemCallArchitectures"] == ["native"], "as libseccomp has it"
     _filters(settings)
 

@@ -120,9 +120,14 @@ def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: SharedMemory, state: str
     ],
 )
 def test_everybody_may_make_files_there(shm: SharedMemory, states: list[str]) -> None:
-    found = shared_memory.judge_access(shm)
+    found = shared_memory.judge_access(shm, HOST)
     assert [one.state for one in found] == states
     assert {one.fix for one in found} <= {None, "chmod 1777 /dev/shm"}
+
+
+@pytest.mark.parametrize(("mode", "state"), [(0o2777, "ok"), (0o777, "ok"), (0o1777, "ok"), (0o755, "advice")])
+def test_a_volume_of_a_pod_needs_no_sticky_bit(mode: int, state: str) -> None:
+    assert [one.state for one in shared_memory.judge_access(replace(SHM, mode=mode), POD)] == [state]
 
 
 @pytest.mark.parametrize(
@@ -405,11 +410,23 @@ def test_refused_files_with_one_fix_are_told_together() -> None:
 
 def test_segments_of_others_are_broken_where_nothing_else_is_seen() -> None:
     others = Segments(foreign=("bob", "alice", "bob"))
-    found = segments.judge_foreign(others, "ops")
+    found = segments.judge_foreign(others, "ops", HOST)
     assert (found.state, found.fix, found.about) == ("broken", "sudo -u alice brickd status", ("alice", "bob"))
     assert found.why == "or BRICKD_GROUP=ops in the server's environment"
-    assert segments.judge_foreign(replace(others, workers=(API,)), "ops").state == "advice"
-    assert segments.judge_foreign(ALIVE, "ops").state == "ok"
+    assert segments.judge_foreign(replace(others, workers=(API,)), "ops", HOST).state == "advice"
+    assert segments.judge_foreign(ALIVE, "ops", HOST).state == "ok"
+
+
+@pytest.mark.parametrize(
+    ("where", "fix"),
+    [
+        (DOCKER, "docker run --user 1234 IMAGE"),
+        (POD, "securityContext: {runAsUser: 1234}"),
+        (Container("podman", "x"), "podman run --user 1234 IMAGE"),
+    ],
+)
+def test_in_a_container_brickd_becomes_another_user_in_the_containers_way(where: Container, fix: str) -> None:
+    assert segments.judge_foreign(Segments(foreign=("#1234",)), "ops", where).fix == fix
 
 
 def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
@@ -450,6 +467,15 @@ def test_a_worker_with_another_dev_shm_is_told_how_to_share_it(where: Container)
     assert (found.state, found.about, found.fix) == ("broken", ("9",), container.shared(where))
     assert "pid 9 (python)" in found.seen
     assert namespaces.judge_mounts(processes(away), ALIVE, where).state == "advice"
+
+
+@pytest.mark.parametrize("where", [DOCKER, POD, Container("podman", "x")])
+def test_a_container_in_which_there_is_nothing_at_all_has_a_dev_shm_of_its_own(where: Container) -> None:
+    found = namespaces.judge_mounts(processes(), Segments(), where)
+    assert (found.state, found.fix) == ("advice", container.shared(where))
+    assert namespaces.judge_mounts(processes(), Segments(), HOST).state == "ok"
+    assert namespaces.judge_mounts(processes(), Segments(foreign=("root",)), where).state == "ok"
+    assert namespaces.judge_mounts(processes(Process(9, "python")), Segments(), where).state == "ok"
 
 
 def test_a_segment_that_only_is_mapped_is_its_parents_business() -> None:

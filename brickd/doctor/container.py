@@ -6,6 +6,7 @@ belongs to the place where the person is, a container or a machine.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,8 +65,6 @@ def enlarged(container: Container, size_bytes: int) -> str:
 def shared(container: Container) -> str:
     """What makes two places have one /dev/shm."""
     match container.kind:
-        case None:
-            return "docker run --ipc=host IMAGE, in Kubernetes hostIPC: true"
         case "kubernetes":
             return (
                 "volumes: [{name: shm, emptyDir: {medium: Memory}}]"
@@ -74,7 +73,20 @@ def shared(container: Container) -> str:
         case "podman":
             return "podman run --ipc=container:SERVER IMAGE"
         case _:
-            return "docker run --ipc=container:SERVER IMAGE"
+            return "docker run --ipc=shareable SERVER && docker run --ipc=container:SERVER IMAGE"
+
+
+def run_as(container: Container, user: str) -> str:
+    """What has brickd run as a user, who is a name or, with # before it, a number."""
+    match container.kind:
+        case None:
+            return f"sudo -u {shlex.quote(user)} brickd status"
+        case "kubernetes":
+            return f"securityContext: {{runAsUser: {user.removeprefix('#')}}}"
+        case "podman":
+            return f"podman run --user {shlex.quote(user.removeprefix('#'))} IMAGE"
+        case _:
+            return f"docker run --user {shlex.quote(user.removeprefix('#'))} IMAGE"
 
 
 def more_memory(container: Container, group: str, limit_bytes: int) -> str:

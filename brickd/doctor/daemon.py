@@ -77,7 +77,7 @@ def observe(place: Runtime, uid: int) -> Daemon:
 
 def _holder(place: Runtime) -> int | None:
     try:
-        fd = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(place.lock, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return None
     try:

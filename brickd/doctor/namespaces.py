@@ -50,6 +50,10 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
     """Who writes to a /dev/shm that is not ours?"""
     away = [process for process in processes.found if _own(process, "elsewhere")]
     wanted = "one /dev/shm for brickd and its workers"
+    if not away and container.kind is not None and segments.empty and not processes.found:
+        seen = f"no segment and no worker here, in {container}"
+        why = "a container has a /dev/shm and processes of its own: those of a server beside it are not seen here"
+        return Finding("shm-namespace", "advice", seen, wanted, shared(container), why)
     if not away:
         return fine("shm-namespace", "no process writes to another /dev/shm", wanted)
     seen, why = f"{_who(away)}: another /dev/shm", f"brickd sees only its own; it runs in {container}"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from brickd import _reader
+from brickd.doctor.container import Container, run_as
 from brickd.doctor.finding import Finding, State, fine, listed, mib
 from brickd.errors import NotPermitted, SegmentRefused
 from brickd.files import find, open_file
@@ -78,6 +79,11 @@ class Segments:
     def live(self) -> tuple[Known, ...]:
         """The workers that can be watched from here."""
         return tuple(worker for worker in self.workers if worker.pid is not None)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was found at all."""
+        return not (self.workers or self.refused or self.foreign)
 
     @property
     def hidden(self) -> State:
@@ -192,13 +198,13 @@ def _remedy(refused: Refused) -> tuple[State, str, str]:
     return "advice", "brickd prune --refused", "only its name is a segment's, or it is of another format"
 
 
-def judge_foreign(segments: Segments, group: str) -> Finding:
+def judge_foreign(segments: Segments, group: str, container: Container) -> Finding:
     """Whose segments may we not read? `group`: one of ours that they could be given to."""
     wanted = "segments that this user may read"
     if not segments.foreign:
         return fine("segments-foreign", "none of users whose segments we may not read", wanted)
     users = sorted(set(segments.foreign))
     seen = f"{len(segments.foreign):,} of {listed(users)}"
-    fix = f"sudo -u {shlex.quote(users[0])} brickd status"
+    fix = run_as(container, users[0])
     why = f"or BRICKD_GROUP={shlex.quote(group)} in the server's environment"
     return Finding("segments-foreign", segments.hidden, seen, wanted, fix, why, tuple(users))

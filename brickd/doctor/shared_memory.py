@@ -108,7 +108,7 @@ def judge_place(shm: SharedMemory) -> Finding:
     return fine("shm", f"{shm.path} is a {shm.filesystem}", wanted)
 
 
-def judge_access(shm: SharedMemory) -> list[Finding]:
+def judge_access(shm: SharedMemory, container: Container) -> list[Finding]:
     """May a user, this one and others, make files there?"""
     if shm.filesystem is None or shm.read_only:
         return []
@@ -117,7 +117,8 @@ def judge_access(shm: SharedMemory) -> list[Finding]:
         return [
             Finding("shm-access", "broken", seen, wanted, fix, "this user can neither make nor find segments there")
         ]
-    if shm.mode != _MODE:
+    # A volume of a pod's has no sticky bit and is the pod's alone.
+    if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         return [
             Finding(
                 "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or may delete our segments"
