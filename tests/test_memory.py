@@ -374,10 +374,9 @@ def group() -> Iterator[Path]:
         folder.rmdir()
 
 
-# The worker joins the group and fills it until `room` bytes are left.
-JOINING = """
+# The worker fills its group until `left` bytes are left.
+FILLING = """
 group = os.environ["GROUP"]
-open(group + "/cgroup.procs", "w").write(str(os.getpid()))
 import mmap
 def number(file):
     return int(open(group + "/" + file).read())
@@ -392,6 +391,7 @@ def fill(left):
         filler.append(piece)
 filler = []
 """
+JOINING = 'open(os.environ["GROUP"] + "/cgroup.procs", "w").write(str(os.getpid()))\n' + FILLING
 
 
 def kills(group: Path) -> int:

@@ -169,3 +169,18 @@ def test_the_table_of_variables_names_what_is_read_and_nothing_else() -> None:
         span for first, *_ in rows(section(README, "In a server")) for span in _CODE.findall(first) if "BRICKD" in span
     }
     assert named == variables_read()
+
+
+def test_the_recipes_for_containers_agree_with_themselves() -> None:
+    _, _, text = README.partition("\n### In a container\n")
+    kinds = dict(re.findall(r"^```(\w+)\n(.*?)^```$", text.partition("\n## ")[0], re.MULTILINE | re.DOTALL))
+    image, docker, pod = kinds["dockerfile"], kinds["console"], kinds["yaml"]
+    groups = re.findall(r"(?:--group-add |BRICKD_GROUP=|fsGroup: |BRICKD_GROUP, value: \")(\d+)", docker + pod)
+    assert len(groups) == 5
+    assert len(set(groups)) == 1
+    users = re.findall(r"(?:--user |runAsUser: )(\d+)", docker + pod)
+    assert users[:2] == users[2:]
+    assert f"-o {users[1]} " in image
+    assert docker.count("/run/brickd") == 1
+    assert image.count("/run/brickd") == 2
+    assert pod.count("mountPath: /dev/shm") == 2

@@ -1,0 +1,277 @@
+"""A daemon beside a server, each in a container of its own: what the README's recipes come to, without their runtimes.
+
+The two share a /dev/shm of 64 MiB and a group, and nothing else: no pid namespace, no user, no writable root. Whoever
+asks sits outside of both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker, another_user
+from contained import Container
+from faults import Start, needs_namespaces
+from rounds import ROUNDS, STARTS, again, closed, states
+from running import Running, running
+from test_memory import FILLING, group, kills
+from verbs import brickd
+
+from brickd.files import find
+from brickd.runtime import runtime
+
+__all__ = ["group"]
+pytestmark = [pytest.mark.slow, needs_namespaces]
+
+GROUP, SERVER, DAEMON = 61000, 61001, 61002
+MIB = 1 << 20
+Serve = Callable[..., Worker]
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    """What both have as their /dev/shm."""
+    folder = Path(tempfile.mkdtemp(prefix="brickd-test-shm-"))
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m,mode=1777", "shm", folder], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+        folder.rmdir()
+
+
+@pytest.fixture
+def serve(worker: Start, shm: Path, prefix: str) -> Serve:
+    """Starts a server in a container: `serve(program, **what its container has besides)`."""
+    another_user(SERVER)  # or there is none
+
+    def start(program: str, service: str = "api", **container: Any) -> Worker:
+        given = Container(SERVER, [GROUP], os.fspath(shm), **container)
+        environment = {"BRICKD_SERVICE": service, "BRICKD_GROUP": str(GROUP), "GROUP": given.cgroup}
+        return worker(program, before=given.before, **environment)
+
+    return start
+
+
+@pytest.fixture
+def daemon(shm: Path, prefix: str) -> Iterator[Running]:
+    """Beside it; the runtime directory is a volume, and the daemon's own folder lies in it."""
+    directory = runtime().directory
+    directory.chmod(0o2777)  # as Kubernetes makes them
+    os.chown(directory, 0, GROUP)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BRICKD_RUNTIME_DIR", f"{directory}/own")
+        beside = Container(DAEMON, [GROUP], os.fspath(shm), [os.fspath(directory)])
+        with running(beside.before) as one:
+            yield one
+
+
+def inside(process: subprocess.Popen[bytes]) -> int:
+    """The first process of a container, as it is called outside."""
+    (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    return int(pid)
+
+
+@pytest.mark.parametrize(("runtime_of", "mode"), [("Docker", 0o1777), ("Kubernetes", 0o2777)])
+def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
+    daemon: Running, serve: Serve, shm: Path, prefix: str, runtime_of: str, mode: int
+) -> None:
+    shm.chmod(mode)
+    lives, dies = (serve(f"{ROUNDS}\nreport(os.getpid())\nrounds()") for _ in range(2))
+    assert [each.heard() for each in (lives, dies)] == [1, 1], "each the first of its namespace"
+    for each in (lives, dies):
+        each.heard()
+    closed(daemon, 2 * STARTS)
+    workers = daemon.ask("/workers")["workers"]
+    assert {(each["state"], each["pid"]) for each in workers} == {("live", 1)}, "as it says itself"
+    assert {(each["cpu_percent"], each["rss_bytes"]) for each in workers} == {(None, None)}, (
+        "not those of our own pid 1"
+    )
+
+    os.kill(inside(dies.process), signal.SIGKILL)
+    daemon.until("worker_died")
+    again(lives)
+    status = closed(daemon, 3 * STARTS)
+    assert sorted(states(status).values()) == ["dead", "live"]
+    assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
+    if runtime_of == "Kubernetes":
+        while len(list(shm.iterdir())) > 1:
+            daemon.ask("")
+    else:  # what is sticky its owner alone may remove
+        assert f"only user {SERVER} may remove it" in daemon.until("quarantined")["text"]
+
+    assert find(prefix) == [], "nothing of it can be seen from here"
+    asked = brickd("status", "--json")
+    assert asked.returncode == 0, asked.stderr
+    assert json.loads(asked.stdout)["source"] == "daemon"
+    assert "api/0" in brickd("workers").stdout
+    ended = brickd("down")
+    assert ended.returncode == 0, ended.stderr
+    assert (runtime().checkpoint).stat().st_uid == DAEMON
+    again(lives)
+    assert lives.end() == 0
+
+
+SIXTEEN = """
+import threading
+gate = os.pipe()
+def work():
+    for _ in range(10):
+        for n in range(100):
+            with brick.span(f"path {n}"): pass
+    together.wait()
+def child():
+    os.close(gate[1])
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    report()
+    os.read(gate[0], 1)
+    sys.exit(0)
+together = threading.Barrier(4)
+children = []
+for _ in range(16):
+    pid = os.fork()
+    if pid == 0: child()
+    children.append(pid)
+pause()
+os.close(gate[1])
+report([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
+"""
+
+
+def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running, serve: Serve, shm: Path) -> None:
+    one = serve(SIXTEEN)
+    assert sorted(str(one.heard()) for _ in range(17)) == ["None"] * 16 + ["paused"]
+    while len(workers := daemon.ask("/workers")["workers"]) < 16:
+        pass
+    assert {each["state"] for each in workers} == {"live"}
+    spans = daemon.ask("/status")["ledger"]["spans"]
+    assert spans["begun"] == spans["summarized"] == 16 * 4 * 1000
+    assert [each["lost"] for each in workers] == [0] * 16
+    assert {each["lanes"]["used"] for each in workers} == {4}, "of 32, which would take 700 MiB"
+    used = sum(each["memory_bytes"] for each in workers)
+    assert used == sum(file.stat().st_blocks * 512 for file in shm.iterdir()) < 64 * MIB
+    one.go()
+    assert one.heard() == [0] * 16
+    assert one.end() == 0
+
+
+# More threads, each with more paths, than there is memory for.
+GREEDY = """
+import threading
+bricks = [brick.brick(f"path {n}") for n in range(900)]
+together = threading.Barrier(31)
+def work():
+    together.wait()
+    for each in bricks:
+        with each: pass
+    together.wait()
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range(30)]
+for thread in threads: thread.start()
+together.wait()
+together.wait()
+pause()
+together.wait()
+for thread in threads: thread.join()
+sys.exit(5)
+"""
+
+
+def told(daemon: Running, begun: int) -> dict[str, Any]:
+    """The one worker, once all of it is seen, of which a part could not be recorded as it was."""
+    (entry,) = daemon.ask("/workers")["workers"]
+    spans = entry["ledger"]["spans"]
+    assert spans["begun"] == spans["summarized"]
+    assert spans["begun"] + spans["no_lane"] == begun
+    return dict(entry)
+
+
+def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
+    daemon: Running, serve: Serve, group: Path
+) -> None:
+    one = serve(f"brick.init()\n{FILLING}\nfill(4 << 20)\n{GREEDY}", cgroup=os.fspath(group))
+    one.paused()
+    daemon.until("worker_found")
+    assert told(daemon, 30 * 900)["problem"] is not None
+    assert kills(group) == 0
+    one.go()
+    assert one.end() == 5
+    assert one.said == ""
+
+
+def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
+    daemon: Running, serve: Serve, shm: Path
+) -> None:
+    one = serve("brick.init()\npause()\n" + GREEDY)
+    one.paused()
+    with (shm / "somebody else's").open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 61 * MIB)
+    one.go()
+    one.paused()
+    daemon.until("worker_found")
+    assert told(daemon, 30 * 900)["problem"] is not None
+    one.go()
+    assert one.end() == 5
+    assert one.said == ""
+
+
+# ---- what `brickd doctor` says where a recipe was not followed
+
+
+def examined(container: Container) -> dict[str, tuple[str, str, str | None]]:
+    """The state, what was seen and the fix of each finding, of a pod's container that runs brickd."""
+    command = [*container.before, sys.executable, "-P", "-m", "brickd", "doctor", "--json"]
+    environment = os.environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=False)
+    return {each["name"]: (each["state"], each["seen"], each["fix"]) for each in json.loads(done.stdout)["findings"]}
+
+
+def test_a_container_with_a_dev_shm_of_its_own_is_told_how_to_share_it(serve: Serve) -> None:
+    serve(f"{ROUNDS}\nrounds()").heard()
+    state, seen, fix = examined(Container(DAEMON, [GROUP]))["shm-namespace"]
+    assert (state, seen.startswith("no segment and no worker here, in kubernetes")) == ("advice", True)
+    assert fix is not None
+    assert "mountPath: /dev/shm" in fix
+
+
+def test_a_container_that_is_not_of_the_group_is_told_whose_the_segments_are(serve: Serve, shm: Path) -> None:
+    serve(f"{ROUNDS}\nrounds()").heard()
+    state, seen, fix = examined(Container(DAEMON, [], os.fspath(shm)))["segments-foreign"]
+    assert (state, seen, fix) == ("broken", f"1 of #{SERVER}", f"securityContext: {{runAsUser: {SERVER}}}")
+
+
+def test_where_the_recipe_was_followed_nothing_is_wrong(daemon: Running, serve: Serve, shm: Path) -> None:
+    serve(f"{ROUNDS}\nrounds()").heard()
+    closed(daemon, STARTS)
+    shm.chmod(0o2777)  # as Kubernetes makes them
+    found = examined(Container(DAEMON, [GROUP], os.fspath(shm)))
+    assert [name for name, (state, _, _) in found.items() if state == "broken"] == []
+    assert found["daemon"][:2] == ("ok", "a process of another pid namespace answers")
+    assert found["pid-namespace"][:2] == ("ok", "api/0 in another")
+    assert found["shm-access"][0] == "ok"
+
+
+def test_a_dev_shm_that_is_nearly_full_is_told(serve: Serve, shm: Path) -> None:
+    serve(f"{ROUNDS}\nrounds()").heard()
+
+    def room(free: int) -> tuple[str, str, str | None]:
+        with (shm / "others").open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, os.statvfs(shm).f_bavail * os.statvfs(shm).f_frsize - free)
+            return examined(Container(DAEMON, [GROUP], os.fspath(shm)))["shm-room"]
+
+    assert room(60 * MIB)[0] == "ok"
+    assert room(20 * MIB)[0] == "advice"
+    state, seen, fix = room(MIB // 4)
+    assert (state, seen.split(",")[0]) == ("broken", "0.2 MiB of 64 MiB free")
+    assert fix is not None
+    assert "sizeLimit: 1Gi" in fix
