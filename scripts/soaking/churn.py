@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from brickd.files import find
 from soaking.daemon import Daemon
 from soaking.plan import DETAILED, fate, plan
 from soaking.population import Life, Population
@@ -23,7 +24,9 @@ SAMPLE_S = 3.0
 _GONE_MAX = 32  # so many may go between two looks: of 64 brickd shows each by itself
 SECOND_HALF = 0.5  # from here on no daemon is killed
 _BIRTHS_MAX = 8  # ordered at once
-_UNSEEN_MAX = 32  # dead segments that no daemon holds: beyond 64 the next worker removes the oldest, as it is to
+_DEAD_MAX = (
+    32  # segments of the dead while no daemon holds them: beyond 64 a new worker removes the oldest, as it is to
+)
 _LATEST_S = 0.1  # a look at who may be asked to end
 _PATIENCE_S = 120.0
 _REST_S = 0.2
@@ -48,7 +51,6 @@ class Churn:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._numbers = 0
-        self._unseen = 0
         self._kills_due = 0
         self._killed_unready = False
         self._detailed = False
@@ -78,12 +80,14 @@ class Churn:
     # ---- what happens
 
     def _kill(self, life: Life) -> None:
-        if not self._daemon.ready and self._unseen >= _UNSEEN_MAX:
+        if not self._daemon.ready and self._has_many_dead():
             self._at(time.monotonic() + _REST_S, lambda: self._kill(life))
             return
-        self._unseen += not self._daemon.ready
         self._population.hurry(life)
         self._at(time.monotonic() + _HURRY_S, lambda: self._population.kill(life))
+
+    def _has_many_dead(self) -> bool:
+        return len(find()) - len(self._population.living) >= _DEAD_MAX
 
     def _end(self, life: Life) -> None:
         self._population.go_on(life)
@@ -104,7 +108,7 @@ class Churn:
 
         One that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever answer.
         """
-        if self._daemon.ready or not self._killed_unready:
+        if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
             self._kills_due -= 1
             self._killed_unready = not self._daemon.ready
             self._daemon.kill()
@@ -174,7 +178,6 @@ class Churn:
                     self._plan_life(life)
             else:
                 daemon.hear()
-                self._unseen = 0
 
     def _finish(self, progress: Callable[[str], None]) -> None:
         """Everybody ends, each as the daemon sees it; then it is waited until that has nothing left to do."""

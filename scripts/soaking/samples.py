@@ -83,7 +83,7 @@ class Samples:
     def take(self, population: Population, daemon: Daemon) -> Sample:
         """Look."""
         low = {life.segment: life.read("spans").low for life in population.living}
-        status = self.status = daemon.ask("status")
+        status = self.status = daemon.ask("status", "--over", "start")
         answered = status["source"] == "daemon"
         self._compare(status, population.born, low)
         for text in self._counters.fallen(status, daemon.life if answered else None):
