@@ -31,6 +31,7 @@ _LATEST_S = 0.1  # a look at who may be asked to end
 _PATIENCE_S = 120.0
 _REST_S = 0.2
 _HURRY_S = 0.02
+_TURN_S = 1.0  # so long workers may end before the next daemon is killed, however often that is due
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,9 @@ class Churn:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._scheduled = 0
         self._numbers = 0
-        self._kills_due = 0
+        self._kill_due = False
         self._killed_unready = False
+        self._turn_until_s = 0.0
         self._detailed = False
         self._look_at_s = 0.0
         self.began_s = time.monotonic()
@@ -94,7 +96,7 @@ class Churn:
         life.wants_to_end = True
 
     def _want_daemon_killed(self) -> None:
-        self._kills_due += 1
+        self._kill_due = True
 
     def _look(self) -> None:
         """Now and then, and before more have gone than brickd shows each by itself."""
@@ -109,7 +111,7 @@ class Churn:
         One that does not answer yet is killed, too, but not two in a row: on a slow machine none would ever answer.
         """
         if (self._daemon.ready or not self._killed_unready) and not self._has_many_dead():
-            self._kills_due -= 1
+            self._kill_due = False
             self._killed_unready = not self._daemon.ready
             self._daemon.kill()
             self._samples.take(self._population, self._daemon)
@@ -141,7 +143,7 @@ class Churn:
                 self._ask_for_details()
             self._do_due()
             self._look()
-            if self._kills_due:
+            if self._kill_due and now_s >= self._turn_until_s:
                 if not any(life.state == "ending" for life in self._population.living):
                     self._replace_daemon()
             elif self._daemon.ready:
@@ -178,6 +180,7 @@ class Churn:
                     self._plan_life(life)
             else:
                 daemon.hear()
+                self._turn_until_s = time.monotonic() + _TURN_S
 
     def _finish(self, progress: Callable[[str], None]) -> None:
         """Everybody ends, each as the daemon sees it; then it is waited until that has nothing left to do."""
