@@ -110,8 +110,8 @@ def _mounts(settings: Settings, runtime: str) -> None:
             isolation.hide(path, "1777" if name == "PrivateTmp" else "0")
     if _on(settings, "PrivateDevices"):
         _private_devices()
-    if "ProtectProc" in settings:
-        isolation.mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC, f"hidepid={settings['ProtectProc'][0]}")
+    if (protected := settings.get("ProtectProc", ["default"])[-1]) != "default":
+        isolation.mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC, f"hidepid={protected}")
     for name, paths in _READ_ONLY.items():
         for path in paths if _on(settings, name) else []:
             isolation.mount(path, path, flags=BIND | REC)

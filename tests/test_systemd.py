@@ -13,7 +13,7 @@ from pathlib import Path
 
 import confined
 import pytest
-from conftest import ROOT
+from conftest import ROOT, another_user
 from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
@@ -109,6 +109,7 @@ def test_whoever_the_service_runs_for_finds_it_from_a_session_too(
 
 can_confine = pytest.mark.skipif(bool(confined.missing()), reason=confined.missing())
 NOBODY = 65534
+GROUP, SERVER, CLIENT = 61000, 61001, 61003
 
 
 def settings(text: str = "") -> confined.Settings:
@@ -150,12 +151,43 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
             assert sorted(each["pid"] for each in status["workers"] if each["state"] == "live") == [lives.pid]
             while len(find(prefix)) > 1:  # removed, since it is remembered
                 daemon.ask("")
+            # Looked at every ten seconds, in /proc, of which it sees its own user's processes alone.
+            while not any(each["rss_bytes"] for each in daemon.ask("/workers")["workers"]):
+                pass
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
                 "daemon_started", "worker_found", "worker_died",
             }  # fmt: skip
             assert daemon.end() == "brickd: the daemon has ended\n"
         assert waiting(manager)[-1].startswith(b"STOPPING=1")
     assert (place / "checkpoint").stat().st_uid == NOBODY
+
+
+def drop_in(title: str) -> str:
+    """The lines that the service's own comment has to copy for a purpose."""
+    paragraphs = SERVICE.read_text().partition("[Unit]")[0].split("\n#\n")
+    (at,) = (n for n, paragraph in enumerate(paragraphs) if title in paragraph)
+    return "\n".join(line.removeprefix("#   ") for line in paragraphs[at + 1].splitlines())
+
+
+@pytest.mark.slow
+@can_confine
+def test_with_its_drop_in_for_a_group_the_service_drains_other_users_servers_and_answers_the_group(
+    place: Path, worker: Start, prefix: str
+) -> None:
+    there = drop_in("give their segments to a group")
+    assert there.startswith("[Service]\nEnvironment=BRICKD_GROUP=ops\n")
+    unit = settings(f"{SERVICE.read_text()}\n{there.replace('ops', str(GROUP))}")
+    theirs = tuple(another_user(SERVER, GROUP))
+    one = worker(f"{ROUNDS}\nrounds()", before=theirs, BRICKD_SERVICE="api", BRICKD_GROUP=str(GROUP))
+    one.heard()
+    with running(command=confined.command(unit, place)) as daemon:
+        closed(daemon, STARTS)
+        while not (entry := daemon.ask("/workers")["workers"][0])["rss_bytes"]:
+            pass
+        assert entry["pid"] == one.pid
+        asked = [*another_user(CLIENT, GROUP), sys.executable, "-P", "-m", "brickd", "status", "--json"]
+        done = subprocess.run(asked, capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout)["source"] == "daemon"
 
 
 # What a daemon that somebody has taken over would try, beside what it does for a living: each as "what: how it went".
