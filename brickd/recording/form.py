@@ -104,7 +104,7 @@ class Form:
             titles = self._read(0, _reader.RECORDING_FIRST)
             major, minor, made_ns, id_, number, self._key = _reader.recording_title(titles)
         except ValueError as error:
-            raise RecordingRefused(path, str(error)) from None
+            raise RecordingRefused(path, self._trouble or str(error)) from None
         self.title = Title(major, minor, made_ns, id_, number)
         self._twins = titles[:_BLOCK] == titles[_BLOCK:]
 

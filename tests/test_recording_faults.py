@@ -1,0 +1,242 @@
+"""Recordings whose disk is full, whose writer dies, that are read meanwhile; and what is given in their place."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import ROOT, Worker
+from faults import needs_namespaces
+from forge import GOLDEN
+from tapes import begin, content, memory
+
+from brickd import _reader
+from brickd.errors import NotPermitted, RecordingRefused
+from brickd.recording.form import Records, Title, open_recording, records
+
+Start = Callable[..., Worker]
+
+# A writer in a process of its own; the body of each chunk says its number.
+WRITER = f"""
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from tapes import begin
+from brickd import _reader
+fd = os.open(os.environ["RECORDING"], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+recording = begin(fd, 1 << 24, ahead_bytes=1 << 16)
+def write(many):
+    for _ in range(many):
+        recording.append(_reader.CHUNK_SNAPSHOT, 0, b"%d" % recording.chunks * 20)
+"""
+
+
+def numbered(chunks: list[bytes]) -> bool:
+    """Whether these are the first ones."""
+    return all(body == b"%d" % number * 20 for number, body in enumerate(chunks))
+
+
+# ---- golden
+
+
+def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
+    """Never make recording-1.0.json anew once 1.0 was released: a change of the form is a new major."""
+    frozen: dict[str, Any] = json.loads((GOLDEN / "recording-1.0.json").read_text())
+    bytes_ = bytes.fromhex("".join(frozen["bytes"]))
+    appended = [(kind, at_ns, body.encode()) for kind, at_ns, body in frozen["appended"]]
+    with memory(bytes_) as fd, open_recording(f"/proc/self/fd/{fd}") as form:
+        title = frozen["title"]
+        assert form.title == Title(**{**title, "id": bytes.fromhex(title["id"])})
+        *others, last = form
+        assert form.end.clean
+        assert list(form.end.refused) == frozen["refused"]
+    assert [(each.kind, each.at_ns, each.body) for each in others] == appended
+    assert last.kind == _reader.CHUNK_RECORDS
+    seen = records(last.body)
+    assert seen._replace(slots=b"") == Records(**{**frozen["records"], "slots": b""})
+    assert len(seen.slots) // 64 == frozen["records"]["slots"]
+    with memory() as fd:
+        recording = begin(fd, number=title["number"])
+        for chunk in appended:
+            recording.append(*chunk)
+        assert content(fd)[: last.offset] == bytes_[: last.offset]
+
+
+@pytest.mark.parametrize("body", [b"", bytes(63), bytes(8) + b"\2" + bytes(55)])
+def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"at least 64 wanted|slots of ring 2, wanted 0 or 1"):
+        records(body)
+
+
+# ---- what is no file of a recording
+
+
+def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "round").symlink_to("round")
+    (tmp_path / "text").write_text("workers: 8\n")
+    for name, reason in {
+        "fifo": "is no file of a recording: prw-r--r--, a regular file is wanted",
+        ".": "is no file of a recording: drwx",
+        "round": "cannot be opened: Too many levels of symbolic links",
+        "nothing": "cannot be opened: No such file or directory",
+        "with\0zero": "cannot be opened: embedded null byte",
+        "text": "is no recording of brickd: it begins with 3a7372656b726f77, not",
+    }.items():
+        with pytest.raises(RecordingRefused) as refused:
+            open_recording(str(tmp_path / name))
+        assert refused.value.path == str(tmp_path / name)
+        assert refused.value.reason.startswith(reason)
+        assert str(refused.value) == f"{refused.value.path}: {refused.value.reason}"
+    with pytest.raises(RecordingRefused, match=r"/dev/zero: is no file of a recording: crw"):
+        open_recording("/dev/zero")
+
+
+def test_a_recording_of_another_user_is_not_permitted(tmp_path: Path, nobody: list[str]) -> None:
+    path = Path("/tmp") / f"brickd-{os.getpid()}-theirs.brick"
+    path.write_bytes(b"")
+    path.chmod(stat.S_IRUSR)
+    program = f"from brickd.recording.form import open_recording; open_recording({str(path)!r})"
+    try:
+        done = subprocess.run([*nobody, sys.executable, "-P", "-c", program], capture_output=True, check=False)
+    finally:
+        path.unlink()
+    assert NotPermitted.__name__.encode() in done.stderr
+
+
+# ---- processes
+
+
+def test_of_a_writer_that_was_killed_all_that_it_had_written_is_read(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "F.brick"
+    process = worker(
+        WRITER
+        + """
+while True:
+    write(50)
+    report(recording.chunks)
+""",
+        python=("-P",),
+        RECORDING=str(path),
+    )
+    least = max(process.heard() for _ in range(20))
+    process.kill()
+    with open_recording(str(path)) as form:
+        bodies = [chunk.body for chunk in form]
+        assert len(bodies) >= least
+        assert numbered(bodies)
+        assert (form.end.damages, form.end.ended) == ([], False)
+        assert any("its writer was killed" in told for told in form.end.words())
+
+
+def test_what_is_whole_is_read_while_another_process_writes(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "F.brick"
+    process = worker(
+        WRITER
+        + """
+write(1)
+report()
+write(8000)
+recording.close()
+report()
+""",
+        python=("-P",),
+        RECORDING=str(path),
+    )
+    process.heard()
+    with open_recording(str(path)) as form:
+        seen = 0
+        while not form.end.ended:
+            bodies = [chunk.body for chunk in form]
+            assert numbered(bodies)
+            assert form.end.damages == []
+            assert len(bodies) >= seen
+            seen = len(bodies)
+        assert seen == 8001
+        assert form.end.clean
+    process.heard()
+    assert process.end() == 0
+
+
+def test_a_recording_that_is_cut_under_its_reader_is_read_up_to_there(tmp_path: Path) -> None:
+    with memory() as fd:
+        recording = begin(fd, 1 << 20, ahead_bytes=1 << 16)
+        for number in range(100):
+            recording.append(_reader.CHUNK_SNAPSHOT, 0, b"%d" % number * 20)
+        recording.close()
+        with open_recording(f"/proc/self/fd/{fd}") as form:
+            bodies = []
+            for chunk in form:
+                bodies.append(chunk.body)
+                if len(bodies) == 40:
+                    os.ftruncate(fd, chunk.offset + 100)
+            assert len(bodies) == 40
+            assert numbered(bodies)
+            assert not form.end.clean
+
+
+def test_a_file_whose_bytes_cannot_be_had_is_refused_with_the_reason() -> None:
+    # Nothing is mapped at its beginning: a file with a broken disk under it.
+    with pytest.raises(RecordingRefused, match="/proc/self/mem: cannot be read at byte 0: Input/output error"):
+        open_recording("/proc/self/mem")
+
+
+# ---- full disks
+
+
+FULL = """
+import sys; sys.path.insert(0, sys.argv[1])
+import json, os
+from rings import rings, spans
+from tapes import begin, read_fd
+from brickd import _reader
+import numpy as np
+fd = os.open("/mnt/F.brick", os.O_RDWR | os.O_CREAT, 0o600)
+with rings(span_slots=1 << 12) as r:
+    made = np.repeat(spans({}), 3000)
+    made["sequence"] = np.arange(1, 3001)
+    r.add(0, "span", made)
+    recording = begin(fd, 1 << 24, ahead_bytes=4 << 20)
+    written = 0
+    try:
+        while written < 20:
+            recording.append(_reader.CHUNK_SNAPSHOT, 0, bytes([written]) * 1500)
+            written += 1
+    except OSError as error:
+        raise SystemExit(f"full after {written}")
+    drain, alone = r.drain(), r.drain()
+    drain.record_into(recording)
+    assert _reader.drain([drain, alone]) == []
+    assert (drain.spans, drain.cursors(), drain.longest()) == (alone.spans, alone.cursors(), alone.longest())
+    try:
+        recording.append(_reader.CHUNK_SNAPSHOT, 0, bytes(60000))
+    except OSError as error:
+        why = error.strerror
+    trouble, refused = recording.trouble, recording.refused_slots
+    recording.close()
+    seen = read_fd(fd)
+    slots = sum(len(each.body) // 64 - 1 for each in seen.chunks if each.kind == _reader.CHUNK_RECORDS)
+    print(json.dumps([why, trouble, refused + slots, refused > 0, seen.end.clean, seen.end.refused, len(seen.chunks)]))
+"""
+
+
+@pytest.mark.slow
+@needs_namespaces
+@pytest.mark.parametrize("kind", ["tmpfs -o size=64k", "tmpfs -o size=48k"])
+def test_on_a_full_disk_what_has_no_room_is_counted_and_the_drain_goes_on(kind: str) -> None:
+    command = f'mount -t {kind} none /mnt && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-P", "-c", FULL, str(ROOT / "tests")],
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    why, trouble, slots, some, clean, refused, chunks = json.loads(done.stdout)
+    assert why == trouble == "No space left on device"
+    assert (slots, some, clean) == (3000, True, True)
+    assert refused[:2] == [1, 60000]
+    assert chunks >= 20
