@@ -16,6 +16,7 @@ from forge import U64
 from brickd import _reader, dtypes
 
 SLOT = 64
+BATCH = 4096  # slots that a drain copies at once: BRICK_BATCH of drain.h
 SPAN, STEP, DEFER = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER
 FINALIZE, MEASURED = _reader.KIND_FINALIZE, _reader.KIND_MEASURED
 Cursor = tuple[int, int, int, int, int]

@@ -10,7 +10,7 @@ import pytest
 from forge import U64
 from hypothesis import given
 from hypothesis import strategies as st
-from rings import SPAN, STEP, longest, rings, spans
+from rings import BATCH, SPAN, STEP, longest, rings, spans
 
 from brickd import _reader, dtypes
 
@@ -118,8 +118,8 @@ def test_what_can_be_is_taken_and_what_cannot_is_counted(passes: list[tuple[list
         assert_taken(drain, np.concatenate([spans(), *believed]))
 
 
-@pytest.mark.parametrize("many", [1, 15, 16, 17, 1023, 1024, 1025, 2047, 5000])
-def test_records_are_taken_across_chunks_and_the_end_of_the_ring(many: int) -> None:
+@pytest.mark.parametrize("many", [1, 15, 16, 17, BATCH - 1, BATCH, BATCH + 1, 5000])
+def test_records_are_taken_across_batches_and_the_end_of_the_ring(many: int) -> None:
     records = counted(3 * many)
     with rings(span_slots=8192) as r:
         r.move(0, "span", 8192 - many // 2)
@@ -134,13 +134,13 @@ def test_records_are_taken_across_chunks_and_the_end_of_the_ring(many: int) -> N
         assert drain.cursors() == [(8192 - many // 2 + 3 * many, 0, 0, 0, 8192 - many // 2)]
 
 
-@pytest.mark.parametrize("before", [0, 1022, 1023, 1024])
-@pytest.mark.parametrize("slots", [2, 3, 1025, 3000])
-def test_an_unknown_record_is_skipped_by_its_slots_wherever_a_chunk_ends(before: int, slots: int) -> None:
+@pytest.mark.parametrize("before", [0, BATCH - 2, BATCH - 1, BATCH])
+@pytest.mark.parametrize("slots", [2, 3, 3000, BATCH + 1])
+def test_an_unknown_record_is_skipped_by_its_slots_wherever_a_batch_ends(before: int, slots: int) -> None:
     records = counted(before + slots + 1)
     records["kind"][before : before + slots] = 77  # also where it is not its first slot: payload looks like anything
     records["slots"][before] = slots
-    with rings(span_slots=8192) as r:
+    with rings(span_slots=16384) as r:
         r.add(0, "span", records)
         drain = r.drain()
         assert _reader.drain([drain]) == []

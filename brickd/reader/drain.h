@@ -17,7 +17,7 @@
 #define BRICK_EVENTS_MAX 65536u
 
 /* Slots that are copied at once: few enough to stay in the second cache until they are taken. */
-#define BRICK_BATCH 1024u
+#define BRICK_BATCH 4096u
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
