@@ -1,7 +1,7 @@
-"""Instants as documents have them.
+"""Instants as documents and as people have them.
 
-Owns: their one spelling, RFC 3339. Must not know: what happened then. Invariant: whatever number a worker claims, it is
-spelled as an instant.
+Owns: their one spelling for each, RFC 3339 and the clock on the wall. Must not know: what happened then. Invariant:
+whatever number a worker claims, it is spelled as an instant.
 """
 
 from datetime import UTC, datetime
@@ -13,8 +13,17 @@ def rfc3339(ns: int) -> str:
     >>> rfc3339(1_700_000_000_123_456_789), rfc3339(2**63)
     ('2023-11-14T22:13:20.123Z', '2262-04-11T23:47:16.854Z')
     """
+    return _moment(ns).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def local(ns: int, now_ns: int) -> str:
+    """An instant as a clock on this machine's wall shows it; with its date where that is not today's."""
+    moment = _moment(ns).astimezone()
+    return f"{moment:%H:%M}" if moment.date() == _moment(now_ns).astimezone().date() else f"{moment:%Y-%m-%d %H:%M}"
+
+
+def _moment(ns: int) -> datetime:
     try:
-        moment = datetime.fromtimestamp(ns / 1e9, UTC)
+        return datetime.fromtimestamp(ns / 1e9, UTC)
     except (OverflowError, ValueError, OSError):
-        moment = datetime.fromtimestamp(0, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return datetime.fromtimestamp(0, UTC)

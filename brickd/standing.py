@@ -1,0 +1,125 @@
+"""How far each of several stands apart from the others, slot after slot.
+
+Owns: the statistic by which one is told from noise. Must not know: what is measured. Invariants: the order of rows
+changes nothing; whoever has too few values, or too few beside it, does not stand anywhere.
+
+The statistic was chosen by simulation: lognormal and Pareto times, rare long ones, 3 to 8 workers, 5 to 100 calls a
+slot. In 221,400 windows of workers that were equal it scored 5 or more in 3, and of windows with one of eight 3 % slow,
+while a slot's mean is known to 0.35 %, in 97 of 100 after five slots, 99.9 after six. What mattered, most of it first:
+
+- The noise of a row is the larger of its own and of what all rows have: with that of all alone, a worker that is
+  unsteady and not slow was named in up to 12 of 100 windows. Its own is as wide as Student's t, for so few values.
+- Four slots at the least: with three, five times as many were named for nothing.
+- The spread over few workers is known badly, and three are close together by chance: it is widened by 1 + 3/n, which
+  halves the number that is named among workers that differ a little for good.
+- A mean without the least and the largest slot is nearly as sharp as one of all, and one stop leaves no trace in it.
+- Who has changed lately is judged by the slots since then: else it would be its own noise for a minute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+ROWS_MIN = 3  # of two nobody can say which
+SLOTS_MIN = 4
+THRESHOLD = 5.0
+
+_FLOOR = 0.0015  # nobody's clock, core and cache are closer to another's
+_TO_SIGMA = 1.4826  # from a median of absolute deviations
+_TRIMMED = 1.2  # variance of the trimmed mean, over that of the mean
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one stands.
+
+    Attributes:
+        excess: how far above the median of all.
+        score: that over what chance and the usual differences explain.
+        slots: from how many.
+        steady: whether it was so in all slots, but for one at most.
+        first: the first slot of those in which it was so without a break, up to the last.
+    """
+
+    excess: float
+    score: float
+    slots: int
+    steady: bool
+    first: int
+
+
+NOWHERE = Standing(excess=0.0, score=0.0, slots=0, steady=False, first=0)
+
+
+class Field:
+    """All that are compared.
+
+    Args:
+        rows: of each, a value for each slot; None where there is none that says anything.
+
+    Attributes:
+        excess: how far each is above the median of all; nobody, where too little is known to compare them.
+    """
+
+    def __init__(self, rows: Mapping[str, Sequence[float | None]]) -> None:
+        values = {name: [each for each in row if each is not None] for name, row in rows.items()}
+        self._rows = rows
+        self._values = {name: each for name, each in values.items() if len(each) >= SLOTS_MIN}
+        self.excess: dict[str, float] = {}
+        if len(self._values) < ROWS_MIN:
+            return
+        levels = {name: _trimmed(each) for name, each in self._values.items()}
+        self._centre = median(levels.values())
+        self.excess = {name: level - self._centre for name, level in levels.items()}
+        usual = median([abs(excess) for excess in self.excess.values()])
+        self._spread = _TO_SIGMA * (1 + 3 / len(levels)) * usual
+        # Of differences between neighbours, so that what changes slowly, for whatever reason, is not taken for noise.
+        steps = [abs(after - before) for each in self._values.values() for before, after in pairwise(each)]
+        self._noise = _TO_SIGMA * median(steps) / math.sqrt(2)
+
+    def standing(self, name: str) -> Standing:
+        """Where one of those stands that are compared; where it has changed lately, by what it was since."""
+        row = self._rows[name]
+        whole = self._over(row, 0)
+        changed = self._changed(row, _trimmed(self._values[name][-SLOTS_MIN:]) - self._centre)
+        lately = self._over(row, changed) if 0 < changed <= len(row) - SLOTS_MIN else whole
+        return max(whole, lately, key=lambda standing: standing.score)
+
+    def _changed(self, row: Sequence[float | None], level: float) -> int:
+        """The first slot since which it is at least half as far above the median as it is now."""
+        broken = (slot for slot, value in enumerate(row) if value is not None and value - self._centre <= level / 2)
+        return max(broken, default=-1) + 1
+
+    def _over(self, row: Sequence[float | None], begin: int) -> Standing:
+        """By the slots since one of them."""
+        values = [value for value in row[begin:] if value is not None]
+        if len(values) < SLOTS_MIN:
+            return NOWHERE
+        excess = _trimmed(values) - self._centre
+        noise = max(self._noise, _deviation(values))
+        error = math.sqrt(self._spread**2 + _TRIMMED * noise**2 / len(values) + _FLOOR**2)
+        steady = sum(value - self._centre > excess / 2 for value in values) >= len(values) - 1
+        since = self._changed(row, excess)
+        first = next((slot for slot in range(since, len(row)) if row[slot] is not None), len(row) - 1)
+        return Standing(excess, excess / error, len(values), steady, first)
+
+
+def median(values: Collection[float]) -> float:
+    """The middle of one or more (`statistics` takes as long to load as a verb may)."""
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def _trimmed(values: Sequence[float]) -> float:
+    inner = sorted(values)[1:-1]
+    return sum(inner) / len(inner)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Of one row: so few values may lie close together by chance, for which it is as wide as Student's t."""
+    mean, freedom = sum(values) / len(values), len(values) - 1
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))

@@ -1,0 +1,79 @@
+"""Slots of time that are made up: workers with given mean times, noise by a seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from brickd.beside import Life, Look, look
+from brickd.shares import Share, Slot
+
+SECOND = 1_000_000_000
+LENGTH_NS = 10 * SECOND
+BEGAN_NS = 1_700_000_000 * SECOND
+
+# A worker's mean time in a brick in a slot: given the worker's number and the slot's.
+Mean = Callable[[int, int], float]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A brick as it is made up."""
+
+    mean_ns: float
+    calls: int = 250
+    category: str = "FFN"
+    factor: Mean = lambda worker, slot: 1.0
+    elements: Callable[[int], int] = lambda worker: 0
+
+
+BRICKS: Mapping[str, Made] = {
+    "forward": Made(200_000),
+    "attention": Made(8_000_000),
+    "moe_gemm": Made(12_000_000),
+    "mlp": Made(6_000_000),
+}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Workers of one service."""
+
+    workers: int = 8
+    bricks: Mapping[str, Made] = field(default_factory=lambda: BRICKS)
+    noise: float = 0.003
+    service: str = "api"
+
+    def lives(self) -> dict[str, Life]:
+        """All of them, alive."""
+        return {f"{self.service}/{n}": Life(self.service, f"uuid {n}") for n in range(self.workers)}
+
+    def looks(self, slots: int, seed: int) -> list[Look]:
+        """So many slots, each looked at."""
+        noise = random.Random(seed).gauss
+        return [look(self.slot(number, noise), self.lives()) for number in range(slots)]
+
+    def slot(self, number: int, noise: Callable[[float, float], float]) -> Slot:
+        """One of them."""
+        bricks = {}
+        for name, made in self.bricks.items():
+            shares = []
+            for worker in range(self.workers):
+                mean = made.mean_ns * made.factor(worker, number) * max(0.0, 1 + noise(0, self.noise))
+                if calls := made.calls:
+                    shares.append(Share(f"{self.service}/{worker}", calls, mean * calls, made.elements(worker) * calls))
+            bricks[(self.service, name)] = tuple(shares)
+        began = BEGAN_NS + number * LENGTH_NS
+        categories = {name: made.category for name, made in self.bricks.items()}
+        return Slot(began, began + LENGTH_NS, LENGTH_NS, bricks, categories)
+
+
+def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mean:
+    """One worker so much slower in some slots."""
+    return lambda each, slot: 1 + percent / 100 * (each == worker and slot in slots)
+
+
+def with_(name: str, made: Made) -> dict[str, Made]:
+    """The usual bricks, one of them otherwise."""
+    return {**BRICKS, name: made}

@@ -1,0 +1,366 @@
+"""Who is slow: judged on slots that are made up, with noise by a seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
+
+from brickd.beside import ROWS_MAX, Life, Look, look
+from brickd.findings import About, Finding, Judged
+from brickd.instant import local, rfc3339
+from brickd.shares import Share, Slot
+from brickd.stragglers import SLOTS, judge
+
+GEMM = About("api", "api/5", "moe_gemm")
+SEEDS = st.integers(0, 2**32)
+WAITS = Made(2_000_000, category="COLLECTIVE")
+
+
+def found(judged: Judged) -> list[About]:
+    return [finding.about for finding in judged.findings]
+
+
+def one(judged: Judged) -> Finding:
+    (finding,) = judged.findings
+    return finding
+
+
+def slow_gemm(percent: float = 5.0, **more: object) -> Fleet:
+    return Fleet(bricks=with_("moe_gemm", replace(BRICKS["moe_gemm"], factor=slow(5, percent), **more)))  # type: ignore[arg-type]
+
+
+def test_a_slow_worker_is_named_with_its_brick_and_what_it_costs() -> None:
+    finding = one(judge(slow_gemm().looks(6, seed=1)))
+    assert finding.about == GEMM
+    assert finding.category == "FFN"
+    assert finding.row.excess_percent == pytest.approx(5, abs=0.5)
+    # 250 calls of 12 ms in ten seconds, each 5 % too long.
+    assert finding.cost_ns_per_s == pytest.approx(0.05 * 12e6 * 25, rel=0.1)
+    assert finding.median_ns == pytest.approx(12e6, rel=0.01)
+    assert finding.rows[0] == finding.row
+    assert len(finding.rows) == 8
+    assert finding.confidence == "high"
+
+
+@settings(deadline=None, max_examples=60)
+@given(SEEDS, st.floats(0.0005, 0.3))
+def test_a_fleet_whose_workers_are_equal_is_silent(seed: int, noise: float) -> None:
+    assert found(judge(Fleet(noise=noise).looks(6, seed))) == []
+
+
+@settings(deadline=None, max_examples=30)
+@given(SEEDS, st.floats(-18, 18))
+def test_a_load_that_all_have_in_common_changes_nothing(seed: int, scale: float) -> None:
+    """All slow down together, and by another factor in each slot."""
+    fleet = slow_gemm()
+    noise = random.Random(seed).gauss
+    slots = [fleet.slot(number, noise) for number in range(6)]
+    plain = judge([look(slot, fleet.lives()) for slot in slots])
+    loaded = judge([look(scaled(slot, 2 ** (scale / 18 * number)), fleet.lives()) for number, slot in enumerate(slots)])
+    assert found(loaded) == found(plain)
+
+
+def scaled(slot: Slot, factor: float) -> Slot:
+    bricks = {
+        key: tuple(replace(share, self_ns=share.self_ns * factor) for share in shares)
+        for key, shares in slot.bricks.items()
+    }
+    return replace(slot, bricks=bricks)
+
+
+@settings(deadline=None, max_examples=30)
+@given(SEEDS, st.randoms(use_true_random=False))
+def test_the_order_of_workers_changes_nothing(seed: int, shuffler: random.Random) -> None:
+    fleet = slow_gemm(3.0)
+    noise = random.Random(seed).gauss
+    plain, shuffled = [], []
+    for number in range(6):
+        slot = fleet.slot(number, noise)
+        plain.append(look(slot, fleet.lives()))
+        bricks = {key: tuple(shuffler.sample(shares, len(shares))) for key, shares in slot.bricks.items()}
+        lives = dict(shuffler.sample(list(fleet.lives().items()), 8))
+        shuffled.append(look(replace(slot, bricks=bricks), lives))
+    one, other = judge(plain), judge(shuffled)
+    assert found(one) == found(other)
+    assert [f.row.score for f in one.findings] == pytest.approx([f.row.score for f in other.findings])
+
+
+def test_thin_evidence_is_silent_and_says_so() -> None:
+    few_calls = slow_gemm(50.0, calls=4)
+    judged = judge(few_calls.looks(6, seed=1))
+    assert found(judged) == []
+    (coverage,) = judged.coverage
+    assert (coverage.judged, coverage.few_samples) == (3, 1)
+    for slots in range(4):
+        judged = judge(slow_gemm(50.0).looks(slots, seed=1))
+        assert found(judged) == []
+        assert judged.slots == slots < judged.slots_wanted
+
+
+def test_a_slot_in_which_a_worker_did_much_less_than_usual_says_too_little() -> None:
+    """It began, or was stopped, within it: its few calls are no match for the others'."""
+    looks = slow_gemm().looks(6, seed=1)
+    few = looks[0].bricks["api", "moe_gemm"]["api/5"]._replace(calls=9, apart=0.9)
+    bricks = {**looks[0].bricks, ("api", "moe_gemm"): {**looks[0].bricks["api", "moe_gemm"], "api/5": few}}
+    judged = judge([replace(looks[0], bricks=bricks), *looks[1:]])
+    assert one(judged).row.excess_percent == pytest.approx(5, abs=0.5)
+    assert one(judged).since_ns == looks[1].slot.began_at_ns
+
+
+def test_of_two_workers_nobody_is_named() -> None:
+    fleet = Fleet(workers=2, bricks={"moe_gemm": Made(12_000_000, factor=slow(1, 50))})
+    judged = judge(fleet.looks(6, seed=1))
+    assert found(judged) == []
+    assert [(each.judged, each.few_workers) for each in judged.coverage] == [(0, 1)]
+
+
+def test_one_of_three_and_two_of_eight_are_named() -> None:
+    three = Fleet(workers=3, bricks={"moe_gemm": Made(12_000_000, factor=slow(1, 10))})
+    assert found(judge(three.looks(6, seed=1))) == [About("api", "api/1", "moe_gemm")]
+    assert one(judge(three.looks(6, seed=1))).confidence == "low"
+
+    def two(worker: int, slot: int) -> float:
+        return 1.05 if worker in (2, 6) else 1.0
+
+    eight = Fleet(bricks=with_("moe_gemm", Made(12_000_000, factor=two)))
+    assert {about.worker for about in found(judge(eight.looks(6, seed=1)))} == {"api/2", "api/6"}
+
+
+def test_a_parent_is_not_blamed_for_its_child() -> None:
+    """Its self time is as everybody's."""
+    assert [about.brick for about in found(judge(slow_gemm(20.0).looks(6, seed=3)))] == ["moe_gemm"]
+
+
+@pytest.mark.parametrize("stopped", range(6))
+def test_a_worker_that_was_stopped_and_goes_on_is_not_named(stopped: int) -> None:
+    """SIGSTOP in a span: of one slot its mean is very large."""
+
+    def factor(worker: int, slot: int) -> float:
+        return 2.0 if (worker, slot) == (5, stopped) else 1.0
+
+    looks = Fleet(bricks=with_("moe_gemm", Made(12_000_000, factor=factor))).looks(6, seed=1)
+    for seen in range(4, 7):
+        assert found(judge(looks[:seen])) == []
+
+
+def test_a_worker_that_was_stopped_hides_no_other_that_is_slow() -> None:
+    def factor(worker: int, slot: int) -> float:
+        return 2.0 if (worker, slot) == (1, 3) else 1.05 if worker == 5 else 1.0
+
+    looks = Fleet(bricks=with_("moe_gemm", Made(12_000_000, factor=factor))).looks(6, seed=1)
+    assert found(judge(looks)) == [GEMM]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_is_unsteady_is_not_called_slow(seed: int) -> None:
+    """One worker's slots are anything around the others', which hardly differ: by chance most of them are above."""
+    chance = random.Random(seed)
+    times = [chance.uniform(0.8, 1.2) for _ in range(6)]
+
+    def factor(worker: int, slot: int) -> float:
+        return times[slot] if worker == 5 else 1.0
+
+    looks = Fleet(bricks=with_("moe_gemm", Made(12_000_000, factor=factor))).looks(6, seed)
+    for seen in range(4, 7):
+        assert found(judge(looks[:seen])) == []
+
+
+def test_a_worker_whose_calls_have_more_elements_is_passed_over() -> None:
+    more = slow_gemm(12.0, elements=lambda worker: 4500 if worker == 5 else 4000)
+    judged = judge(more.looks(6, seed=1))
+    assert found(judged) == []
+    assert [(each.about, each.reason) for each in judged.passed] == [(GEMM, "its calls have 13 % more elements")]
+    little = slow_gemm(12.0, elements=lambda worker: 4040 if worker == 5 else 4000)
+    assert found(judge(little.looks(6, seed=1))) == [GEMM]
+
+
+def test_what_costs_next_to_nothing_is_passed_over() -> None:
+    cheap = Fleet(bricks={"norm": Made(60_000, factor=slow(5, 40))}, noise=0.0001)
+    judged = judge(cheap.looks(6, seed=1))
+    assert found(judged) == []
+    assert [each.reason for each in judged.passed] == ["it costs 600 µs/s"]
+
+
+def test_bricks_that_are_too_small_to_matter_are_counted() -> None:
+    judged = judge(Fleet(bricks=with_("tiny", Made(1_000))).looks(6, seed=1))
+    assert [(each.judged, each.small) for each in judged.coverage] == [(4, 1)]
+
+
+def test_waiting_for_work_is_not_judged() -> None:
+    idle = Fleet(bricks={"next_request": Made(8_000_000, category="Wait", factor=slow(5, 50))})
+    judged = judge(idle.looks(6, seed=1))
+    assert (found(judged), judged.passed) == ([], ())
+
+
+# ---- collectives
+
+
+def waiting(late: int, by: float) -> Made:
+    """A collective in which one worker waits less, by this part of its wait."""
+    return replace(WAITS, factor=lambda worker, slot: 1 - by if worker == late else 1.0)
+
+
+def test_in_a_collective_who_waits_least_is_named() -> None:
+    fleet = Fleet(bricks=with_("all_reduce", waiting(5, 0.6)), noise=0.005)
+    finding = one(judge(fleet.looks(6, seed=1)))
+    assert finding.about == About("api", "api/5", "all_reduce")
+    assert finding.outside
+    # 250 waits in ten seconds that are 1.2 ms shorter than the others'.
+    assert finding.cost_ns_per_s == pytest.approx(25 * 1.2e6, rel=0.05)
+    assert "outside of any instrumented brick" in judge(fleet.looks(6, seed=1)).headlines()[0][1]
+
+
+def test_who_waits_longest_in_a_collective_is_a_victim() -> None:
+    fleet = Fleet(bricks=with_("all_reduce", waiting(5, -0.9)), noise=0.005)
+    assert found(judge(fleet.looks(6, seed=1))) == []
+
+
+def test_a_brick_that_explains_a_wait_leads_and_the_wait_corroborates_it() -> None:
+    bricks = {**slow_gemm(10.0).bricks, "all_reduce": waiting(5, 0.6)}
+    finding = one(judge(Fleet(bricks=bricks).looks(6, seed=1)))
+    assert (finding.about, finding.outside, finding.corroborated_by) == (GEMM, False, ("all_reduce",))
+
+
+def test_a_wait_that_more_work_explains_names_nobody() -> None:
+    more = replace(BRICKS["moe_gemm"], elements=lambda worker: 4800 if worker == 5 else 4000)
+    bricks = {**BRICKS, "moe_gemm": replace(more, factor=slow(5, 20)), "all_reduce": waiting(5, 0.9)}
+    judged = judge(Fleet(bricks=bricks).looks(6, seed=1))
+    assert found(judged) == []
+    assert [each.about.brick for each in judged.passed] == ["all_reduce", "moe_gemm"]
+    assert "more than others in moe_gemm" in judged.passed[0].reason
+
+
+# ---- who comes and goes
+
+
+def reborn(looks: list[Look], slot: int, worker: str = "api/5") -> list[Look]:
+    """The same looks, where the worker was another process before this slot."""
+    before = Life("api", "another uuid")
+    return [
+        replace(each, lives={**each.lives, worker: before} if number < slot else each.lives)
+        for number, each in enumerate(looks)
+    ]
+
+
+def test_what_another_process_did_under_the_same_name_does_not_count() -> None:
+    looks = slow_gemm(5.0).looks(6, seed=1)
+    assert found(judge(reborn(looks, 2))) == [GEMM]
+    assert one(judge(reborn(looks, 2))).since_ns == looks[2].slot.began_at_ns
+    assert found(judge(reborn(looks, 3))) == []
+
+
+def test_a_worker_that_is_gone_is_not_named() -> None:
+    looks = slow_gemm(5.0).looks(6, seed=1)
+    lives = {name: life for name, life in looks[-1].lives.items() if name != "api/5"}
+    judged = judge([*looks[:-1], replace(looks[-1], lives=lives)])
+    assert found(judged) == []
+    assert judged.coverage[0].workers == 7
+
+
+def test_a_worker_that_came_lately_is_beside_the_others_once_it_was_seen_enough() -> None:
+    fleet = slow_gemm(5.0)
+    whole = fleet.looks(6, seed=1)
+    for came in range(6):
+        looks = [without(each, "api/5") if number < came else each for number, each in enumerate(whole)]
+        assert found(judge(looks)) == ([GEMM] if came <= 2 else [])
+
+
+def without(seen: Look, worker: str) -> Look:
+    bricks = {key: {name: beside for name, beside in of.items() if name != worker} for key, of in seen.bricks.items()}
+    return replace(seen, bricks=bricks, lives={name: life for name, life in seen.lives.items() if name != worker})
+
+
+# ---- since, and hysteresis
+
+
+def test_slow_since_the_first_slot_of_an_unbroken_run() -> None:
+    for began in range(3):
+        looks = Fleet(bricks=with_("moe_gemm", Made(12e6, factor=slow(5, 8, range(began, 9))))).looks(6, seed=1)
+        if found(judge(looks)):
+            assert one(judge(looks)).since_ns == looks[began].slot.began_at_ns
+    since = {GEMM: 123}
+    assert one(judge(looks, since)).since_ns == 123
+
+
+def test_who_is_named_stays_until_well_below_what_it_took() -> None:
+    strength = {
+        percent: [bool(found(judge(slow_gemm(percent).looks(6, seed=1), named))) for named in ({}, {GEMM: 1})]
+        for percent in (0.2, 1.3, 4.0)
+    }
+    assert strength == {0.2: [False, False], 1.3: [False, True], 4.0: [True, True]}
+
+
+# ---- hostile numbers
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None:
+    figures = st.sampled_from([0, 1, 5, 2**63, 2**64 - 1])
+    times = st.one_of(figures.map(float), st.floats(0, 1e300))
+    looks = []
+    for number in range(6):
+        bricks = {}
+        for brick in ("a", "b", "wait"):
+            workers = data.draw(st.integers(0, 5))
+            bricks[("api", brick)] = tuple(
+                Share(f"api/{worker}", data.draw(figures), data.draw(times), data.draw(figures))
+                for worker in range(workers)
+            )
+        length = data.draw(st.sampled_from([0, 1, LENGTH_NS]))
+        slot = Slot(number, 2**63, length, bricks, {"wait": "collective"})
+        looks.append(look(slot, {f"api/{worker}": Life("api", "u") for worker in range(5)}))
+    judged = judge(looks)
+    for finding in judged.findings:
+        assert finding.document()
+    assert judged.headlines() is not None
+
+
+def test_a_look_is_bounded_and_what_it_leaves_out_is_counted() -> None:
+    workers = 64
+    bricks = {f"brick {n}": Made(1_000_000.0 + n) for n in range(ROWS_MAX // workers + 10)}
+    (seen,) = Fleet(workers=workers, bricks=bricks).looks(1, seed=1)
+    assert sum(map(len, seen.bricks.values())) == ROWS_MAX
+    assert seen.unseen == {"api": 10}
+
+
+def test_no_more_slots_count_than_are_kept() -> None:
+    assert judge(Fleet().looks(9, seed=1)).slots == SLOTS
+
+
+# ---- in words
+
+
+def test_one_sentence_says_who_since_when_where_and_what_it_costs() -> None:
+    judged = judge(replace(slow_gemm(11.0), noise=0.0001).looks(6, seed=1))
+    ((finding, said),) = judged.headlines()
+    since = local(finding.since_ns, judged.ended_at_ns)
+    assert said == f"api/5 slow since {since}: moe_gemm +11 %, costs 33.0 ms/s"
+
+
+def test_a_worker_that_is_slow_everywhere_has_one_sentence() -> None:
+    factor = slow(5, 10)
+    fleet = Fleet(bricks={name: replace(made, factor=factor) for name, made in BRICKS.items()}, noise=0.001)
+    judged = judge(fleet.looks(6, seed=1))
+    assert len(judged.findings) == 3  # what they have in common around these takes too little to matter
+    ((_, said),) = judged.headlines()
+    assert said.endswith(" (and in 2 more bricks)")
+
+
+def test_a_finding_of_another_day_has_its_date() -> None:
+    day = 86_400 * 10**9
+    assert local(0, 3 * day).startswith("19")
+    assert len(local(3 * day, 3 * day + 10**9)) == 5
+
+
+def test_a_finding_as_json() -> None:
+    document = one(judge(slow_gemm().looks(6, seed=1))).document()
+    assert document["since"] == rfc3339(1_700_000_000 * 10**9)
+    assert document["others"] == 7
+    assert [row["worker"] for row in document["workers"]].count("api/5") == 1
+    assert {"excess_percent", "score", "cost_ns_per_s", "cost_percent", "confidence"} <= set(document)
