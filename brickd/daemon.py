@@ -24,8 +24,10 @@ from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
 from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
+from brickd.findings import Judged
 from brickd.home import Home
 from brickd.locks import process
+from brickd.lookout import Lookout
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Forgetting, Setting
@@ -67,7 +69,8 @@ class Daemon:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
         self._usages, self._windows = Usages(), Windows()
-        self._sampler = Sampler(self._used, [self._windows], self._tell_defect)
+        self._lookout = Lookout(self._tell)
+        self._sampler = Sampler(self._used, [self._windows, self._lookout], self._tell_defect)
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
@@ -208,6 +211,10 @@ class Daemon:
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
         """What workers recorded lately."""
         return self._windows.over(found.workers, of, time.monotonic_ns(), slots)
+
+    def stragglers(self) -> Judged:
+        """Who is slow."""
+        return self._lookout.judged()
 
     def _used(self) -> Survey:
         """The same, after a look at their processes."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from brickd.views.answer import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
-NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint")
+NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "straggler")
 
 
 @dataclass(frozen=True)
@@ -96,6 +96,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status["daemon"], missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
+        _straggler(status["stragglers"]),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
 
@@ -131,3 +132,12 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
     problem = facts["checkpoint_problem"]
     seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
     return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")
+
+
+def _straggler(found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged("straggler", True, "nobody compared", "none without a daemon")
+    workers = list(dict.fromkeys(each["worker"] for each in found))
+    seen = f"{workers[0]} slow" if workers else "nobody slow"
+    more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
+    return _judged("straggler", not workers, seen + more, "none", "brickd stragglers")

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from brickd import checkpoint, files, workers
 from brickd.errors import CheckpointRefused
+from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.memory import Background
 from brickd.runtime import runtime
@@ -94,6 +95,10 @@ class World(Protocol):
         """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
         ...
 
+    def stragglers(self) -> Judged | None:
+        """Who is slow; None where nobody compares workers."""
+        ...
+
     def files(self) -> Sequence[str]:
         """The names of all files that may be inspected, whatever they begin with."""
         ...
@@ -152,6 +157,9 @@ class SharedMemory:
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
         """Nobody has looked before."""
+
+    def stragglers(self) -> None:
+        """Nobody compares workers at one look."""
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""

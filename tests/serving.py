@@ -22,6 +22,7 @@ from brickd.api.server import Server
 from brickd.errors import NoSuchWorker
 from brickd.events import Log
 from brickd.files import find, prefix
+from brickd.findings import Judged
 from brickd.memory import Wish
 from brickd.orders import Forgetting, Setting
 from brickd.segment import open_segment
@@ -39,6 +40,7 @@ class Daemon(SharedMemory):
     def __init__(self) -> None:
         self.events = Log()
         self.checkpoint_problem: str | None = None
+        self.judged: Judged | None = None
         self.server: Server
         self.thread: threading.Thread
         self._started_ns = time.time_ns()
@@ -46,6 +48,9 @@ class Daemon(SharedMemory):
     def daemon(self) -> Facts:  # type: ignore[override]
         uptime = time.time_ns() - self._started_ns
         return Facts("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
+
+    def stragglers(self) -> Judged | None:  # type: ignore[override]
+        return self.judged
 
     def set(self, order: Setting) -> tuple[Wish, int]:
         workers = [worker for worker in self.survey().workers if worker.service == order.service]

@@ -59,7 +59,7 @@ def offered(*line: str) -> list[str]:
 
 def test_a_tab_offers_verbs() -> None:
     assert tab("") == list(VERBS)
-    assert tab("st") == ["status"]
+    assert tab("st") == ["status", "stragglers"]
     assert tab("--v") == ["--version"]
     assert tab("nonsense") == []
 
@@ -95,7 +95,7 @@ def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: 
             metavar = (isinstance(parameter, click.Argument) and parameter.metavar) or ""
             if "WORKER" in metavar:
                 assert offered(verb, "ba")[-1:] == ["batch/0"], verb
-            if metavar == "SERVICE":
+            if metavar in ("SERVICE", "[SERVICE]..."):
                 assert offered(verb, "") == ["api", "batch"], verb
             elif "SERVICE" in metavar:
                 assert offered(verb, "") == ["api", "batch", "api/0", "batch/0"], verb

@@ -137,7 +137,9 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 # What differs by who looks, or by when.
-_WHO_OR_WHEN = {"words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes"}
+_WHO_OR_WHEN = {
+    *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
+}
 
 
 def comparable(value: Any) -> Any:

@@ -47,7 +47,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     document = status()
     assert list(document) == [
         "schema_version", "source", "daemon", "ledger", "workers", "over", "over_ns", "bricks", "categories",
-        "problems",
+        "stragglers", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
         "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set", "started",
@@ -99,7 +99,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     assert [problem["command"] for problem in document["problems"]] == ["brickd prune"]
     found = survey(prefix)
     (dead,) = [each for each in found.workers if not each.reading.alive]
-    (problem,) = problems(found, [replace(dead, name="api/older", together=66)], None, partial=True)
+    (problem,) = problems(found, [replace(dead, name="api/older", together=66)], None, None, partial=True)
     assert problem["text"] == "api/older and 65 more died; what was recorded is kept"
 
 

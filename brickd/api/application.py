@@ -39,9 +39,10 @@ from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Number
 from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
 from brickd.questions.status import StatusQuestion
+from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
 from brickd.questions.workers import WorkersQuestion
-from brickd.views import bricks, events, hang, inspect, status, tree, workers
+from brickd.views import bricks, events, hang, inspect, status, stragglers, tree, workers
 from brickd.views.answer import Answer, begun
 from brickd.world import World
 
@@ -114,6 +115,7 @@ class Application:
             self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
             self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
             Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
+            self._view("stragglers", StragglersQuestion, stragglers.answer, "Who is slow, in which brick, since when."),
             self._view("inspect", InspectQuestion, inspect.answer, "One segment in full."),
             self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, by its name."),
             Endpoint("GET", "/events", EventsQuestion, self._events, "What happened."),

@@ -42,6 +42,7 @@ VERBS = {
     "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
     "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
     "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
+    "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),
     "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),

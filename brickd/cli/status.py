@@ -7,7 +7,7 @@ workers and bricks, problems first; what is left out is counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,7 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["workers"]:
         return [NOBODY]
     lines = _services(document, screen) + _problems(document["problems"], screen)
-    lines += _workers(document["workers"], screen)
+    lines += _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 
@@ -116,11 +116,12 @@ def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
     return lines
 
 
-def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
+def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     """Those that need a look; the healthy ones in one line where there are many."""
+    workers, slow = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
     shown = list(workers)
     if len(workers) > _WORKERS:
-        shown = [worker for worker in workers if not _healthy(worker)][:_WORKERS]
+        shown = [worker for worker in workers if not _healthy(worker, slow)][:_WORKERS]
     rows = [
         (
             worker["name"],
@@ -137,15 +138,15 @@ def _workers(workers: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
     if rest:
         states: Counter[str] = Counter()
         for worker in rest:
-            states["healthy" if _healthy(worker) else "in trouble"] += worker["together"]
+            states["healthy" if _healthy(worker, slow) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
         lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")
     return lines
 
 
-def _healthy(worker: dict[str, Any]) -> bool:
-    return worker["state"] in ("live", "ended") and not worker["problem"]
+def _healthy(worker: dict[str, Any], slow: Container[str]) -> bool:
+    return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in slow
 
 
 def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:

@@ -10,7 +10,7 @@ from brickd.ledger import Ledger
 from brickd.questions.status import StatusQuestion
 from brickd.totals import bricks, categories
 from brickd.views.answer import Answer, begun, chosen, counted
-from brickd.views.workers import entries, problems
+from brickd.views.workers import entries, problems, stragglers
 from brickd.world import World
 
 
@@ -19,6 +19,7 @@ def answer(world: World, question: StatusQuestion) -> Answer:
     found, workers, words = them = chosen(world, question.names)
     over = counted(world, them, question.over)
     daemon, partial, whole, totals = world.daemon(), bool(question.names), Ledger(), bricks(over.workers)
+    slow = stragglers(world, workers)
     for worker in workers:
         whole.add(worker.ledger)
     document = {
@@ -29,6 +30,7 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         **over.document(),
         "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
         "categories": categories(totals),
-        "problems": problems(found, workers, daemon, partial=partial),
+        "stragglers": None if slow is None else [finding.document(rows=False) for finding in slow.findings],
+        "problems": problems(found, workers, daemon, slow, partial=partial),
     }
     return Answer(document, words)

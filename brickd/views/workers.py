@@ -13,6 +13,7 @@ from typing import Any
 
 from brickd import opened
 from brickd.errors import SegmentLeft, SegmentRefused, SegmentUnopened
+from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
@@ -39,7 +40,7 @@ def answer(world: World, question: WorkersQuestion) -> Answer:
     document = {
         **begun(world),
         "workers": entries(found, workers, partial=partial),
-        "problems": problems(found, workers, world.daemon(), partial=partial),
+        "problems": problems(found, workers, world.daemon(), stragglers(world, workers), partial=partial),
     }
     return Answer(document, words)
 
@@ -55,10 +56,22 @@ def entries(survey: Survey, workers: Sequence[Worker], *, partial: bool) -> list
     return [*map(_worker, workers), *([] if partial else _refused(survey.refused))]
 
 
-def problems(survey: Survey, workers: Sequence[Worker], daemon: Facts | None, *, partial: bool) -> list[Problem]:
-    """What is wrong, from the same as `entries`, and with the daemon."""
-    off = Counter(worker.service for worker in workers if worker.reading.alive and worker.reading.off)
+def stragglers(world: World, workers: Sequence[Worker]) -> Judged | None:
+    """Who of them is slow; None where nobody has compared them."""
+    judged = world.stragglers()
+    return None if judged is None else judged.about({worker.name for worker in workers})
+
+
+def problems(
+    survey: Survey, workers: Sequence[Worker], daemon: Facts | None, slow: Judged | None, *, partial: bool
+) -> list[Problem]:
+    """What is wrong, from the same as `entries`, with the daemon, and with who is slow: these come first."""
     found = [
+        {"text": said, "command": f"brickd stragglers {as_argument(finding.about.service)}"}
+        for finding, said in (slow.headlines() if slow is not None else ())
+    ]
+    off = Counter(worker.service for worker in workers if worker.reading.alive and worker.reading.off)
+    found += [
         {
             "text": f"recording is off in {many(n, 'worker')} of {service}",
             "command": f"brickd set --recording on {as_argument(service)}",

@@ -1,0 +1,119 @@
+"""The verb `stragglers`.
+
+Owns: the human screen of who is slow. Must not know: how one is judged. Invariants: the findings come first; where
+there is none, what was compared is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from brickd import escape, units
+from brickd.cli import table as tables
+from brickd.cli.answers import asked
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.tab import complete_services
+from brickd.cli.table import Column, Figure
+from brickd.errors import Exit
+from brickd.questions.stragglers import StragglersQuestion
+
+_BRICKS = 5  # side by side, the costliest
+_ROWS = 8
+_WHY_NOT = (
+    ("bricks_few_workers", "in which fewer than 3 workers did anything"),
+    ("bricks_few_samples", "of which too little was seen"),
+    ("bricks_small", "that take too little time to matter"),
+)
+
+
+@click.command()
+@asks(StragglersQuestion, complete_services)
+@output_options
+def stragglers(question: StragglersQuestion, output: str) -> Exit:
+    """Which worker is slow, in which brick, and what it costs.
+
+    Exits 1 where one is named.
+    """
+    document = asked("stragglers", question)
+    emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
+    return Exit.DIFFERS if document["stragglers"] else Exit.OK
+
+
+def _render(document: dict[str, Any], screen: Screen) -> list[str]:
+    findings = document["stragglers"]
+    lines = [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
+    for finding in findings[:_BRICKS]:
+        lines += ["", *_side_by_side(finding, screen)]
+    if len(findings) > _BRICKS:
+        more = units.many(len(findings) - _BRICKS, "more brick")
+        lines += ["", escape.text(f"…{more} in which one of them is slow: brickd stragglers --json", screen.width)]
+    if findings:
+        return lines
+    return [escape.text(line, screen.width) for line in _nobody(document)]
+
+
+def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:
+    """The workers in one brick: who stands out most comes first, and those in the middle are counted."""
+    cost = f"costs {units.duration(finding['cost_ns_per_s'])}/s, {units.percent(finding['cost_percent'])} of the time"
+    title = f"{finding['brick']} of {finding['service']}: {cost}, {finding['confidence']} confidence"
+    if finding["corroborated_by"]:
+        title += f"; the others wait in {', '.join(finding['corroborated_by'])}"
+    rows = finding["workers"]
+    shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
+    waits = finding["category"].casefold() == "collective"
+    lines = [escape.text(title, screen.width)]
+    lines += tables.figures(_WAITS if waits else _TIMES, shown, screen.width)
+    if len(rows) > len(shown):
+        lines.append(f"…{units.many(len(rows) - len(shown), 'more worker')}")
+    return lines
+
+
+def _nobody(document: dict[str, Any]) -> Iterator[str]:
+    """What was compared, so that it is not taken for more than it is."""
+    compared = document["compared"]
+    seconds = units.duration(compared["length_ns"])
+    if compared["slots"] < compared["slots_wanted"]:
+        yield f"nobody is judged yet: {seconds} were seen, {compared['slots_wanted']} slots of 10 s are wanted"
+        return
+    judged = sum(service["bricks_judged"] for service in compared["services"])
+    yield f"nobody is slow: {units.many(judged, 'brick was', 'bricks were')} compared over {seconds}"
+    for service in compared["services"]:
+        said = f"{service['service']}: {units.many(service['workers'], 'worker')}"
+        said += f", {units.many(service['bricks_judged'], 'brick')} compared"
+        why = [f"{units.count(service[key])} {what}" for key, what in _WHY_NOT if service[key]]
+        yield said + (f"; not compared: {', '.join(why)}" if why else "")
+    yield from _passed(document["passed_over"])
+
+
+def _passed(passed: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for each in passed:
+        yield f"{each['worker']} stands out in {each['brick']} and is not called slow: {each['reason']}"
+
+
+def _signed(percent: float | None) -> str:
+    return "-" if percent is None else f"{'+' if percent > 0 else ''}{units.percent(percent)}"
+
+
+def _score(score: float | None) -> str:
+    return "-" if score is None else f"{score:z.1f}"
+
+
+_TIMES = (
+    Figure(Column("WORKER"), "worker", str),
+    Figure(Column("MEAN (self)", "right"), "mean_ns", units.duration),
+    Figure(Column("BESIDE MEDIAN", "right"), "excess_percent", _signed),
+    Figure(Column("CALLS", "right", spare=2), "calls", units.count),
+    Figure(Column("ELEMENTS EACH", "right", spare=3), "elements_per_call", units.count),
+    Figure(Column("SCORE", "right", spare=1), "score", _score),
+)
+_WAITS = (
+    Figure(Column("WORKER"), "worker", str),
+    Figure(Column("MEAN WAIT", "right"), "mean_ns", units.duration),
+    Figure(Column("LATE, OF THE TIME", "right"), "excess_percent", _signed),
+    Figure(Column("CALLS", "right", spare=2), "calls", units.count),
+    Figure(Column("SCORE", "right", spare=1), "score", _score),
+)

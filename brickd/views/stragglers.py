@@ -1,0 +1,41 @@
+"""The view `stragglers`: who is slow, the workers side by side, and what was compared.
+
+Owns: the schema of its document, what of a judgement belongs to whoever was asked for. Must not know: how one is
+judged, screens. Invariant: that nobody is slow is never said without what was compared.
+"""
+
+from __future__ import annotations
+
+from brickd.errors import NoDaemon
+from brickd.instant import rfc3339
+from brickd.questions.stragglers import StragglersQuestion
+from brickd.views.answer import Answer, begun, chosen
+from brickd.world import World
+
+
+def answer(world: World, question: StragglersQuestion) -> Answer:
+    """Show what was found among the workers that are meant.
+
+    Raises:
+        NoDaemon: nobody has watched them.
+    """
+    judged = world.stragglers()
+    if judged is None:
+        raise NoDaemon("whoever is slow shows in windows of time, which a daemon keeps (start one: brickd up -d)")
+    _, workers, words = chosen(world, question.names)
+    mine = judged.about({worker.name for worker in workers})
+    services = {worker.service for worker in workers}
+    document = {
+        **begun(world),
+        "compared": {
+            "slots": judged.slots,
+            "slots_wanted": judged.slots_wanted,
+            "length_ns": judged.length_ns,
+            "ended": rfc3339(judged.ended_at_ns) if judged.slots else None,
+            "services": [each.document() for each in judged.coverage if each.service in services],
+        },
+        "headlines": [said for _, said in mine.headlines()],
+        "stragglers": [finding.document() for finding in mine.findings],
+        "passed_over": [each.document() for each in mine.passed],
+    }
+    return Answer(document, words)

@@ -1,0 +1,222 @@
+"""Who is slow, on screens and in JSON; and what a daemon tells of it as it comes and goes."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults import Start
+from made_up import HOSTILE, MadeUp
+from serving import Daemon
+from slots import BRICKS, Fleet, Made, slow, with_
+from verbs import brickd, document, sheet, started
+
+from brickd.events import Event, Log
+from brickd.ledger import ledger_of
+from brickd.lookout import Lookout
+from brickd.snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.stragglers import judge
+from brickd.workers import Survey, Worker
+
+GEMM = BRICKS["moe_gemm"]
+HALF = slow(2, 50)
+
+
+def fleet(percent: float = 11.0, name: str = "moe_gemm", made: Made = GEMM) -> Fleet:
+    """Three workers, the last of them slow in one brick."""
+    return Fleet(workers=3, bricks=with_(name, replace(made, factor=slow(2, percent))), noise=0.0001)
+
+
+@pytest.fixture
+def three(worker: Start, daemon: Daemon) -> Daemon:
+    """A daemon that has three workers."""
+    for number in range(3):
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+    return daemon
+
+
+def test_the_findings_come_first_and_then_the_workers_side_by_side(three: Daemon) -> None:
+    three.judged = judge(fleet().looks(6, seed=1))
+    ended = brickd("stragglers", TZ="UTC")
+    assert (ended.returncode, ended.stderr) == (1, "")
+    assert ended.stdout.splitlines() == [
+        "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s",
+        "",
+        "moe_gemm of api: costs 33.0 ms/s, 3.3 % of the time, low confidence",
+        "WORKER  MEAN (self)  BESIDE MEDIAN  CALLS  ELEMENTS EACH  SCORE",
+        *ended.stdout.splitlines()[4:],
+    ]
+    rows = [line.split() for line in ended.stdout.splitlines()[4:]]
+    assert rows[0][:7] == ["api/2", "13.3", "ms", "+11", "%", "1,500", "0"]
+    assert len(rows) == 3
+
+
+def test_status_begins_with_who_is_slow_and_a_check_fails(three: Daemon) -> None:
+    three.judged = judge(fleet().looks(6, seed=1))
+    screen = brickd("status", TZ="UTC").stdout.splitlines()
+    assert screen[0].endswith("1 PROBLEM")
+    assert screen[1] == "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s  brickd stragglers api"
+    assert "workers" not in document("status")["stragglers"][0]
+    checked = brickd("status", "--check")
+    assert (checked.returncode, checked.stdout) == (
+        1, "unhealthy: api/2 slow, wanted is none (brickd stragglers)\n",
+    )  # fmt: skip
+    assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
+    assert document("status", "api/0")["stragglers"] == []
+
+
+def test_who_is_slow_is_not_folded_among_the_healthy(worker: Start, daemon: Daemon) -> None:
+    for number in range(6):
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+    assert "…6 healthy" in brickd("status").stdout
+    daemon.judged = judge(Fleet(workers=6, bricks=fleet().bricks).looks(6, seed=1))
+    screen = brickd("status").stdout
+    assert "…5 healthy" in screen
+    assert re.search(r"^api/2 +\d+  live", screen, re.MULTILINE)
+
+
+def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(three: Daemon) -> None:
+    bricks = {**with_("rare", Made(9e6, calls=2)), "tiny": Made(1_000)}
+    looks = Fleet(workers=3, bricks=bricks).looks(6, seed=1)
+    three.judged = judge(looks)
+    ended = brickd("stragglers")
+    assert (ended.returncode, ended.stdout.splitlines()) == (
+        0,
+        [
+            "nobody is slow: 4 bricks were compared over 1.0 min",
+            "api: 3 workers, 4 bricks compared; not compared: 1 of which too little was seen, 1 that take too little"
+            " time to matter",
+        ],
+    )
+
+
+def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: Daemon) -> None:
+    more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
+    three.judged = judge(fleet(made=more).looks(6, seed=1))
+    said = "api/2 stands out in moe_gemm and is not called slow: its calls have 15 % more elements"
+    assert brickd("stragglers").stdout.splitlines()[-1] == said
+
+
+def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
+    three.judged = judge(fleet().looks(2, seed=1))
+    assert brickd("stragglers").stdout == "nobody is judged yet: 20.0 s were seen, 4 slots of 10 s are wanted\n"
+    three.judged = judge(())
+    assert brickd("stragglers").stdout == "nobody is judged yet: 0 ns were seen, 4 slots of 10 s are wanted\n"
+
+
+def test_who_is_late_in_a_collective_alone_is_slow_outside_of_any_brick(three: Daemon) -> None:
+    waits = Made(3_000_000, category="Collective")
+    three.judged = judge(fleet(-50, "all_reduce", waits).looks(6, seed=1))
+    lines = brickd("stragglers").stdout.splitlines()
+    assert lines[0].endswith("the others wait 37.5 ms/s for it in all_reduce; it is outside of any instrumented brick")
+    assert "LATE, OF THE TIME" in lines[3]
+
+
+@pytest.mark.usefixtures("prefix")
+def test_without_a_daemon_it_says_what_it_wants() -> None:
+    ended = brickd("stragglers")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr == (
+        "brickd: whoever is slow shows in windows of time, which a daemon keeps (start one: brickd up -d)\n"
+    )
+
+
+def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start, daemon: Daemon) -> None:
+    for number in range(3):
+        started(worker, BRICKD_SERVICE="=cmd()", BRICKD_WORKER=str(number))
+    bricks = {HOSTILE: replace(GEMM, factor=HALF)}
+    daemon.judged = judge(Fleet(workers=3, bricks=bricks, service="=cmd()").looks(6, seed=1))
+    for verb in ("stragglers", "status"):
+        assert all(line.isprintable() for line in brickd(verb).stdout.splitlines())
+    assert document("stragglers", code=1)["stragglers"][0]["brick"] == HOSTILE
+    (row,) = sheet("stragglers")
+    assert not row["service"].startswith("=")
+    assert json.loads(brickd("stragglers", "-o", "jsonl").stdout)["worker"] == "=cmd()/2"
+
+
+def test_those_who_are_asked_for_are_shown(three: Daemon, worker: Start) -> None:
+    started(worker, BRICKD_SERVICE="batch")
+    three.judged = judge(fleet().looks(6, seed=1))
+    assert document("stragglers", "api", code=1)["stragglers"][0]["worker"] == "api/2"
+    assert document("stragglers", "batch")["stragglers"] == []
+    assert brickd("stragglers", "apo").returncode == 4
+
+
+# ---- what is told
+
+
+class Told(Log):
+    """The events, by kind and worker."""
+
+    def said(self) -> list[tuple[str, str | None]]:
+        return [(event.kind, event.worker) for event in self.page()]
+
+    def page(self) -> tuple[Event, ...]:
+        return self.since(0).events
+
+
+def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True) -> list[Snapshot]:
+    """Of three workers that do ten calls of 100 ms in ten seconds; the last one's take 20 % longer in some slots."""
+    made = [MadeUp(service="api") for _ in range(3)]
+    taken = []
+    for slot in range(slots + 1):
+        workers = []
+        for number, each in enumerate(made):
+            reading = each.reading()
+            header: Any = {**reading.header, "uuid": bytes([number + 1]) * 16, "clock": 1, "anchor_ticks": 0}
+            process: Any = {**reading.process, "took": 0, "ended": 0}
+            pid = 7 if lives(number, slot) else None
+            reading = replace(reading, header=header, process=process, pid=pid, now_ticks=0)
+            workers.append(Worker(f"api/{number}", reading, ledger_of(reading)))
+            for call in range(10):
+                each.begin("gemm")
+                each.spend(
+                    100_000_000 + 10_000 * (call + slot + number) + 20_000_000 * (number == 2 and slot in slow_in)
+                )
+                each.end()
+        taken.append(Snapshot.of(Survey(workers, [], 0), slot * EVERY_NS, slot * EVERY_NS + 1_700_000_000 * SECOND))
+    return taken
+
+
+def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
+    log = Told()
+    lookout = Lookout(log.add)
+    named = []
+    for snapshot in snapshots(16, range(0, 8)):
+        lookout.take(snapshot)
+        named.append(bool(lookout.judged().findings))
+    assert named == [False] * 4 + [True] * named.count(True) + [False] * (13 - named.count(True))
+    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+    came, gone = log.page()
+    assert (came.service, came.command, gone.command) == ("api", "brickd stragglers api", "brickd stragglers api")
+    assert "gemm +20 %, costs 20.0 ms/s" in came.text
+    assert "is not slow any more: gemm, for " in gone.text
+
+
+def test_since_stays_while_it_is_named() -> None:
+    lookout = Lookout(Log().add)
+    since = set()
+    for snapshot in snapshots(12, range(2, 99)):
+        lookout.take(snapshot)
+        since |= {finding.since_ns for finding in lookout.judged().findings}
+    assert since == {2 * EVERY_NS + 1_700_000_000 * SECOND}
+
+
+def test_a_straggler_that_ends_is_gone() -> None:
+    log = Told()
+    lookout = Lookout(log.add)
+    for snapshot in snapshots(8, range(99), lives=lambda worker, slot: worker != 2 or slot < 7):
+        lookout.take(snapshot)
+    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+
+
+def test_who_was_never_slow_is_never_told() -> None:
+    log = Told()
+    lookout = Lookout(log.add)
+    for snapshot in snapshots(12, range(0)):
+        lookout.take(snapshot)
+    assert log.said() == []
+    assert lookout.judged().slots == 6
