@@ -11,11 +11,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks import cases, cli, curves, load, peers, plot
+from benchmarks import cases, cli, curves, load, peers, plot, stragglers
 from benchmarks.comparisons import COMPARISONS, Comparison
 from benchmarks.fleet import fleet
 from benchmarks.goals import Goal
 from benchmarks.load import Load
+from benchmarks.lockstep import Group, lockstep
 from benchmarks.method import Case, Times, measure
 from benchmarks.paced import paced
 from benchmarks.peers import lttng, needs, seed
@@ -287,6 +288,56 @@ def test_a_growth_that_could_not_be_measured_is_not_drawn() -> None:
     assert "<circle" not in curves.svg(rows, FACTS)
     rows[0] |= {"skipped": None}
     assert curves.svg(rows, FACTS).count("<circle") == 1
+
+
+def watched(runs: int, named: int, wrong: int, *, slow: bool = True) -> dict[str, Any]:
+    """The row of so many services, of which some were named in time, and in some others were."""
+    made = [stragglers.Run(Group(f"s{n}", n, (3, "mlp", 3.0) if slow else None)) for n in range(runs)]
+    for run in made[:named]:
+        run.note(f"{run.group.service}/3", "mlp", 41.0)
+    for run in made[runs - wrong :]:
+        run.note(f"{run.group.service}/4", "mlp", 41.0)
+    return stragglers.row(made, 3.0)
+
+
+def test_of_a_hundred_stragglers_five_may_be_missed_and_one_other_be_named() -> None:
+    assert watched(100, 95, 1)["passed"] is True
+    assert watched(100, 94, 0)["passed"] is False
+    assert watched(100, 100, 2)["passed"] is False
+    assert watched(100, 0, 1, slow=False)["passed"] is True
+    assert watched(100, 0, 2, slow=False)["passed"] is False
+    assert watched(6, 5, 0)["passed"] is False
+
+
+def test_who_is_named_late_or_in_another_brick_is_not_named() -> None:
+    run = stragglers.Run(Group("s", 1, (3, "mlp", 3.0)))
+    run.note("s/3", "moe_gemm", 20.0)
+    run.note("s/3", "mlp", 61.0)
+    assert (run.good, run.named_s, run.wrong) == (False, 61.0, {"s/3 in moe_gemm"})
+    assert stragglers.row([run], 3.0)["note"] == "s: s/3 in moe_gemm named; s: mlp of 3 named after 61 s"
+
+
+def test_services_with_a_straggler_and_without_come_in_any_order_that_a_seed_repeats() -> None:
+    planned = stragglers.plan(50, 3.0, seed=1)
+    kinds = [run.group.slow is not None for run in planned]
+    assert (len(kinds), sum(kinds)) == (100, 50)
+    assert True in kinds[:50]
+    assert False in kinds[:50]
+    assert [run.group for run in stragglers.plan(50, 3.0, seed=1)] == [run.group for run in planned]
+    assert sum(map(len, stragglers.batches(planned))) == 100
+
+
+@pytest.mark.slow
+def test_a_group_in_lockstep_takes_each_step_together_and_leaves_nothing() -> None:
+    with workplace() as place:
+        prefix = place.environment["BRICKD_SHM_PREFIX"]
+        with running(place) as daemon:
+            with lockstep(place, Group("s", 1, (3, "mlp", 3.0))) as begin:
+                begin()
+                daemon.until(lambda: daemon.status()["ledger"]["spans"]["summarized"] > 1_000, "nobody works")
+            steps = {worker["ledger"]["spans"]["summarized"] for worker in daemon.settled()["workers"]}
+            assert len(steps) == 1
+        assert find(prefix) == []
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,16 +28,21 @@ class Running:
         self._place = place
         self._process = Path("/proc") / str(pid)
 
-    def _ask(self, *arguments: str) -> Any:
-        return json.loads(self._place.python("-m", "brickd", *arguments, "--json").stdout)
+    def _ask(self, *arguments: str, ends: tuple[int, ...] = (0,)) -> Any:
+        return json.loads(self._place.python("-m", "brickd", *arguments, "--json", ends=ends).stdout)
 
     def status(self) -> Any:
         """What `brickd status` says."""
         return self._ask("status")
 
+    def stragglers(self) -> list[dict[str, Any]]:
+        """Who is slow, as `brickd stragglers` says."""
+        found: list[dict[str, Any]] = self._ask("stragglers", ends=(0, 1))["stragglers"]
+        return found
+
     def drains(self, workers: int, *, spans: bool = False) -> None:
         """Wait until it does, and has told each of them whether spans are wanted in detail."""
-        self._until(
+        self.until(
             lambda: self._ask("set", SERVICE, "--spans", "on" if spans else "off")["workers"] == workers,
             f"{workers} workers are not drained",
         )
@@ -52,11 +57,16 @@ class Running:
             waits = ledger["details"]["in_ring"] + ledger["events"]["in_ring"]
             return waits == 0 and all(worker["state"] != "live" for worker in found[0]["workers"])
 
-        self._until(reached, "workers have not ended")
+        self.until(reached, "workers have not ended")
         return found[0]
 
     @staticmethod
-    def _until(reached: Any, problem: str) -> None:
+    def until(reached: Callable[[], bool], problem: str) -> None:
+        """Wait until something is so.
+
+        Raises:
+            RuntimeError: it is not, after a long while: the problem.
+        """
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while not reached():
             if time.monotonic() > deadline:

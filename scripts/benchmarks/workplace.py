@@ -41,9 +41,16 @@ class Workplace:
             file.unlink(missing_ok=True)
 
     def python(
-        self, *arguments: str, under: tuple[str, ...] = (), variables: Mapping[str, str] = MappingProxyType({})
+        self,
+        *arguments: str,
+        under: tuple[str, ...] = (),
+        variables: Mapping[str, str] = MappingProxyType({}),
+        ends: tuple[int, ...] = (0,),
     ) -> subprocess.CompletedProcess[str]:
-        """Run this Python with arguments, under another command if one is given; the output as text."""
+        """Run this Python with arguments, under another command if one is given; the output as text.
+
+        `ends`: the exit statuses that are well.
+        """
         done = subprocess.run(
             [*under, sys.executable, *arguments],
             env=self.environment | dict(variables),
@@ -52,8 +59,9 @@ class Workplace:
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(arguments)}: exit status {done.returncode}, 0 wanted\n{done.stderr}")
+        if done.returncode not in ends:
+            wanted = " or ".join(map(str, ends))
+            raise RuntimeError(f"{' '.join(arguments)}: exit status {done.returncode}, {wanted} wanted\n{done.stderr}")
         return done
 
     def ask(self, module: str, *arguments: object, **variables: str) -> Any:
