@@ -3,8 +3,8 @@
  * First every byte of the image with all its bits flipped, then random changes
  * until the time is over: words that are often wrong, moved stretches, cuts;
  * every other header gets its checksum right. Whatever the reader lets through
- * must add up to finite numbers. Sanitizers judge the rest: what is read comes
- * from a block of the very size of the file.
+ * must add up to finite numbers, and what it records to whole chunks. Sanitizers
+ * judge the rest: what is read comes from a block of the very size of the file.
  */
 #include "drain.h"
 #include "fold.h"
@@ -13,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 struct image {
     uint8_t *bytes;
@@ -181,6 +183,45 @@ static void check_tails(struct brick_drain *d)
     free(halfway);
 }
 
+/* A recording of what is drained, with little room. */
+static void recorder_begin(struct brick_recorder *to)
+{
+    struct brick_title title = {.made_ns = 1};
+    uint64_t limit = BRICK_RECORDING_FIRST + BRICK_END_BYTES + random64() % 60000;
+    int fd = memfd_create("recording", 0);
+    if (fd < 0 || !brick_recorder_begin(to, fd, &title, limit, random64() % 9000))
+        wrong("no recording");
+}
+
+/* It ends with an END, behind whole chunks of no more slots than there were. */
+static void check_recording(struct brick_recorder *from)
+{
+    int fd = dup(from->fd);
+    if (!brick_recorder_end(from))
+        wrong("a recording that cannot be ended");
+    struct brick_chunk head = {.kind = 0};
+    uint64_t at = BRICK_RECORDING_FIRST, number = 0;
+    while (head.kind != BRICK_CHUNK_END) {
+        if (pread(fd, &head, sizeof head, (off_t)at) != sizeof head || !brick_chunk_whole(&head, &from->key)
+            || head.number != number++)
+            wrong("a chunk that is none");
+        uint8_t *body = memory(head.length);
+        struct brick_sum sum;
+        if (pread(fd, body, head.length, (off_t)(at + sizeof head)) != (ssize_t)head.length)
+            wrong("a chunk that is cut");
+        brick_sum_begin(&sum, &from->key);
+        brick_sum_add(&sum, body, head.length / BRICK_BLOCK);
+        if (brick_sum_end(&sum) != head.body_sum)
+            wrong("a chunk that is not what its checksum says");
+        free(body);
+        at += sizeof head + head.length;
+    }
+    if (lseek(fd, 0, SEEK_END) != (off_t)at || at > from->limit)
+        wrong("a recording of another length");
+    close(fd);
+    brick_recorder_free(from);
+}
+
 /* As many passes as the segment stands, changed in between where `changes` says so; 1: it stood them all. */
 static int drained(struct image *image, int changes)
 {
@@ -188,7 +229,12 @@ static int drained(struct image *image, int changes)
     struct brick_drain d;
     memset(&d, 0, sizeof d);
     d.reader.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
-    int whole = brick_drain_open(&d, image->size);
+    int whole = brick_drain_open(&d, image->size), records = random64() % 16 == 0;
+    struct brick_recorder recorder;
+    if (records) {
+        recorder_begin(&recorder);
+        d.track = (struct brick_track){.recorder = &recorder, .worker = 3};
+    }
     if (whole && random64() % 4 == 0) {
         struct brick_cursor saved = {.span = random64() % 16, .event = {random64() % 16, random64() % 16, 3}};
         brick_drain_resume(&d, &saved);
@@ -205,6 +251,8 @@ static int drained(struct image *image, int changes)
             change(image);
     }
     brick_drain_free(&d);
+    if (records)
+        check_recording(&recorder);
     return whole;
 }
 
