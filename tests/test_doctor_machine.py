@@ -19,6 +19,8 @@ from conftest import SHM, reading
 from faults import PRIVATE, Start, needs_namespaces
 from verbs import LOSING, SPANS, brickd, started
 
+from brickd.doctor import container
+
 Finding = dict[str, Any]
 
 
@@ -335,5 +337,6 @@ def test_segments_of_another_user_are_told_with_their_user(worker: Start, nobody
     (search,) = [finding for finding in findings if finding["name"] == "processes"]
     assert (search["state"], search["fix"]) == ("advice", "sudo brickd doctor")
     finding = about(findings, "segments-foreign", "root")
-    assert (result.returncode, finding["state"], finding["fix"]) == (1, "broken", "sudo -u root brickd status")
+    fix = container.run_as(container.observe(os.environ), "root")
+    assert (result.returncode, finding["state"], finding["fix"]) == (1, "broken", fix)
     assert "BRICKD_GROUP=" in finding["why"]
