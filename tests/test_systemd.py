@@ -261,6 +261,12 @@ def test_a_process_confined_like_the_service_may_do_what_the_daemon_does_and_not
 @pytest.mark.slow
 @can_confine
 def test_a_daemon_that_was_denied_what_it_needs_does_not_come_up(place: Path) -> None:
-    text = SERVICE.read_text().replace("SystemCallFilter=@chown", "SystemCallFilter=~@file-system")
-    with up(command=confined.command(settings(text), place)) as daemon:
-        assert daemon.wait() != 0
+    denied = settings()
+    denied["SystemCallFilter"].append("~@file-system")
+    with up(command=confined.command(denied, place)) as daemon:
+        try:
+            assert daemon.stdout is not None
+            assert daemon.stdout.readline() == b""
+            assert daemon.wait() != 0
+        finally:
+            daemon.kill()
