@@ -19,7 +19,8 @@ from brickd.standing import ROWS_MIN, median
 SAMPLES_MIN = 5
 # What is told costs a thousandth of the time on the wall. A brick in which nobody spent as much cannot.
 COST_MIN = 0.001
-ROWS_MAX = 8_192
+# So many cost half a percent of a core, however many there are.
+ROWS_MAX = 4_096
 
 # Who waits longest in a collective was there first: the others wait for the one that waits least.
 COLLECTIVE = "collective"

@@ -129,7 +129,7 @@ class Coverage:
         judged: bricks in which they were compared.
         few_workers: bricks that fewer than three of them do.
         few_samples: bricks of which too little was seen.
-        small: bricks that take too little time to matter, or are beyond the number that is looked at.
+        small: bricks in which little time is spent: too little to matter, or less than in as many as are looked at.
     """
 
     service: str

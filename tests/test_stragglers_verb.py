@@ -87,8 +87,8 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
         0,
         [
             "nobody is slow: 4 bricks were compared over 1.0 min",
-            "api: 3 workers, 4 bricks compared; not compared: 1 of which too little was seen, 1 that take too little"
-            " time to matter",
+            "api: 3 workers, 4 bricks compared; not compared: 1 of which too little was seen, 1 in which little time is"
+            " spent",
         ],
     )
 

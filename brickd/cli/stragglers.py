@@ -26,7 +26,7 @@ _ROWS = 8
 _WHY_NOT = (
     ("bricks_few_workers", "in which fewer than 3 workers did anything"),
     ("bricks_few_samples", "of which too little was seen"),
-    ("bricks_small", "that take too little time to matter"),
+    ("bricks_small", "in which little time is spent"),
 )
 
 
