@@ -95,7 +95,7 @@ LAYERS = (
     {"brickd.api.server"},
     {"brickd.home"},
     {"brickd.daemon"},
-    {"brickd.cli.logfile", "brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
+    {"brickd.cli.draining", "brickd.cli.logfile", "brickd.cli.output", "brickd.cli.tab", "brickd.cli.waiting"},
     {"brickd.cli.answers", "brickd.cli.asking", "brickd.cli.phrases", "brickd.cli.table"},
     {"brickd.cli.checking", "brickd.cli.watched", "brickd.cli.watching"},
     {

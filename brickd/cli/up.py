@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -48,56 +47,34 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
     from brickd.api.listener import Listener
     from brickd.api.server import Server
-    from brickd.collector import WORKERS_MAX
-    from brickd.daemon import Daemon
-    from brickd.home import Home
+    from brickd.cli import draining
     from brickd.notify import Manager
 
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
-    workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
-    group = _group()
-    with Home(here, group=group) as home:
-        daemon = Daemon(home, workers_max=workers_max)
-        daemon.start()
-        try:
+    group = draining.group()
+    with draining.draining(here, group) as daemon:
 
-            def listen() -> Listener:
-                daemon.restore()
-                return Listener(here.socket, group=group, replace=True)
+        def listen() -> Listener:
+            daemon.restore()
+            return Listener(here.socket, group=group, replace=True)
 
-            server, manager = Server(daemon, listen), Manager(os.environ)
+        server, manager = Server(daemon, listen), Manager(os.environ)
 
-            def stop() -> None:
-                manager.stopping()
-                server.stop()
+        def stop() -> None:
+            manager.stopping()
+            server.stop()
 
-            async def serve() -> None:
-                loop = asyncio.get_running_loop()
-                for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                    loop.add_signal_handler(number, stop)
-                watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
-                ready()
-                manager.ready(f"answers at {here.socket}")
-                await server.serve()
-                watching.cancel()
+        async def serve() -> None:
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                loop.add_signal_handler(number, stop)
+            watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
+            ready()
+            manager.ready(f"answers at {here.socket}")
+            await server.serve()
+            watching.cancel()
 
-            asyncio.run(serve())
-        finally:
-            daemon.end()
+        asyncio.run(serve())
     say("the daemon has ended")
-
-
-def _group() -> int | None:
-    import grp
-
-    name = os.environ.get("BRICKD_GROUP")
-    if not name:
-        return None
-    try:
-        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is no group of this system") from None
 
 
 def _detach(here: Runtime, tell: Callable[[int], None]) -> None:

@@ -1,0 +1,54 @@
+"""A daemon in this process, for as long as something is done with it.
+
+Owns: what a process needs that drains: the directory, descriptors, a group. Must not know: what is done meanwhile.
+Invariant: however that ends, the daemon comes to its end and keeps what it read.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from brickd.collector import WORKERS_MAX
+from brickd.daemon import Daemon
+from brickd.errors import DaemonRefused
+from brickd.home import Home
+from brickd.runtime import Runtime
+
+
+def group() -> int | None:
+    """The group whose members may ask; None: nobody's.
+
+    Raises:
+        DaemonRefused: there is no such group.
+    """
+    import grp
+
+    name = os.environ.get("BRICKD_GROUP")
+    if not name:
+        return None
+    try:
+        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+    except KeyError:
+        raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is no group of this system") from None
+
+
+@contextmanager
+def draining(here: Runtime, group: int | None) -> Iterator[Daemon]:
+    """A daemon that drains.
+
+    Raises:
+        DaemonRefused: it may not start.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
+    workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
+    with Home(here, group=group) as home:
+        daemon = Daemon(home, workers_max=workers_max)
+        daemon.start()
+        try:
+            yield daemon
+        finally:
+            daemon.end()
