@@ -143,7 +143,8 @@ class Collector:
     def wants_spans(self) -> bool:
         """Whether workers are asked for every span in detail."""
         with self.roster.lock:
-            return any(wish.spans for wish in self.memory.wishes.values())
+            recorded = self.roster.rings is not None and self.roster.rings.spans
+            return recorded or any(wish.spans for wish in self.memory.wishes.values())
 
     def look(self, now_ns: int) -> None:
         """Find the segments that came, and the files that went."""

@@ -18,10 +18,11 @@ import time
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 from brickd import _reader, escape
 from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
-from brickd.errors import DaemonRefused, NoSuchWorker, SegmentConsumed
+from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
 from brickd.findings import Judged
@@ -30,13 +31,18 @@ from brickd.locks import process
 from brickd.lookout import Lookout
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
-from brickd.orders import Forgetting, Setting
+from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.recording.recorder import Recorder
+from brickd.recording.recordings import Recordings
+from brickd.recording.rings import Rings
+from brickd.runtime import runtime
 from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment
+from brickd.snapshot import Takes
 from brickd.usage import Usages
 from brickd.windows import Window, Windows
 from brickd.words import many
-from brickd.workers import Survey, Worker, survey
+from brickd.workers import Survey, Worker, select, survey
 from brickd.world import Details, Facts, Source
 
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
@@ -69,8 +75,9 @@ class Daemon:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="brickd-loop")
         self._usages, self._windows = Usages(), Windows()
-        self._lookout = Lookout(self._tell)
-        self._sampler = Sampler(self._used, [self._windows, self._lookout], self._tell_defect)
+        self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
+        takers: list[Takes] = [self._windows, self._lookout, self._recordings]
+        self._sampler = Sampler(self._used, takers, self._tell_defect)
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
@@ -173,7 +180,8 @@ class Daemon:
                 print(escape.text(line), file=sys.stderr, flush=True)
 
     def end(self) -> None:
-        """End the loop, and wait until it has."""
+        """End what is recorded and the loop, and wait until both have."""
+        self._recordings.close()
         self._sampler.end()
         self._ending.set()
         os.eventfd_write(self._wake, 1)
@@ -187,7 +195,7 @@ class Daemon:
             release = version("brickd")
         except PackageNotFoundError:
             release = None
-        now_ns = time.monotonic_ns()
+        now_ns, recorder = time.monotonic_ns(), self._recordings.running
         return Facts(
             release,
             os.getpid(),
@@ -197,6 +205,7 @@ class Daemon:
             self._collector.trouble or None,
             now_ns - self._came_round_ns,
             self._broken,
+            None if recorder is None else recorder.trouble,
         )
 
     @property
@@ -266,19 +275,17 @@ class Daemon:
                 before.spans if order.spans is None else order.spans == "on",
                 before.off if order.recording is None else order.recording == "off",
             )
-            concerned = [each for each in roster.drained() if each.service == order.service]
             if not order.changes:
-                return before, len(concerned)
+                return before, sum(each.service == order.service for each in roster.drained())
             collector.memory.wishes.pop(order.service, None)
             if wish != Wish():
                 collector.memory.wishes[order.service] = wish
             collector.change()
-            for each in concerned:
-                each.command(wish)
+            concerned = roster.command(order.service)
         os.eventfd_write(self._wake, 1)
         said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
-        self._tell("set", f"{said} for {many(len(concerned), 'worker')}", service=order.service)
-        return wish, len(concerned)
+        self._tell("set", f"{said} for {many(concerned, 'worker')}", service=order.service)
+        return wish, concerned
 
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of the dead; of how many."""
@@ -301,6 +308,70 @@ class Daemon:
         os.eventfd_write(self._wake, 1)
         return dropped
 
+    # ---- recordings
+
+    def record(self, order: Recording, first: Path | None = None) -> Recorder:
+        """Begin a recording.
+
+        Args:
+            order: what is wanted.
+            first: its first file; None: one of its own in the state directory.
+
+        Raises:
+            NoSuchWorker: nobody has one of the names, or nobody lives whose end is to be waited for.
+            BrickdError: another one is made, or nothing can be written there.
+        """
+        found = self.survey()
+        select(found.workers, order.names, foreign=found.foreign)
+        if order.until_exit and not self.lives(order.names):
+            raise NoSuchWorker("nobody lives whose end is to be waited for: start the workers first, or say --duration")
+        recorder = self._recordings.begin(order, first or _place())
+        self._tell("recording_began", f"{', '.join(order.names) or 'everybody'} is recorded: {recorder.path}")
+        return recorder
+
+    def end_recording(self, order: Ending) -> None:
+        """Have a recording come to its end, soon.
+
+        Raises:
+            BrickdError: it is not being made.
+        """
+        recorder = self._recordings.running
+        if recorder is None or recorder.id != order.recording:
+            raise BrickdError(f"no recording {order.recording} is being made")
+        recorder.end("asked")
+
+    def lives(self, names: tuple[str, ...]) -> bool:
+        """Whether any worker of these names is drained; with none, any at all."""
+        roster = self._collector.roster
+        with roster.lock:
+            return any(not names or each.name in names or each.service in names for each in roster.drained())
+
+    def drain_into(self, rings: Rings, file: _reader.Recording | None) -> None:
+        """Have the records of these go into a file; None: nowhere any more."""
+        roster = self._collector.roster
+        with roster.lock:
+            rings.into(file)
+            roster.record(None if file is None else rings)
+        os.eventfd_write(self._wake, 1)
+
+    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+        """Note what happened."""
+        self._tell(kind, text, command=command)
+
     def down(self) -> None:
         """End, soon."""
         os.kill(os.getpid(), signal.SIGTERM)  # as everybody else ends it
+
+
+def _place() -> Path:
+    """A file of its own for a recording.
+
+    Raises:
+        BrickdError: there is no room for any.
+    """
+    directory = runtime().recordings
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise BrickdError(f"{directory}: {error.strerror}; set BRICKD_STATE_DIR to a directory of yours") from None
+    return directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}.brick")

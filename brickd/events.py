@@ -70,6 +70,14 @@ class Page:
     newest: int
 
 
+class Past(Protocol):
+    """What happened, for whoever reads it."""
+
+    def since(self, number: int, /) -> Page:
+        """The events after the one of this number."""
+        ...
+
+
 class Tell(Protocol):
     """`Log.add`, for whoever tells what happened and does not know to whom."""
 

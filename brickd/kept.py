@@ -100,6 +100,10 @@ class Tables:
         each = [(shared(reading.names), shared(reading.paths)) for reading in readings]
         return cls({names.number: names for names, _ in each}, {paths.number: paths for _, paths in each})
 
+    def __or__(self, other: Tables) -> Tables:
+        """Both."""
+        return Tables({**self.names, **other.names}, {**self.paths, **other.paths})
+
     def texts(self) -> dict[str, str]:
         """As members of an object in JSON."""
         return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from brickd.questions.parameter import Choice, Name, Names
+from brickd.questions.parameter import Choice, Name, Names, Number, Switch, Whole
 from brickd.questions.question import Question, given
 
 OnOff = Literal["on", "off"]
@@ -39,3 +39,33 @@ class Forgetting(Question):
     """Whose totals are to be forgotten, of the dead: everybody's where nobody is named."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+
+
+@dataclass(frozen=True)
+class Recording(Question):
+    """What is to be recorded, for how long, and how much of it is kept."""
+
+    names: tuple[str, ...] = given(
+        Names("names of workers or services", "Only these; may be given several times.", key="workers",
+              metavar="WORKER|SERVICE"), ()
+    )  # fmt: skip
+    duration: float | None = given(
+        Number(0.01, 31_536_000, "How long; else until it is ended.", metavar="SECONDS"), None
+    )
+    until_exit: bool = given(Switch("Until all that live and are recorded have ended.", key="until-exit"), False)
+    spans: bool = given(Switch("Each span of these in detail, as long as it is recorded."), False)
+    max_size: int = given(
+        Whole(1 << 16, 1 << 40, "A file that reaches it is followed by another.", key="max-size", metavar="BYTES"),
+        1 << 30,
+    )
+    max_age: float | None = given(
+        Number(1, 31_536_000, "The same of one that is older.", key="max-age", metavar="SECONDS"), None
+    )
+    files: int = given(Whole(1, 10_000, "So many files are kept, the newest.", metavar="N"), 8)
+
+
+@dataclass(frozen=True)
+class Ending(Question):
+    """Which recording is to come to its end."""
+
+    recording: str = given(Name("the name that a recording was given as it began"))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from brickd import _reader
 
-_CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
+CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class Path(NamedTuple):
@@ -56,7 +56,7 @@ class Identity:
     @property
     def clock(self) -> str:
         """What its ticks are read from."""
-        return _CLOCKS[self.header["clock"]]
+        return CLOCKS[self.header["clock"]]
 
     @property
     def alive(self) -> bool:

@@ -23,6 +23,7 @@ from brickd.files import owner_of
 from brickd.memory import Gone, Known, Memory, Wish
 from brickd.naming import named
 from brickd.overlay import lifted
+from brickd.recording.rings import Rings
 from brickd.segment import Segment, open_segment
 from brickd.workers import Held
 
@@ -38,6 +39,7 @@ class Roster:
         memory: what is kept.
         directory: the files.
         attached: by uuid.
+        rings: whose records go into a recording; None: nobody's.
         changed: somebody came or went since this was last set to False.
         lock: of the memory and of this: held shortly by whoever reads or changes them.
         reading: held by whoever reads segments.
@@ -47,6 +49,7 @@ class Roster:
         self.memory = memory
         self.directory = directory
         self.attached: dict[str, Attached] = {}
+        self.rings: Rings | None = None
         self.changed = False
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self._tell = tell
@@ -64,6 +67,29 @@ class Roster:
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         return Held(ours, drained, self.directory.refused())
+
+    def record(self, rings: Rings | None) -> None:
+        """Have the records of some go into a recording from now on, or of nobody; under the lock."""
+        self.rings = rings
+        for each in self.drained():
+            if rings is None:
+                each.drain.record_into(None)
+            self._command(each)
+
+    def command(self, service: str) -> int:
+        """Ask of the workers of a service what is wanted of them, under the lock; how many these are."""
+        concerned = [each for each in self.drained() if each.service == service]
+        for each in concerned:
+            self._command(each)
+        return len(concerned)
+
+    def _command(self, each: Attached) -> None:
+        """What the operator wants of it, and what a recording does."""
+        wish, rings = self.memory.wishes.get(each.service, Wish()), self.rings
+        if rings is not None and rings.wants(each.name, each.service):
+            rings.take(each.uuid, each.drain)
+            wish = wish._replace(spans=wish.spans or rings.spans)
+        each.command(wish)
 
     # ---- they come
 
@@ -112,7 +138,6 @@ class Roster:
             segment.close()
             raise
         each = Attached(segment, drain, known or Known(uid=segment.uid), now_ns, took)
-        each.command(self.memory.wishes.get(each.service, Wish()))
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known
@@ -120,6 +145,7 @@ class Roster:
             self._owned[segment.uid] += 1
             self.changed = True
             self._came.append(each)
+            self._command(each)
 
     def _remove(self, segment: Segment, uuid: str) -> None:
         with segment:
@@ -177,6 +203,7 @@ class Roster:
                 if known.name == name or (known.name and not who.alive):
                     continue
                 known.name = name
+                self._command(self.attached[who.uuid])
                 if who.alive:
                     text = f"{name} is process {who.pid or who.header['pid']}, drained from {who.file}"
                     self._tell("worker_found", text, service=who.service, worker=name)

@@ -19,10 +19,12 @@ class Runtime:
     Attributes:
         directory: the daemon's own, of mode 0700, or 0710 where a group may come as far as the socket.
         socket: where its API answers.
+        state: what is kept for longer than a daemon runs.
     """
 
     directory: Path
     socket: Path
+    state: Path
 
     @property
     def lock(self) -> Path:
@@ -35,6 +37,11 @@ class Runtime:
         return self.directory / "checkpoint"
 
     @property
+    def recordings(self) -> Path:
+        """Recordings that are being written, or that nobody has fetched."""
+        return self.state / "recordings"
+
+    @property
     def log(self) -> Path:
         """What a detached daemon says."""
         return self.directory / "log"
@@ -43,7 +50,8 @@ class Runtime:
 def runtime() -> Runtime:
     """The places that the environment names."""
     directory = Path(os.environ.get("BRICKD_RUNTIME_DIR") or _default())
-    return Runtime(directory, Path(os.environ.get("BRICKD_SOCKET") or directory / "socket"))
+    socket = Path(os.environ.get("BRICKD_SOCKET") or directory / "socket")
+    return Runtime(directory, socket, Path(os.environ.get("BRICKD_STATE_DIR") or _state(directory)))
 
 
 def _default() -> Path:
@@ -57,6 +65,14 @@ def _ours(directory: Path) -> bool:
         return directory.lstat().st_uid == os.geteuid()
     except OSError:
         return False
+
+
+def _state(directory: Path) -> Path:
+    """Beside the user's own state; of a user without a home in the runtime directory."""
+    if own := os.environ.get("XDG_STATE_HOME"):
+        return Path(own) / "brickd"
+    home = os.path.expanduser("~")
+    return Path(home, ".local", "state", "brickd") if os.path.isdir(home) else directory / "state"
 
 
 def _user() -> str:

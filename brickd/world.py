@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
-from brickd import checkpoint, files, workers
+from brickd import _reader, checkpoint, files, workers
 from brickd.errors import CheckpointRefused
 from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.memory import Background
+from brickd.reading import Reading
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
 from brickd.windows import Window
@@ -35,6 +36,7 @@ class Facts:
         checkpoint_problem: why its last checkpoint failed; None where it did not.
         loop_still_ns: since when its loop has not come round.
         broken: what it could not go on from when it started; None where it went on or there was nothing.
+        recording_problem: why what is being recorded cannot be written; None where it can, or nothing is.
     """
 
     version: str | None
@@ -45,6 +47,7 @@ class Facts:
     checkpoint_problem: str | None = None
     loop_still_ns: int = 0
     broken: str | None = None
+    recording_problem: str | None = None
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -57,6 +60,7 @@ class Facts:
             "checkpoint_problem": self.checkpoint_problem,
             "loop_still_ns": self.loop_still_ns,
             "broken": self.broken,
+            "recording_problem": self.recording_problem,
         }
 
 
@@ -73,6 +77,31 @@ class Details(NamedTuple):
 
 
 Source = Literal["shared memory", "daemon", "recording"]
+
+
+class Inside(Protocol):
+    """What may be seen of one segment."""
+
+    @property
+    def header(self) -> _reader.Header:
+        """What its worker said once."""
+        ...
+
+    def read(self) -> Reading:
+        """Everything but the rings."""
+        ...
+
+    def consumer(self) -> int | None:
+        """The pid of the process that drains it, or None."""
+        ...
+
+    def control(self) -> _reader.Control:
+        """What the consumer asked of the worker."""
+        ...
+
+    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots."""
+        ...
 
 
 class World(Protocol):
@@ -103,7 +132,7 @@ class World(Protocol):
         """The names of all files that may be inspected, whatever they begin with."""
         ...
 
-    def segment(self, file: str) -> AbstractContextManager[Segment]:
+    def segment(self, file: str) -> AbstractContextManager[Inside]:
         """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
         ...
 

@@ -103,6 +103,7 @@ def apart() -> Iterator[str]:
         # Short, for a socket's path has 107 bytes.
         runtime = tempfile.mkdtemp(prefix="brickd-")
         patch.setenv("BRICKD_RUNTIME_DIR", runtime)
+        patch.setenv("BRICKD_STATE_DIR", f"{runtime}/state")
         patch.delenv("BRICKD_SOCKET", raising=False)
         for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
             patch.delenv(variable, raising=False)

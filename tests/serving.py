@@ -19,12 +19,13 @@ from conftest import SHM
 from brickd.api.limits import Limits
 from brickd.api.listener import Listener
 from brickd.api.server import Server
-from brickd.errors import NoSuchWorker
+from brickd.errors import BrickdError, NoSuchWorker
 from brickd.events import Log
 from brickd.files import find, prefix
 from brickd.findings import Judged
 from brickd.memory import Wish
-from brickd.orders import Forgetting, Setting
+from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.recording.recorder import Recorder
 from brickd.segment import open_segment
 from brickd.world import Facts, SharedMemory, Source
 
@@ -73,6 +74,12 @@ class Daemon(SharedMemory):
                 if not segment.identity().alive:
                     forgotten += segment.unlink()
         return forgotten
+
+    def record(self, order: Recording) -> Recorder:
+        raise BrickdError("nothing is recorded here")
+
+    def end_recording(self, order: Ending) -> None:
+        raise BrickdError(f"no recording {order.recording} is being made")
 
     def down(self) -> None:
         self.server.stop()

@@ -70,6 +70,16 @@ def test_a_tab_offers_options_and_choices() -> None:
     assert tab("completion", "") == list(SHELLS)
 
 
+@pytest.mark.usefixtures("prefix")
+def test_a_tab_offers_recordings_where_one_may_be_asked(tmp_path: Path) -> None:
+    for name in ("run.brick", "run.1.brick", "notes.txt", "$(touch owned).brick"):
+        (tmp_path / name).touch()
+    for verb in ("status", "events", "inspect"):
+        assert tab(verb, "r", at=tmp_path) == ["run.1.brick", "run.brick"]
+    assert tab("status", f"{tmp_path}/run.b") == [f"{tmp_path}/run.brick"]
+    assert tab("set", "r", at=tmp_path) == []
+
+
 def test_a_tab_in_a_line_that_cannot_be_offers_nothing() -> None:
     for line in (["nonsense", ""], ["status", "-o", "xml", "--nope", "x"], ["doctor", ""]):
         assert tab(*line) == []
@@ -95,7 +105,7 @@ def test_every_argument_that_names_a_worker_completes_it(worker: Start, prefix: 
             metavar = (isinstance(parameter, click.Argument) and parameter.metavar) or ""
             if "WORKER" in metavar:
                 assert offered(verb, "ba")[-1:] == ["batch/0"], verb
-            if metavar in ("SERVICE", "[SERVICE]..."):
+            if metavar.removeprefix("[RECORDING]... ") in ("SERVICE", "[SERVICE]..."):
                 assert offered(verb, "") == ["api", "batch"], verb
             elif "SERVICE" in metavar:
                 assert offered(verb, "") == ["api", "batch", "api/0", "batch/0"], verb

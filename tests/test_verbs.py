@@ -52,7 +52,8 @@ def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
         for verb, command in commands.items()
         if command is not None
     }
-    assert {verb for verb, metavars in arguments.items() if "[WORKER|SERVICE]..." in metavars} == set(ASKED)
+    about = "[RECORDING]... [WORKER|SERVICE]..."
+    assert {verb for verb, metavars in arguments.items() if about in metavars} == set(ASKED)
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -31,7 +31,7 @@ from brickd.api.limits import Limits
 from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.errors import BrickdError, WrongQuestion
-from brickd.orders import Forgetting, Setting, settings
+from brickd.orders import Ending, Forgetting, Recording, Setting, settings
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.events import EventsQuestion
 from brickd.questions.hang import HangQuestion
@@ -42,6 +42,7 @@ from brickd.questions.status import StatusQuestion
 from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
 from brickd.questions.workers import WorkersQuestion
+from brickd.recording.recorder import Recorder
 from brickd.views import bricks, events, hang, inspect, status, stragglers, tree, workers
 from brickd.views.answer import Answer, begun
 from brickd.world import World
@@ -125,6 +126,10 @@ class Application:
                 "POST", "/set", Setting, self._set, "Tell the workers of a service what to record, or ask what is set."
             ),
             Endpoint("POST", "/forget", Forgetting, self._forget, "Drop the totals of dead workers."),
+            Endpoint(
+                "POST", "/record", Recording, self._record, "Record, for as long as this is listened to or as is said."
+            ),
+            Endpoint("POST", "/record/end", Ending, self._end_recording, "Have a recording come to its end."),
             Endpoint("POST", "/down", Nothing, self._down, "End the daemon."),
         ]
         self.asgi = Starlette(
@@ -204,7 +209,7 @@ class Application:
         return Reply(await self._in_thread(lambda: _told(hang.answer(self._served, question, before))))
 
     async def _events(self, question: EventsQuestion) -> Response:
-        return Reply(_told(events.answer(self._served, self._served.events, question)))
+        return Reply(_told(events.answer(self._served, question)))
 
     async def _events_stream(self, question: EventsQuestion) -> Response:
         log = self._served.events
@@ -229,6 +234,16 @@ class Application:
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))
+
+    async def _record(self, order: Recording) -> Response:
+        def begin() -> Awaitable[Recorder]:
+            return self._in_thread(self._served.record, order)
+
+        return streams.Stream(self._streams, lambda reader: streams.recording(reader, begin))
+
+    async def _end_recording(self, order: Ending) -> Response:
+        await self._in_thread(self._served.end_recording, order)
+        return self._done(recording=order.recording)
 
     async def _down(self, _: Nothing) -> Response:
         self._served.down()

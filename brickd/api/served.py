@@ -10,7 +10,8 @@ from typing import Protocol
 
 from brickd.events import Log
 from brickd.memory import Wish
-from brickd.orders import Forgetting, Setting
+from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.recording.recorder import Recorder
 from brickd.world import Facts, World
 
 
@@ -39,6 +40,23 @@ class Served(World, Protocol):
 
         Raises:
             NoSuchWorker: a name that nobody has.
+        """
+        ...
+
+    def record(self, order: Recording) -> Recorder:
+        """Begin a recording; it has come to its end when its last owner has it come there.
+
+        Raises:
+            NoSuchWorker: nobody has one of the names.
+            BrickdError: another one is made, or nothing can be written.
+        """
+        ...
+
+    def end_recording(self, order: Ending) -> None:
+        """Have a recording come to its end.
+
+        Raises:
+            BrickdError: it is not being made.
         """
         ...
 

@@ -19,6 +19,9 @@ from starlette.types import Receive, Scope, Send
 from brickd.api.replies import HEADERS, encoded, error_body, in_pieces
 from brickd.errors import BrickdError
 from brickd.events import Log
+from brickd.recording.recorder import Recorder
+
+_PROGRESS_SECONDS = 1.0
 
 
 class Reader:
@@ -133,6 +136,45 @@ async def again(
             yield _event("missed", encoded({"missed": missed}))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(reader.woken.wait(), due - loop.time())
+
+
+async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
+    """A recording for as long as its reader is there: how far it has come, each second, and what it came to."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+            loop.call_soon_threadsafe(reader.woken.set)
+
+    beginning = asyncio.ensure_future(begin())
+    try:
+        recorder = await asyncio.shield(beginning)
+    except BrickdError as error:
+        yield _event("error", error_body(error.kind, str(error)))
+        return
+    except asyncio.CancelledError:  # the reader left while it began
+        beginning.add_done_callback(_left)
+        raise
+    try:
+        with recorder.watched(wake):
+            name = "begun"
+            while not recorder.over.is_set():
+                reader.woken.clear()
+                if reader.ended:
+                    recorder.end("daemon_ended")
+                yield _event(name, encoded(recorder.document()))
+                name = "progress"
+                if not recorder.over.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
+        yield _event("done", encoded(recorder.document()))
+    finally:
+        recorder.end("left")
+
+
+def _left(beginning: asyncio.Future[Recorder]) -> None:
+    if not beginning.cancelled() and beginning.exception() is None:
+        beginning.result().end("left")
 
 
 def _event(name: str, body: bytes, number: int | None = None) -> bytes:

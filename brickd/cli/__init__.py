@@ -45,6 +45,7 @@ VERBS = {
     "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),
     "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
+    "record": Verb("brickd.cli.record:record", "Record what workers do, to be looked at later."),
     "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
     "events": Verb("brickd.cli.events:events", "What happened, as the daemon noted it."),
     "set": Verb("brickd.cli.set:set_", "What the workers of a service record from now on."),

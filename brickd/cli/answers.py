@@ -1,4 +1,4 @@
-"""Where a verb's answer comes from: the daemon, or without one shared memory.
+"""Where a verb's answer comes from: the daemon, without one shared memory, or recordings.
 
 Owns: the choice between them. Must not know: any one view, how a daemon is asked. Invariants: whoever answers, it is
 the same document; that a daemon is there and does not answer is never passed over in silence; where one answers,
@@ -8,7 +8,7 @@ nothing is loaded that reads segments or builds views.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ def find(
     name: str,
     question: Question,
     *,
+    recordings: Sequence[str] = (),
     view: str | None = None,
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
@@ -52,10 +53,13 @@ def find(
     Args:
         name: of the view, as the daemon calls it.
         question: what is asked.
+        recordings: that are asked, and nobody else; none: the machine is, as it is now.
         view: the module whose `answer` builds the document here; the view of that name, if none is given.
         seconds: how long the daemon takes in any case.
         meanwhile: lets that time pass.
     """
+    if recordings:
+        return _recorded(view or f"brickd.views.{name}", question, recordings)
     missing = None
     try:
         pending = client.ask(name, to_query(question), seconds=seconds)
@@ -78,12 +82,13 @@ def asked(
     name: str,
     question: Question,
     *,
+    recordings: Sequence[str] = (),
     view: str | None = None,
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
 ) -> Document:
     """As `find`; what is to be said is said."""
-    found = find(name, question, view=view, seconds=seconds, meanwhile=meanwhile)
+    found = find(name, question, recordings=recordings, view=view, seconds=seconds, meanwhile=meanwhile)
     for words in found.words:
         say(words)
     return found.document
@@ -104,8 +109,20 @@ def told(name: str, question: Question, *, post: bool = False) -> Document:
 def _here(view: str, question: Question) -> Answer:
     from brickd.world import SharedMemory
 
+    return _answer(view)(SharedMemory(), question)
+
+
+def _recorded(view: str, question: Question, recordings: Sequence[str]) -> Found:
+    from brickd.recording.world import opened
+
+    with opened(recordings) as world:
+        said = _answer(view)(world, question)
+        return Found({**said.document, "recording": world.document()}, world.words() + said.words)
+
+
+def _answer(view: str) -> Callable[[World, Question], Answer]:
     answer: Callable[[World, Question], Answer] = importlib.import_module(view).answer
-    return answer(SharedMemory(), question)
+    return answer
 
 
 def _told(document: dict[str, Any]) -> Found:

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 import click
 
-from brickd.cli.tab import Complete, complete_workers
+from brickd.cli.recordings import parted
+from brickd.cli.tab import Complete, complete_workers, with_recordings
 from brickd.questions.parameter import Choice, Parameter, Switch
 from brickd.questions.question import Question, default, parameters
 
@@ -22,7 +23,7 @@ Verb = Callable[..., Result]
 
 
 def asks(
-    kind: type[Question], complete: Complete = complete_workers, *, keyword: str = "question"
+    kind: type[Question], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool = False
 ) -> Callable[[Verb[Result]], Verb[Result]]:
     """Give a verb the arguments and options of a question.
 
@@ -30,11 +31,14 @@ def asks(
         kind: of question.
         complete: offers words for its arguments at a TAB.
         keyword: by which the verb receives the question.
+        recorded: whether a recording may be asked as well: the verb receives those that are named as `recordings`.
     """
 
     def decorate(verb: Verb[Result]) -> Verb[Result]:
         @functools.wraps(verb)
         def with_question(**given: Any) -> Result:
+            if recorded:
+                given |= _of_recordings(kind, given)
             question = kind(**{name: given.pop(name) for name in parameters(kind)})
             return verb(**{keyword: question}, **given)
 
@@ -42,8 +46,11 @@ def asks(
         # click puts what is declared last first.
         for name, parameter in reversed(parameters(kind).items()):
             unless = default(kind, name)
-            asking = (_argument if parameter.positional else _option)(name, parameter, unless, complete)(asking)
-        return asking
+            if not parameter.positional:
+                asking = _option(name, parameter, unless)(asking)
+            elif not recorded:
+                asking = _argument(name, parameter, unless, complete)(asking)
+        return _recordings(kind, complete)(asking) if recorded else asking
 
     return decorate
 
@@ -60,7 +67,30 @@ def _argument(
     )
 
 
-def _option(name: str, parameter: Parameter, unless: Any, _: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
+def _positional(kind: type[Question]) -> tuple[str, Parameter] | None:
+    return next(((name, each) for name, each in parameters(kind).items() if each.positional), None)
+
+
+def _recordings(kind: type[Question], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
+    """One argument for recordings and for what the question takes: which is which its words tell."""
+    positional = _positional(kind)
+    metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
+    return click.argument(
+        "recordings", nargs=-1, metavar=metavar, shell_complete=with_recordings(complete if positional else None)
+    )
+
+
+def _of_recordings(kind: type[Question], given: dict[str, Any]) -> dict[str, Any]:
+    recordings, words = parted(given["recordings"])
+    positional = _positional(kind)
+    if positional is not None and positional[1].several:
+        return {"recordings": recordings, positional[0]: words}
+    if len(words) > (positional is not None):
+        raise click.UsageError(f"{words[-1]} is one argument too many{'' if recordings else ', and no recording'}")
+    return {"recordings": recordings} | ({positional[0]: next(iter(words), None)} if positional else {})
+
+
+def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Result]], Verb[Result]]:
     spelled = [*filter(None, [parameter.short]), f"--{parameter.key or name}", name]
     if isinstance(parameter, Switch):
         return click.option(*spelled, is_flag=True, help=parameter.help)
@@ -86,6 +116,6 @@ class Read(click.ParamType[Any]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The value; a usage error where the parameter does not take it."""
         found = self.parameter.read(value) if isinstance(value, str) else value
-        if not self.parameter.takes(found):
+        if not self.parameter.takes((found,) if self.parameter.several else found):
             self.fail(f"{value} is not {self.parameter.wanted}", param, ctx)
         return found

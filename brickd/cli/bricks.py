@@ -6,6 +6,7 @@ which the bricks are sorted is shown on any screen of 24 columns or more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -45,11 +46,11 @@ _WORST = (
 
 
 @click.command()
-@asks(BricksQuestion)
+@asks(BricksQuestion, recorded=True)
 @output_options
-def bricks(question: BricksQuestion, output: str) -> None:
+def bricks(question: BricksQuestion, recordings: Sequence[str], output: str) -> None:
     """Totals of every brick, apart by worker, service or layer."""
-    document = asked("bricks", question)
+    document = asked("bricks", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="bricks")
 
 

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from brickd import client, escape
-from brickd.cli.answers import told
+from brickd.cli.answers import asked, told
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.errors import NoDaemon
@@ -25,14 +25,16 @@ Event = dict[str, Any]
 
 
 @click.command()
-@asks(EventsQuestion)
+@asks(EventsQuestion, recorded=True)
 @click.option("--follow", is_flag=True, help="Go on with each event as it happens.")
 @output_options
-def events(question: EventsQuestion, *, follow: bool, output: str) -> None:
+def events(question: EventsQuestion, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """What happened, as the daemon noted it."""
+    if recordings and follow:
+        raise click.UsageError(f"--follow shows what comes, and {recordings[0]} is a recording: give one of them")
     if follow:
         _follow(question, output)
-    document = told("events", question)
+    document = asked("events", question, recordings=recordings) if recordings else told("events", question)
     _missed(document["missed"])
     emit(document, output, table=partial(_render, document["events"]), rows="events")
 

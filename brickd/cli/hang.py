@@ -24,20 +24,27 @@ from brickd.errors import Exit
 from brickd.questions.hang import HangQuestion
 from brickd.words import NOBODY
 
-_WATCHED = "brickd.cli.watched"
+_WATCHED, _RECORDED = "brickd.cli.watched", "brickd.recording.looks"
 _NEAREST = 8
 _AT_ONCE_SECONDS = 0.05
 
 
 @click.command()
-@asks(HangQuestion)
+@asks(HangQuestion, recorded=True)
 @output_options
-def hang(question: HangQuestion, output: str) -> Exit:
+def hang(question: HangQuestion, recordings: Sequence[str], output: str) -> Exit:
     """What is open per thread, and which worker is the odd one out.
 
-    Exits 1 where one is named.
+    Of a recording the last two snapshots are looked at. Exits 1 where one is named.
     """
-    document = asked("hang", question, view=_WATCHED, seconds=question.watch, meanwhile=partial(_wait, question))
+    document = asked(
+        "hang",
+        question,
+        recordings=recordings,
+        view=_RECORDED if recordings else _WATCHED,
+        seconds=question.watch,
+        meanwhile=partial(_wait, question),
+    )
     emit(document, output, table=lambda screen: _render(document, screen), rows="open")
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 

@@ -6,7 +6,7 @@ as it is, escaped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -58,11 +58,11 @@ _EVENT_COLUMNS = (
 
 
 @click.command()
-@asks(InspectQuestion, complete_segments)
+@asks(InspectQuestion, complete_segments, recorded=True)
 @output_options
-def inspect(question: InspectQuestion, output: str) -> None:
+def inspect(question: InspectQuestion, recordings: Sequence[str], output: str) -> None:
     """What one segment holds: header, lanes, ledger, rings."""
-    document = asked("inspect", question)
+    document = asked("inspect", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 

@@ -53,24 +53,34 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@asks(StatusQuestion)
+@asks(StatusQuestion, recorded=True)
 @click.option("--watch", "seconds", type=Read(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
               metavar="[SECONDS]", help="Again and again; every 2 seconds, if not said.")  # fmt: skip
 @click.option("--check", is_flag=True, help="Say in one line whether all is well; exits 1 where it is not.")
 @asks(Bounds, keyword="bounds")
 @output_options
-def status(*, question: StatusQuestion, seconds: float | None, check: bool, bounds: Bounds, output: str) -> Exit | None:
-    """Live totals over all workers, problems first."""
+def status(
+    *,
+    question: StatusQuestion,
+    recordings: Sequence[str],
+    seconds: float | None,
+    check: bool,
+    bounds: Bounds,
+    output: str,
+) -> Exit | None:
+    """Live totals over all workers, problems first; or those at the end of a recording."""
+    if recordings and seconds is not None:
+        raise click.UsageError(f"--watch shows what changes, and {recordings[0]} is a recording: give one of them")
     if check and seconds is not None:
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError("what is healthy is asked by --check: give it, too")
-    find = partial(answers.find, "status", question)
+    find = partial(answers.find, "status", question, recordings=recordings)
     if seconds is not None:
         again(seconds, find, render, output)
     if check:
         return checked(find(), bounds, output)
-    document = asked("status", question)
+    document = asked("status", question, recordings=recordings)
     emit(document, output, table=lambda screen: render(document, screen), rows="bricks")
     return None
 

@@ -6,7 +6,7 @@ there is none, what was compared is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -31,14 +31,14 @@ _WHY_NOT = (
 
 
 @click.command()
-@asks(StragglersQuestion, complete_services)
+@asks(StragglersQuestion, complete_services, recorded=True)
 @output_options
-def stragglers(question: StragglersQuestion, output: str) -> Exit:
+def stragglers(question: StragglersQuestion, recordings: Sequence[str], output: str) -> Exit:
     """Which worker is slow, in which brick, and what it costs.
 
     Exits 1 where one is named.
     """
-    document = asked("stragglers", question)
+    document = asked("stragglers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")
     return Exit.DIFFERS if document["stragglers"] else Exit.OK
 

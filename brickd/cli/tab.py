@@ -114,6 +114,21 @@ def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) ->
     return _offered([name for name, _ in found] + (find() if incomplete else []), incomplete)
 
 
+def with_recordings(names: Complete | None) -> Complete:
+    """What completes both names and recordings, which lie in a directory."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        import glob
+
+        from brickd.recording.volumes import SUFFIX
+
+        found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+        files = [each for each in found if each.endswith(SUFFIX) and _means_itself(each.lstrip("./"))]
+        return files + (names(context, parameter, incomplete) if names else [])
+
+    return complete
+
+
 def _offered(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in dict.fromkeys(names) if name.startswith(incomplete) and _means_itself(name)]
 

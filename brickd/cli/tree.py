@@ -7,7 +7,7 @@ that says how deep it stands; no line is wider than the screen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -61,11 +61,11 @@ class _Line(NamedTuple):
 
 
 @click.command()
-@asks(TreeQuestion)
+@asks(TreeQuestion, recorded=True)
 @output_options
-def tree(question: TreeQuestion, output: str) -> None:
+def tree(question: TreeQuestion, recordings: Sequence[str], output: str) -> None:
     """The call tree over all workers: totals, self times, shares."""
-    document = asked("tree", question)
+    document = asked("tree", question, recordings=recordings)
     emit(document, output, table=lambda screen: render(document, screen), rows="nodes")
 
 

@@ -1,15 +1,19 @@
 """Time that passes before the eyes of whoever looks.
 
-Owns: the progress of a wait, on stderr. Must not know: what is watched meanwhile.
+Owns: the progress of a wait, on stderr. Must not know: what is watched meanwhile. Invariant: where stderr is no
+terminal, nothing is written.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 
 import click
+
+from brickd import escape
 
 _STEPS = 20
 
@@ -30,3 +34,11 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
             if passes(seconds / _STEPS):
                 break
             bar.update(1)
+
+
+def tell(line: str) -> None:
+    """How far something has come that takes as long as it takes: one line, written over the last one; "": none."""
+    if sys.stderr.isatty():
+        room = max(1, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+        sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")
+        sys.stderr.flush()

@@ -6,6 +6,7 @@ its line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -37,11 +38,11 @@ _OPEN = Column("OPEN NOW")
 
 
 @click.command()
-@asks(WorkersQuestion)
+@asks(WorkersQuestion, recorded=True)
 @output_options
-def workers(question: WorkersQuestion, output: str) -> None:
+def workers(question: WorkersQuestion, recordings: Sequence[str], output: str) -> None:
     """Every worker: its threads, spans, losses, memory, what is open."""
-    document = asked("workers", question)
+    document = asked("workers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 

@@ -162,6 +162,9 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHUNK_WORKERS", BRICK_CHUNK_WORKERS) != 0
         || PyModule_AddIntConstant(module, "CHUNK_SNAPSHOT", BRICK_CHUNK_SNAPSHOT) != 0
         || PyModule_AddIntConstant(module, "CHUNK_EVENTS", BRICK_CHUNK_EVENTS) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_BEGINNING", BRICK_CHUNK_BEGINNING) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_TABLES", BRICK_CHUNK_TABLES) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_ENDING", BRICK_CHUNK_ENDING) != 0
         || PyModule_AddIntConstant(module, "CHUNK_KINDS", BRICK_CHUNK_KINDS) != 0
         || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
         return -1;

@@ -94,6 +94,9 @@ enum {
     BRICK_CHUNK_WORKERS = 3,  /* whom the numbers of workers stand for */
     BRICK_CHUNK_SNAPSHOT = 4, /* what all workers came to at one moment */
     BRICK_CHUNK_EVENTS = 5,   /* what the daemon told */
+    BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
+    BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
+    BRICK_CHUNK_ENDING = 8,   /* why it came to its end, and what it came to */
     BRICK_CHUNK_KINDS         /* above the last one that is known */
 };
 

@@ -5,15 +5,26 @@ Owns: the schema of its document. Must not know: what makes an event, screens.
 
 from __future__ import annotations
 
-from brickd.events import Log
+from typing import Protocol
+
+from brickd.events import Past
 from brickd.questions.events import EventsQuestion
 from brickd.views.answer import Answer, begun
 from brickd.world import World
 
 
-def answer(world: World, log: Log, question: EventsQuestion) -> Answer:
+class Telling(World, Protocol):
+    """A world in which somebody notes what happens."""
+
+    @property
+    def events(self) -> Past:
+        """What did."""
+        ...
+
+
+def answer(world: Telling, question: EventsQuestion) -> Answer:
     """List the events."""
-    page = log.since(question.since)
+    page = world.events.since(question.since)
     document = {
         **begun(world),
         "newest": page.newest,

@@ -15,11 +15,10 @@ from brickd.ledger import ledger_of
 from brickd.orders import settings
 from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
-from brickd.segment import Segment
 from brickd.views.answer import Answer, Document, begun, require_readable
 from brickd.words import NOBODY
 from brickd.workers import select
-from brickd.world import Details, World
+from brickd.world import Details, Inside, World
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:
@@ -55,7 +54,7 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
     return workers[0].reading.file, workers[0].name
 
 
-def _inside(segment: Segment, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
+def _inside(segment: Inside, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
     reading = segment.read()
     header = dict(reading.header)
     header |= {
@@ -108,7 +107,7 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
     }
 
 
-def _lane(segment: Segment, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
+def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False)
     spans, strange = records.spans(slots)
     first_event, slots = segment.ring(number, events=True)

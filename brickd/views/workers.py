@@ -88,6 +88,9 @@ def problems(
     if daemon is not None and daemon.checkpoint_problem is not None:
         text = f"the daemon cannot save what it knows: {daemon.checkpoint_problem}"
         found.append({"text": text, "command": "brickd events"})
+    if daemon is not None and daemon.recording_problem is not None:
+        text = f"what is being recorded cannot be written: {daemon.recording_problem}"
+        found.append({"text": text, "command": "brickd events"})
     if daemon is not None and daemon.broken is not None:
         found.append({"text": f"the daemon began anew: {daemon.broken}", "command": "brickd events"})
     dead = [worker for worker in workers if not worker.reading.alive and not worker.reading.ended]

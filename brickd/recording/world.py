@@ -1,0 +1,239 @@
+"""A recording in place of the machine: what views may look at, from its files.
+
+Owns: which of its snapshots is shown, and what is said of the recording beside it. Must not know: any view, how chunks
+stand in a file. Invariants: a view that is given a recording builds the document that it would have built when the
+snapshot was taken; what is damaged, cut or missing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from brickd import _reader
+from brickd.errors import NoSuchWorker, RecordingRefused
+from brickd.events import Event, Page
+from brickd.findings import Judged
+from brickd.instant import rfc3339
+from brickd.lookout import Lookout
+from brickd.reading import Reading
+from brickd.recording.contents import Contents
+from brickd.recording.form import open_recording
+from brickd.recording.written import Counts, Shown
+from brickd.snapshot import Snapshot
+from brickd.windows import SLOTS, Window, Windows
+from brickd.words import many
+from brickd.workers import Survey, Worker
+from brickd.world import Facts, Source
+
+_SLOT_BYTES = 64
+_RING_BYTES = 100_000 * _SLOT_BYTES  # no view shows more records of a ring
+
+
+class RecordedEvents:
+    """The events of a recording."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        by_number = {event.number: event for event in events}
+        self._events = tuple(by_number[number] for number in sorted(by_number))
+
+    def since(self, number: int) -> Page:
+        """Those after the one of this number; missed are those that were told and are not in it."""
+        events = tuple(event for event in self._events if event.number > number)
+        newest = self._events[-1].number if self._events else 0
+        missed = events[-1].number - events[0].number + 1 - len(events) if events else 0
+        return Page(events, missed, newest)
+
+
+class Inside:
+    """One worker's segment, as it was."""
+
+    def __init__(self, reading: Reading, daemon: Facts | None, files: Sequence[Contents]) -> None:
+        self._reading, self._daemon, self._files = reading, daemon, files
+
+    @property
+    def header(self) -> _reader.Header:
+        """What its worker said once."""
+        return self._reading.header
+
+    def read(self) -> Reading:
+        """All that it said."""
+        return self._reading
+
+    def consumer(self) -> int | None:
+        """Who drained it."""
+        return None if self._daemon is None else self._daemon.pid
+
+    def control(self) -> _reader.Control:
+        """What its consumer asked, as far as that is recorded."""
+        return {"flags": self._reading.flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "sites": ()}
+
+    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
+        """The number of the first of the last slots that were recorded without a gap, and these."""
+        first, slots = 0, bytearray()
+        for file in self._files:
+            for found in file.records(self._reading.uuid):
+                if (found.lane, found.events) == (lane, events):
+                    if found.first != first + len(slots) // _SLOT_BYTES:
+                        first, slots = found.first, bytearray()
+                    slots += found.slots
+                    if (over := len(slots) - _RING_BYTES) > _RING_BYTES:
+                        del slots[:over]
+                        first += over // _SLOT_BYTES
+        return first, bytes(slots)
+
+
+class Recorded:
+    """The world of a recording.
+
+    Attributes:
+        source: what documents say of it.
+        events: what was told while it was recorded.
+    """
+
+    source: Source = "recording"
+
+    def __init__(self, files: Sequence[Contents], back: int = 0) -> None:
+        """Show a snapshot: the last one, or one that lies so many before it."""
+        self._files, self._back = files, back
+        self.events = RecordedEvents([event for file in files for event in file.events])
+        self._last = self._newest(SLOTS + 1 + back)[back:]
+
+    def _newest(self, count: int) -> list[Shown]:
+        found: list[Shown] = []
+        for file in reversed(self._files):
+            for shown in file.snapshots_backwards():
+                if len(found) == count:
+                    return found
+                found.append(shown)
+        return found
+
+    def before(self) -> Recorded:
+        """The same recording, one snapshot earlier.
+
+        Raises:
+            RecordingRefused: there is none.
+        """
+        if len(self._last) < 2:
+            raise RecordingRefused(self._files[-1].form.path, "holds one snapshot, two are wanted to see what moved")
+        return Recorded(self._files, self._back + 1)
+
+    def _shown(self) -> Shown:
+        if not self._last:
+            last = self._files[-1]
+            why = last.end.why or "none was recorded"
+            raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
+        return self._last[0]
+
+    # ---- what views look at
+
+    def daemon(self) -> Facts | None:
+        """What the daemon said of itself then."""
+        return self._shown().daemon
+
+    def survey(self) -> Survey:
+        """Every worker, as it was then."""
+        return self._shown().snapshot.survey
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What was recorded in the time before that."""
+        windows = Windows()
+        for shown in reversed(self._last[1:]):
+            windows.take(shown.snapshot)
+        return windows.over(found.workers, of, self._shown().snapshot.now_ns, slots)
+
+    def stragglers(self) -> Judged:
+        """Who was slow then."""
+        lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
+        for shown in reversed(self._last):
+            lookout.take(shown.snapshot)
+        return lookout.judged()
+
+    def files(self) -> Sequence[str]:
+        """The segments there were."""
+        return [worker.reading.file for worker in self.survey().workers]
+
+    @contextlib.contextmanager
+    def segment(self, file: str) -> Iterator[Inside]:
+        """One of these."""
+        for worker in self.survey().workers:
+            if worker.reading.file == file:
+                yield Inside(worker.reading, self.daemon(), self._files)
+                return
+        raise NoSuchWorker(f"no segment {file} in the recording")
+
+    def details(self, uuid: str) -> None:
+        """What was taken stands in the rings here."""
+
+    # ---- the recording itself
+
+    def now_ns(self) -> int:
+        """When the snapshot that is shown was taken, by a clock that nobody set."""
+        return self._shown().snapshot.now_ns
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All of them, the oldest first."""
+        for file in self._files:
+            for shown in file.snapshots():
+                yield shown.snapshot
+
+    def words(self) -> tuple[str, ...]:
+        """What is to be said of it."""
+        told = [each for file in self._files for each in file.words()]
+        begun = next((file.beginning for file in self._files if file.beginning is not None), None)
+        if begun is not None and self._last:
+            of = f" of {', '.join(begun.names)}" if begun.names else ""
+            at = rfc3339(self._last[0].snapshot.at_ns)
+            began = rfc3339(begun.began_at_ns)
+            told.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
+        numbers = [file.form.title.number for file in self._files]
+        if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
+            told.append(f"{many(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given")
+        lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
+        if lacking:
+            said = ", ".join(many(n, what.removesuffix("s")) for what, n in lacking.items())
+            told.append(f"not recorded, for there was no room: {said}")
+        return tuple(told)
+
+    def _counts(self) -> Counts:
+        """Of the recording up to its end, or as far as that is known."""
+        ending = self._files[-1].ending
+        if ending is not None:
+            return ending.counts
+        return self._last[0].counts if self._last else Counts()
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        begun = next((file.beginning for file in self._files if file.beginning is not None), None)
+        return {
+            "id": self._files[0].form.title.id.hex(),
+            "host": None if begun is None else begun.host,
+            "version": None if begun is None else begun.version,
+            "began": None if begun is None else rfc3339(begun.began_at_ns),
+            "shown": rfc3339(self._last[0].snapshot.at_ns) if self._last else None,
+            "names": [] if begun is None else list(begun.names),
+            "not_recorded": self._counts().not_recorded,
+            "files": [file.document() for file in self._files],
+        }
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[str]) -> Iterator[Recorded]:
+    """One recording: a file, or several of its set in any order.
+
+    Raises:
+        RecordingRefused: one of these is none, or they are of different ones.
+        NotPermitted: one may not be read.
+    """
+    with contextlib.ExitStack() as stack:
+        forms = [stack.enter_context(open_recording(path)) for path in paths]
+        for form in forms:
+            if form.title.id != forms[0].title.id:
+                raise RecordingRefused(form.path, f"is of another recording than {forms[0].path}: give those of one")
+        forms.sort(key=lambda form: form.title.number)
+        for one, other in itertools.pairwise(forms):
+            if one.title.number == other.title.number:
+                raise RecordingRefused(other.path, f"is the same part of its recording as {one.path}: give each once")
+        yield Recorded([Contents(form) for form in forms])

@@ -1,0 +1,251 @@
+"""What stands in a recording: its beginning, snapshots, events and its end, each as the body of a chunk.
+
+Owns: these bodies, JSON with packed summaries in it. Must not know: files, when anything is
+written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError, whatever is in
+it; names and paths stand in a file once for all readings that share them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from brickd import kept
+from brickd.composed import composed, plain
+from brickd.errors import SegmentRefused, SegmentUnopened
+from brickd.events import Event
+from brickd.ledger import ledger_of
+from brickd.recording import judged
+from brickd.snapshot import Snapshot
+from brickd.workers import Survey, Usage, Worker
+from brickd.world import Facts
+
+Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What every file of a recording begins with.
+
+    Attributes:
+        began_at_ns: when the recording did, since 1970.
+        version: of the brickd that wrote it; None where that ran from a bare source tree.
+        host: its machine.
+        prefix: what the names of its segments began with.
+        names: of the workers and services that it is of; all where it names none.
+        spans: whether each span was to be kept in detail.
+    """
+
+    began_at_ns: int
+    version: str | None
+    host: str
+    prefix: str
+    names: tuple[str, ...] = ()
+    spans: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a recording came to, and what it lacks.
+
+    Attributes:
+        snapshots: that were written.
+        events: the same of these.
+        not_recorded: of each of these how many there was no room for.
+    """
+
+    snapshots: int = 0
+    events: int = 0
+    not_recorded: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a file ends with that came to its end.
+
+    Attributes:
+        why: asked: somebody ended it. over: its time was. exited: its workers had. left: whoever wanted it had gone.
+            rotated: it goes on in the next file. daemon_ended: as it says.
+        counts: of the recording up to here.
+    """
+
+    why: Why
+    counts: Counts
+
+
+# ---- written
+
+
+def beginning(of: Beginning) -> bytes:
+    """The body of a beginning."""
+    return plain(asdict(of)).encode()
+
+
+def ending(of: Ending) -> bytes:
+    """The body of an end."""
+    return plain(asdict(of)).encode()
+
+
+def event(of: Event) -> bytes:
+    """The body of an event."""
+    return plain([getattr(of, each.name) for each in fields(Event)]).encode()
+
+
+def tables(of: Snapshot, written: set[int]) -> bytes | None:
+    """The names and paths of a snapshot's readings that were not written before; None where there are none.
+
+    Args:
+        of: the snapshot that is to be written next.
+        written: the numbers of those that were; these are added.
+    """
+    every = kept.Tables.over(worker.reading for worker in of.survey.workers)
+    new = kept.Tables(
+        {number: rows for number, rows in every.names.items() if number not in written},
+        {number: rows for number, rows in every.paths.items() if number not in written},
+    )
+    if not new.names and not new.paths:
+        return None
+    written |= new.names.keys() | new.paths.keys()
+    return composed(new.texts()).encode()
+
+
+def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
+    """The body of a snapshot.
+
+    Args:
+        of: what is written, but for names and paths.
+        daemon: what the daemon said of itself.
+        counts: of the recording up to here, without this snapshot.
+    """
+    survey = of.survey
+    members = {
+        "now_ns": of.now_ns,
+        "daemon": None if daemon is None else asdict(daemon),
+        "counts": asdict(counts),
+        "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
+        "foreign": survey.foreign,
+        "words": survey.words,
+    }
+    workers = f"[{','.join(map(_worker, survey.workers))}]"
+    return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()
+
+
+def _worker(worker: Worker) -> str:
+    members = {
+        "name": worker.name,
+        "together": worker.together,
+        "usage": worker.usage,
+        "flags": worker.reading.flags,
+    }
+    return composed({name: plain(value) for name, value in members.items()} | {"reading": kept.written(worker.reading)})
+
+
+# ---- read
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A snapshot that was read.
+
+    Attributes:
+        snapshot: as it was taken.
+        daemon: what the daemon said of itself then.
+        counts: of the recording up to there, without this snapshot.
+    """
+
+    snapshot: Snapshot
+    daemon: Facts | None
+    counts: Counts
+
+
+def read_beginning(body: bytes) -> Beginning:
+    """What `beginning` wrote."""
+    with judged.judging():
+        found = json.loads(body)
+        return Beginning(
+            judged.whole(found["began_at_ns"]),
+            judged.optional(found["version"], judged.text),
+            judged.text(found["host"]),
+            judged.text(found["prefix"]),
+            tuple(map(judged.text, found["names"])),
+            bool(found["spans"]),
+        )
+
+
+def read_ending(body: bytes) -> Ending:
+    """What `ending` wrote."""
+    with judged.judging():
+        found = json.loads(body)
+        if found["why"] not in get_args(Why):
+            raise ValueError(f"why is {found['why']!r}, wanted is one of {', '.join(get_args(Why))}")
+        return Ending(found["why"], _counts(found["counts"]))
+
+
+def read_event(body: bytes) -> Event:
+    """What `event` wrote."""
+    with judged.judging():
+        number, time_ns, kind, text, *whose = json.loads(body)
+        service, worker, command = (judged.optional(each, judged.text) for each in whose)
+        return Event(
+            judged.whole(number), judged.whole(time_ns), judged.text(kind), judged.text(text), service, worker, command
+        )
+
+
+def read_tables(body: bytes) -> kept.Tables:
+    """What `tables` wrote."""
+    with judged.judging():
+        return kept.Tables.of(json.loads(body))
+
+
+def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
+    """What `snapshot` wrote.
+
+    Args:
+        body: of its chunk.
+        at_ns: when it was written, since 1970.
+        tables: all that stood before it in the file.
+    """
+    with judged.judging():
+        found = json.loads(body)
+        survey = Survey(
+            [_read_worker(each, tables) for each in found["workers"]],
+            [_read_refused(*each) for each in found["refused"]],
+            judged.whole(found["foreign"]),
+            tuple(map(judged.text, found["words"])),
+        )
+        daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
+        return Shown(Snapshot(judged.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
+
+
+def _read_worker(found: dict[str, Any], tables: kept.Tables) -> Worker:
+    reading = judged.reading(replace(kept.reading(found["reading"], tables), flags=found["flags"]))
+    usage = None
+    if found["usage"] is not None:
+        percent, rss = found["usage"]
+        usage = Usage(judged.optional(percent, judged.number), judged.whole(rss))
+    return Worker(judged.text(found["name"]), reading, ledger_of(reading), judged.whole(found["together"], 1), usage)
+
+
+def _read_refused(path: Any, reason: Any, unopened: Any) -> SegmentRefused:
+    return (SegmentUnopened if unopened else SegmentRefused)(judged.text(path), judged.text(reason))
+
+
+def _read_facts(found: dict[str, Any]) -> Facts:
+    return Facts(
+        judged.optional(found["version"], judged.text),
+        judged.whole(found["pid"]),
+        judged.whole(found["started_ns"]),
+        judged.whole(found["uptime_ns"]),
+        judged.text(found["prefix"]),
+        judged.optional(found["checkpoint_problem"], judged.text),
+        judged.whole(found["loop_still_ns"]),
+        judged.optional(found["broken"], judged.text),
+        judged.optional(found["recording_problem"], judged.text),
+    )
+
+
+def _counts(found: dict[str, Any]) -> Counts:
+    lacking = {judged.text(what): judged.whole(n) for what, n in found["not_recorded"].items()}
+    snapshots, events = (judged.whole(found[name]) for name in ("snapshots", "events"))
+    return Counts(snapshots, events, lacking)

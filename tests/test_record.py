@@ -1,0 +1,247 @@
+"""`brickd record`, from a worker's ring to the screen of a verb that is given the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Start, needs_namespaces
+from running import running
+from verbs import brickd, document, started
+
+from brickd.runtime import runtime
+
+READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
+# On this clock a tick is a nanosecond: what stands still is the same at any time.
+STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
+# Of a worker that stands still, what time alone changes, or is known only to whoever has looked twice.
+TIMED = {"source", "recording", "daemon", "age_ns", "cpu_percent", "rss_bytes", "stragglers"}
+
+
+def still(value: Any) -> Any:
+    """A document without what time changes, and who looks."""
+    if isinstance(value, dict):
+        return {key: still(each) for key, each in value.items() if key not in TIMED}
+    return [still(each) for each in value] if isinstance(value, list) else value
+
+
+def record(*arguments: str, code: int = 0) -> dict[str, Any]:
+    """What `brickd record` says that it came to."""
+    result = brickd("record", "--json", *arguments)
+    assert result.returncode == code, result.stderr
+    said: dict[str, Any] = json.loads(result.stdout)
+    return said
+
+
+@contextmanager
+def recording(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`brickd record`, as soon as it records."""
+    command = [sys.executable, "-P", "-m", "brickd", "record", "--json", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            assert first.startswith("brickd: recording "), first + process.stderr.read()
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_recording_without_a_daemon_shows_what_the_machine_showed(worker: Start, tmp_path: Path) -> None:
+    for number in range(2):
+        started(worker, BRICKD_WORKER=str(number), **STILL)
+    file = str(tmp_path / "run.brick")
+    said = record("-o", file, "--duration", "0.05")
+    assert (said["why"], said["workers"], said["snapshots"], said["not_recorded"]) == ("over", 2, 2, {})
+    assert [(each["path"], each["bytes"]) for each in said["files"]] == [(file, os.path.getsize(file))]
+    for verb in READ:
+        live, recorded = document(*verb), document(*verb, file)
+        assert recorded["source"] == "recording"
+        assert still(recorded) == still(live), verb
+        assert still(document(*verb, file, "api/1")) == still(document(*verb, "api/1"))
+    assert recorded["recording"]["files"][0]["problem"] is None
+    assert "this was so at" in brickd("status", file).stderr
+    assert brickd("status", file, "api/7").returncode == 4
+
+
+def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start, tmp_path: Path) -> None:
+    with running() as daemon:
+        started(worker, BRICKD_WORKER="0", **STILL)
+        started(worker, BRICKD_WORKER="1", **STILL)
+        daemon.until("worker_found")
+        file = str(tmp_path / "run.brick")
+        said = record("-o", file, "--duration", "0.05", "--workers", "api/1")
+        assert [each["path"] for each in said["files"]] == [file]
+        assert list(runtime().recordings.iterdir()) == []
+        assert [each["name"] for each in document("workers", file)["workers"]] == ["api/1"]
+        for verb in READ:
+            assert still(document(*verb, file)) == still(document(*verb, "api/1")), verb
+        kinds = {event["kind"] for event in document("events", file)["events"]}
+        assert "recording_began" in kinds
+        (one,) = document("status", file)["recording"]["files"]
+        assert (one["ended"], one["problem"], one["damages"]) == ("over", None, [])
+        # Whoever is not there is not recorded, and nothing that is there is written over.
+        assert brickd("record", "--workers", "api/7").returncode == 4
+        again = brickd("record", "-o", file)
+        assert (again.returncode, again.stderr) == (
+            2,
+            f"brickd: {file} is there already: remove it, or say another with -o\n",
+        )
+
+
+def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    with running():
+        file = tmp_path / "run.brick"
+        with recording("-o", str(file)) as process:
+            second = brickd("record", "-o", str(tmp_path / "other.brick"))
+            assert (second.returncode, second.stderr.count("one at a time")) == (2, 1)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate()
+        assert process.returncode == 0
+        assert json.loads(out)["why"] == "asked"
+        assert document("status", str(file))["recording"]["files"][0]["ended"] == "asked"
+
+
+def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    file = tmp_path / "run.brick"
+    with recording("-o", str(file)) as process:
+        assert "process" in brickd("up").stderr  # it is the one that drains
+        process.send_signal(signal.SIGINT)
+        assert json.loads(process.communicate()[0])["why"] == "asked"
+    assert document("status", str(file))["workers"][0]["name"] == "api/0"
+
+
+def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_were(
+    worker: Start, tmp_path: Path
+) -> None:
+    started(worker, **STILL)
+    with running() as daemon:
+        daemon.until("worker_found")
+
+        def spans() -> str:
+            told: str = document("workers")["workers"][0]["set"]["spans"]
+            return told
+
+        with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
+            daemon.until("recording_began")
+            process.kill()
+            ended = daemon.until("recording_ended")
+        assert "whoever wanted it has gone" in ended["text"]
+        assert spans() == "off"
+        (left,) = runtime().recordings.iterdir()
+        assert ended["command"] == f"brickd status {left}"
+        (one,) = document("status", str(left))["recording"]["files"]
+        assert (one["ended"], one["problem"]) == ("left", None)
+        assert document("workers", str(left))["workers"][0]["set"]["spans"] == "on"
+
+
+def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Start, tmp_path: Path) -> None:
+    first = started(worker, BRICKD_WORKER="0", **STILL)
+    second = started(worker, BRICKD_WORKER="1", **STILL)
+    started(worker, BRICKD_WORKER="0", BRICKD_CLOCK="monotonic", BRICKD_SERVICE="other")
+    file = str(tmp_path / "run.brick")
+    with recording("--until-exit", "--workers", "api", "-o", file) as process:
+        for each in (first, second):
+            each.go()
+            assert each.end() == 0
+        said = json.loads(process.communicate()[0])
+    assert said["why"] == "exited"
+    states = {each["name"]: each["state"] for each in document("workers", file)["workers"]}
+    assert states == {"api/0": "ended", "api/1": "ended"}
+    assert [brick["count"] for brick in document("bricks", file)["bricks"]] == [200, 200]
+    nobody = brickd("record", "--until-exit", "--workers", "api", "-o", str(tmp_path / "none.brick"))
+    assert nobody.returncode == 4
+    assert not (tmp_path / "none.brick").exists()
+
+
+def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    with running() as daemon:
+        file = tmp_path / "run.brick"
+        with recording("-o", str(file)) as process:
+            daemon.end()
+            said = json.loads(process.communicate()[0])
+        assert (process.returncode, said["why"]) == (0, "daemon_ended")
+        assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
+
+
+def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    with running() as daemon:
+        with recording("-o", str(tmp_path / "run.brick")) as process:
+            daemon.kill()
+            _, said = process.communicate()
+        (left,) = runtime().recordings.iterdir()
+        assert process.returncode == 3
+        assert str(left) in said
+        assert document("status", str(left))["workers"][0]["ledger"]["spans"]["summarized"] == 200
+        assert "was not ended" in brickd("status", str(left)).stderr
+
+
+@pytest.mark.parametrize(("option", "other"), [("--watch", "status"), ("--follow", "events")])
+def test_what_changes_is_not_asked_of_a_recording(option: str, other: str) -> None:
+    result = brickd(other, option, "run.brick") if option == "--follow" else brickd(other, option, "1", "run.brick")
+    assert result.returncode == 2
+    assert "is a recording" in result.stderr
+
+
+TURNS = """
+a = brick.brick("a")
+with a: pass
+pause()
+for number in range(40):
+    with a(elements=number): pass
+pause()
+"""
+
+
+def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: Start, tmp_path: Path) -> None:
+    chosen = started(worker, TURNS, BRICKD_WORKER="0", **STILL)
+    other = started(worker, TURNS, BRICKD_WORKER="1", **STILL)
+    file = str(tmp_path / "run.brick")
+    with recording("--spans", "--until-exit", "--workers", "api/0", "-o", file) as process:
+        for each in (chosen, other):
+            each.go()
+            each.paused()
+            each.go()
+            assert each.end() == 0
+        assert json.loads(process.communicate()[0])["not_recorded"] == {}
+    (lane,) = document("inspect", "-n", "100", file, "api/0")["lanes"]
+    assert [span["elements"] for span in lane["spans"]] == list(range(40))
+    assert {span["brick"] for span in lane["spans"]} == {"a"}
+    assert document("status", file)["recording"]["files"][0]["records"] == 40
+
+
+FULL = 'mount -t tmpfs -o size=64k,mode=700 none "$1" && shift && exec "$@"'
+
+
+@pytest.mark.slow
+@needs_namespaces
+def test_a_full_disk_costs_the_recording_alone_and_is_told(worker: Start, tmp_path: Path) -> None:
+    process = started(worker, TURNS.replace("40", "2000"), **STILL)
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with running(["unshare", "-m", "sh", "-c", FULL, "sh", str(disk)], BRICKD_STATE_DIR=str(disk)) as daemon:
+        daemon.until("worker_found")
+        with recording("-o", str(tmp_path / "run.brick"), "--spans") as recorder:
+            process.go()
+            process.paused()
+            daemon.until("recording_failed")
+            problems = [each["text"] for each in document("status")["problems"]]
+            assert [text for text in problems if "what is being recorded cannot be written" in text]
+            recorder.send_signal(signal.SIGINT)
+            out, words = recorder.communicate()
+        assert json.loads(out)["not_recorded"]["records"] > 0
+        # The daemon's disk is not ours to see: it is said where the file lies.
+        assert f"the recording stays in {disk}" in words
+        assert document("bricks", "--over", "start")["bricks"][0]["count"] == 2001

@@ -1,0 +1,308 @@
+"""Files of recordings as they are found: cut, damaged, of others, half written, and made up to do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from verbs import brickd, document, started
+
+from brickd import _reader
+from brickd.errors import BrickdError
+from brickd.events import Log
+from brickd.orders import Recording
+from brickd.questions.bricks import BricksQuestion
+from brickd.questions.events import EventsQuestion
+from brickd.questions.hang import HangQuestion
+from brickd.questions.inspect import InspectQuestion
+from brickd.questions.status import StatusQuestion
+from brickd.questions.stragglers import StragglersQuestion
+from brickd.questions.tree import TreeQuestion
+from brickd.questions.workers import WorkersQuestion
+from brickd.recording import looks
+from brickd.recording.form import open_recording
+from brickd.recording.recorder import Recorder
+from brickd.recording.rings import Rings
+from brickd.recording.world import Recorded, opened
+from brickd.snapshot import EVERY_NS, Snapshot
+from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
+from brickd.world import Facts, SharedMemory
+
+STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
+
+
+class Machine(SharedMemory):
+    """What is recorded: shared memory as it is, without a loop."""
+
+    def __init__(self) -> None:
+        self.events = Log()
+        self.alive = threading.Event()
+        self.alive.set()
+
+    def daemon(self) -> Facts:  # type: ignore[override]
+        return Facts("0.1.0", os.getpid(), time.time_ns(), 0, "brickd-test-")
+
+    def lives(self, names: tuple[str, ...]) -> bool:
+        return self.alive.is_set()
+
+    def drain_into(self, rings: Rings, file: _reader.Recording | None) -> None:
+        rings.into(file)
+
+    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+        self.events.add(kind, text, command=command)
+
+
+def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
+    """A recording of this machine that has ended, with so many snapshots ten seconds apart between its ends."""
+    machine = Machine()
+    recorder = Recorder(Recording(**order), path, machine)
+    now_ns, at_ns = time.monotonic_ns(), time.time_ns()
+    for number in range(1, snapshots + 1):
+        later = number * EVERY_NS
+        recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
+        machine.tell("looked", f"for the {number}. time")
+        while recorder.document()["events"] < number:
+            os.sched_yield()
+    recorder.end("asked")
+    recorder.join()
+    return recorder
+
+
+def answers(world: Recorded) -> Iterator[Callable[[], object]]:
+    """Every view of a recording."""
+    yield lambda: status.answer(world, StatusQuestion())
+    yield lambda: status.answer(world, StatusQuestion(over="10s"))
+    yield lambda: workers.answer(world, WorkersQuestion())
+    yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
+    yield lambda: tree.answer(world, TreeQuestion(layers=True))
+    yield lambda: stragglers.answer(world, StragglersQuestion())
+    yield lambda: inspect.answer(world, InspectQuestion("api/0"))
+    yield lambda: looks.answer(world, HangQuestion())
+    yield lambda: events.answer(world, EventsQuestion())
+    yield lambda: list(world.snapshots())
+    yield lambda: json.dumps([world.document(), world.words()])
+
+
+@pytest.fixture
+def file(worker: Start, tmp_path: Path) -> Path:
+    """A recording of one worker that stands still."""
+    started(worker, **STILL)
+    path = tmp_path / "run.brick"
+    recorded(path)
+    return path
+
+
+def chunks(path: Path) -> list[tuple[int, int, int, bytes]]:
+    """The kind, the place, the time and the body of each chunk."""
+    with open_recording(str(path)) as form:
+        return [(each.kind, each.offset, each.at_ns, each.body) for each in form]
+
+
+@contextmanager
+def written(path: Path) -> Iterator[_reader.Recording]:
+    """A file of a recording that is written by hand."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        yield _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1)
+    finally:
+        os.close(fd)
+
+
+def test_a_recording_that_was_cut_opens_up_to_the_cut(file: Path) -> None:
+    whole, found = file.read_bytes(), chunks(file)
+    before = found[-1][1]  # the chunk that says how it ended
+    for cut in (before, before + 70, len(whole) - 64, len(whole) - 1):
+        file.write_bytes(whole[:cut])
+        said = brickd("status", "--over", "start", str(file), "--json")
+        assert said.returncode == 0
+        assert json.loads(said.stdout)["workers"][0]["ledger"]["spans"]["summarized"] == 200
+        assert f"{file}: was " in said.stderr
+        (one,) = json.loads(said.stdout)["recording"]["files"]
+        assert one["problem"]
+
+
+def test_a_recording_without_a_whole_snapshot_says_where_it_was_cut(file: Path) -> None:
+    first = next(offset for kind, offset, _, _ in chunks(file) if kind == _reader.CHUNK_SNAPSHOT)
+    os.truncate(file, first + 100)
+    said = brickd("status", str(file))
+    assert said.returncode == 2
+    assert said.stderr.splitlines()[-1].startswith(
+        f"brickd: {file}: holds no whole snapshot: was cut at byte {first + 100}"
+    )
+
+
+def test_a_damage_costs_what_is_damaged_and_is_told_with_its_place(file: Path) -> None:
+    whole = file.read_bytes()
+    for kind, offset, _, body in chunks(file):
+        spoilt = bytearray(whole)
+        spoilt[offset + 64 + len(body) // 2] ^= 1
+        file.write_bytes(spoilt)
+        said = brickd("workers", str(file))
+        assert f"damaged from byte {offset} to " in said.stderr, kind
+        assert (said.returncode, "api/0" in said.stdout) == (0, True)
+
+
+def test_a_snapshot_that_does_not_add_up_is_damaged_and_the_one_before_it_is_shown(file: Path, tmp_path: Path) -> None:
+    found = chunks(file)
+    last = max(number for number, each in enumerate(found) if each[0] == _reader.CHUNK_SNAPSHOT)
+    other = tmp_path / "other.brick"
+    with written(other) as recording:
+        for number, (kind, _, at_ns, body) in enumerate(found):
+            recording.append(kind, at_ns, body.replace(b'"clock":3', b'"clock":9') if number == last else body)
+        recording.close()
+    with opened([str(other)]) as world:
+        assert [worker.name for worker in world.survey().workers] == ["api/0"]
+        (damage,) = world.document()["files"][0]["damages"]
+        assert "wanted is a clock" in damage["why"]
+        assert world.document()["shown"] != document("status", str(file))["recording"]["shown"]
+
+
+def test_a_recording_of_a_newer_minor_is_read_and_what_is_unknown_counted(file: Path, tmp_path: Path) -> None:
+    newer = tmp_path / "newer.brick"
+    with written(newer) as recording:
+        for kind, _, at_ns, body in chunks(file):
+            recording.append(99, at_ns, b"of a later brickd")
+            recording.append(kind, at_ns, body)
+        recording.close()
+    said = brickd("status", str(newer), "--json")
+    assert json.loads(said.stdout)["recording"]["files"][0]["unknown_chunks"] == len(chunks(file))
+    assert "of kind 99, which this brickd does not know: left out" in said.stderr
+
+
+def test_what_is_no_recording_is_refused_in_one_line_that_says_what_was_seen(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "text.brick").write_text("no recording at all\n" * 20)
+    (tmp_path / "empty.brick").write_bytes(b"")
+    (tmp_path / "directory.brick").mkdir()
+    later = bytearray(file.read_bytes())
+    for title in (0, 64):
+        struct.pack_into("<H", later, title + 8, 9)
+    (tmp_path / "later.brick").write_bytes(later)
+    for name in ("text", "empty", "directory", "later", "missing"):
+        path = tmp_path / f"{name}.brick"
+        said = brickd("status", str(path))
+        assert (said.returncode, said.stdout, said.stderr.count("\n")) == (2, "", 1)
+        assert said.stderr.startswith(f"brickd: {path}: "), said.stderr
+
+
+def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    recorder = recorded(tmp_path / "run.brick", snapshots=120, max_size=1 << 16, files=3)
+    said = recorder.document()
+    kept = [each["path"] for each in said["files"]]
+    assert (len(kept), sorted(os.listdir(tmp_path))) == (3, sorted(map(os.path.basename, kept)))
+    assert said["removed_files"] > 0
+    assert said["not_recorded"] == {}
+    assert all(os.path.getsize(path) <= 1 << 16 for path in kept)
+    for path in kept:  # each stands for itself
+        assert document("workers", path)["workers"][0]["name"] == "api/0"
+    assert "it goes on in the next file of its set" in brickd("status", kept[0]).stderr
+    together = document("events", *reversed(kept))
+    (alone,) = document("status", kept[-1])["recording"]["files"]
+    assert [each["path"] for each in together["recording"]["files"]] == kept
+    assert together["recording"]["files"][-1] == alone
+    assert "1 file of the set between these is not given" in brickd("status", kept[0], kept[2]).stderr
+    assert "is the same part of its recording" in brickd("status", kept[0], kept[0]).stderr
+    recorded(tmp_path / "other.brick")
+    mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))
+    assert (mixed.returncode, "is of another recording than" in mixed.stderr) == (2, True)
+
+
+def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    machine, path = Machine(), tmp_path / "run.brick"
+    recorder = Recorder(Recording(), path, machine)
+    try:
+        said = brickd("status", "--over", "start", str(path))
+        assert "200 spans" in said.stdout
+        assert "was not ended: it is written still, or" in said.stderr
+    finally:
+        recorder.end("asked")
+        recorder.join()
+    assert "not ended" not in brickd("status", str(path)).stderr
+
+
+def test_windows_of_a_recording_are_those_that_a_daemon_had_shown(worker: Start, tmp_path: Path) -> None:
+    process = started(
+        worker, "norm = brick.brick('norm')\npause()\nfor _ in range(60):\n    with norm: pass\npause()", **STILL
+    )
+    machine, path = Machine(), tmp_path / "run.brick"
+    recorder = Recorder(Recording(), path, machine)
+    process.go()
+    process.paused()
+    recorder.end("asked")
+    recorder.join()
+    (norm,) = document("bricks", "--over", "10s", str(path))["bricks"]
+    assert norm["count"] == 60
+    assert document("status", str(path))["over"] == "60s"
+    assert document("stragglers", str(path), "api")["compared"]["slots"] == 1
+
+
+def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:
+    for number in range(3):
+        opens = "with brick.span('all_reduce'): pause()" if number else "with brick.span('gemm'): pause()"
+        started(worker, opens, BRICKD_WORKER=str(number), **STILL)
+    recorded(tmp_path / "run.brick")
+    said = document("hang", "--longer", "0", str(tmp_path / "run.brick"), code=1)
+    assert [odd["worker"] for odd in said["services"][0]["odd"]] == ["api/0"]
+
+
+# ---- made up to do harm
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every list or object of a document, and each of its keys."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in members:
+        yield value, key
+        yield from places(each)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[int, int, int, bytes]]]:
+    """The chunks of a recording of one worker."""
+    from conftest import apart
+    from conftest import workers as starting
+
+    with apart(), starting() as worker:
+        started(worker, "with brick.span('a'), brick.layer(3), brick.span('b'): pause()", **STILL)
+        path = tmp_path_factory.mktemp("honest") / "run.brick"
+        recorded(path)
+        yield chunks(path)
+
+
+@given(st.data())
+def test_whatever_is_in_a_recording_views_answer_or_say_why_not(
+    tmp_path_factory: pytest.TempPathFactory, honest: list[tuple[int, int, int, bytes]], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("made_up") / "run.brick"
+    kinds = (_reader.CHUNK_SNAPSHOT, _reader.CHUNK_TABLES, _reader.CHUNK_EVENTS, _reader.CHUNK_BEGINNING)
+    spoilt = data.draw(st.sampled_from([number for number, each in enumerate(honest) if each[0] in kinds]))
+    with written(path) as recording:
+        for number, (kind, _, at_ns, body) in enumerate(honest):
+            value = json.loads(body)
+            if number == spoilt:
+                where, key = data.draw(st.sampled_from(list(places(value))))
+                where[key] = data.draw(ANYTHING)
+            recording.append(kind, at_ns, json.dumps(value).encode())
+        recording.close()
+    with opened([str(path)]) as world:
+        for each in answers(world):
+            with suppress(BrickdError):
+                each()
