@@ -101,9 +101,14 @@ def _mounts(settings: Settings, runtime: str) -> None:
     isolation.hide("/run", "755")
     os.mkdir(place(settings))
     isolation.bind(held, place(settings))
+    user, state = pwd.getpwnam(settings["User"][0]), f"/var/lib/{settings['StateDirectory'][0]}"
+    isolation.hide("/var/lib", "755")
+    os.mkdir(state)
+    mode = settings["StateDirectoryMode"][0]
+    isolation.mount("tmpfs", state, "tmpfs", NOSUID | NODEV, f"mode={mode},uid={user.pw_uid},gid={user.pw_gid}")
     if settings.get("ProtectSystem") == ["strict"]:
         isolation.read_only("/", True)
-        for path in ("/dev", "/proc", "/sys", place(settings)):
+        for path in ("/dev", "/proc", "/sys", place(settings), state):
             isolation.read_only(path, False)
     for name, paths in _HIDDEN.items():
         for path in filter(os.path.isdir, paths if _on(settings, name) else []):
@@ -242,6 +247,7 @@ def _on(settings: Settings, name: str) -> bool:
 
 _OTHERS = {
     *("User", "SupplementaryGroups", "Environment", "RuntimeDirectory", "UMask", "LimitCORE", "OOMScoreAdjust"),
+    *("StateDirectory", "StateDirectoryMode"),
     *("ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices", "PrivateNetwork", "ProtectProc"),
     *("ProtectKernelTunables", "ProtectControlGroups", "CapabilityBoundingSet", "NoNewPrivileges"),
     *("SystemCallArchitectures", "SystemCallFilter", "SystemCallErrorNumber"),

@@ -17,6 +17,7 @@ from conftest import ROOT, another_user
 from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed
 from running import running, up
+from serving import ask
 from test_notify import heard, one, waiting
 
 from brickd.files import find
@@ -157,6 +158,9 @@ def test_a_daemon_confined_like_the_service_drains_other_processes_segments_of_i
             assert {each["kind"] for each in daemon.ask("/events")["events"]} == {
                 "daemon_started", "worker_found", "worker_died",
             }  # fmt: skip
+            said = ask(runtime().socket, "/v1/record", b"duration=0.01").body
+            assert b"event: done" in said
+            assert b'"path":"/var/lib/brickd-nobody/recordings/brickd-' in said
             assert daemon.end() == "brickd: the daemon has ended\n"
         assert waiting(manager)[-1].startswith(b"STOPPING=1")
     assert (place / "checkpoint").stat().st_uid == NOBODY
