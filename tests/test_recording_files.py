@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,13 @@ import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
+from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
 from brickd import _reader
 from brickd.errors import BrickdError
 from brickd.events import Log
+from brickd.lookout import Lookout
 from brickd.orders import Recording
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.events import EventsQuestion
@@ -31,12 +34,14 @@ from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording import looks
+from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder
 from brickd.recording.rings import Rings
 from brickd.recording.world import Recorded, opened
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
+from brickd.workers import Worker
 from brickd.world import Facts, SharedMemory
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
@@ -246,6 +251,29 @@ def test_windows_of_a_recording_are_those_that_a_daemon_had_shown(worker: Start,
     assert norm["count"] == 60
     assert document("status", str(path))["over"] == "60s"
     assert document("stragglers", str(path), "api")["compared"]["slots"] == 1
+
+
+def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    like = SharedMemory().survey().workers[0].reading
+
+    def whole(of: Worker) -> Worker:
+        header: Any = {**like.header, **of.reading.header, "service": like.header["service"], "coordinates": bytes(64)}
+        process: Any = {**like.process, **of.reading.process}
+        return replace(of, reading=replace(of.reading, header=header, process=process))
+
+    path, known, lookout = tmp_path / "run.brick", set[int](), Lookout(Log().add)
+    with written(path) as recording:
+        for each in made_up_snapshots(6, range(6)):
+            snapshot = replace(each, survey=replace(each.survey, workers=list(map(whole, each.survey.workers))))
+            lookout.take(snapshot)
+            if (tables := bodies.tables(snapshot, known)) is not None:
+                recording.append(_reader.CHUNK_TABLES, each.at_ns, tables)
+            recording.append(_reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(snapshot, None, bodies.Counts()))
+        recording.close()
+    said = document("stragglers", str(path), code=1)
+    assert said["stragglers"] == [finding.document() for finding in lookout.judged().findings]
+    assert {finding["worker"] for finding in said["stragglers"]} == {"api/2"}
 
 
 def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:

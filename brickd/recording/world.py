@@ -123,7 +123,7 @@ class Recorded:
     def _shown(self) -> Shown:
         if not self._last:
             last = self._files[-1]
-            why = last.end.why or "none was recorded"
+            why = "; ".join(last.end.words()[:2]) or "none was recorded"
             raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
         return self._last[0]
 
