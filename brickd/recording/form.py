@@ -22,6 +22,7 @@ from brickd.recording.ending import End, Refused
 _HEAD = _BLOCK = _reader.BLOCK_BYTES
 _LOOK_BYTES = 1 << 20
 _ZEROS = bytes(_BLOCK)
+_PATIENCE = 100  # so often a head may change while it is looked at
 
 
 class Title(NamedTuple):
@@ -141,34 +142,35 @@ class Form:
 
     def _next_head(self, end: End) -> _Head | None:
         """The next head whose body is within the file, from `end.at` on; None: there is none any more."""
-        head = self._head(end.at)
-        while head is None or head.end > self._size():
+        block, patience = self._read(end.at, _HEAD), _PATIENCE
+        while (head := self._find(end.at, block)) is None or head.end > self._size():
             found = self._look(end.at + _HEAD)
-            again = self._head(end.at)  # its writer may have come to it, and to the next one, since
-            if again is not None and again.end <= self._size():
-                return again
+            before, block = block, self._read(end.at, _HEAD)
+            if block != before and patience:  # its writer has come to it since, and perhaps to the next one
+                patience -= 1
+                continue
             if found is None:
-                self._break(end, again)
+                self._break(end, head, block)
                 return None
-            end.damage(end.at, found.offset, "no chunk begins there" if again is None else "a chunk that was cut")
-            end.at, head = found.offset, found
+            end.damage(end.at, found.offset, "no chunk begins there" if head is None else "a chunk that was cut")
+            end.at = found.offset
+            block, patience = self._read(end.at, _HEAD), _PATIENCE
         return head
-
-    def _head(self, offset: int) -> _Head | None:
-        """The head that is there."""
-        found = _reader.find_chunk(self._key, block) if len(block := self._read(offset, _HEAD)) == _HEAD else None
-        return None if found is None else _Head(offset, *found[1:])
 
     def _look(self, offset: int) -> _Head | None:
         """The first head from there on."""
         while blocks := self._read(offset, _LOOK_BYTES):
-            blocks = blocks[: len(blocks) // _BLOCK * _BLOCK]
-            if (found := _reader.find_chunk(self._key, blocks)) is not None:
-                return _Head(offset + found[0], *found[1:])
+            if (found := self._find(offset, blocks)) is not None:
+                return found
             if len(blocks) < _LOOK_BYTES:
                 return None
             offset += _LOOK_BYTES
         return None
+
+    def _find(self, offset: int, blocks: bytes) -> _Head | None:
+        """The first head in blocks that begin there, the last of which may be a part of one."""
+        found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
+        return None if found is None else _Head(offset + found[0], *found[1:])
 
     # ---- how it ends
 
@@ -184,7 +186,7 @@ class Form:
         if (last := self._last(end.at)) > end.at:
             end.damage(end.at, last, "bytes behind its end")
 
-    def _break(self, end: End, head: _Head | None) -> None:
+    def _break(self, end: End, head: _Head | None, block: bytes) -> None:
         """Nothing is whole any more, and its writer did not close it."""
         size = self._size()
         if self._trouble:
@@ -193,7 +195,7 @@ class Form:
             end.why = f"was cut at byte {size}, within a chunk: all before byte {end.at} is there"
         elif size - end.at < _HEAD and size > end.at:
             end.why = f"was cut at byte {size}, within the head of a chunk: all before byte {end.at} is there"
-        elif self._read(end.at, _HEAD) in (b"", _ZEROS):
+        elif block in (b"", _ZEROS):
             end.why = (
                 f"was not ended: it is written still, or its writer was killed, or it was cut at byte {end.at}:"
                 " all before is there"
