@@ -51,6 +51,9 @@ class Stretch:
     def __init__(self, looks: Sequence[Look]) -> None:
         self.looks = looks
         self._lives = looks[-1].lives if looks else {}
+        self._keys: dict[str, list[Key]] = {}
+        for key in sorted({key for look in looks for key in look.bricks}):
+            self._keys.setdefault(key[0], []).append(key)
         self.workers: dict[str, list[str]] = {}
         self._begins: dict[str, int] = {}
         for worker, life in self._lives.items():
@@ -61,7 +64,7 @@ class Stretch:
 
     def keys(self, service: str) -> list[Key]:
         """The bricks of a service that anybody did something in."""
-        return sorted({key for look in self.looks for key in look.bricks if key[0] == service})
+        return self._keys.get(service, [])
 
     def sides(self, key: Key) -> dict[str, list[Beside | None]]:
         """Slot by slot what each worker that lives now did in a brick."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
-from brickd.beside import ROWS_MAX, Life, Look, look
+from brickd.beside import ROWS_MAX, Beside, Key, Life, Look, look
 from brickd.findings import About, Finding, Judged
 from brickd.instant import local, rfc3339
 from brickd.shares import Share, Slot
@@ -327,6 +328,26 @@ def test_a_look_is_bounded_and_what_it_leaves_out_is_counted() -> None:
     (seen,) = Fleet(workers=workers, bricks=bricks).looks(1, seed=1)
     assert sum(map(len, seen.bricks.values())) == ROWS_MAX
     assert seen.unseen == {"api": 10}
+
+
+def test_more_services_cost_no_more_walks_through_all_bricks() -> None:
+    class Walked(dict[Key, Mapping[str, Beside]]):
+        times = 0
+
+        def __iter__(self) -> Iterator[Key]:
+            Walked.times += 1
+            return super().__iter__()
+
+    def times(services: int) -> int:
+        fleets = [Fleet(workers=1, service=f"api {n}") for n in range(services)]
+        found = [seen for fleet in fleets for seen in fleet.looks(1, seed=1)]
+        lives = {name: life for fleet in fleets for name, life in fleet.lives().items()}
+        bricks = Walked(item for seen in found for item in seen.bricks.items())
+        Walked.times = 0
+        assert len(judge([replace(found[0], lives=lives, bricks=bricks)]).coverage) == services
+        return Walked.times
+
+    assert times(1) == times(50) > 0
 
 
 def test_no_more_slots_count_than_are_kept() -> None:
