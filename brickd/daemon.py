@@ -301,12 +301,14 @@ class Daemon:
             for name in order.names:
                 if name not in known:
                     raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
-            dropped = collector.roster.forget([uuid for uuid, each in collector.memory.gone.items() if meant(each)])
+            dropped = [each for each in gone if meant(each)]
+            collector.roster.forget([uuid for uuid, each in collector.memory.gone.items() if meant(each)])
             for key in [key for key, each in collector.memory.older.items() if meant(each)]:
-                dropped += collector.memory.older.pop(key).workers
+                del collector.memory.older[key]
+            self._windows.forget(dropped, {*collector.memory.known, *collector.memory.gone})
             collector.change()
         os.eventfd_write(self._wake, 1)
-        return dropped
+        return sum(each.workers for each in dropped)
 
     # ---- recordings
 

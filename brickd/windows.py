@@ -2,7 +2,8 @@
 
 Owns: which snapshots are kept, which difference a window is, whose totals it is taken from. Must not know: who asks,
 files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, or goes on
-under another uuid, takes nothing out of it; of whom it is not known what he had recorded before, nothing is in it.
+under another uuid, takes nothing out of it, nor does one that was forgotten; of whom it is not known what he had
+recorded before, nothing is in it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from brickd import _reader
-from brickd.memory import OTHERS
+from brickd.memory import OTHERS, Gone
 from brickd.reading import Reading
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.workers import Worker
@@ -48,6 +49,28 @@ class Windows:
         """Keep the next one."""
         with self._lock:
             self._kept.append(snapshot)
+
+    def forget(self, dropped: Iterable[Gone], here: Collection[str]) -> None:
+        """Go on as if some had never been there: their totals were dropped.
+
+        Args:
+            dropped: whose.
+            here: the uuids of those that are left, living or dead; who is not, and could have been added up with those
+                that were dropped, was.
+        """
+        readings = [(each.reading, each.workers) for each in dropped]
+        uuids = {reading.uuid for reading, _ in readings}
+        older = {(reading.service, reading.clock) for reading, workers in readings if workers > 1}
+
+        def stays(reading: Reading) -> bool:
+            into = {(service, reading.clock) for service in (reading.service, OTHERS)}
+            return reading.uuid in here or not (reading.uuid in uuids or into & older)
+
+        with self._lock:
+            for _ in range(len(self._kept)):
+                snapshot = self._kept.popleft()
+                workers = [worker for worker in snapshot.survey.workers if stays(worker.reading)]
+                self._kept.append(replace(snapshot, survey=replace(snapshot.survey, workers=workers)))
 
     def over(self, everybody: Sequence[Worker], of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
         """What was recorded up to now.

@@ -171,6 +171,37 @@ def test_a_window_is_shorter_where_nothing_older_is_known() -> None:
     assert (window.length_ns, counts(window.workers)) == (3 * SECOND, {"a": (1, 1, 1)})
 
 
+def test_who_was_forgotten_takes_nothing_from_those_that_are_added_up_later() -> None:
+    windows = Windows()
+    made = {number: MadeUp() for number in range(1, 8)}
+    for number, each in made.items():
+        work(each, "a", *[5] * (10 - number))
+    older = added_up(worker(made[1], 1, alive=False), worker(made[2], 2, alive=False))
+    alone, added, lives = worker(made[3], 3, alive=False), worker(made[4], 4), worker(made[5], 5)
+    windows.take(snapshot(older, alone, added, lives, now_ns=SECOND))
+    windows.forget([Gone(each.name, each.reading, each.together) for each in (older, alone)], {UUID[5].hex()})
+    work(made[5], "a", 7)
+    others = added_up(worker(made[6], 6, alive=False), worker(made[7], 7, alive=False))
+    now = [worker(made[5], 5), others]
+    window = windows.over(now, now, 4 * SECOND, 6)
+    assert window is not None
+    assert counts(window.workers) == {"a": (8, 8, 4 * 5 + 3 * 5 + 7)}
+
+
+def test_who_was_forgotten_alone_takes_nothing_from_those_that_went_before_it() -> None:
+    windows, stays, forgotten, later = Windows(), MadeUp(), MadeUp(), MadeUp()
+    for each in (stays, forgotten, later):
+        work(each, "a", 5, 5)
+    gone = worker(forgotten, 3, alive=False)
+    one, other = worker(stays, 1, alive=False), worker(MadeUp(), 2, alive=False)
+    windows.take(snapshot(added_up(one, other), gone, now_ns=SECOND))
+    windows.forget([Gone(gone.name, gone.reading)], set())
+    now = [added_up(one, other, worker(later, 4, alive=False))]
+    window = windows.over(now, now, 4 * SECOND, 6)
+    assert window is not None
+    assert counts(window.workers) == {"a": (2, 2, 10)}
+
+
 def test_a_slot_has_the_workers_of_a_brick_side_by_side() -> None:
     fast, slow, idle = MadeUp(), MadeUp(), MadeUp()
     workers = ((fast, 1), (slow, 2), (idle, 3))
