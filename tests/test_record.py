@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from conftest import SHM
 from faults import Start, needs_namespaces
 from running import running
 from verbs import brickd, document, started
@@ -95,6 +98,20 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
             2,
             f"brickd: {file} is there already: remove it, or say another with -o\n",
         )
+
+
+def test_a_recording_that_is_copied_to_another_file_system_is_still_for_its_user_alone(
+    worker: Start, tmp_path: Path
+) -> None:
+    started(worker, **STILL)
+    with running(), TemporaryDirectory(dir=SHM) as other:
+        if os.stat(other).st_dev == os.stat(tmp_path).st_dev:
+            pytest.skip("needs two file systems")
+        file = Path(other, "run.brick")
+        said = record("-o", str(file), "--duration", "0.05")
+        assert [each["path"] for each in said["files"]] == [str(file)]
+        assert list(runtime().recordings.iterdir()) == []
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_ctrl_c_ends_a_recording_and_keeps_it(worker: Start, tmp_path: Path) -> None:

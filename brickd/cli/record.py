@@ -142,12 +142,16 @@ def _fetched(path: Path, out: Path) -> Path:
 
 
 def _copy(path: Path, out: Path) -> None:
-    with path.open("rb") as source, out.open("xb") as target:
+    with path.open("rb") as source, open(out, "xb", opener=_for_us_alone) as target:
         try:
             shutil.copyfileobj(source, target, 1 << 20)
         except BaseException:
             out.unlink()
             raise
+
+
+def _for_us_alone(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)  # as it was where it was recorded
 
 
 # ---- what is said
