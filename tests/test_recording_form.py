@@ -163,6 +163,25 @@ def test_bytes_behind_the_end_are_told_and_zeros_are_none() -> None:
     assert seen.end.damages == [Damage(len(whole), len(whole) + 1001, "bytes behind its end")]
 
 
+def test_a_hole_in_a_file_takes_no_time_whatever_its_length() -> None:
+    whole, huge = tape(SMALL), 1 << 50
+    last = places(SMALL)[-1]
+    with memory(whole) as fd:
+        os.ftruncate(fd, huge)
+        assert read_fd(fd).end.clean
+        os.pwrite(fd, b"x", 1 << 49)
+        assert read_fd(fd).end.damages == [Damage(len(whole), (1 << 49) + 1, "bytes behind its end")]
+    with memory(whole[: last.start]) as fd:
+        os.ftruncate(fd, huge)
+        seen = read_fd(fd)
+        assert (seen.written, seen.end.damages) == (SMALL[:-1], [])
+        assert seen.end.why.startswith("was not ended")
+        os.pwrite(fd, whole[last.start :], 1 << 49)
+        seen = read_fd(fd)
+        assert seen.written == SMALL
+        assert seen.end.damages == [Damage(last.start, 1 << 49, "no chunk begins there")]
+
+
 def test_of_many_damages_the_first_are_listed_and_the_others_counted() -> None:
     chunks: list[Written] = [(_reader.CHUNK_SNAPSHOT, n, b"") for n in range(DAMAGES_MAX + 20)]
     changed = bytearray(tape(chunks))

@@ -10,6 +10,7 @@ The form itself is described in brickd/reader/recording.h.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -159,7 +160,7 @@ class Form:
 
     def _look(self, offset: int) -> _Head | None:
         """The first head from there on."""
-        while blocks := self._read(offset, _LOOK_BYTES):
+        while blocks := self._read(offset := self._data(offset), _LOOK_BYTES):
             if (found := self._find(offset, blocks)) is not None:
                 return found
             if len(blocks) < _LOOK_BYTES:
@@ -207,7 +208,7 @@ class Form:
     def _last(self, offset: int) -> int:
         """Behind the last byte from there on that is not zero; where there is none, the offset."""
         last = offset
-        while piece := self._read(offset, _LOOK_BYTES):
+        while piece := self._read(offset := self._data(offset), _LOOK_BYTES):
             if rest := piece.rstrip(b"\0"):
                 last = offset + len(rest)
             offset += len(piece)
@@ -217,6 +218,14 @@ class Form:
 
     def _size(self) -> int:
         return os.fstat(self._fd).st_size
+
+    def _data(self, offset: int) -> int:
+        """Where the first block from there on is that may be anything but zeros: most of a huge file may be holes."""
+        try:
+            found = os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:  # nothing else is there; or its file system does not say
+            found = self._size() if error.errno == errno.ENXIO else offset
+        return max(offset, found // _BLOCK * _BLOCK)
 
     def _read(self, offset: int, length: int) -> bytes:
         """As much of it as is there."""
