@@ -17,6 +17,7 @@ import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
+from rings import rings
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
@@ -37,7 +38,7 @@ from brickd.recording import looks
 from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder
-from brickd.recording.rings import Rings
+from brickd.recording.rings import Rings, read_numbers
 from brickd.recording.world import Recorded, opened
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
@@ -221,6 +222,24 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     recorded(tmp_path / "other.brick")
     mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))
     assert (mixed.returncode, "is of another recording than" in mixed.stderr) == (2, True)
+
+
+def test_a_file_names_each_worker_once_and_only_those_that_are_recorded_in_it(tmp_path: Path) -> None:
+    many = 200
+    numbers = Rings((), spans=False)
+    with rings() as r, written(tmp_path / "run.brick") as first, written(tmp_path / "run.1.brick") as second:
+        drain = r.drain()
+        numbers.into(first)
+        for each in range(many):
+            numbers.take(f"{each:032x}", drain)
+            numbers.take(f"{each:032x}", drain)
+        assert first.chunks == many
+        assert first.bytes < many * 256
+        numbers.into(second)
+        numbers.take(f"{many - 1:032x}", drain)
+        assert second.chunks == 1
+    (found,) = [read_numbers(body) for _, _, _, body in chunks(tmp_path / "run.1.brick")]
+    assert found == {f"{many - 1:032x}": many}
 
 
 def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ class Rings:
         self.names, self.spans = names, spans
         self._file: _reader.Recording | None = None
         self._numbers: dict[str, int] = {}
-        self._said: set[str] = set()
+        self._said: set[str] = set()  # that this file holds
+        self._unsaid: dict[str, int] = {}  # that it is to hold
 
     def wants(self, name: str, service: str) -> bool:
         """Whether this worker is recorded."""
@@ -37,23 +38,27 @@ class Rings:
         """Records go there from now on; None: nowhere."""
         self._file = file
         self._said.clear()
+        self._unsaid.clear()
 
     def take(self, uuid: str, drain: _reader.Drain) -> None:
         """One that is drained and wanted."""
         number = self._numbers.setdefault(uuid, len(self._numbers) + 1)
-        self.say()
+        if uuid not in self._said:
+            self._unsaid[uuid] = number
+            self._say()
         drain.record_into(self._file, number)
 
-    def say(self) -> None:
-        """Have the file hold all numbers, where it has room again."""
-        if self._file is not None and self._said != self._numbers.keys():
+    def _say(self) -> None:
+        """Have the file hold these, and those before them that it had no room for."""
+        if self._file is not None:
             with contextlib.suppress(OSError):
-                self._file.append(_reader.CHUNK_WORKERS, time.time_ns(), plain(self._numbers).encode())
-                self._said = set(self._numbers)
+                self._file.append(_reader.CHUNK_WORKERS, time.time_ns(), plain(self._unsaid).encode())
+                self._said |= self._unsaid.keys()
+                self._unsaid.clear()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:
-    """The numbers that a file holds, by uuid.
+    """Numbers that a file holds, by uuid.
 
     Raises:
         ValueError: these are none.
