@@ -39,6 +39,7 @@ from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder
 from brickd.recording.rings import Rings, read_numbers
+from brickd.recording.volumes import Volumes
 from brickd.recording.world import Recorded, opened
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
@@ -240,6 +241,31 @@ def test_a_file_names_each_worker_once_and_only_those_that_are_recorded_in_it(tm
         assert second.chunks == 1
     (found,) = [read_numbers(body) for _, _, _, body in chunks(tmp_path / "run.1.brick")]
     assert found == {f"{many - 1:032x}": many}
+
+
+def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
+    volumes = Volumes(tmp_path / "run.brick", 1 << 16, 1)
+    large, small = (_reader.CHUNK_SNAPSHOT, 1, bytes(1 << 17)), (_reader.CHUNK_EVENTS, 1, b"")
+    try:
+        for _ in range(2):  # it may come again
+            assert not volumes.put(*large)
+            assert volumes.trouble == "File too large"
+            volumes.look()
+            assert volumes.put(*small)
+            assert volumes.trouble == "File too large"
+            volumes.look()
+            assert volumes.trouble == ""
+    finally:
+        volumes.end(b"")
+
+
+def test_whoever_stops_watching_a_recording_is_not_woken_however_it_stopped(tmp_path: Path) -> None:
+    recorder, woken = Recorder(Recording(), tmp_path / "run.brick", Machine()), threading.Event()
+    with suppress(RuntimeError), recorder.watched(woken.set):
+        raise RuntimeError
+    recorder.end("asked")
+    recorder.join()
+    assert not woken.is_set()
 
 
 def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:

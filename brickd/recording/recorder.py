@@ -146,8 +146,10 @@ class Recorder:
         self._watchers.append(wake)
         if self.over.is_set():
             wake()
-        yield
-        self._watchers.remove(wake)
+        try:
+            yield
+        finally:
+            self._watchers.remove(wake)
 
     @property
     def trouble(self) -> str | None:
@@ -271,6 +273,7 @@ class Recorder:
         self._workers = sum(worker.together for worker in snapshot.survey.workers)
         if self._write(snapshot):
             self._fresh, self._last = False, snapshot
+            self._volumes.look()
             self._counts = replace(self._counts, snapshots=self._counts.snapshots + 1)
         else:
             self._lack("snapshots")

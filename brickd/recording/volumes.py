@@ -73,6 +73,7 @@ class Volumes:
         self._refused_slots = 0
         self._outgrown = False
         self._trouble = ""
+        self._seen = self._over = (0, 0)  # what the file had refused at the last look; what of it is over
 
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -107,8 +108,20 @@ class Volumes:
 
     @property
     def trouble(self) -> str:
-        """Why the last thing could not be written, or ""."""
-        return self._trouble or self.file.trouble
+        """Why something could not be written of late, or ""."""
+        return self._trouble or (self.file.trouble if self._refused() != self._over else "")
+
+    def _refused(self) -> tuple[int, int]:
+        return self.file.refused_chunks, self.file.refused_slots
+
+    def look(self) -> None:
+        """Something large has been written: what was in the way is over where nothing was refused since the last look.
+
+        Not before: where there is little room a small thing finds some when a large one does not.
+        """
+        before, self._seen = self._seen, self._refused()
+        if self._seen == before:
+            self._over = before
 
     @property
     def refused_slots(self) -> int:
@@ -136,6 +149,7 @@ class Volumes:
             self._trouble = f"{path}: {_reason(error)}"
             return False
         self._made_at, self._outgrown, self._trouble = time.monotonic(), False, ""
+        self._seen = self._over = (0, 0)
         return True
 
     def close_last_but_one(self, ending: bytes) -> None:
