@@ -25,7 +25,7 @@ _PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "me
 
 Row = TypeVar("Row")
 _numbers = itertools.count()
-_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash: of two with the same the later one
 
 
 class Shared(list[Row]):
@@ -41,7 +41,7 @@ class Shared(list[Row]):
         super().__init__(rows)
         self.number = next(_numbers)
         self._text = ""
-        _alive[self.number] = self
+        _alive[hash(tuple(self))] = self
 
     def text(self) -> str:
         """As JSON: made once, for it is wanted at each checkpoint."""
@@ -54,8 +54,8 @@ def shared(rows: list[Row]) -> Shared[Row]:
     """The one that says the same."""
     if isinstance(rows, Shared):
         return rows
-    found = next((each for each in list(_alive.values()) if each == rows), None)
-    return Shared(rows) if found is None else found
+    found = _alive.get(hash(tuple(rows)))
+    return found if found is not None and found == rows else Shared(rows)
 
 
 def compact(reading: Reading) -> Reading:

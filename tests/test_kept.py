@@ -1,0 +1,36 @@
+"""Names and paths that workers have in common lie in memory once, and finding the same again costs no more of many."""
+
+from __future__ import annotations
+
+from brickd.kept import shared
+
+
+class Compared(tuple[str, int]):
+    """A row that counts how often any is compared."""
+
+    __slots__ = ()
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.times += 1
+        return super().__eq__(other)
+
+    __hash__ = tuple.__hash__
+
+
+def rows(worker: int) -> list[tuple[str, int] | None]:
+    return [Compared(("other", 0)), None, Compared((f"of {worker} alone", 0))]
+
+
+def test_the_same_rows_are_one() -> None:
+    first = shared(rows(0))
+    assert shared(rows(0)) is first is shared(first)
+    assert shared(rows(1)) is not first
+    assert shared(rows(1)) == rows(1)
+
+
+def test_rows_are_compared_with_those_alone_that_may_be_the_same() -> None:
+    kept = [shared(rows(worker)) for worker in range(100)]
+    Compared.times = 0
+    assert all(shared(rows(worker)) is each for worker, each in enumerate(kept))
+    assert Compared.times == 2 * len(kept)
