@@ -93,6 +93,13 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
     )
 
 
+def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon) -> None:
+    three.judged = judge(Fleet(workers=2, bricks={"gemm": GEMM}).looks(6, seed=1))
+    first, second = brickd("stragglers").stdout.splitlines()
+    assert first == "nobody is judged: 0 bricks were compared over 1.0 min"
+    assert second == "api: 2 workers, 0 bricks compared; not compared: 1 in which fewer than 3 workers did anything"
+
+
 def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: Daemon) -> None:
     more = replace(GEMM, elements=lambda worker: 4600 if worker == 2 else 4000)
     three.judged = judge(fleet(made=more).looks(6, seed=1))

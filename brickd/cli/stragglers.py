@@ -80,7 +80,8 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
         yield f"nobody is judged yet: {seconds} were seen, {compared['slots_wanted']} slots of 10 s are wanted"
         return
     judged = sum(service["bricks_judged"] for service in compared["services"])
-    yield f"nobody is slow: {units.many(judged, 'brick was', 'bricks were')} compared over {seconds}"
+    verdict = "nobody is slow" if judged else "nobody is judged"
+    yield f"{verdict}: {units.many(judged, 'brick was', 'bricks were')} compared over {seconds}"
     for service in compared["services"]:
         said = f"{service['service']}: {units.many(service['workers'], 'worker')}"
         said += f", {units.many(service['bricks_judged'], 'brick')} compared"
