@@ -187,7 +187,9 @@ def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path
         file = tmp_path / "run.brick"
         with recording("-o", str(file)) as process:
             daemon.end()
-            said = json.loads(process.communicate()[0])
+            out, words = process.communicate()
+            said = json.loads(out)
+        assert words.endswith("brickd: ended before its time: the daemon ended\n")
         assert (process.returncode, said["why"]) == (0, "daemon_ended")
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 

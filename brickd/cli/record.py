@@ -54,6 +54,9 @@ def record(order: Recording, file: str | None, as_json: bool) -> None:
         if error.why not in ("none", "stale", "elsewhere"):
             raise
         document = _here(order, out)
+    if document["why"] not in ("asked", "over", "exited"):
+        ended = "the daemon ended" if document["why"] == "daemon_ended" else "by a defect of brickd: brickd events"
+        say(f"ended before its time: {ended}")
     emit({"schema_version": 1, **document}, "json" if as_json else "table", table=lambda _: _render(document))
 
 
