@@ -75,9 +75,9 @@ class Stretch:
                     found.setdefault(worker, [None] * len(self.looks))[slot] = beside
         return found
 
-    def category(self, brick: str) -> str:
+    def category(self, key: Key) -> str:
         """What it is a brick of, as it was said last."""
-        said = (look.slot.categories[brick] for look in reversed(self.looks) if brick in look.slot.categories)
+        said = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
         return next(said, "other")
 
     def lived_ns(self, worker: str) -> int:
@@ -137,7 +137,7 @@ def brick(stretch: Stretch, key: Key) -> Brick:
     totals = {worker: total for worker, total in totals.items() if total.calls}
     values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
     middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
-    return Brick(key, stretch.category(key[1]), totals, Field(values), middle)
+    return Brick(key, stretch.category(key), totals, Field(values), middle)
 
 
 def _apart(sides: Sequence[Beside | None]) -> list[float | None]:

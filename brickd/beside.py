@@ -82,8 +82,8 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
     bricks: dict[Key, Mapping[str, Beside]] = {}
     unseen: Counter[str] = Counter()
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
-        shares, (service, brick) = slot.bricks[key], key
-        kind = slot.categories.get(brick, "").casefold()
+        shares, service = slot.bricks[key], key[0]
+        kind = slot.categories.get(key, "").casefold()
         if kind in _UNJUDGED:
             continue
         if len(shares) > room or all(share.self_ns < least_ns for share in shares):

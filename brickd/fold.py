@@ -117,8 +117,10 @@ class Fold(Generic[Key]):
         """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
         return self._fold.row(number)
 
-    def alone(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Iterator[tuple[Key, Sums]]:
-        """Of one reading, which is not added: what every key has in it."""
+    def alone(
+        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None
+    ) -> Iterator[tuple[Key, Sums]]:
+        """Of one reading, which is not added: what every key has in it; as for `add_like_the_last`."""
         fold = _reader.Fold()
-        fold.add(reading.summaries, *self._places_like_the_last(reading, key_of, None), reading.tick_ns)
+        fold.add(reading.summaries, *self._places_like_the_last(reading, key_of, group), reading.tick_ns)
         return ((key, Sums(*sums)) for key, sums in zip(self.keys, fold.sums(), strict=False) if sums[0])

@@ -36,28 +36,30 @@ class Slot:
         ended_at_ns: the same.
         length_ns: how long that was, by a clock that nobody sets.
         bricks: by service and brick, in the order of the workers' names.
-        categories: by brick: the first that any worker declared, else 'other'.
+        categories: the same: the first that any worker of the service declared, else 'other'.
     """
 
     began_at_ns: int
     ended_at_ns: int
     length_ns: int
     bricks: Mapping[tuple[str, str], tuple[Share, ...]]
-    categories: Mapping[str, str]
+    categories: Mapping[tuple[str, str], str]
 
 
 def slot(before: Snapshot, after: Snapshot) -> Slot:
     """What lies between two snapshots."""
     alive = [worker for worker in after.survey.workers if worker.reading.alive]
     fold: Fold[tuple[str, bool]] = Fold()
-    categories: dict[str, str] = {}
+    categories: dict[str, dict[str, str]] = {}
     bricks: dict[tuple[str, str], list[Share]] = {}
     for worker in since(before, after.survey.workers, alive, after.now_ns):
-        for (brick, bounded), sums in fold.alone(worker.reading, _measured(worker.reading, categories)):
+        key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
+        for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
             if not bounded:  # what is only bounded compares nobody
                 bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))
     sides = {key: tuple(shares) for key, shares in bricks.items()}
-    return Slot(before.at_ns, after.at_ns, after.now_ns - before.now_ns, sides, categories)
+    declared = {(service, brick): category for service, of in categories.items() for brick, category in of.items()}
+    return Slot(before.at_ns, after.at_ns, after.now_ns - before.now_ns, sides, declared)
 
 
 def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, bool]]:

@@ -65,7 +65,7 @@ class Fleet:
                     shares.append(Share(f"{self.service}/{worker}", calls, mean * calls, made.elements(worker) * calls))
             bricks[(self.service, name)] = tuple(shares)
         began = BEGAN_NS + number * LENGTH_NS
-        categories = {name: made.category for name, made in self.bricks.items()}
+        categories = {(self.service, name): made.category for name, made in self.bricks.items()}
         return Slot(began, began + LENGTH_NS, LENGTH_NS, bricks, categories)
 
 

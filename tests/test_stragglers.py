@@ -314,7 +314,7 @@ def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None
                 for worker in range(workers)
             )
         length = data.draw(st.sampled_from([0, 1, LENGTH_NS]))
-        slot = Slot(number, 2**63, length, bricks, {"wait": "collective"})
+        slot = Slot(number, 2**63, length, bricks, {("api", "wait"): "collective"})
         looks.append(look(slot, {f"api/{worker}": Life("api", "u") for worker in range(5)}))
     judged = judge(looks)
     for finding in judged.findings:

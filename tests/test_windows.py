@@ -215,6 +215,23 @@ def test_a_slot_has_the_workers_of_a_brick_side_by_side() -> None:
     assert (found.length_ns, found.ended_at_ns - found.began_at_ns) == (EVERY_NS, EVERY_NS)
 
 
+def test_what_one_service_calls_a_brick_says_nothing_of_anothers() -> None:
+    one, other = MadeUp(service="one"), MadeUp(service="other")
+    began = snapshot()
+    one.begin("sync", category="Collective")
+    one.end()
+    other.begin("sync", category="FFN")
+    other.end()
+    found = slot(began, snapshot(worker(one, 1), worker(other, 2), now_ns=EVERY_NS))
+    assert {key: found.categories[key] for key in found.bricks} == {("one", "sync"): "Collective", ("other", "sync"): "FFN"}
+    alike = [MadeUp(service=service) for service in ("one", "other")]
+    for made in alike:
+        made.begin("sync", category="Collective")
+        made.end()
+    found = slot(began, snapshot(worker(alike[0], 1), worker(alike[1], 2), now_ns=EVERY_NS))
+    assert {key: found.categories[key] for key in found.bricks} == {("one", "sync"): "Collective", ("other", "sync"): "Collective"}
+
+
 @given(st.permutations(range(1, 5)))
 def test_the_order_of_workers_changes_no_slot(order: list[int]) -> None:
     made = {number: MadeUp() for number in order}
