@@ -12,7 +12,7 @@ from made_up import MadeUp, programs
 
 from brickd.ledger import ledger_of
 from brickd.memory import OTHERS, Gone
-from brickd.shares import Share, slot
+from brickd.shares import Share, Slot, slot
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.totals import bricks
 from brickd.windows import Windows, since
@@ -215,6 +215,10 @@ def test_a_slot_has_the_workers_of_a_brick_side_by_side() -> None:
     assert (found.length_ns, found.ended_at_ns - found.began_at_ns) == (EVERY_NS, EVERY_NS)
 
 
+def of_bricks(found: Slot) -> dict[tuple[str, str], str]:
+    return {key: found.categories[key] for key in found.bricks}
+
+
 def test_what_one_service_calls_a_brick_says_nothing_of_anothers() -> None:
     one, other = MadeUp(service="one"), MadeUp(service="other")
     began = snapshot()
@@ -223,13 +227,13 @@ def test_what_one_service_calls_a_brick_says_nothing_of_anothers() -> None:
     other.begin("sync", category="FFN")
     other.end()
     found = slot(began, snapshot(worker(one, 1), worker(other, 2), now_ns=EVERY_NS))
-    assert {key: found.categories[key] for key in found.bricks} == {("one", "sync"): "Collective", ("other", "sync"): "FFN"}
+    assert of_bricks(found) == {("one", "sync"): "Collective", ("other", "sync"): "FFN"}
     alike = [MadeUp(service=service) for service in ("one", "other")]
     for made in alike:
         made.begin("sync", category="Collective")
         made.end()
     found = slot(began, snapshot(worker(alike[0], 1), worker(alike[1], 2), now_ns=EVERY_NS))
-    assert {key: found.categories[key] for key in found.bricks} == {("one", "sync"): "Collective", ("other", "sync"): "Collective"}
+    assert of_bricks(found) == {("one", "sync"): "Collective", ("other", "sync"): "Collective"}
 
 
 @given(st.permutations(range(1, 5)))
