@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import psutil
+import pytest
 from conftest import Worker
 from faults import Start
 from running import running
@@ -68,6 +69,7 @@ def test_rates_are_over_the_time_that_the_window_names(worker: Start) -> None:
     assert brick["min_ns"] is brick["max_ns"] is None  # nobody knows the extremes of a part of the time
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_takes_nothing_out_of_a_window(worker: Start) -> None:
     process = late(worker)
     with running() as daemon:
