@@ -1,8 +1,8 @@
-"""The daemon as a process: a loop in a thread, and what its API may ask of it.
+"""The daemon as a process: its parts, and what its API may ask of them.
 
-Owns: who runs in which thread, and the locks between them. Must not know: the order of the loop's steps, where the
-memory is kept, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the API does;
-whatever happens in the loop is told and does not end it; at a clean end all that was read is in the checkpoint.
+Owns: which parts there are, and the locks between those that ask and the loop. Must not know: the order of the loop's
+steps, where the memory is kept, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the
+API does.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import contextlib
 import errno
 import os
 import signal
-import struct
-import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from brickd import _reader, escape
-from brickd.collector import LOOK_NS, SECOND, WORKERS_MAX, Collector
+from brickd import _reader
+from brickd.collector import WORKERS_MAX, Collector
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
 from brickd.files import find, prefix
@@ -29,6 +26,7 @@ from brickd.findings import Judged
 from brickd.home import Home
 from brickd.locks import process
 from brickd.lookout import Lookout
+from brickd.loop import Loop
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
 from brickd.orders import Ending, Forgetting, Recording, Setting
@@ -45,20 +43,12 @@ from brickd.words import many
 from brickd.workers import Survey, Worker, select, survey
 from brickd.world import Details, Facts, Source
 
-# A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
-_SWITCH_SECONDS = 0.001
-_AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
-# Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
-_CROWD_SECONDS = 0.02
-_INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
-
 
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
     def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX) -> None:
         self.prefix = prefix()
-        self._beginning = os.fsencode(self.prefix)
         memory, broken = home.memory(self.prefix)
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
@@ -69,15 +59,12 @@ class Daemon:
         if broken:
             self._tell("break", broken)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
-        self._came_round_ns = self._began_ns
         self._collector = Collector(memory, self._keep, self._tell, workers_max=workers_max)
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="brickd-loop")
+        self._loop = Loop(self._collector, self._tell)
         self._usages, self._windows = Usages(), Windows()
         self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
         takers: list[Takes] = [self._windows, self._lookout, self._recordings]
-        self._sampler = Sampler(self._used, takers, self._tell_defect)
+        self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
         """Note what happened; a successor's events are numbered on from here."""
@@ -101,7 +88,7 @@ class Daemon:
         if self._home.restore(self.prefix):
             self._tell("restored", "the runtime directory had been removed: it was made and taken again")
 
-    # ---- the loop
+    # ---- its life
 
     def start(self) -> None:
         """Begin.
@@ -120,72 +107,14 @@ class Daemon:
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
         self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
-        sys.setswitchinterval(_SWITCH_SECONDS)
-        self._thread.start()
+        self._loop.start()
         self._sampler.start()
-
-    def _loop(self) -> None:
-        watch = self._watch()
-        fds = (-1 if watch is None else watch, self._wake)
-        look = True
-        while not self._ending.is_set():
-            try:
-                look = self._round(fds, look=look)
-            except Exception:  # whatever it is, the next round may do better
-                self._tell_defect()
-                look = False  # what was not seen is found in time
-                self._ending.wait(_AFTER_A_DEFECT_SECONDS)
-        try:
-            self._collector.end(time.monotonic_ns())
-        except Exception:
-            self._tell_defect()
-        if watch is not None:
-            os.close(watch)
-
-    def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
-        """A tick, and the rest until the next one is due; whether that one is to look for segments."""
-        rest = self._collector.tick(time.monotonic_ns(), look=look)
-        self._came_round_ns = time.monotonic_ns()
-        look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
-        if woken:
-            os.eventfd_read(self._wake)
-        return look and self._came_or_went(fds[0])
-
-    def _came_or_went(self, watch: int) -> bool:
-        """Whether files that may be segments did: others use the directory, too."""
-        time.sleep(_CROWD_SECONDS)
-        told, at = os.read(watch, 65_536), 0
-        while at < len(told):
-            _, mask, _, length = _INOTIFY.unpack_from(told, at)
-            if mask & _OVERFLOWN or told.startswith(self._beginning, at + _INOTIFY.size):
-                return True
-            at += _INOTIFY.size + length
-        return False
-
-    def _watch(self) -> int | None:
-        """What tells of segments that come and go; None where the system has no more of these."""
-        try:
-            return _reader.watch(_reader.DIRECTORY)
-        except OSError as error:
-            each = LOOK_NS // SECOND
-            text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
-            self._tell("blind", text, command="brickd doctor")
-            return None
-
-    def _tell_defect(self) -> None:
-        lines = traceback.format_exc().splitlines()
-        self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
-        with contextlib.suppress(OSError):  # the log's disk is full, or whoever read it has gone
-            for line in lines:
-                print(escape.text(line), file=sys.stderr, flush=True)
 
     def end(self) -> None:
         """End what is recorded and the loop, and wait until both have."""
         self._recordings.close()
         self._sampler.end()
-        self._ending.set()
-        os.eventfd_write(self._wake, 1)
-        self._thread.join()
+        self._loop.end()
 
     # ---- what the API asks
 
@@ -203,7 +132,7 @@ class Daemon:
             now_ns - self._began_ns,
             self.prefix,
             self._collector.trouble or None,
-            now_ns - self._came_round_ns,
+            now_ns - self._loop.came_round_ns,
             self._broken,
             None if recorder is None else recorder.trouble,
         )
@@ -282,7 +211,7 @@ class Daemon:
                 collector.memory.wishes[order.service] = wish
             collector.change()
             concerned = roster.command(order.service)
-        os.eventfd_write(self._wake, 1)
+        self._loop.wake()
         said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
         self._tell("set", f"{said} for {many(concerned, 'worker')}", service=order.service)
         return wish, concerned
@@ -307,7 +236,7 @@ class Daemon:
                 del collector.memory.older[key]
             self._windows.forget(dropped, {*collector.memory.known, *collector.memory.gone})
             collector.change()
-        os.eventfd_write(self._wake, 1)
+        self._loop.wake()
         return sum(each.workers for each in dropped)
 
     # ---- recordings
@@ -354,7 +283,7 @@ class Daemon:
         with roster.lock:
             rings.into(file)
             roster.record(None if file is None else rings)
-        os.eventfd_write(self._wake, 1)
+        self._loop.wake()
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
         """Note what happened."""

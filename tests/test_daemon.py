@@ -215,7 +215,7 @@ def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -
             daemon._tell("first", "")
         assert [event.kind for event in daemon.events.since(0).events] == ["first", "second"]
         assert daemon._memory.newest_event == daemon.events.since(0).newest
-        os.close(daemon._wake)
+        os.close(daemon._loop._wake)
 
 
 def test_a_group_that_nobody_knows_is_refused(prefix: str) -> None:

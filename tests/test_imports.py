@@ -99,7 +99,7 @@ LAYERS = (
     {"brickd.api.connection", "brickd.api.streams"},
     {"brickd.api.application"},
     {"brickd.api.server"},
-    {"brickd.home"},
+    {"brickd.home", "brickd.loop"},
     {"brickd.daemon"},
     {
         "brickd.cli.draining",
