@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=40)
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=400)
 settings.load_profile("quick")
+
+# A shell's background jobs, and what nohup starts, ignore these, and so would every process of the tests.
+for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(ignored) is signal.SIG_IGN:
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 ROOT = Path(__file__).parent.parent
 SHM = Path("/dev/shm")
