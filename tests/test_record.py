@@ -100,6 +100,20 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
         )
 
 
+@pytest.mark.parametrize(("given", "taken"), [("run.brick", "run.1.brick"), ("run", "run.12.brick"), ("a+b", "a+b")])
+def test_nothing_is_recorded_where_a_file_of_the_set_is_taken(tmp_path: Path, given: str, taken: str) -> None:
+    for other in ("run.0.brick", "run.1x.brick", "other.1.brick", "aab"):
+        (tmp_path / other).touch()
+    (tmp_path / taken).write_text("somebody's")
+    refused = brickd("record", "-o", str(tmp_path / given), "--duration", "0.01")
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"brickd: {tmp_path / taken} is there already: remove it, or say another with -o\n",
+    )
+    assert (tmp_path / taken).read_text() == "somebody's"
+    assert not runtime().recordings.exists()
+
+
 def test_a_recording_that_is_copied_to_another_file_system_is_still_for_its_user_alone(
     worker: Start, tmp_path: Path
 ) -> None:

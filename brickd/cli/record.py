@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import shutil
 import signal
 import time
@@ -30,7 +31,7 @@ from brickd.errors import BrickdError, NoDaemon
 from brickd.naming import as_argument
 from brickd.orders import Ending, Recording
 from brickd.questions.question import to_query
-from brickd.recording.volumes import numbered
+from brickd.recording.volumes import SUFFIX, numbered
 from brickd.runtime import runtime
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -61,12 +62,21 @@ def record(order: Recording, file: str | None, as_json: bool) -> None:
 
 
 def _require_free(out: Path) -> None:
-    """Refuse now what would fail once all is recorded."""
-    if os.path.lexists(out):
-        raise BrickdError(f"{out} is there already: remove it, or say another with -o")
+    """Refuse now what would fail once the first file is full, or all is recorded."""
+    for taken in [out] if os.path.lexists(out) else _following(out):
+        raise BrickdError(f"{taken} is there already: remove it, or say another with -o")
     if not os.access(out.parent, os.W_OK | os.X_OK):
         reason = "no directory that may be written" if out.parent.exists() else "no such directory"
         raise BrickdError(f"{out.parent}: {reason}: say another with -o FILE")
+
+
+def _following(first: Path) -> list[Path]:
+    """What lies where the files of a set would that follow the first one."""
+    numbers = re.compile(rf"{re.escape(first.name.removesuffix(SUFFIX))}\.[1-9][0-9]*{re.escape(SUFFIX)}")
+    try:
+        return sorted(path for path in first.parent.iterdir() if numbers.fullmatch(path.name))
+    except OSError:  # it may be written to and not listed: then it is told in time
+        return []
 
 
 # ---- who records
@@ -108,19 +118,29 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
             signal.signal(each, signal.default_int_handler)
         end()
 
-    for each in _SIGNALS:
-        signal.signal(each, ended)
     document: Document = {}
-    for _, document in begun:
-        say(_begun(order, document))
-    try:
-        for name, document in told:
-            waiting.tell(_progress(document))
-            if name == "done":
-                return document
-    finally:
-        waiting.tell("")
+    with _signals(ended):
+        for _, document in begun:
+            say(_begun(order, document))
+        try:
+            for name, document in told:
+                waiting.tell(_progress(document))
+                if name == "done":
+                    return document
+        finally:
+            waiting.tell("")
     raise NoDaemon(f"the daemon has ended; what it recorded lies in {document['files'][-1]['path']}")
+
+
+@contextlib.contextmanager
+def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Have those that would end this process go to a function; afterwards they do what they did before."""
+    before = {each: signal.signal(each, handler) for each in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, was in before.items():
+            signal.signal(number, was)
 
 
 # ---- where it lies
