@@ -31,6 +31,8 @@ _CONNECT_SECONDS = 1
 _ANSWER_SECONDS = 5.0
 _LINE_BYTES = 1 << 14
 _BODY_BYTES = 256 << 20
+_PIECE_BYTES = 1 << 20
+_FINE = 200
 
 
 class NoAnswer(NoDaemon):
@@ -77,12 +79,13 @@ class Asked:
             BrickdError: the one that is told.
         """
         with self._read() as file:
-            return self._judged(_body(file, _length(file)))
+            _, length = _head(file)
+            return self._judged(_body(file, length))
 
     def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """The events of a stream, each with its name, until it ends; raises as `document` does."""
         with self._read() as file:
-            length = _length(file)
+            _, length = _head(file)
             if length is not None:  # what has an end is no stream
                 self._judged(_body(file, length))
             self._connection.settimeout(None)
@@ -93,6 +96,20 @@ class Asked:
                     name = value.decode("ascii")
                 elif key == b"data":
                     yield name, self._judged(value)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The answer where it is a file, piece by piece, and all of it unless that raises as `document` does."""
+        with self._read() as file:
+            status, length = _head(file)
+            if status != _FINE or length is None or length < 0:
+                self._judged(_body(file, length))
+                raise ValueError
+            while length > 0:
+                piece = file.read(min(_PIECE_BYTES, length))
+                if not piece:
+                    raise EOFError
+                length -= len(piece)
+                yield piece
 
     @contextlib.contextmanager
     def _read(self) -> Iterator[BinaryIO]:
@@ -183,19 +200,20 @@ def _connected(place: Path) -> socket:
     return connection
 
 
-def _length(file: BinaryIO) -> int | None:
-    """Read the head; how long the body is, if that is said."""
+def _head(file: BinaryIO) -> tuple[int, int | None]:
+    """Read the head: the status, and how long the body is, if that is said."""
     line = file.readline(_LINE_BYTES)
     if not line:
         raise EOFError
-    if not line.startswith(b"HTTP/1."):
+    version, status, *_ = line.split()
+    if not version.startswith(b"HTTP/1."):
         raise ValueError
     length = None
     while line := file.readline(_LINE_BYTES).rstrip(b"\r\n"):
         key, _, value = line.partition(b":")
         if key.lower() == b"content-length":
             length = int(value)
-    return length
+    return int(status), length
 
 
 def _body(file: BinaryIO, length: int | None) -> bytes:

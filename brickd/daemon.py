@@ -33,6 +33,7 @@ from brickd.orders import Ending, Forgetting, Recording, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.recordings import Recordings
 from brickd.recording.rings import Rings
+from brickd.recording.shelf import ROOM, Shelf
 from brickd.runtime import runtime
 from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment
@@ -48,7 +49,7 @@ class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
     def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX) -> None:
-        self.prefix = prefix()
+        self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
@@ -256,8 +257,12 @@ class Daemon:
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
             raise NoSuchWorker("nobody lives whose end is to be waited for: start the workers first, or say --duration")
-        recorder = self._recordings.begin(order, first or _place())
+        recorder = self._recordings.begin(order, first or self.shelf.place())
         self._tell("recording_began", f"{', '.join(order.names) or 'everybody'} is recorded: {recorder.path}")
+        if first is None:
+            for old in self.shelf.make_room():
+                text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"
+                self._tell("recording_removed", text)
         return recorder
 
     def end_recording(self, order: Ending) -> None:
@@ -292,17 +297,3 @@ class Daemon:
     def down(self) -> None:
         """End, soon."""
         os.kill(os.getpid(), signal.SIGTERM)  # as everybody else ends it
-
-
-def _place() -> Path:
-    """A file of its own for a recording.
-
-    Raises:
-        BrickdError: there is no room for any.
-    """
-    directory = runtime().recordings
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise BrickdError(f"{directory}: {error.strerror}; set BRICKD_STATE_DIR to a directory of yours") from None
-    return directory / time.strftime(f"brickd-%Y%m%d-%H%M%S-{os.urandom(2).hex()}.brick")

@@ -13,6 +13,7 @@ from brickd.questions.question import Question, given
 
 OnOff = Literal["on", "off"]
 _ON_OFF = ("on", "off")
+_RECORDING = Name("the name that a recording was given as it began")
 
 
 @dataclass(frozen=True)
@@ -68,4 +69,12 @@ class Recording(Question):
 class Ending(Question):
     """Which recording is to come to its end."""
 
-    recording: str = given(Name("the name that a recording was given as it began"))
+    recording: str = given(_RECORDING)
+
+
+@dataclass(frozen=True)
+class RecordedFile(Question):
+    """Which file of which recording is meant."""
+
+    recording: str = given(_RECORDING)
+    number: int = given(Whole(0, None, "Of the file among those of the recording."))

@@ -26,6 +26,8 @@ from brickd.findings import Judged
 from brickd.memory import Wish
 from brickd.orders import Ending, Forgetting, Recording, Setting
 from brickd.recording.recorder import Recorder
+from brickd.recording.shelf import Shelf
+from brickd.runtime import runtime
 from brickd.segment import open_segment
 from brickd.world import Facts, SharedMemory, Source
 
@@ -39,7 +41,7 @@ class Daemon(SharedMemory):
     source: Source = "daemon"
 
     def __init__(self) -> None:
-        self.events = Log()
+        self.events, self.shelf = Log(), Shelf(runtime().recordings)
         self.checkpoint_problem: str | None = None
         self.judged: Judged | None = None
         self.server: Server

@@ -7,7 +7,9 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -72,6 +74,45 @@ def test_the_daemon_of_a_group_drains_its_members_servers_and_answers_its_member
     assert (refused.returncode, refused.stdout) == (5, "")
     assert "1 segment of other users may not be read" in refused.stderr
     assert verb(OUTSIDER, "down", member=False).returncode == 5
+
+
+@pytest.fixture
+def homes() -> Iterator[Callable[[int], Path]]:
+    """Gives a user a folder of its own."""
+    with TemporaryDirectory() as above:
+        Path(above).chmod(0o755)
+
+        def home(uid: int) -> Path:
+            folder = Path(above, str(uid))
+            folder.mkdir(mode=0o700)
+            os.chown(folder, uid, uid)
+            return folder
+
+        yield home
+
+
+def test_a_member_has_what_it_recorded_though_the_daemons_files_are_not_its_own(
+    daemon: Running, worker: Start, prefix: str, homes: Callable[[int], Path]
+) -> None:
+    server(worker).heard()
+    closed(daemon, STARTS)
+    file = homes(CLIENT) / "run.brick"
+    done = verb(CLIENT, "record", "--json", "-o", os.fspath(file), "--duration", "0.05")
+    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
+    assert [each["path"] for each in json.loads(done.stdout)["files"]] == [os.fspath(file)]
+    assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_uid) == (0o600, CLIENT)
+    assert list(runtime().recordings.iterdir()) == []
+    assert status(CLIENT, os.fspath(file))["ledger"]["spans"]["summarized"] == STARTS
+
+
+def test_who_may_not_ask_the_daemon_may_not_record(daemon: Running, homes: Callable[[int], Path]) -> None:
+    file = homes(OUTSIDER) / "run.brick"
+    for arguments in (("--duration", "0.05"), ("--fetch", "0" * 32)):
+        refused = verb(OUTSIDER, "record", "-o", os.fspath(file), *arguments, member=False)
+        told = f"brickd: the daemon at {runtime().socket} is not yours to ask\n"
+        assert (refused.returncode, refused.stdout, refused.stderr) == (5, "", told)
+        assert not file.exists()
+    assert not runtime().recordings.exists()
 
 
 def test_what_the_group_was_not_given_is_counted_and_left_alone(daemon: Running, worker: Start, prefix: str) -> None:

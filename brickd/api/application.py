@@ -30,8 +30,9 @@ from brickd.api import streams
 from brickd.api.limits import Limits
 from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
+from brickd.api.whole import Whole
 from brickd.errors import BrickdError, WrongQuestion
-from brickd.orders import Ending, Forgetting, Recording, Setting, settings
+from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Setting, settings
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.events import EventsQuestion
 from brickd.questions.hang import HangQuestion
@@ -130,6 +131,9 @@ class Application:
                 "POST", "/record", Recording, self._record, "Record, for as long as this is listened to or as is said."
             ),
             Endpoint("POST", "/record/end", Ending, self._end_recording, "Have a recording come to its end."),
+            Endpoint("GET", "/record", Nothing, self._recordings, "The recordings that lie with the daemon."),
+            Endpoint("GET", "/record/file", RecordedFile, self._recorded_file, "A file of one of these, as it is."),
+            Endpoint("POST", "/record/remove", RecordedFile, self._remove_recorded_file, "Remove it."),
             Endpoint("POST", "/down", Nothing, self._down, "End the daemon."),
         ]
         self.asgi = Starlette(
@@ -244,6 +248,17 @@ class Application:
     async def _end_recording(self, order: Ending) -> Response:
         await self._in_thread(self._served.end_recording, order)
         return self._done(recording=order.recording)
+
+    async def _recordings(self, _: Nothing) -> Response:
+        found = await self._in_thread(self._served.shelf.all)
+        return self._done(recordings=[each.document() for each in found])
+
+    async def _recorded_file(self, asked: RecordedFile) -> Response:
+        return Whole(await self._in_thread(self._served.shelf.open, asked.recording, asked.number), self._in_thread)
+
+    async def _remove_recorded_file(self, asked: RecordedFile) -> Response:
+        await self._in_thread(self._served.shelf.remove, asked.recording, asked.number)
+        return self._done(recording=asked.recording, number=asked.number)
 
     async def _down(self, _: Nothing) -> Response:
         self._served.down()

@@ -12,6 +12,7 @@ from brickd.events import Log
 from brickd.memory import Wish
 from brickd.orders import Ending, Forgetting, Recording, Setting
 from brickd.recording.recorder import Recorder
+from brickd.recording.shelf import Shelf
 from brickd.world import Facts, World
 
 
@@ -21,6 +22,11 @@ class Served(World, Protocol):
     @property
     def events(self) -> Log:
         """What happened."""
+        ...
+
+    @property
+    def shelf(self) -> Shelf:
+        """Recordings that are being written, or that nobody has fetched."""
         ...
 
     def daemon(self) -> Facts:

@@ -1,17 +1,15 @@
 """The verb `record`.
 
-Owns: who makes the recording (the daemon, or without one this process), where its files come to lie, what is said of
-it. Must not know: what is in it. Invariants: no file that was there is written over; whatever ends it, the recording is
-kept, and where it lies is said; a daemon that records for nobody any more ends by itself.
+Owns: who makes the recording (the daemon, or without one this process), what is said of it. Must not know: what is in
+it, how its files come from the daemon. Invariants: no file that was there is written over; whatever ends it, the
+recording is kept, and where it lies is said; a daemon that records for nobody any more ends by itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,20 +20,22 @@ from typing import Any
 import click
 
 from brickd import client, escape, units
-from brickd.cli import waiting
+from brickd.cli import fetching, waiting
 from brickd.cli.asking import asks
 from brickd.cli.output import emit, say
 from brickd.cli.tab import complete_workers
 from brickd.client import NoAnswer
-from brickd.errors import BrickdError, NoDaemon
+from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.naming import as_argument
 from brickd.orders import Ending, Recording
 from brickd.questions.question import to_query
-from brickd.recording.volumes import SUFFIX, numbered
+from brickd.recording.shelf import Shelf
+from brickd.recording.volumes import SUFFIX
 from brickd.runtime import runtime
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_SECONDS = 0.5
+_NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none for us
 
 Document = dict[str, Any]
 Told = Iterator[tuple[str, Document]]
@@ -44,21 +44,26 @@ Told = Iterator[tuple[str, Document]]
 @click.command()
 @click.option("-o", "--output", "file", metavar="FILE", help="The recording; else one with the time in its name, here.")
 @asks(Recording, complete_workers, keyword="order")
+@click.option("--fetch", metavar="RECORDING", help="Record nothing: fetch one that lies with the daemon still.")
 @click.option("--json", "as_json", is_flag=True, help="Say what it came to as JSON.")
-def record(order: Recording, file: str | None, as_json: bool) -> None:
-    """Record what all workers do, to be looked at later by every verb that reads."""
+def record(order: Recording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
+    """Record what all workers do, to be looked at later by every verb that reads.
+
+    The daemon keeps the eight newest of those that nobody fetched: brickd doctor lists them.
+    """
     out = Path(file or time.strftime("brickd-%Y%m%d-%H%M%S.brick"))
     _require_free(out)
-    try:
-        document = _by_daemon(order, out)
-    except NoAnswer as error:
-        if error.why not in ("none", "stale", "elsewhere"):
-            raise
-        document = _here(order, out)
-    if document["why"] not in ("asked", "over", "exited"):
-        ended = "the daemon ended" if document["why"] == "daemon_ended" else "by a defect of brickd: brickd events"
-        say(f"ended before its time: {ended}")
+    if fetch is None:
+        return _emitted(*_recorded(order, out), as_json)
+    if order != Recording():
+        raise click.UsageError("--fetch records nothing: leave out what is to be recorded")
+    found = _lying(fetch)
+    return _emitted(found, _fetched(found, out), as_json)
+
+
+def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
     emit({"schema_version": 1, **document}, "json" if as_json else "table", table=lambda _: _render(document))
+    return None if complete else Exit.TROUBLE
 
 
 def _require_free(out: Path) -> None:
@@ -82,7 +87,23 @@ def _following(first: Path) -> list[Path]:
 # ---- who records
 
 
-def _by_daemon(order: Recording, out: Path) -> Document:
+def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
+    """What it came to, and whether all of it lies where it is wanted."""
+    complete = True
+    try:
+        document = _by_daemon(order)
+        complete = _fetched(document, out)
+    except NoAnswer as error:
+        if error.why not in _NOBODY:
+            raise
+        document = _here(order, out)
+    if document["why"] not in ("asked", "over", "exited"):
+        ended = "the daemon ended" if document["why"] == "daemon_ended" else "by a defect of brickd: brickd events"
+        say(f"ended before its time: {ended}")
+    return document, complete
+
+
+def _by_daemon(order: Recording) -> Document:
     told = client.ask("record", to_query(order), post=True).events()
     name, begun = next(told)
 
@@ -90,10 +111,7 @@ def _by_daemon(order: Recording, out: Path) -> Document:
         with contextlib.suppress(BrickdError):  # it has ended already, or with the daemon
             client.ask("record/end", to_query(Ending(begun["recording"])), post=True).document()
 
-    document = _followed(order, [(name, begun)], told, end)
-    for each in document["files"]:
-        each["path"] = os.fspath(_fetched(Path(each["path"]), numbered(out, each["number"])))
-    return document
+    return _followed(order, [(name, begun)], told, end)
 
 
 def _here(order: Recording, out: Path) -> Document:
@@ -129,7 +147,8 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
                     return document
         finally:
             waiting.tell("")
-    raise NoDaemon(f"the daemon has ended; what it recorded lies in {document['files'][-1]['path']}")
+    lies, fetched = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
+    raise NoDaemon(f"the daemon has ended; what it recorded lies in {lies} ({fetched})")
 
 
 @contextlib.contextmanager
@@ -146,35 +165,26 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
 # ---- where it lies
 
 
-def _fetched(path: Path, out: Path) -> Path:
-    """Move a file of the daemon's; where it lies then."""
+def _lying(recording: str) -> Document:
+    """A recording that lies with the daemon, or where one that has ended left it."""
     try:
-        try:
-            os.link(path, out)
-        except FileExistsError:
+        every = client.ask("record").document()["recordings"]
+    except NoAnswer as error:
+        if error.why not in _NOBODY:
             raise
-        except OSError:  # on another file system, or not ours to link
-            _copy(path, out)
-        path.unlink()
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM) and out.exists():  # copied, and not ours to remove
-            return out
-        say(f"{out}: {error.strerror}: the recording stays in {path}")
-        return path
-    return out
+        every = [each.document() for each in Shelf(runtime().recordings).all()]
+    for each in every:
+        if each["recording"] == recording:
+            if each["written"]:
+                raise BrickdError(f"recording {recording} is being written still: end it first")
+            found: Document = each
+            return found
+    raise BrickdError(f"no recording {recording} lies with the daemon (brickd doctor lists them)")
 
 
-def _copy(path: Path, out: Path) -> None:
-    with path.open("rb") as source, open(out, "xb", opener=_for_us_alone) as target:
-        try:
-            shutil.copyfileobj(source, target, 1 << 20)
-        except BaseException:
-            out.unlink()
-            raise
-
-
-def _for_us_alone(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)  # as it was where it was recorded
+def _fetched(document: Document, out: Path) -> bool:
+    with _signals(signal.default_int_handler):
+        return fetching.fetch(document["recording"], document["files"], out)
 
 
 # ---- what is said
@@ -200,13 +210,18 @@ def _progress(document: Document) -> str:
 
 def _render(document: Document) -> list[str]:
     files = document["files"]
-    took, size = units.duration(document["elapsed_ns"]), units.size(document["bytes"])
+    size = f"{units.size(document['bytes'])} in {units.many(len(files), 'file')}"
     paths = " ".join(as_argument(each["path"]) for each in files)
-    workers, volumes = units.many(document["workers"], "worker"), units.many(len(files), "file")
-    lines = [f"recorded {workers} for {took}: {size} in {volumes}"]
+    lines = _came_to(document, size) if "workers" in document else [f"fetched {size}"]
+    return [escape.text(line) for line in [*lines, f"look at it: brickd status {paths}"]]
+
+
+def _came_to(document: Document, size: str) -> list[str]:
+    workers, took = units.many(document["workers"], "worker"), units.duration(document["elapsed_ns"])
+    lines = [f"recorded {workers} for {took}: {size}"]
     if document["removed_files"]:
         lines.append(f"removed, the oldest: {units.many(document['removed_files'], 'file')} (--files keeps more)")
     lacking = [units.many(n, what.removesuffix("s")) for what, n in document["not_recorded"].items() if n]
     if lacking:
         lines.append(f"not recorded, for there was no room: {', '.join(lacking)}")
-    return [escape.text(line) for line in [*lines, f"look at it: brickd status {paths}"]]
+    return lines

@@ -1,13 +1,15 @@
 """The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
 
 Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no file that was there
-is written over; what is kept is limited, and what was removed is counted.
+is written over; what is kept is limited, and what was removed is counted; a file is locked as long as it is written and
+its writer lives.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -78,6 +80,7 @@ class Volumes:
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # by the description, which is the writer's from here on
             limit, now_ns = self._limit_bytes, time.time_ns()
             return Volume(number, path, _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns))
         except BaseException:

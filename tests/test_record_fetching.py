@@ -1,0 +1,248 @@
+"""Recordings that lie with the daemon are fetched, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from conftest import SHM
+from running import running
+from serving import Daemon, ask, connected, request
+from test_recording_shelf import id_of, lying, shelf, written
+from verbs import brickd, document
+
+from brickd.runtime import runtime
+
+LONG = 16 << 30  # so long no transfer takes
+
+
+@pytest.fixture
+def elsewhere(prefix: str) -> Iterator[Path]:
+    """A folder to which nothing of the daemon's can be linked."""
+    with TemporaryDirectory(dir=SHM) as other:
+        if os.stat(other).st_dev == runtime().directory.stat().st_dev:
+            pytest.skip("needs two file systems")
+        yield Path(other)
+
+
+# ---- over the API
+
+
+def test_a_file_comes_as_it_is_and_stays_until_it_is_removed(daemon: Daemon) -> None:
+    path = lying(snapshots=600)
+    assert path.stat().st_size > 1 << 18, "more than a piece"
+    (one,) = ask(runtime().socket, "/v1/record").document["recordings"]
+    assert [(each["path"], each["number"], each["bytes"]) for each in one["files"]] == [
+        (str(path), 0, path.stat().st_size)
+    ]
+    target = f"recording={one['recording']}&number=0"
+    for _ in range(2):
+        answer = ask(runtime().socket, f"/v1/record/file?{target}")
+        assert answer.headers["content-length"] == str(path.stat().st_size)
+        assert answer.body == path.read_bytes()
+    assert ask(runtime().socket, "/v1/record/remove", target.encode()).status == 200
+    assert not path.exists()
+    assert ask(runtime().socket, "/v1/record").document["recordings"] == []
+
+
+@pytest.mark.parametrize(
+    "which",
+    ["recording=../run&number=0", "recording=%2Fetc%2Fpasswd&number=0", "recording={id}&number=1", "recording={id}",
+     "recording={id}&number=-1", "recording={id}&number=0&path=/etc/passwd", "recording=&number=0"],
+)  # fmt: skip
+def test_nothing_is_found_but_by_an_id_and_a_number(daemon: Daemon, which: str) -> None:
+    path = lying()
+    target = which.format(id=id_of(path))
+    for answer in (
+        ask(runtime().socket, f"/v1/record/file?{target}"),
+        ask(runtime().socket, "/v1/record/remove", target.encode()),
+    ):
+        assert answer.status == 400
+        assert answer.document["error"]["kind"] in ("trouble", "wrong_question")
+    assert path.exists()
+
+
+def test_a_recording_that_is_being_written_is_refused(daemon: Daemon) -> None:
+    with written(shelf().place()) as volumes:
+        answer = ask(runtime().socket, f"/v1/record/file?recording={volumes.id.hex()}&number=0")
+        assert (answer.status, "is being written still" in answer.document["error"]["message"]) == (400, True)
+
+
+def test_a_client_that_breaks_off_leaves_nothing_open(daemon: Daemon) -> None:
+    path = lying()
+    os.truncate(path, LONG)
+    with connected(runtime().socket) as client:
+        client.sendall(request(f"/v1/record/file?recording={id_of(path)}&number=0"))
+        assert b"200 OK" in client.recv(100)
+        assert str(path) in opened()
+    while str(path) in opened():
+        pass
+    assert path.exists()
+
+
+def opened() -> set[str]:
+    """The files that this process has open."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found.add(os.readlink(f"/proc/self/fd/{fd}"))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_a_file_that_is_shorter_than_was_said_is_not_passed_for_whole(daemon: Daemon) -> None:
+    path = lying()
+    whole = path.stat().st_size
+    os.truncate(path, LONG)
+    with connected(runtime().socket) as client, client.makefile("rb") as file:
+        client.sendall(request(f"/v1/record/file?recording={id_of(path)}&number=0"))
+        while line := file.readline().strip():
+            if line.startswith(b"content-length"):
+                assert int(line.split()[1]) == LONG
+        os.truncate(path, whole)
+        came = 0
+        while piece := file.read(1 << 20):
+            came += len(piece)
+    assert came < LONG
+
+
+# ---- by the verb
+
+
+@contextmanager
+def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[subprocess.Popen[str]]:
+    """`record --fetch` of a file that is too long, as soon as some of it has come; then it is as long as it was."""
+    whole = path.stat().st_size
+    command = [sys.executable, "-P", "-m", "brickd", "record", "--fetch", id_of(path), "-o", str(out)]
+    os.truncate(path, length)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            while not any(each.stat().st_size for each in out.parent.iterdir()):
+                assert process.poll() is None
+            yield process
+        finally:
+            process.kill()
+            os.truncate(path, whole)
+
+
+def fetched(path: Path, out: Path) -> None:
+    """It can be fetched, and is what it was."""
+    before, recording = path.read_bytes(), id_of(path)
+    done = brickd("record", "--fetch", recording, "-o", str(out), "--json")
+    assert done.returncode == 0, done.stderr
+    (file,) = json.loads(done.stdout)["files"]
+    assert file["path"] == str(out)
+    assert out.read_bytes() == before
+    assert stat.S_IMODE(out.stat().st_mode) == 0o600
+    assert list(runtime().recordings.iterdir()) == []
+    assert list(out.parent.iterdir()) == [out]
+
+
+def test_one_that_nobody_fetched_is_fetched_later_with_a_daemon_or_without_one(tmp_path: Path, prefix: str) -> None:
+    fetched(lying(), tmp_path / "without.brick")
+    (tmp_path / "without.brick").unlink()
+    with running():
+        fetched(lying(), tmp_path / "run.brick")
+        none = brickd("record", "--fetch", "0" * 32, "-o", str(tmp_path / "none.brick"))
+        assert (none.returncode, "no recording 000" in none.stderr) == (2, True)
+    both = brickd("record", "--fetch", "0" * 32, "--spans")
+    assert (both.returncode, "--fetch records nothing" in both.stderr) == (2, True)
+
+
+def test_all_files_of_a_recording_come(elsewhere: Path) -> None:
+    path = lying(snapshots=300, max_size=1 << 16)
+    files = len(list(runtime().recordings.iterdir()))
+    assert files > 2
+    with running():
+        done = brickd("record", "--fetch", id_of(path), "-o", str(elsewhere / "run.brick"))
+    assert (done.returncode, done.stdout.startswith("fetched ")) == (0, True)
+    assert len(list(elsewhere.iterdir())) == files
+    assert list(runtime().recordings.iterdir()) == []
+    assert document("status", *map(str, elsewhere.iterdir()))["recording"]["files"][0]["problem"] is None
+
+
+def test_ctrl_c_while_a_file_comes_leaves_it_where_it_was(elsewhere: Path) -> None:
+    path = lying()
+    with running():
+        with fetching(path, elsewhere / "run.brick") as process:
+            process.send_signal(signal.SIGINT)
+            words = process.communicate()[1]
+        assert process.returncode == 130
+        assert f"interrupted: the recording stays in {path} (brickd record --fetch {id_of(path)})" in words
+        assert list(elsewhere.iterdir()) == []
+        fetched(path, elsewhere / "run.brick")
+
+
+def test_a_client_that_is_killed_while_a_file_comes_loses_nothing(elsewhere: Path) -> None:
+    path = lying()
+    with running():
+        with fetching(path, elsewhere / "run.brick") as process:
+            process.kill()
+            process.wait()
+        (draft,) = elsewhere.iterdir()
+        assert draft.name.startswith(".run.brick."), "nobody takes it for the recording"
+        draft.unlink()
+        fetched(path, elsewhere / "run.brick")
+
+
+def test_a_daemon_that_is_killed_while_a_file_comes_loses_nothing_and_the_next_one_has_it(elsewhere: Path) -> None:
+    path = lying()
+    with running() as daemon, fetching(path, elsewhere / "run.brick") as process:
+        daemon.kill()
+        words = process.communicate()[1]
+    assert process.returncode == 2
+    assert f"ended while it answered: the recording stays in {path}" in words
+    assert list(elsewhere.iterdir()) == []
+    with running():
+        fetched(path, elsewhere / "run.brick")
+
+
+def test_a_file_for_which_there_is_no_room_stays_where_it_was(elsewhere: Path) -> None:
+    path = lying()
+    limited = ["prlimit", f"--fsize={path.stat().st_size - 1}", "env", "PYTHONFAULTHANDLER=0"]
+    command = [sys.executable, "-P", "-m", "brickd", "record", "--fetch", id_of(path), "-o"]
+    with running():
+        done = subprocess.run(
+            [*limited, *command, elsewhere / "run.brick"], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, "the recording stays in" in done.stderr) == (2, True), done.stderr
+        assert list(elsewhere.iterdir()) == []
+        fetched(path, elsewhere / "run.brick")
+
+
+def test_what_is_there_by_the_time_it_comes_is_not_written_over(elsewhere: Path) -> None:
+    path, out = lying(), elsewhere / "run.brick"
+    with running():
+        with fetching(path, out, 128 << 20) as process:
+            out.write_text("somebody's")
+            words = process.communicate()[1]
+        assert (process.returncode, f"{out}: File exists: the recording stays in" in words) == (2, True)
+    assert [(each.name, each.read_text()) for each in elsewhere.iterdir()] == [("run.brick", "somebody's")]
+    assert path.exists()
+
+
+def test_where_a_path_leads_to_another_file_that_is_left_alone(prefix: str, tmp_path: Path) -> None:
+    path, other = lying(), lying()
+    recording = id_of(path)
+    with running() as daemon:
+        (told, _) = daemon.ask("/record")["recordings"]
+        assert told["recording"] == recording
+        hidden = path.with_name("hidden.brick")
+        path.rename(hidden)
+        other.rename(path)
+        from brickd.cli.fetching import fetch
+
+        assert fetch(recording, told["files"], tmp_path / "run.brick")
+        assert id_of(tmp_path / "run.brick") == recording
+        assert id_of(path) != recording
+        assert not hidden.exists()
