@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from brickd import _reader
 from brickd.recording.ending import End
+from brickd.recording.file import File, Reads, nobody
 from brickd.recording.form import Chunk, Form
 
 ID = bytes(range(16))
@@ -58,10 +59,14 @@ class Read:
         return [(each.kind, each.at_ns, each.body) for each in self.chunks]
 
 
+def form(fd: int, reads: Reads = nobody) -> Form:
+    """What is in a file; whoever asks closes it."""
+    return Form(File("F.brick", os.dup(fd), reads))
+
+
 def read_fd(fd: int) -> Read:
-    form = Form("F.brick", os.dup(fd))
-    with form:
-        return Read(list(form), form.end)
+    with form(fd) as opened:
+        return Read(list(opened), opened.end)
 
 
 def read(content: bytes) -> Read:

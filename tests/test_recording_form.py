@@ -8,12 +8,12 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tapes import BLOCK, END_BYTES, FIRST, ID, MADE_NS, Written, begin, content, memory, read, read_fd, size, tape
+from tapes import BLOCK, END_BYTES, FIRST, ID, MADE_NS, Written, begin, content, form, memory, read, read_fd, size, tape
 
 from brickd import _reader
 from brickd.errors import RecordingRefused
 from brickd.recording.ending import DAMAGES_MAX, Damage, Refused
-from brickd.recording.form import Form, Title
+from brickd.recording.form import Title
 
 KINDS = st.sampled_from([_reader.CHUNK_WORKERS, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS])
 BODY = st.binary(max_size=3 * BLOCK + 1) | st.sampled_from([BLOCK, 2 * BLOCK, 5000]).map(bytes)
@@ -52,16 +52,16 @@ def test_what_was_written_is_read(chunks: list[Written], number: int) -> None:
 
 
 def test_a_recording_says_which_one_it_is() -> None:
-    with memory(tape([], 7)) as fd, Form("F.brick", os.dup(fd)) as form:
-        assert form.title == Title(1, 0, MADE_NS, ID, 7)
+    with memory(tape([], 7)) as fd, form(fd) as opened:
+        assert opened.title == Title(1, 0, MADE_NS, ID, 7)
 
 
 def test_a_recording_is_read_from_its_beginning_as_often_as_one_likes() -> None:
-    with memory(tape(SMALL)) as fd, Form("F.brick", os.dup(fd)) as form:
-        assert list(form) == list(form)
-        next(iter(form))
-        assert [each.at_ns for each in form] == [1, 2, 3, 4]
-        assert form.end.clean
+    with memory(tape(SMALL)) as fd, form(fd) as opened:
+        assert list(opened) == list(opened)
+        next(iter(opened))
+        assert [each.at_ns for each in opened] == [1, 2, 3, 4]
+        assert opened.end.clean
 
 
 @given(CHUNKS)
@@ -77,6 +77,31 @@ def test_what_is_whole_of_a_recording_that_is_written_still_is_read(chunks: list
             (told,) = seen.end.words()
             assert told.startswith("was not ended: it is written still, or its writer was killed")
         assert content(fd)[recording.bytes :].strip(b"\0") == b""
+
+
+def test_chunks_of_some_kinds_are_read_without_a_look_at_what_else_there_is() -> None:
+    changed = bytearray(tape(SMALL))
+    changed[places(SMALL)[2].start + BLOCK] ^= 1
+    with memory(bytes(changed)) as fd, form(fd) as opened:
+        (first,) = opened.only(_reader.CHUNK_WORKERS)
+        assert (first.kind, first.body) == (_reader.CHUNK_WORKERS, b"{}")
+        assert [each.at_ns for each in opened.only(_reader.CHUNK_SNAPSHOT)] == [2, 4]
+        assert opened.end.words() == []
+        assert len(list(opened)) == 3
+        before = opened.end
+        list(opened.only(_reader.CHUNK_SNAPSHOT))
+        assert opened.end is before
+
+
+def test_a_chunk_that_was_given_is_given_again_as_long_as_it_is_there() -> None:
+    with memory(tape(SMALL)) as fd, form(fd) as opened:
+        for chunk in opened:
+            assert opened.again(chunk.offset) == chunk
+        assert opened.again(chunk.offset + BLOCK) is None
+        os.pwrite(fd, b"x", chunk.offset + BLOCK)
+        assert opened.again(chunk.offset) is None
+        os.ftruncate(fd, chunk.offset)
+        assert opened.again(chunk.offset) is None
 
 
 # ---- changed
@@ -118,6 +143,31 @@ def test_a_recording_that_was_cut_is_read_up_to_the_cut() -> None:
         assert [each for each in killed.written if each in SMALL] == killed.written
         assert killed.written[: len(seen.written)] == seen.written
         assert not killed.end.clean or whole[length:].strip(b"\0") == b""
+
+
+def test_a_body_that_is_cut_once_its_head_was_found_is_not_there() -> None:
+    step = 1 << 20
+    chunks: list[Written] = [
+        (_reader.CHUNK_SNAPSHOT, 1, bytes(step - FIRST - 2 * BLOCK)),
+        (_reader.CHUNK_SNAPSHOT, 2, b"last"),
+    ]
+    assert places(chunks)[1].start == step - BLOCK
+    with memory() as fd:
+        recording = begin(fd, 2 * step)
+        for chunk in chunks:
+            recording.append(*chunk)
+        recording.close()
+        looked: list[tuple[str, int, int]] = []
+
+        def reads(path: str, at: int, of: int) -> None:
+            looked.append((path, at, of))
+            if at:
+                os.ftruncate(fd, at + 2)
+
+        with form(fd, reads) as opened:
+            assert [each.at_ns for each in opened] == [1]
+            assert any(f"cut at byte {step + 2}" in told or "checksum" in told for told in opened.end.words())
+        assert looked[0] == ("F.brick", step, recording.bytes)
 
 
 def test_chunks_that_were_taken_out_repeated_or_exchanged_are_missed() -> None:
@@ -229,8 +279,18 @@ def test_chunks_of_a_newer_minor_are_left_out_and_counted() -> None:
     assert seen.written == [(_reader.CHUNK_SNAPSHOT, 9, b"known")]
     assert seen.end.skipped == {kind: 2}
     assert f"2 chunks of kind {kind}, which this brickd does not know: left out" in seen.end.words()
-    with memory(title) as fd, Form("F.brick", os.dup(fd)) as form:
-        assert form.title.minor == 9
+    with memory(title) as fd, form(fd) as opened:
+        assert opened.title.minor == 9
+
+
+def test_of_many_unknown_kinds_a_few_are_listed_and_the_others_counted() -> None:
+    title = titled(1, 9)
+    key = _reader.recording_title(title)[-1]
+    nothing = _reader.recording_sum(key, b"")
+    seen = read(title + b"".join(head(key, 100 + number, 0, number, nothing) for number in range(3000)))
+    assert 0 < len(seen.end.skipped) < 100
+    assert seen.end.skipped.total() + seen.end.skipped_more == 3000
+    assert len(seen.end.words()) < 100
 
 
 def test_a_recording_of_another_major_is_refused_with_both_numbers() -> None:

@@ -50,7 +50,7 @@ class Contents:
             try:
                 self._take(chunk)
             except ValueError as error:
-                form.end.damage(chunk.offset, _end_of(chunk), str(error))
+                form.end.damage(chunk.offset, chunk.end, str(error))
         self.end: End = form.end
 
     def _take(self, chunk: Chunk) -> None:
@@ -104,7 +104,7 @@ class Contents:
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
         if chunk.offset not in self._refused:
             self._refused.add(chunk.offset)
-            self.end.damage(chunk.offset, _end_of(chunk), str(error))
+            self.end.damage(chunk.offset, chunk.end, str(error))
 
     def words(self) -> list[str]:
         """What is to be said of it."""
@@ -127,9 +127,5 @@ class Contents:
             "damages": [{"start": each.start, "end": each.end, "why": each.why} for each in end.damages],
             "more_damages": end.damages_more,
             "missing_chunks": end.missing,
-            "unknown_chunks": end.skipped.total(),
+            "unknown_chunks": end.skipped.total() + end.skipped_more,
         }
-
-
-def _end_of(chunk: Chunk) -> int:
-    return chunk.offset + _reader.BLOCK_BYTES + len(chunk.body)

@@ -1,7 +1,7 @@
 """How the reading of a recording ended.
 
 Owns: what was not there as it was written, and the words for it. Must not know: files, or what chunks mean. Invariants:
-what is missing is told; the list of places is limited, and those that go over are counted.
+what is missing is told; the lists of places and of kinds are limited, and what goes over is counted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from brickd.words import many
 
 DAMAGES_MAX = 100
+_KINDS_MAX = 16
 
 
 class Damage(NamedTuple):
@@ -44,7 +45,7 @@ class End:
         why: where it was not, what stands at `at`.
         damages: the first ones; `damages_more` others were not listed.
         missing: chunks that are known to have been there.
-        skipped: chunks of kinds that this brickd does not know, by kind.
+        skipped: chunks of kinds that this brickd does not know, by kind; `skipped_more` others are of yet other kinds.
         refused: what its writer had no room for, where it closed the file.
     """
 
@@ -55,6 +56,7 @@ class End:
     damages_more: int = 0
     missing: int = 0
     skipped: Counter[int] = field(default_factory=Counter)
+    skipped_more: int = 0
     refused: Refused = NOTHING
 
     @property
@@ -73,6 +75,8 @@ class End:
             told.append(self.why)
         for kind, count in sorted(self.skipped.items()):
             told.append(f"{many(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
+        if self.skipped_more:
+            told.append(f"{many(self.skipped_more, 'chunk')} of yet other kinds: left out")
         if any(self.refused):
             told.append(
                 f"had no room for {many(self.refused.chunks, 'chunk')} of {self.refused.bytes} bytes"
@@ -86,3 +90,10 @@ class End:
             self.damages.append(Damage(start, end, why))
         else:
             self.damages_more += 1
+
+    def skip(self, kind: int) -> None:
+        """Count one of a kind that is not known."""
+        if kind in self.skipped or len(self.skipped) < _KINDS_MAX:
+            self.skipped[kind] += 1
+        else:
+            self.skipped_more += 1

@@ -1,29 +1,25 @@
 """The chunks of a recording, read out of its file.
 
-Owns: which bytes of a file are believed, and what is said of those that are not. Must not know: what the chunks mean.
+Owns: which chunks of a file are believed, and what is said of those that are not. Must not know: what the chunks mean.
 Invariants: a chunk that is given stands in the file as it was written; what is not given is told, with its place, by
 `Form.end`; no file, whatever is in it and whoever changes or cuts it meanwhile, ends the reading with anything but
-that. It is read with pread alone, and never is more of it in memory than a chunk.
+that. Never is more of it in memory than a chunk.
 
 The form itself is described in brickd/reader/recording.h.
 """
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
 from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from brickd import _reader
-from brickd.errors import NotPermitted, RecordingRefused
+from brickd.errors import RecordingRefused
 from brickd.recording.ending import End, Refused
+from brickd.recording.file import File, Reads, nobody, open_file
+from brickd.recording.heads import Head, Heads
 
-_HEAD = _BLOCK = _reader.BLOCK_BYTES
-_LOOK_BYTES = 1 << 20
-_ZEROS = bytes(_BLOCK)
-_PATIENCE = 100  # so often a head may change while it is looked at
+_BLOCK = _reader.BLOCK_BYTES
 
 
 class Title(NamedTuple):
@@ -58,6 +54,11 @@ class Chunk(NamedTuple):
     offset: int
     body: bytes
 
+    @property
+    def end(self) -> int:
+        """Behind the last byte of its body."""
+        return self.offset + _BLOCK + len(self.body)
+
 
 class Records(NamedTuple):
     """Slots of one ring as they stood in it.
@@ -76,53 +77,74 @@ class Records(NamedTuple):
     slots: bytes
 
 
-class _Head(NamedTuple):
-    offset: int
-    kind: int
-    length: int
-    number: int
-    at_ns: int
-    body_sum: int
-
-    @property
-    def end(self) -> int:
-        return self.offset + _HEAD + -(-self.length // _BLOCK) * _BLOCK
-
-
 class Form:
     """An open recording.
 
     Attributes:
         title: which one it is.
-        end: how the last reading ended.
+        end: how the last reading of all of it ended.
     """
 
-    def __init__(self, path: str, fd: int) -> None:
-        self.path = path
+    def __init__(self, file: File) -> None:
+        """Of a file, which it closes.
+
+        Raises:
+            RecordingRefused: it is no recording, or of a form that this brickd does not read.
+        """
+        self.path = file.path
         self.end = End()
-        self._fd = fd
-        self._trouble = ""
+        self._file = file
+        titles = file.read(0, _reader.RECORDING_FIRST)
         try:
-            titles = self._read(0, _reader.RECORDING_FIRST)
             major, minor, made_ns, id_, number, self._key = _reader.recording_title(titles)
         except ValueError as error:
-            raise RecordingRefused(path, self._trouble or str(error)) from None
+            raise RecordingRefused(self.path, file.trouble or str(error)) from None
         self.title = Title(major, minor, made_ns, id_, number)
         self._twins = titles[:_BLOCK] == titles[_BLOCK:]
+        self._heads = Heads(file, self._key)
 
     def __iter__(self) -> Iterator[Chunk]:
         """All chunks that are whole and of a kind that is known, in order."""
-        self.end = end = End(at=min(_reader.RECORDING_FIRST, self._size()))
-        number = 0
+        self.end = end = self._begin()
         if not self._twins:
             end.damage(0, end.at, "of its two titles one is whole")
-        while (head := self._next_head(end)) is not None:
-            blocks = self._read(head.offset + _HEAD, head.end - head.offset - _HEAD)
-            if _reader.recording_sum(self._key, blocks) != head.body_sum:
-                end.damage(head.offset, head.end, f"chunk {head.number} is not what its checksum says")
+        for chunk in self._whole(end):
+            if chunk.kind == _reader.CHUNK_END:
+                self._close(end, chunk.body)
+                return
+            if chunk.kind < _reader.CHUNK_KINDS:
+                yield chunk
+            else:
+                end.skip(chunk.kind)
+
+    def only(self, *kinds: int) -> Iterator[Chunk]:
+        """Those of some kinds: the bodies of others are not looked at, nor is anything told of what is not whole."""
+        for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
+            if chunk.kind == _reader.CHUNK_END:
+                return
+            yield chunk
+
+    def again(self, offset: int) -> Chunk | None:
+        """The chunk that was given as beginning there; None: it is not there any more."""
+        head = self._heads.at(offset)
+        body = None if head is None else self._body(head)
+        return None if head is None or body is None else Chunk(head.kind, head.at_ns, head.number, offset, body)
+
+    def _begin(self) -> End:
+        return End(at=min(_reader.RECORDING_FIRST, self._file.size))
+
+    def _whole(self, end: End, kinds: tuple[int, ...] = ()) -> Iterator[Chunk]:
+        """All chunks that are whole, of every kind unless some are named."""
+        number = 0
+        while (head := self._heads.next(end)) is not None:
+            if kinds and head.kind not in kinds:
                 end.at = head.end
                 continue
+            body = self._body(head)
             before, end.at = end.at, head.end
+            if body is None:
+                end.damage(head.offset, head.end, f"chunk {head.number} is not what its checksum says")
+                continue
             if head.number < number:
                 end.damage(head.offset, head.end, f"chunk {head.number} comes after chunk {number - 1}")
                 continue
@@ -131,49 +153,14 @@ class Form:
                 if not end.damages or end.damages[-1].end != before:
                     end.damage(before, before, f"chunk {head.number} comes after chunk {number - 1}")
             number = head.number + 1
-            if head.kind == _reader.CHUNK_END:
-                self._close(end, blocks)
-                return
-            if head.kind < _reader.CHUNK_KINDS:
-                yield Chunk(head.kind, head.at_ns, head.number, head.offset, blocks[: head.length])
-            else:
-                end.skipped[head.kind] += 1
+            yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
-    # ---- where chunks are
-
-    def _next_head(self, end: End) -> _Head | None:
-        """The next head whose body is within the file, from `end.at` on; None: there is none any more."""
-        block, patience = self._read(end.at, _HEAD), _PATIENCE
-        while (head := self._find(end.at, block)) is None or head.end > self._size():
-            found = self._look(end.at + _HEAD)
-            before, block = block, self._read(end.at, _HEAD)
-            if block != before and patience:  # its writer has come to it since, and perhaps to the next one
-                patience -= 1
-                continue
-            if found is None:
-                self._break(end, head, block)
-                return None
-            end.damage(end.at, found.offset, "no chunk begins there" if head is None else "a chunk that was cut")
-            end.at = found.offset
-            block, patience = self._read(end.at, _HEAD), _PATIENCE
-        return head
-
-    def _look(self, offset: int) -> _Head | None:
-        """The first head from there on."""
-        while blocks := self._read(offset := self._data(offset), _LOOK_BYTES):
-            if (found := self._find(offset, blocks)) is not None:
-                return found
-            if len(blocks) < _LOOK_BYTES:
-                return None
-            offset += _LOOK_BYTES
-        return None
-
-    def _find(self, offset: int, blocks: bytes) -> _Head | None:
-        """The first head in blocks that begin there, the last of which may be a part of one."""
-        found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
-        return None if found is None else _Head(offset + found[0], *found[1:])
-
-    # ---- how it ends
+    def _body(self, head: Head) -> bytes | None:
+        """What its checksum says."""
+        blocks = self._file.read(head.body, head.end - head.body)
+        if len(blocks) < head.end - head.body:  # it was cut since its head was found
+            return None
+        return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
 
     def _close(self, end: End, body: bytes) -> None:
         """Its writer closed it."""
@@ -184,66 +171,12 @@ class Form:
             end.damage(end.at, end.at, str(error))
         else:
             end.refused = Refused(*refused)
-        if (last := self._last(end.at)) > end.at:
+        if (last := self._heads.behind(end.at)) > end.at:
             end.damage(end.at, last, "bytes behind its end")
 
-    def _break(self, end: End, head: _Head | None, block: bytes) -> None:
-        """Nothing is whole any more, and its writer did not close it."""
-        size = self._size()
-        if self._trouble:
-            end.why = f"{self._trouble}; all before byte {end.at} is there"
-        elif head is not None:
-            end.why = f"was cut at byte {size}, within a chunk: all before byte {end.at} is there"
-        elif size - end.at < _HEAD and size > end.at:
-            end.why = f"was cut at byte {size}, within the head of a chunk: all before byte {end.at} is there"
-        elif block in (b"", _ZEROS):
-            end.why = (
-                f"was not ended: it is written still, or its writer was killed, or it was cut at byte {end.at}:"
-                " all before is there"
-            )
-        else:
-            end.damage(end.at, size, "no chunk begins there, nor behind it")
-            end.why = f"has no end: all that is whole before byte {size} is there"
-
-    def _last(self, offset: int) -> int:
-        """Behind the last byte from there on that is not zero; where there is none, the offset."""
-        last = offset
-        while piece := self._read(offset := self._data(offset), _LOOK_BYTES):
-            if rest := piece.rstrip(b"\0"):
-                last = offset + len(rest)
-            offset += len(piece)
-        return last
-
-    # ---- the file
-
-    def _size(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def _data(self, offset: int) -> int:
-        """Where the first block from there on is that may be anything but zeros: most of a huge file may be holes."""
-        try:
-            found = os.lseek(self._fd, offset, os.SEEK_DATA)
-        except OSError as error:  # nothing else is there; or its file system does not say
-            found = self._size() if error.errno == errno.ENXIO else offset
-        return max(offset, found // _BLOCK * _BLOCK)
-
-    def _read(self, offset: int, length: int) -> bytes:
-        """As much of it as is there."""
-        pieces: list[bytes] = []
-        try:
-            while length > 0 and (piece := os.pread(self._fd, length, offset)):
-                pieces.append(piece)
-                offset += len(piece)
-                length -= len(piece)
-        except OSError as error:
-            self._trouble = f"cannot be read at byte {offset}: {error.strerror}"
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
     def close(self) -> None:
-        """Give up the descriptor."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        """Close its file."""
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -252,27 +185,18 @@ class Form:
         self.close()
 
 
-def open_recording(path: str) -> Form:
+def open_recording(path: str, reads: Reads = nobody) -> Form:
     """Open a recording.
 
     Raises:
         RecordingRefused: it is none, or of a form that this brickd does not read, or it cannot be opened.
         NotPermitted: it is another user's.
     """
+    file = open_file(path, reads)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except PermissionError as error:
-        raise NotPermitted(f"{path}: may not be read by this user") from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise RecordingRefused(path, f"cannot be opened: {reason}") from error
-    try:
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
-            raise RecordingRefused(path, f"is no file of a recording: {stat.filemode(mode)}, a regular file is wanted")
-        return Form(path, fd)
+        return Form(file)
     except BaseException:
-        os.close(fd)
+        file.close()
         raise
 
 
