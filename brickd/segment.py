@@ -80,8 +80,8 @@ class Segment(File):
         with _refusing(self.name):
             return self._copier.control()
 
-    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
-        """The number of the first slot that is still there, and the slots."""
+    def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots: all, for a ring is small."""
         with _refusing(self.name):
             return self._copier.ring(lane, events)
 

@@ -99,8 +99,8 @@ class Inside(Protocol):
         """What the consumer asked of the worker."""
         ...
 
-    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
-        """The number of the first slot that is still there, and the slots."""
+    def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots; so many of the newest are wanted."""
         ...
 
 

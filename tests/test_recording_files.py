@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from rings import rings
+from rings import SLOT, rings, spans
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
 from brickd import _reader
 from brickd.errors import BrickdError
-from brickd.events import Log
+from brickd.events import KEPT, Event, Log
 from brickd.lookout import Lookout
 from brickd.orders import Recording
 from brickd.questions.bricks import BricksQuestion
@@ -121,7 +124,7 @@ def written(path: Path) -> Iterator[_reader.Recording]:
     """A file of a recording that is written by hand."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        yield _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1)
+        yield _reader.Recording(fd, 1 << 26, id=bytes(16), made_ns=1)
     finally:
         os.close(fd)
 
@@ -241,6 +244,198 @@ def test_a_file_names_each_worker_once_and_only_those_that_are_recorded_in_it(tm
         assert second.chunks == 1
     (found,) = [read_numbers(body) for _, _, _, body in chunks(tmp_path / "run.1.brick")]
     assert found == {f"{many - 1:032x}": many}
+
+
+def retold(chunk: bytes, old: str, new: str) -> bytes:
+    """A body in which a name is another."""
+    return chunk.replace(f'"{old}"'.encode(), f'"{new}"'.encode())
+
+
+def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file: Path, tmp_path: Path) -> None:
+    bodies_of = {kind: body for kind, _, _, body in chunks(file)}
+    snapshot, table = bodies_of[_reader.CHUNK_SNAPSHOT], bodies_of[_reader.CHUNK_TABLES]
+    assert b'"afresh":true' in table
+    path = tmp_path / "other.brick"
+    with written(path) as recording:
+        for number in range(20):  # more generations than are held, under the same numbers
+            recording.append(_reader.CHUNK_TABLES, number, retold(table, "norm", f"norm{number}"))
+            recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
+            recording.append(_reader.CHUNK_SNAPSHOT, number, snapshot)
+        recording.close()
+
+    def seen(snapshots: Iterable[Snapshot]) -> list[tuple[int, bool]]:
+        return [
+            (each.at_ns, any(name and name[0] == f"norm{each.at_ns}" for name in worker.reading.names))
+            for each in snapshots
+            for worker in each.survey.workers
+        ]
+
+    with opened([str(path)]) as world:
+        backwards = [world.survey()]
+        assert seen(world.snapshots()) == [(number, True) for number in range(20) for _ in range(2)]
+        earlier = world
+        for _ in range(7):
+            earlier = earlier.before()
+            backwards.append(earlier.survey())
+        names = [{name[0] for name in each.workers[0].reading.names if name} for each in backwards]
+        assert [f"norm{19 - number // 2}" in each for number, each in enumerate(names)] == [True] * 8
+        with pytest.raises(BrickdError, match="two are wanted"):
+            earlier.before()
+        assert world.document()["files"][0]["damages"] == []
+
+
+def test_names_that_do_not_begin_afresh_add_to_those_before_them(file: Path, tmp_path: Path) -> None:
+    bodies_of = {kind: body for kind, _, _, body in chunks(file)}
+    table = json.loads(bodies_of[_reader.CHUNK_TABLES])
+    path = tmp_path / "other.brick"
+    for first, second, names in (
+        ({}, {}, ["api/0"]),  # an older file does not say
+        ({}, {"afresh": False}, ["api/0"]),
+        ({"afresh": True}, {}, ["api/0"]),
+        ({}, {"afresh": True}, []),
+    ):
+        path.unlink(missing_ok=True)
+        with written(path) as recording:
+            for part in (
+                {"names": table["names"], "paths": {}} | first,
+                {"names": {}, "paths": table["paths"]} | second,
+            ):
+                recording.append(_reader.CHUNK_TABLES, 1, json.dumps(part).encode())
+            recording.append(_reader.CHUNK_SNAPSHOT, 2, bodies_of[_reader.CHUNK_SNAPSHOT])
+            recording.close()
+        with opened([str(path)]) as world:
+            assert [each.name for one in world.snapshots() for each in one.survey.workers] == names
+            assert bool(world.document()["files"][0]["damages"]) == (not names)
+
+
+def test_names_are_written_afresh_or_as_what_is_new(worker: Start) -> None:
+    started(worker, **STILL)
+    one = Snapshot.of(SharedMemory().survey(), 1, 1)
+    started(worker, "with brick.span('another'): pause()", **STILL)
+    other = Snapshot.of(SharedMemory().survey(), 2, 2)
+    known = set[int]()
+    said = [bodies.tables(each, known) for each in (one, one, other)]
+    assert said[1] is None
+    assert [bodies.read_tables(each)[1] for each in said if each is not None] == [True, False]
+    known.clear()
+    again = bodies.tables(other, known)
+    assert again is not None
+    assert bodies.read_tables(again)[1]
+
+
+def told(number: int) -> bytes:
+    return bodies.event(Event(number, 10**9, "looked", f"for the {number}. time"))
+
+
+def test_of_the_events_of_a_recording_the_newest_are_kept_and_the_others_missed_as_live(tmp_path: Path) -> None:
+    live = Log(99)
+    numbers = list(range(100, 100 + 5 * KEPT // 2))
+    paths = [tmp_path / "run.brick", tmp_path / "run.1.brick"]
+    for part, path in enumerate(paths):
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+        recording = _reader.Recording(fd, 1 << 20, id=bytes(16), made_ns=1, number=part)
+        for number in numbers[part::2]:  # in any order
+            recording.append(_reader.CHUNK_EVENTS, 1, told(number))
+        recording.close()
+        os.close(fd)
+    for _ in numbers:
+        live.add("looked", "")
+    with opened(list(map(str, paths))) as world:
+        for since in (99, 100, numbers[-KEPT] - 1, numbers[-KEPT], numbers[-2], numbers[-1], 2**63):
+            page, expected = world.events.since(since), live.since(since)
+            assert [each.number for each in page.events] == [each.number for each in expected.events]
+            assert (page.missed, page.newest) == (expected.missed, expected.newest)
+        # What was told before it was recorded is not missing in it.
+        assert world.events.since(0).missed == len(numbers) - KEPT
+
+
+def test_events_that_were_not_recorded_are_missed(tmp_path: Path) -> None:
+    with written(tmp_path / "run.brick") as recording:
+        for number in (5, 6, 9, 9):
+            recording.append(_reader.CHUNK_EVENTS, 1, told(number))
+    with opened([str(tmp_path / "run.brick")]) as world:
+        assert [world.events.since(since).missed for since in (0, 4, 5, 6, 7, 8, 9, 10)] == [2, 2, 2, 2, 1, 0, 0, 0]
+
+
+def test_what_is_held_of_a_recording_does_not_grow_with_it(file: Path, tmp_path: Path) -> None:
+    bodies_of = {kind: body for kind, _, _, body in chunks(file)}
+    table = json.loads(bodies_of[_reader.CHUNK_TABLES])
+    del table["afresh"]
+    held = []
+    for many in (300, 900):
+        path = tmp_path / f"{many}.brick"
+        with written(path) as recording:
+            for number in range(many):
+                names = {str(int(each) + number): rows for each, rows in table["names"].items()}
+                recording.append(_reader.CHUNK_TABLES, 1, json.dumps(table | {"names": names}).encode())
+                recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({f"{number:032x}": number}).encode())
+                recording.append(_reader.CHUNK_SNAPSHOT, 1, b"{}")
+        gc.collect()
+        tracemalloc.start()
+        with opened([str(path)]) as world:
+            assert world.document()["files"][0]["snapshots"] == many
+            held.append(tracemalloc.get_traced_memory()[0])
+        tracemalloc.stop()
+    assert held[1] < held[0] * 1.1
+
+
+def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_reader.Recording], None]) -> None:
+    """A recording of one worker with so many lanes, with what is filled into it."""
+    (worker,) = snapshot.survey.workers
+    _, lane, consumer = worker.reading.lanes[0]
+    reading = replace(worker.reading, lanes=[(number, lane, consumer) for number in range(lanes)])
+    shown = replace(snapshot, survey=replace(snapshot.survey, workers=[replace(worker, reading=reading)]))
+    with written(path) as recording:
+        fill(recording)
+        # Behind its records, as where there was no room before them.
+        recording.append(_reader.CHUNK_WORKERS, 1, json.dumps({"00": 1, reading.uuid: 7}).encode())
+        tables = bodies.tables(shown, set())
+        assert tables is not None
+        recording.append(_reader.CHUNK_TABLES, 1, tables)
+        recording.append(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(shown, None, bodies.Counts()))
+        recording.close()
+
+
+def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    lanes, each, many = 8, 5000, 3
+    passes: list[int] = []
+
+    def fill(recording: _reader.Recording) -> None:
+        with rings(lanes=lanes, span_slots=1 << 13) as r:
+            mine, other = r.drain(), r.drain()
+            mine.record_into(recording, 7)
+            other.record_into(recording, 1)
+            for number in range(many):
+                made = np.repeat(spans({}), each)
+                made["sequence"] = np.arange(1, each + 1) + number * each
+                for lane in range(lanes):
+                    r.add(lane, "span", made)
+                assert _reader.drain([mine, other]) == []
+                r.publish(mine)
+
+    def reads(path: str, at: int, of: int) -> None:
+        if not passes or at < passes[-1]:
+            passes.append(at)
+        passes[-1] = at
+
+    path = tmp_path / "run.brick"
+    with_lanes(path, lanes, Snapshot.of(SharedMemory().survey(), 1, 1), fill)
+    with opened([str(path)], reads) as world:
+        world.survey()
+        before = len(passes)
+        answer = inspect.answer(world, InspectQuestion("api/0", records=3))
+        assert len(passes) - before <= 2
+        assert [[span["sequence"] for span in lane["spans"]] for lane in answer.document["lanes"]] == [
+            [many * each - 2, many * each - 1, many * each]
+        ] * lanes
+        (file,) = world.document()["files"]
+        assert file["records"] == 2 * lanes * each * many
+    with opened([str(path)]) as world, world.segment(answer.document["segment"]) as inside:
+        for newest in (10, 2 * each, each):
+            first, slots = inside.ring(0, events=False, newest=newest)
+            assert first + len(slots) // SLOT == many * each
+            assert max(newest, 4096) <= len(slots) // SLOT <= 2 * max(newest, 4096) + each
 
 
 def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """What one file of a recording holds.
 
 Owns: which of its chunks are believed, and what is said of those that are not. Must not know: other files, views.
-Invariants: whatever is in the file, what adds up is shown and what does not is told with its place; of snapshots only
-the last few are in memory at a time, and none of the records.
+Invariants: whatever is in the file, what adds up is shown and what does not is told with its place; however much that
+is, what is in memory of it does not grow with the file: of snapshots, names and paths the places of the last few, of
+events the newest, of records none.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
-from brickd import _reader, kept
-from brickd.events import Event
+from brickd import _reader
 from brickd.instant import rfc3339
 from brickd.recording import written
 from brickd.recording.ending import End
+from brickd.recording.events import RecordedEvents
 from brickd.recording.form import Chunk, Form, Records, records
 from brickd.recording.rings import read_numbers
+from brickd.recording.tables import Tables
 from brickd.recording.written import Beginning, Ending, Shown
 from brickd.windows import SLOTS
 
@@ -31,27 +33,28 @@ class Contents:
         form: the file.
         beginning: None where that is damaged.
         ending: None where the file has none.
-        events: all that are in it.
+        events: the newest that are in it.
         counts: of what is there: snapshots, events, records.
-        end: how the reading of the file ended, with what was found to be damaged in it.
     """
 
     def __init__(self, form: Form) -> None:
         self.form = form
         self.beginning: Beginning | None = None
         self.ending: Ending | None = None
-        self.events: list[Event] = []
+        self.events = RecordedEvents()
         self.counts: Counter[str] = Counter()
-        self._tables = kept.Tables({}, {})
-        self._numbers: dict[str, int] = {}
-        self._refused: set[int] = set()  # snapshots, by their places
-        self._last: deque[Chunk] = deque(maxlen=_LAST)
+        self._tables = Tables(form, self._refuse)
+        self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
         for chunk in form:
             try:
                 self._take(chunk)
             except ValueError as error:
-                form.end.damage(chunk.offset, chunk.end, str(error))
-        self.end: End = form.end
+                self._refuse(chunk, error)
+
+    @property
+    def end(self) -> End:
+        """How the reading of the file ended, with what was found to be damaged in it."""
+        return self.form.end
 
     def _take(self, chunk: Chunk) -> None:
         match chunk.kind:
@@ -60,50 +63,68 @@ class Contents:
             case _reader.CHUNK_ENDING:
                 self.ending = written.read_ending(chunk.body)
             case _reader.CHUNK_EVENTS:
-                self.events.append(written.read_event(chunk.body))
+                self.events.add(written.read_event(chunk.body))
                 self.counts["events"] += 1
             case _reader.CHUNK_WORKERS:
-                self._numbers |= read_numbers(chunk.body)
+                read_numbers(chunk.body)
             case _reader.CHUNK_TABLES:
-                self._tables |= written.read_tables(chunk.body)
+                self._tables.add(chunk.offset)
             case _reader.CHUNK_SNAPSHOT:
-                self._last.append(chunk)
+                self._last.append(chunk.offset)
                 self.counts["snapshots"] += 1
             case _reader.CHUNK_RECORDS:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
     def snapshots_backwards(self) -> Iterator[Shown]:
-        """The last few, the newest first; each is judged when it is wanted."""
-        for chunk in reversed(self._last):
-            try:
-                yield written.read_snapshot(chunk.body, chunk.at_ns, self._tables)
-            except ValueError as error:
-                self._refuse(chunk, error)
+        """The last few, the newest first; each is read and judged when it is wanted."""
+        for place in reversed(self._last):
+            if (chunk := self.form.again(place)) is None:
+                self.end.damage(place, place, "a snapshot stood there, and does not any more")
+            elif (shown := self._shown(chunk, self._tables)) is not None:
+                yield shown
 
     def snapshots(self) -> Iterator[Shown]:
         """All of them, the oldest first."""
-        for chunk in self.form:
-            if chunk.kind == _reader.CHUNK_SNAPSHOT:
-                try:
-                    yield written.read_snapshot(chunk.body, chunk.at_ns, self._tables)
-                except ValueError as error:
-                    self._refuse(chunk, error)
+        tables = Tables(self.form, self._refuse)
+        for chunk in self.form.only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
+            if chunk.kind == _reader.CHUNK_TABLES:
+                tables.add(chunk.offset)
+            elif (shown := self._shown(chunk, tables)) is not None:
+                yield shown
+
+    def _shown(self, chunk: Chunk, tables: Tables) -> Shown | None:
+        try:
+            return written.read_snapshot(chunk.body, chunk.at_ns, tables.at(chunk.offset))
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return None
 
     def records(self, uuid: str) -> Iterator[Records]:
         """What was taken from a worker's rings, the oldest first."""
-        number = self._numbers.get(uuid)
-        for chunk in self.form if number is not None else ():
-            if chunk.kind == _reader.CHUNK_RECORDS:
-                try:
-                    found = records(chunk.body)
-                except ValueError:  # it was told when it was found
-                    continue
-                if found.worker == number:
-                    yield found
+        if (number := self._number(uuid)) is None:
+            return
+        for chunk in self.form.only(_reader.CHUNK_RECORDS):
+            try:
+                found = records(chunk.body)
+            except ValueError:  # it was told when all was read
+                continue
+            if found.worker == number:
+                yield found
+
+    def _number(self, uuid: str) -> int | None:
+        """What the file calls a worker: it may say so behind its first records, where it had no room before them."""
+        for chunk in self.form.only(_reader.CHUNK_WORKERS):
+            try:
+                numbers = read_numbers(chunk.body)
+            except ValueError:
+                continue
+            if uuid in numbers:
+                return numbers[uuid]
+        return None
 
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
-        if chunk.offset not in self._refused:
-            self._refused.add(chunk.offset)
+        """Tell what does not add up: once, however often it is read."""
+        if all(each.start != chunk.offset for each in self.end.damages):
             self.end.damage(chunk.offset, chunk.end, str(error))
 
     def words(self) -> list[str]:
@@ -124,7 +145,7 @@ class Contents:
             **{what: self.counts[what] for what in ("snapshots", "events", "records")},
             "whole_bytes": end.at,
             "problem": end.why or None,
-            "damages": [{"start": each.start, "end": each.end, "why": each.why} for each in end.damages],
+            "damages": [{"start_byte": each.start, "end_byte": each.end, "why": each.why} for each in end.damages],
             "more_damages": end.damages_more,
             "missing_chunks": end.missing,
             "unknown_chunks": end.skipped.total() + end.skipped_more,

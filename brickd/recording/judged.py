@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ Found = TypeVar("Found")
 
 
 def reading(found: Reading) -> Reading:
-    """A reading with the fields that this brickd knows.
+    """A reading with the fields that this brickd knows, whose names and paths were judged where they stood.
 
     Raises:
         ValueError: it cannot be one.
@@ -40,9 +40,7 @@ def reading(found: Reading) -> Reading:
     for number in (found.odd, found.moving, found.memory_bytes, found.flags, *found.deferred.values()):
         whole(number)
     _require(all(isinstance(name, str) for name in found.deferred), "names of counters", found.deferred)
-    _names(found.names)
-    _paths(found.paths)
-    _tables(found)
+    _summaries(found)
     lanes = [
         (whole(number, most=_reader.LANES_MAX), _fields("lane", lane), _fields("consumer", consumer))
         for number, lane, consumer in found.lanes
@@ -51,18 +49,24 @@ def reading(found: Reading) -> Reading:
     return replace(found, header=header, process=process, lanes=lanes, tick_ns=float(found.tick_ns))
 
 
-def _names(names: list[tuple[str, int] | None]) -> None:
-    _require(len(names) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(names))
-    for name in names:
+def names(found: Sequence[tuple[str, int] | None]) -> None:
+    """Those of a reading, and of all that share them.
+
+    Raises:
+        ValueError: they cannot be.
+    """
+    _require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
+    for name in found:
         if name is not None:
             written, category = name
             text(written)
             whole(category)
 
 
-def _paths(paths: list[Path | None]) -> None:
-    _require(len(paths) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(paths))
-    for number, path in enumerate(paths):
+def paths(found: Sequence[Path | None]) -> None:
+    """As `names`."""
+    _require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
+    for number, path in enumerate(found):
         if path is not None:
             # So that no walk to the root can run in a circle.
             whole(path.parent, -1, number - 1)
@@ -71,12 +75,13 @@ def _paths(paths: list[Path | None]) -> None:
             _require(path.unit in _UNITS, "a unit", path.unit)
 
 
-def _tables(found: Reading) -> None:
+def _summaries(found: Reading) -> None:
     summaries, latency, size = len(found.summaries), len(found.latency), _reader.SUMMARY_BYTES
     _require(summaries == len(found.paths) * size, f"{len(found.paths)} summaries", summaries // size)
     _require(latency <= summaries, "no more latencies than summaries", latency // size)
-    bounds = any(path is not None and path.unit == _reader.UNIT_BOUND for path in found.paths)
-    _require(bool(latency) or not bounds, "latencies of what is only bounded", latency)
+    if not latency:
+        bounds = any(path is not None and path.unit == _reader.UNIT_BOUND for path in found.paths)
+        _require(not bounds, "latencies of what is only bounded", latency)
 
 
 @functools.cache

@@ -14,13 +14,15 @@ from typing import Any
 
 from brickd import _reader
 from brickd.errors import NoSuchWorker, RecordingRefused
-from brickd.events import Event, Page
 from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.lookout import Lookout
 from brickd.reading import Reading
 from brickd.recording.contents import Contents
+from brickd.recording.events import RecordedEvents
+from brickd.recording.file import Reads, nobody
 from brickd.recording.form import open_recording
+from brickd.recording.tails import Tails
 from brickd.recording.written import Counts, Shown
 from brickd.snapshot import Snapshot
 from brickd.windows import SLOTS, Window, Windows
@@ -28,23 +30,18 @@ from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, Source
 
-_SLOT_BYTES = 64
-_RING_BYTES = 100_000 * _SLOT_BYTES  # no view shows more records of a ring
 
+class Backwards:
+    """The snapshots of a recording, the newest first: each is read when it is wanted, and once."""
 
-class RecordedEvents:
-    """The events of a recording."""
+    def __init__(self, files: Sequence[Contents]) -> None:
+        self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
+        self._read: list[Shown] = []
 
-    def __init__(self, events: Sequence[Event]) -> None:
-        by_number = {event.number: event for event in events}
-        self._events = tuple(by_number[number] for number in sorted(by_number))
-
-    def since(self, number: int) -> Page:
-        """Those after the one of this number; missed are those that were told and are not in it."""
-        events = tuple(event for event in self._events if event.number > number)
-        newest = self._events[-1].number if self._events else 0
-        missed = events[-1].number - events[0].number + 1 - len(events) if events else 0
-        return Page(events, missed, newest)
+    def first(self, count: int) -> Sequence[Shown]:
+        """So many of them, as far as there are."""
+        self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
+        return self._read[:count]
 
 
 class Inside:
@@ -52,6 +49,7 @@ class Inside:
 
     def __init__(self, reading: Reading, daemon: Facts | None, files: Sequence[Contents]) -> None:
         self._reading, self._daemon, self._files = reading, daemon, files
+        self._tails: Tails | None = None
 
     @property
     def header(self) -> _reader.Header:
@@ -70,19 +68,19 @@ class Inside:
         """What its consumer asked, as far as that is recorded."""
         return {"flags": self._reading.flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "sites": ()}
 
-    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
+    def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first of the last slots that were recorded without a gap, and these."""
-        first, slots = 0, bytearray()
+        if self._tails is None or self._tails.newest < newest:
+            self._tails = self._read_tails(newest)
+        return self._tails.ring(lane, events=events)
+
+    def _read_tails(self, newest: int) -> Tails:
+        """Those of all lanes at once, for the files are long."""
+        tails = Tails((number for number, _, _ in self._reading.lanes), newest)
         for file in self._files:
             for found in file.records(self._reading.uuid):
-                if (found.lane, found.events) == (lane, events):
-                    if found.first != first + len(slots) // _SLOT_BYTES:
-                        first, slots = found.first, bytearray()
-                    slots += found.slots
-                    if (over := len(slots) - _RING_BYTES) > _RING_BYTES:
-                        del slots[:over]
-                        first += over // _SLOT_BYTES
-        return first, bytes(slots)
+                tails.take(found)
+        return tails
 
 
 class Recorded:
@@ -95,20 +93,22 @@ class Recorded:
 
     source: Source = "recording"
 
-    def __init__(self, files: Sequence[Contents], back: int = 0) -> None:
+    def __init__(self, files: Sequence[Contents], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
         """Show a snapshot: the last one, or one that lies so many before it."""
-        self._files, self._back = files, back
-        self.events = RecordedEvents([event for file in files for event in file.events])
-        self._last = self._newest(SLOTS + 1 + back)[back:]
+        self._files, self._backwards, self._back = files, backwards, back
+        self.events = events
 
-    def _newest(self, count: int) -> list[Shown]:
-        found: list[Shown] = []
-        for file in reversed(self._files):
-            for shown in file.snapshots_backwards():
-                if len(found) == count:
-                    return found
-                found.append(shown)
-        return found
+    @classmethod
+    def of(cls, files: Sequence[Contents]) -> Recorded:
+        """What these files of one recording hold, in their order."""
+        events = RecordedEvents()
+        for file in files:
+            events.merge(file.events)
+        return cls(files, Backwards(files), events)
+
+    def _last(self, count: int) -> Sequence[Shown]:
+        """The snapshot that is shown, and those before it: so many, as far as there are."""
+        return self._backwards.first(self._back + count)[self._back :]
 
     def before(self) -> Recorded:
         """The same recording, one snapshot earlier.
@@ -116,16 +116,16 @@ class Recorded:
         Raises:
             RecordingRefused: there is none.
         """
-        if len(self._last) < 2:
+        if len(self._last(2)) < 2:
             raise RecordingRefused(self._files[-1].form.path, "holds one snapshot, two are wanted to see what moved")
-        return Recorded(self._files, self._back + 1)
+        return Recorded(self._files, self._backwards, self.events, self._back + 1)
 
     def _shown(self) -> Shown:
-        if not self._last:
-            last = self._files[-1]
-            why = "; ".join(last.end.words()[:2]) or "none was recorded"
-            raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
-        return self._last[0]
+        for shown in self._last(1):
+            return shown
+        last = self._files[-1]
+        why = "; ".join(last.end.words()[:2]) or "none was recorded"
+        raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
 
     # ---- what views look at
 
@@ -140,14 +140,14 @@ class Recorded:
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
         """What was recorded in the time before that."""
         windows = Windows()
-        for shown in reversed(self._last[1:]):
+        for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
         return windows.over(found.workers, of, self._shown().snapshot.now_ns, slots)
 
     def stragglers(self) -> Judged:
         """Who was slow then."""
         lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
-        for shown in reversed(self._last):
+        for shown in reversed(self._last(SLOTS + 1)):
             lookout.take(shown.snapshot)
         return lookout.judged()
 
@@ -181,11 +181,12 @@ class Recorded:
 
     def words(self) -> tuple[str, ...]:
         """What is to be said of it."""
+        last = self._last(1)
         told = [each for file in self._files for each in file.words()]
         begun = next((file.beginning for file in self._files if file.beginning is not None), None)
-        if begun is not None and self._last:
+        if begun is not None and last:
             of = f" of {', '.join(begun.names)}" if begun.names else ""
-            at = rfc3339(self._last[0].snapshot.at_ns)
+            at = rfc3339(last[0].snapshot.at_ns)
             began = rfc3339(begun.began_at_ns)
             told.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
         numbers = [file.form.title.number for file in self._files]
@@ -202,7 +203,7 @@ class Recorded:
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
-        return self._last[0].counts if self._last else Counts()
+        return next((shown.counts for shown in self._last(1)), Counts())
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -212,7 +213,7 @@ class Recorded:
             "host": None if begun is None else begun.host,
             "version": None if begun is None else begun.version,
             "began": None if begun is None else rfc3339(begun.began_at_ns),
-            "shown": rfc3339(self._last[0].snapshot.at_ns) if self._last else None,
+            "shown": next((rfc3339(shown.snapshot.at_ns) for shown in self._last(1)), None),
             "names": [] if begun is None else list(begun.names),
             "not_recorded": self._counts().not_recorded,
             "files": [file.document() for file in self._files],
@@ -220,15 +221,19 @@ class Recorded:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str]) -> Iterator[Recorded]:
+def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Recorded]:
     """One recording: a file, or several of its set in any order.
+
+    Args:
+        paths: of the files.
+        reads: is told how far they are read.
 
     Raises:
         RecordingRefused: one of these is none, or they are of different ones.
         NotPermitted: one may not be read.
     """
     with contextlib.ExitStack() as stack:
-        forms = [stack.enter_context(open_recording(path)) for path in paths]
+        forms = [stack.enter_context(open_recording(path, reads)) for path in paths]
         for form in forms:
             if form.title.id != forms[0].title.id:
                 raise RecordingRefused(form.path, f"is of another recording than {forms[0].path}: give those of one")
@@ -236,4 +241,4 @@ def opened(paths: Sequence[str]) -> Iterator[Recorded]:
         for one, other in itertools.pairwise(forms):
             if one.title.number == other.title.number:
                 raise RecordingRefused(other.path, f"is the same part of its recording as {one.path}: give each once")
-        yield Recorded([Contents(form) for form in forms])
+        yield Recorded.of([Contents(form) for form in forms])

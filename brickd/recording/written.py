@@ -97,8 +97,10 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
 
     Args:
         of: the snapshot that is to be written next.
-        written: the numbers of those that were; these are added.
+        written: the numbers of those that were; these are added. Of none, they begin afresh: no later snapshot needs
+            those that stand before them.
     """
+    afresh = not written
     every = kept.Tables.over(worker.reading for worker in of.survey.workers)
     new = kept.Tables(
         {number: rows for number, rows in every.names.items() if number not in written},
@@ -107,7 +109,7 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
     if not new.names and not new.paths:
         return None
     written |= new.names.keys() | new.paths.keys()
-    return composed(new.texts()).encode()
+    return composed({"afresh": plain(afresh)} | new.texts()).encode()
 
 
 def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
@@ -192,10 +194,16 @@ def read_event(body: bytes) -> Event:
         )
 
 
-def read_tables(body: bytes) -> kept.Tables:
-    """What `tables` wrote."""
+def read_tables(body: bytes) -> tuple[kept.Tables, bool]:
+    """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
     with judged.judging():
-        return kept.Tables.of(json.loads(body))
+        document = json.loads(body)
+        found = kept.Tables.of(document)
+        for names in found.names.values():
+            judged.names(names)
+        for paths in found.paths.values():
+            judged.paths(paths)
+        return found, document.get("afresh") is True
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
@@ -204,7 +212,7 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
     Args:
         body: of its chunk.
         at_ns: when it was written, since 1970.
-        tables: all that stood before it in the file.
+        tables: those that were in force there.
     """
     with judged.judging():
         found = json.loads(body)

@@ -108,9 +108,9 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
 
 
 def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
-    first_span, slots = segment.ring(number, events=False)
+    first_span, slots = segment.ring(number, events=False, newest=most)
     spans, strange = records.spans(slots)
-    first_event, slots = segment.ring(number, events=True)
+    first_event, slots = segment.ring(number, events=True, newest=most)
     events, stranger = records.events(slots)
     counters = {name: list(value) if isinstance(value, tuple) else value for name, value in lane.items()}
     return {
