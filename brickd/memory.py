@@ -113,12 +113,13 @@ class Background:
     """What stands beside the segments when all workers are looked at, by uuid.
 
     Attributes:
-        users: whose the segments of these are.
+        begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
+            lost, and by user.
         older: those that were added up, who have no uuid of their own.
     """
 
     names: dict[str, str] = field(default_factory=dict)
-    users: dict[str, int] = field(default_factory=dict)
+    begun: dict[tuple[str, int], str] = field(default_factory=dict)
     overlays: dict[str, Overlay] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
     older: tuple[Gone, ...] = ()
@@ -126,8 +127,7 @@ class Background:
 
     def before(self, took: int, uid: int) -> str | None:
         """Under which uuid that is known of whose lost segment one of this user took the totals along."""
-        lost = took.to_bytes(8, "little").hex()
-        return next((uuid for uuid, user in self.users.items() if took and uuid.startswith(lost) and user == uid), None)
+        return self.begun.get((took.to_bytes(8, "little").hex(), uid)) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
         """The deferred work of a worker, under its segment's uuid or that of the one before."""
@@ -183,10 +183,10 @@ class Memory:
     def background(self) -> Background:
         """A copy of what belongs beside the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
-        users = {uuid: known.uid for uuid, known in self.known.items()}
-        users |= {uuid: gone.reading.header["uid"] for uuid, gone in self.gone.items()}
+        begun = {(uuid[:16], known.uid): uuid for uuid, known in self.known.items()}
+        begun |= {(uuid[:16], gone.reading.header["uid"]): uuid for uuid, gone in self.gone.items()}
         older = tuple(self.older.values())
-        return Background(self.names(), users, overlays, dict(self.gone), older, frozenset(self.buried))
+        return Background(self.names(), begun, overlays, dict(self.gone), older, frozenset(self.buried))
 
     def copy(self) -> Memory:
         """All of it as it is now, for the thread that alone changes what is known of each worker."""
