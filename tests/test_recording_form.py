@@ -8,7 +8,24 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tapes import BLOCK, END_BYTES, FIRST, ID, MADE_NS, Written, begin, content, form, memory, read, read_fd, size, tape
+from tapes import (
+    BLOCK,
+    END_BYTES,
+    FIRST,
+    ID,
+    MADE_NS,
+    Written,
+    begin,
+    content,
+    form,
+    head,
+    memory,
+    read,
+    read_fd,
+    sealed,
+    size,
+    tape,
+)
 
 from brickd import _reader
 from brickd.errors import RecordingRefused
@@ -247,15 +264,6 @@ def test_of_many_damages_the_first_are_listed_and_the_others_counted() -> None:
 
 
 # ---- versions and hostile numbers
-
-
-def sealed(block: bytes, key: bytes) -> bytes:
-    """A block of eight words with its checksum as the last one."""
-    return block[:56] + struct.pack("<Q", _reader.recording_sum(key, block[:56] + bytes(8)))
-
-
-def head(key: bytes, kind: int, length: int, number: int, body_sum: int = 0) -> bytes:
-    return sealed(struct.pack("<8sI4xQQQ8xQ8x", b"brikchnk", kind, length, number, 9, body_sum), key)
 
 
 def titled(major: int, minor: int) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from brickd import client
+from brickd.cli import waiting
 from brickd.cli.output import say
 from brickd.cli.waiting import Passes
 from brickd.client import NoAnswer, TurnedAway
@@ -115,7 +116,7 @@ def _here(view: str, question: Question) -> Answer:
 def _recorded(view: str, question: Question, recordings: Sequence[str]) -> Found:
     from brickd.recording.world import opened
 
-    with opened(recordings) as world:
+    with waiting.reading() as reads, opened(recordings, reads) as world:
         said = _answer(view)(world, question)
         return Found({**said.document, "recording": world.document()}, world.words() + said.words)
 

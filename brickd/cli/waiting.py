@@ -9,16 +9,20 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
 
-from brickd import escape
+from brickd import escape, units
 
 _STEPS = 20
+_PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing
+_AGAIN_SECONDS = 0.1
 
 
 Passes = Callable[[float], object]
+Reads = Callable[[str, int, int], None]
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:
@@ -34,6 +38,29 @@ def watch(seconds: float, passes: Passes = time.sleep) -> None:
             if passes(seconds / _STEPS):
                 break
             bar.update(1)
+
+
+@contextmanager
+def reading() -> Iterator[Reads]:
+    """Show how far files are read, once that takes long.
+
+    Yields:
+        What is told which file is read, up to which byte, of how many.
+    """
+    due = time.monotonic() + _PATIENCE_SECONDS
+    shown = False
+
+    def reads(path: str, at: int, of: int) -> None:
+        nonlocal due, shown
+        if (now := time.monotonic()) >= due:
+            due, shown = now + _AGAIN_SECONDS, True
+            tell(f"reading {path}: {units.size(at)} of {units.size(of)}")
+
+    try:
+        yield reads
+    finally:
+        if shown:
+            tell("")
 
 
 def tell(line: str) -> None:

@@ -1,0 +1,58 @@
+"""How far a recording is read, for whoever waits at a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import sys
+import termios
+import tty
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from tapes import forged
+
+from brickd import _reader
+from brickd.cli import answers, waiting
+from brickd.questions.events import EventsQuestion
+from brickd.recording import written
+from brickd.recording.written import Counts
+from brickd.snapshot import Snapshot
+from brickd.workers import Survey
+
+SNAPSHOT = written.snapshot(Snapshot(1, 1, Survey([], [], 0)), None, Counts())
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """A recording that is long enough to say how far it was read."""
+    path = tmp_path / "run.brick"
+    path.write_bytes(forged([(_reader.CHUNK_EVENTS, 1, bytes(3 << 19)), (_reader.CHUNK_SNAPSHOT, 2, SNAPSHOT)]))
+    return os.fspath(path)
+
+
+def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
+    ours, theirs = pty.openpty()
+    tty.setraw(theirs)
+    termios.tcsetwinsize(theirs, (24, 200))
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        answers.find("events", EventsQuestion(), recordings=[file])
+        os.set_blocking(ours, False)
+        said = b""
+        with suppress(BlockingIOError):
+            while piece := os.read(ours, 4096):
+                said += piece
+    os.close(ours)
+    size = os.path.getsize(file)
+    assert said.decode() == f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[K"
+
+
+def test_where_nobody_looks_nothing_is_shown(
+    file: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
+    answers.find("events", EventsQuestion(), recordings=[file])
+    assert capfd.readouterr() == ("", "")
