@@ -18,8 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 from faults import Start
-from hypothesis import given
-from hypothesis import strategies as st
 from rings import SLOT, rings, spans
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
@@ -29,23 +27,15 @@ from brickd.errors import BrickdError
 from brickd.events import KEPT, Event, Log
 from brickd.lookout import Lookout
 from brickd.orders import Recording
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.events import EventsQuestion
-from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
-from brickd.questions.status import StatusQuestion
-from brickd.questions.stragglers import StragglersQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.workers import WorkersQuestion
-from brickd.recording import looks
 from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder
 from brickd.recording.rings import Rings, read_numbers
 from brickd.recording.volumes import Volumes
-from brickd.recording.world import Recorded, opened
+from brickd.recording.world import opened
 from brickd.snapshot import EVERY_NS, Snapshot
-from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
+from brickd.views import inspect
 from brickd.workers import Worker
 from brickd.world import Facts, SharedMemory
 
@@ -87,21 +77,6 @@ def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
     recorder.end("asked")
     recorder.join()
     return recorder
-
-
-def answers(world: Recorded) -> Iterator[Callable[[], object]]:
-    """Every view of a recording."""
-    yield lambda: status.answer(world, StatusQuestion())
-    yield lambda: status.answer(world, StatusQuestion(over="10s"))
-    yield lambda: workers.answer(world, WorkersQuestion())
-    yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
-    yield lambda: tree.answer(world, TreeQuestion(layers=True))
-    yield lambda: stragglers.answer(world, StragglersQuestion())
-    yield lambda: inspect.answer(world, InspectQuestion("api/0"))
-    yield lambda: looks.answer(world, HangQuestion())
-    yield lambda: events.answer(world, EventsQuestion())
-    yield lambda: list(world.snapshots())
-    yield lambda: json.dumps([world.document(), world.words()])
 
 
 @pytest.fixture
@@ -432,10 +407,10 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
         (file,) = world.document()["files"]
         assert file["records"] == 2 * lanes * each * many
     with opened([str(path)]) as world, world.segment(answer.document["segment"]) as inside:
-        for newest in (10, 2 * each, each):
+        for newest in (10, each, 2 * each):
             first, slots = inside.ring(0, events=False, newest=newest)
             assert first + len(slots) // SLOT == many * each
-            assert max(newest, 4096) <= len(slots) // SLOT <= 2 * max(newest, 4096) + each
+            assert newest <= len(slots) // SLOT <= 1.25 * max(newest, 1024)
 
 
 def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
@@ -523,54 +498,3 @@ def test_a_hang_is_seen_in_a_recording(worker: Start, tmp_path: Path) -> None:
     recorded(tmp_path / "run.brick")
     said = document("hang", "--longer", "0", str(tmp_path / "run.brick"), code=1)
     assert [odd["worker"] for odd in said["services"][0]["odd"]] == ["api/0"]
-
-
-# ---- made up to do harm
-
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=4,
-)
-
-
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every list or object of a document, and each of its keys."""
-    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in members:
-        yield value, key
-        yield from places(each)
-
-
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[int, int, int, bytes]]]:
-    """The chunks of a recording of one worker."""
-    from conftest import apart
-    from conftest import workers as starting
-
-    with apart(), starting() as worker:
-        started(worker, "with brick.span('a'), brick.layer(3), brick.span('b'): pause()", **STILL)
-        path = tmp_path_factory.mktemp("honest") / "run.brick"
-        recorded(path)
-        yield chunks(path)
-
-
-@given(st.data())
-def test_whatever_is_in_a_recording_views_answer_or_say_why_not(
-    tmp_path_factory: pytest.TempPathFactory, honest: list[tuple[int, int, int, bytes]], data: st.DataObject
-) -> None:
-    path = tmp_path_factory.mktemp("made_up") / "run.brick"
-    kinds = (_reader.CHUNK_SNAPSHOT, _reader.CHUNK_TABLES, _reader.CHUNK_EVENTS, _reader.CHUNK_BEGINNING)
-    spoilt = data.draw(st.sampled_from([number for number, each in enumerate(honest) if each[0] in kinds]))
-    with written(path) as recording:
-        for number, (kind, _, at_ns, body) in enumerate(honest):
-            value = json.loads(body)
-            if number == spoilt:
-                where, key = data.draw(st.sampled_from(list(places(value))))
-                where[key] = data.draw(ANYTHING)
-            recording.append(kind, at_ns, json.dumps(value).encode())
-        recording.close()
-    with opened([str(path)]) as world:
-        for each in answers(world):
-            with suppress(BrickdError):
-                each()

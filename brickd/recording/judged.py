@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ _LEAST = {"i": -(2**31)}
 _UNITS = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_DEFERRED, _reader.UNIT_BOUND)
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
 _TICK_NS_MAX = 1e6
+_SAID_MAX = 200
 
 Found = TypeVar("Found")
 
@@ -41,6 +43,8 @@ def reading(found: Reading) -> Reading:
         whole(number)
     _require(all(isinstance(name, str) for name in found.deferred), "names of counters", found.deferred)
     _summaries(found)
+    numbers = [number for number, _, _ in limited(found.lanes, _reader.LANES_MAX)]
+    _require(len(set(numbers)) == len(numbers), "each lane once", numbers)
     lanes = [
         (whole(number, most=_reader.LANES_MAX), _fields("lane", lane), _fields("consumer", consumer))
         for number, lane, consumer in found.lanes
@@ -123,6 +127,12 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def limited(value: Sized, most: int) -> Any:
+    """Something of no more than so many parts."""
+    _require(len(value) <= most, f"at most {most}", len(value))
+    return value
+
+
 def optional(value: Any, judge: Callable[[Any], Found]) -> Found | None:
     """The same, or nothing."""
     return None if value is None else judge(value)
@@ -130,7 +140,7 @@ def optional(value: Any, judge: Callable[[Any], Found]) -> Found | None:
 
 def _require(holds: bool, wanted: str, seen: Any) -> None:
     if not holds:
-        raise ValueError(f"{repr(seen)[:60]} is there, wanted is {wanted}")
+        raise ValueError(f"{reprlib.repr(seen)[:60]} is there, wanted is {wanted}")
 
 
 @contextmanager
@@ -141,4 +151,5 @@ def judging() -> Iterator[None]:
     except RecursionError:
         raise ValueError("is nested too deeply") from None
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
+        said = str(error)[:_SAID_MAX]  # it may quote what it met
+        raise ValueError(f"holds not what this brickd wants: {type(error).__name__}: {said}") from None

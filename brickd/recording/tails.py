@@ -12,7 +12,7 @@ from brickd.recording.form import Records
 from brickd.records import SLOT_BYTES
 
 # So many at the least: a record may have several slots, and not every record is of the kind that is wanted.
-_SLOTS_MIN = 4096
+_SLOTS_MIN = 1024
 
 
 class Tails:
@@ -37,7 +37,7 @@ class Tails:
             first, slots = found.first, bytearray()
         whole = len(found.slots) // SLOT_BYTES * SLOT_BYTES
         slots += found.slots[:whole]
-        if (over := len(slots) - self._room) > self._room:
+        if (over := len(slots) - self._room) > self._room // 4:
             del slots[:over]
             first += over // SLOT_BYTES
         self._rings[found.lane, found.events] = first, slots

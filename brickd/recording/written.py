@@ -21,6 +21,13 @@ from brickd.snapshot import Snapshot
 from brickd.workers import Survey, Usage, Worker
 from brickd.world import Facts
 
+# What does not grow with the number of workers, and what is told of them, takes no more than this.
+_EVENT_BYTES_MAX = 1 << 16
+_OWN_BYTES_MAX = 1 << 20
+_TABLES_MAX = _REFUSED_MAX = 1 << 16
+_WORDS_MAX = 1 << 10
+_COUNTS_MAX = 64
+
 Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
 
 
@@ -164,7 +171,7 @@ class Shown:
 def read_beginning(body: bytes) -> Beginning:
     """What `beginning` wrote."""
     with judged.judging():
-        found = json.loads(body)
+        found = json.loads(judged.limited(body, _OWN_BYTES_MAX))
         return Beginning(
             judged.whole(found["began_at_ns"]),
             judged.optional(found["version"], judged.text),
@@ -178,7 +185,7 @@ def read_beginning(body: bytes) -> Beginning:
 def read_ending(body: bytes) -> Ending:
     """What `ending` wrote."""
     with judged.judging():
-        found = json.loads(body)
+        found = json.loads(judged.limited(body, _OWN_BYTES_MAX))
         if found["why"] not in get_args(Why):
             raise ValueError(f"why is {found['why']!r}, wanted is one of {', '.join(get_args(Why))}")
         return Ending(found["why"], _counts(found["counts"]))
@@ -187,7 +194,7 @@ def read_ending(body: bytes) -> Ending:
 def read_event(body: bytes) -> Event:
     """What `event` wrote."""
     with judged.judging():
-        number, time_ns, kind, text, *whose = json.loads(body)
+        number, time_ns, kind, text, *whose = json.loads(judged.limited(body, _EVENT_BYTES_MAX))
         service, worker, command = (judged.optional(each, judged.text) for each in whose)
         return Event(
             judged.whole(number), judged.whole(time_ns), judged.text(kind), judged.text(text), service, worker, command
@@ -198,6 +205,8 @@ def read_tables(body: bytes) -> tuple[kept.Tables, bool]:
     """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
     with judged.judging():
         document = json.loads(body)
+        for what in ("names", "paths"):
+            judged.limited(document[what], _TABLES_MAX)
         found = kept.Tables.of(document)
         for names in found.names.values():
             judged.names(names)
@@ -218,9 +227,9 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
         found = json.loads(body)
         survey = Survey(
             [_read_worker(each, tables) for each in found["workers"]],
-            [_read_refused(*each) for each in found["refused"]],
+            [_read_refused(*each) for each in judged.limited(found["refused"], _REFUSED_MAX)],
             judged.whole(found["foreign"]),
-            tuple(map(judged.text, found["words"])),
+            tuple(map(judged.text, judged.limited(found["words"], _WORDS_MAX))),
         )
         daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
         return Shown(Snapshot(judged.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
@@ -254,6 +263,7 @@ def _read_facts(found: dict[str, Any]) -> Facts:
 
 
 def _counts(found: dict[str, Any]) -> Counts:
-    lacking = {judged.text(what): judged.whole(n) for what, n in found["not_recorded"].items()}
+    counted = judged.limited(found["not_recorded"], _COUNTS_MAX)
+    lacking = {judged.text(what): judged.whole(n) for what, n in counted.items()}
     snapshots, events = (judged.whole(found[name]) for name in ("snapshots", "events"))
     return Counts(snapshots, events, lacking)

@@ -1,0 +1,147 @@
+"""Recordings that were made up to do harm: every checksum is right, and nothing in them is."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tapes import Written, forged
+from test_recording_files import STILL, chunks, recorded
+from verbs import started
+
+from brickd import _reader
+from brickd.cli import main
+from brickd.errors import BrickdError, Exit
+from brickd.questions.bricks import BricksQuestion
+from brickd.questions.events import EventsQuestion
+from brickd.questions.hang import HangQuestion
+from brickd.questions.inspect import InspectQuestion
+from brickd.questions.status import StatusQuestion
+from brickd.questions.stragglers import StragglersQuestion
+from brickd.questions.tree import TreeQuestion
+from brickd.questions.workers import WorkersQuestion
+from brickd.recording import looks
+from brickd.recording.world import Recorded, opened
+from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
+
+VERBS = (
+    ("status",),
+    ("status", "--over", "10s"),
+    ("workers",),
+    ("bricks", "--by", "layer"),
+    ("tree", "--layers"),
+    ("stragglers",),
+    ("inspect", "-n", "1000", "api/0"),
+    ("hang", "--longer", "0"),
+    ("events",),
+)
+FORMATS = ("table", "json", "jsonl", "csv")
+
+ANYTHING = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([-1, 2**32, 2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**400])
+    | st.floats()
+    | st.text(st.characters(), max_size=5)
+    | st.sampled_from(["\ud800", "\x1b[2J", "=1+1", "\n", "x" * 300]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=4,
+)
+BODY = (
+    st.binary(max_size=200)
+    | ANYTHING.map(json.dumps).map(str.encode)
+    | st.sampled_from(
+        [b"[" * 100_000, b'{"names":' * 5_000, b"9" * 5_000, b"NaN", b'"\\ud800"', b"\xff\xfe", b"{}", b"[]"]
+    )
+)
+CHUNK = st.tuples(st.integers(2, _reader.CHUNK_KINDS) | st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1), BODY)
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every list or object of a document, and each of its keys."""
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in members:
+        yield value, key
+        yield from places(each)
+
+
+def answers(world: Recorded) -> Iterator[Callable[[], object]]:
+    """Every view of a recording."""
+    yield lambda: status.answer(world, StatusQuestion())
+    yield lambda: status.answer(world, StatusQuestion(over="10s"))
+    yield lambda: workers.answer(world, WorkersQuestion())
+    yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
+    yield lambda: tree.answer(world, TreeQuestion(layers=True))
+    yield lambda: stragglers.answer(world, StragglersQuestion())
+    yield lambda: inspect.answer(world, InspectQuestion("api/0"))
+    yield lambda: looks.answer(world, HangQuestion())
+    yield lambda: events.answer(world, EventsQuestion())
+    yield lambda: list(world.snapshots())
+    yield lambda: json.dumps([world.document(), world.words()])
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Written]]:
+    """The chunks of a recording of one worker."""
+    from conftest import apart
+    from conftest import workers as starting
+
+    with apart(), starting() as worker:
+        started(worker, "with brick.span('a'), brick.layer(3), brick.span('b'): pause()", **STILL)
+        path = tmp_path_factory.mktemp("honest") / "run.brick"
+        recorded(path)
+        found = [(kind, at_ns, body) for kind, _, at_ns, body in chunks(path)]
+        snapshot = next(json.loads(body) for kind, _, body in found if kind == _reader.CHUNK_SNAPSHOT)
+        uuid = snapshot["workers"][0]["reading"]["header"]["uuid"]
+        yield [(_reader.CHUNK_WORKERS, 1, json.dumps({uuid: 1}).encode()), *found]
+
+
+def verb(*arguments: str) -> tuple[int, str, str]:
+    """Its exit code and what it says, in this process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["brickd", *arguments])
+        code = main()
+    said = [each.buffer.getvalue().decode("utf-8") for each in (out, err) if isinstance(each.buffer, io.BytesIO)]
+    return code, said[0], said[1]
+
+
+def spoilt(body: bytes, data: st.DataObject) -> bytes:
+    """The same with something else in one of its places."""
+    value = json.loads(body)
+    found = list(places(value))
+    if not found:
+        return body
+    where, key = data.draw(st.sampled_from(found))
+    where[key] = data.draw(ANYTHING)
+    return json.dumps(value).encode()
+
+
+@given(st.data())
+def test_whatever_is_in_a_recording_verbs_answer_or_say_why_not(
+    tmp_path_factory: pytest.TempPathFactory, honest: list[Written], data: st.DataObject
+) -> None:
+    path = tmp_path_factory.mktemp("made_up") / "run.brick"
+    made_up = list(honest)
+    for _ in range(data.draw(st.integers(0, 3))):
+        number = data.draw(st.integers(0, len(honest) - 1))
+        kind, at_ns, body = made_up[number]
+        made_up[number] = kind, at_ns, spoilt(body, data)
+    for each in data.draw(st.lists(CHUNK, max_size=3)):
+        made_up.insert(data.draw(st.integers(0, len(made_up))), each)
+    path.write_bytes(forged(made_up))
+    with opened([str(path)]) as world:
+        for answer in answers(world):
+            with suppress(BrickdError):
+                answer()
+    code, _, said = verb(*data.draw(st.sampled_from(VERBS)), "-o", data.draw(st.sampled_from(FORMATS)), str(path))
+    assert code in (Exit.OK, Exit.DIFFERS, Exit.TROUBLE, Exit.NO_WORKER)
+    assert "defect" not in said
