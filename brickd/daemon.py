@@ -282,12 +282,12 @@ class Daemon:
         with roster.lock:
             return any(not names or each.name in names or each.service in names for each in roster.drained())
 
-    def drain_into(self, rings: Rings, file: _reader.Recording | None) -> None:
-        """Have the records of these go into a file; None: nowhere any more."""
+    def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+        """Have the records of these go into a spool; None: nowhere any more."""
         roster = self._collector.roster
         with roster.lock:
-            rings.into(file)
-            roster.record(None if file is None else rings)
+            rings.into(spool)
+            roster.record(None if spool is None else rings)
         self._loop.wake()
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:

@@ -36,6 +36,11 @@ def begin(fd: int, limit_bytes: int = 1 << 20, number: int = 0, ahead_bytes: int
     return _reader.Recording(fd, limit_bytes, ID, MADE_NS, number, ahead_bytes)
 
 
+def flush(recording: _reader.Recording, spool: _reader.Spool) -> None:
+    """Write all that waits."""
+    recording.write(spool, spool.ready()[0])
+
+
 def content(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 

@@ -69,9 +69,9 @@ LAYERS = (
         "brickd.doctor.kernel",
     },
     {"brickd.doctor.container"},
-    {"brickd.recording.written"},
-    {"brickd.recording.recorder", "brickd.recording.tables"},
-    {"brickd.recording.contents"},
+    {"brickd.recording.source", "brickd.recording.written"},
+    {"brickd.recording.tables", "brickd.recording.writer"},
+    {"brickd.recording.contents", "brickd.recording.recorder"},
     {"brickd.recording.recordings"},
     {
         "brickd.collector",

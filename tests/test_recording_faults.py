@@ -193,7 +193,7 @@ FULL = """
 import sys; sys.path.insert(0, sys.argv[1])
 import json, os
 from rings import rings, spans
-from tapes import begin, read_fd
+from tapes import begin, flush, read_fd
 from brickd import _reader
 import numpy as np
 fd = os.open("/mnt/F.brick", os.O_RDWR | os.O_CREAT, 0o600)
@@ -209,15 +209,21 @@ with rings(span_slots=1 << 12) as r:
             written += 1
     except OSError as error:
         raise SystemExit(f"full after {written}")
-    drain, alone = r.drain(), r.drain()
-    drain.record_into(recording)
+    drain, alone, spool = r.drain(), r.drain(), _reader.Spool()
+    drain.record_into(spool)
     assert _reader.drain([drain, alone]) == []
     assert (drain.spans, drain.cursors(), drain.longest()) == (alone.spans, alone.cursors(), alone.longest())
     try:
         recording.append(_reader.CHUNK_SNAPSHOT, 0, bytes(60000))
     except OSError as error:
         why = error.strerror
-    trouble, refused = recording.trouble, recording.refused_slots
+    try:
+        flush(recording, spool)
+    except OSError as error:
+        trouble = error.strerror
+    spool.clear()
+    flush(recording, spool)
+    refused = spool.refused_slots
     recording.close()
     seen = read_fd(fd)
     slots = sum(len(each.body) // 64 - 1 for each in seen.chunks if each.kind == _reader.CHUNK_RECORDS)

@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 from faults import Start
 from rings import SLOT, rings, spans
+from tapes import flush
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
@@ -31,8 +32,7 @@ from brickd.questions.inspect import InspectQuestion
 from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder
-from brickd.recording.rings import Rings, read_numbers
-from brickd.recording.volumes import Volumes
+from brickd.recording.rings import Rings
 from brickd.recording.world import opened
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.views import inspect
@@ -56,8 +56,8 @@ class Machine(SharedMemory):
     def lives(self, names: tuple[str, ...]) -> bool:
         return self.alive.is_set()
 
-    def drain_into(self, rings: Rings, file: _reader.Recording | None) -> None:
-        rings.into(file)
+    def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+        rings.into(spool)
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
         self.events.add(kind, text, command=command)
@@ -201,24 +201,6 @@ def test_files_of_a_set_are_one_recording_in_any_order(worker: Start, tmp_path: 
     recorded(tmp_path / "other.brick")
     mixed = brickd("status", kept[0], str(tmp_path / "other.brick"))
     assert (mixed.returncode, "is of another recording than" in mixed.stderr) == (2, True)
-
-
-def test_a_file_names_each_worker_once_and_only_those_that_are_recorded_in_it(tmp_path: Path) -> None:
-    many = 200
-    numbers = Rings((), spans=False)
-    with rings() as r, written(tmp_path / "run.brick") as first, written(tmp_path / "run.1.brick") as second:
-        drain = r.drain()
-        numbers.into(first)
-        for each in range(many):
-            numbers.take(f"{each:032x}", drain)
-            numbers.take(f"{each:032x}", drain)
-        assert first.chunks == many
-        assert first.bytes < many * 256
-        numbers.into(second)
-        numbers.take(f"{many - 1:032x}", drain)
-        assert second.chunks == 1
-    (found,) = [read_numbers(body) for _, _, _, body in chunks(tmp_path / "run.1.brick")]
-    assert found == {f"{many - 1:032x}": many}
 
 
 def retold(chunk: bytes, old: str, new: str) -> bytes:
@@ -378,15 +360,16 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
 
     def fill(recording: _reader.Recording) -> None:
         with rings(lanes=lanes, span_slots=1 << 13) as r:
-            mine, other = r.drain(), r.drain()
-            mine.record_into(recording, 7)
-            other.record_into(recording, 1)
+            mine, other, spool = r.drain(), r.drain(), _reader.Spool()
+            mine.record_into(spool, 7)
+            other.record_into(spool, 1)
             for number in range(many):
                 made = np.repeat(spans({}), each)
                 made["sequence"] = np.arange(1, each + 1) + number * each
                 for lane in range(lanes):
                     r.add(lane, "span", made)
                 assert _reader.drain([mine, other]) == []
+                flush(recording, spool)
                 r.publish(mine)
 
     def reads(path: str, at: int, of: int) -> None:
@@ -411,22 +394,6 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
             first, slots = inside.ring(0, events=False, newest=newest)
             assert first + len(slots) // SLOT == many * each
             assert newest <= len(slots) // SLOT <= 1.25 * max(newest, 1024)
-
-
-def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
-    volumes = Volumes(tmp_path / "run.brick", 1 << 16, 1)
-    large, small = (_reader.CHUNK_SNAPSHOT, 1, bytes(1 << 17)), (_reader.CHUNK_EVENTS, 1, b"")
-    try:
-        for _ in range(2):  # it may come again
-            assert not volumes.put(*large)
-            assert volumes.trouble == "File too large"
-            volumes.look()
-            assert volumes.put(*small)
-            assert volumes.trouble == "File too large"
-            volumes.look()
-            assert volumes.trouble == ""
-    finally:
-        volumes.end(b"")
 
 
 def test_whoever_stops_watching_a_recording_is_not_woken_however_it_stopped(tmp_path: Path) -> None:

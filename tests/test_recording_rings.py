@@ -1,4 +1,4 @@
-"""Rings that are drained into a recording: each slot once, as it stood there; and the drain is the same as without."""
+"""Rings that are drained and recorded: each slot once, as it stood there; and the drain is the same as without."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, Rings, events, rings, spans
-from tapes import Read, begin, memory, read_fd
+from tapes import Read, begin, flush, memory, read_fd
 
 from brickd import _reader, dtypes
 from brickd.recording.form import records
@@ -62,8 +62,8 @@ def test_whatever_stands_in_rings_is_recorded_as_it_stood_there(
 ) -> None:
     with rings(lanes=2, paths=PATHS, span_slots=64, event_slots=64) as r, memory() as fd:
         with_, without = r.drain(), r.drain()
-        recording = begin(fd, LIMIT)
-        with_.record_into(recording, 7)
+        recording, spool = begin(fd, LIMIT), _reader.Spool()
+        with_.record_into(spool, 7)
         stood: Recorded = {}
         for number, (lane, is_events, slots) in enumerate(passes):
             written = spans(*slots)
@@ -73,6 +73,7 @@ def test_whatever_stands_in_rings_is_recorded_as_it_stood_there(
                 stood[7, lane, is_events] = stood.get((7, lane, is_events), b"") + written.tobytes()
             assert _reader.drain([with_]) == _reader.drain([without])
             assert told(with_) == told(without)
+        flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
         assert seen.end.clean
@@ -88,15 +89,16 @@ def numbered(many: int, record: str = "span", first: int = 1) -> dtypes.Array:
 @pytest.mark.parametrize("ahead", [0, 1 << 20, 1 << 24])
 def test_more_than_a_chunk_holds_becomes_several_whatever_room_is_taken_ahead(ahead: int) -> None:
     with rings(span_slots=1 << 15) as r, memory() as fd:
-        drain = r.drain()
+        drain, spool = r.drain(), _reader.Spool()
         recording = begin(fd, LIMIT, ahead_bytes=ahead)
-        drain.record_into(recording)
+        drain.record_into(spool)
         stood = b""
         for number in range(3):  # each pass goes around the ring's end
             written = numbered(30_000, first=1 + 30_000 * number)
             r.add(0, "span", written)
             assert _reader.drain([drain]) == []
             r.publish(drain)
+            flush(recording, spool)
             stood += written.tobytes()
         recording.close()
         seen = read_fd(fd)
@@ -111,9 +113,10 @@ def test_events_that_wait_for_the_next_pass_are_recorded_once() -> None:
         written["kind"][65536 - 2 : 65536 + 1], written["slots"][65536 - 2] = 99, 3  # a record at the border
         r.add(0, "event", written)
         drain = r.drain()
-        recording = begin(fd, LIMIT)
-        drain.record_into(recording)
+        recording, spool = begin(fd, LIMIT), _reader.Spool()
+        drain.record_into(spool)
         while _reader.drain([drain]):
+            flush(recording, spool)
             seen = read_fd(fd)
             assert (seen.end.damages, seen.end.at) == ([], recording.bytes)
         recording.close()
@@ -129,11 +132,12 @@ def test_what_was_salvaged_is_recorded() -> None:
         r.write(0, "event", last_event)
         r.put("lane", 0, span_attempts=6, event_attempts=5)
         drain = r.drain()
-        recording = begin(fd)
-        drain.record_into(recording, 2)
+        recording, spool = begin(fd), _reader.Spool()
+        drain.record_into(spool, 2)
         for _ in range(2):
             drain.salvage()
             _reader.drain([drain])
+        flush(recording, spool)
         recording.close()
         found = recorded(read_fd(fd))
         assert found[2, 0, False] == spans({"sequence": 1}, {"sequence": 4}).tobytes() + last_span.tobytes()
@@ -143,42 +147,59 @@ def test_what_was_salvaged_is_recorded() -> None:
 # ---- no room
 
 
-def drained(r: Rings, recording: _reader.Recording | None) -> _reader.Drain:
+def drained(r: Rings, spool: _reader.Spool | None) -> _reader.Drain:
     drain = r.drain()
-    drain.record_into(recording)
+    drain.record_into(spool)
     assert _reader.drain([drain]) == []
     return drain
 
 
 @pytest.mark.parametrize("limit", [256, 300, 512, 64 << 10, 100_000, 1_200_000])
-def test_what_a_full_recording_has_no_room_for_is_counted_and_the_drain_goes_on(limit: int) -> None:
-    with rings(span_slots=1 << 15) as r, memory() as fd:
+@pytest.mark.parametrize("spare", [0, 4096])
+def test_a_file_is_filled_to_its_limit_and_what_has_no_room_stays_in_the_spool(limit: int, spare: int) -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd, memory() as other:
         written = numbered(30_000)
         r.add(0, "span", written)
-        recording = begin(fd, limit, ahead_bytes=1 << 16)
-        assert told(drained(r, recording)) == told(drained(r, None))
-        refused = recording.refused_slots
-        assert refused > 0
-        assert recording.trouble == "File too large"
+        spool = _reader.Spool()
+        assert told(drained(r, spool)) == told(drained(r, None))
+        recording = _reader.Recording(fd, limit, bytes(16), 0, 0, 1 << 16, spare)
+        with pytest.raises(OSError, match="File too large"):
+            flush(recording, spool)
+        assert recording.left_bytes <= max(spare + 2 * SLOT, limit - 256 - SLOT)
+        recording.close()
+        next_ = begin(other, LIMIT)
+        flush(next_, spool)
+        next_.close()
+        assert os.fstat(fd).st_size <= limit
+        files = [read_fd(fd), read_fd(other)]
+        assert [seen.end.refused for seen in files] == [(0, 0, 0)] * 2
+        assert recorded(Read([chunk for seen in files for chunk in seen.chunks], files[1].end)) == {
+            (0, 0, False): written.tobytes()
+        }
+
+
+def test_what_is_given_up_is_counted_and_is_the_loss_of_the_file_that_is_written() -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd:
+        r.add(0, "span", numbered(30_000))
+        spool, recording = _reader.Spool(), begin(fd, 1 << 20)
+        drained(r, spool)
+        with pytest.raises(OSError, match="File too large"):
+            flush(recording, spool)
+        spool.clear()
+        flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
+        slots = sum(len(records(chunk.body).slots) // SLOT for chunk in seen.chunks)
+        assert seen.end.refused == (0, 0, spool.refused_slots) == (0, 0, 30_000 - slots)
         assert seen.end.clean
-        assert seen.end.refused == (0, 0, refused)
-        assert os.fstat(fd).st_size <= limit
-        # The last of a ring are few, and may find room where those before them found none.
-        given = [records(chunk.body) for chunk in seen.chunks]
-        assert sum(len(each.slots) // SLOT for each in given) + refused == len(written)
-        for each in given:
-            assert each.slots == written[each.first : each.first + len(each.slots) // SLOT].tobytes()
 
 
-def test_a_recording_that_is_closed_or_taken_away_is_no_longer_written_to() -> None:
+def test_a_recording_that_is_closed_or_a_spool_that_is_taken_away_is_no_longer_written_to() -> None:
     with rings() as r, memory() as fd:
-        recording = begin(fd)
+        recording, spool = begin(fd), _reader.Spool()
         drain = r.drain()
         acts: list[Callable[[], None]] = [
-            lambda: drain.record_into(recording),
-            recording.close,
+            lambda: drain.record_into(spool),
             lambda: drain.record_into(None),
         ]
         for act in acts:
@@ -186,49 +207,62 @@ def test_a_recording_that_is_closed_or_taken_away_is_no_longer_written_to() -> N
             r.add(0, "span", spans({"sequence": 1 + r.heads.get((0, "span"), 0)}))
             _reader.drain([drain])
             r.publish(drain)
-        assert drain.spans == 3
-        assert recording.refused_slots == 0
+        flush(recording, spool)
+        recording.close()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            flush(recording, spool)
+        assert drain.spans == 2
+        assert spool.refused_slots == 0
         assert recorded(read_fd(fd)) == {(0, 0, False): spans({"sequence": 1}).tobytes()}
-        for wrong in (3, drain, _reader.Recording):
-            with pytest.raises(TypeError, match="wanted a Recording or None"):
+        for wrong in (3, drain, recording, _reader.Spool):
+            with pytest.raises(TypeError, match="wanted a Spool or None"):
                 drain.record_into(wrong)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match="wanted a Spool"):
+                recording.write(wrong, 0)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("length", [0, 64, 3000, 200_000])
-def test_a_recording_that_is_cut_while_it_is_written_stops_and_harms_nobody(length: int) -> None:
-    with rings(span_slots=1 << 15) as r, memory() as fd:
+def test_a_recording_that_is_cut_while_it_is_written_stops_and_loses_nothing_that_waits(length: int) -> None:
+    with rings(span_slots=1 << 15) as r, memory() as fd, memory() as other:
         r.add(0, "span", numbered(4000))
-        recording = begin(fd, LIMIT)
-        drain = drained(r, recording)
+        recording, spool = begin(fd, LIMIT), _reader.Spool()
+        drain = drained(r, spool)
+        flush(recording, spool)
         recording.append(_reader.CHUNK_SNAPSHOT, 0, b"before")
         os.ftruncate(fd, length)
-        r.add(0, "span", numbered(3000, first=4001))
+        late = numbered(3000, first=4001)
+        r.add(0, "span", late)
         assert _reader.drain([drain]) == []
-        assert (drain.spans, drain.complete, recording.refused_slots) == (7000, True, 3000)
-        assert recording.trouble == "somebody cut the file while it was written"
+        with pytest.raises(OSError, match="Stale file handle"):
+            flush(recording, spool)
         with pytest.raises(OSError, match="Stale file handle"):
             recording.append(_reader.CHUNK_SNAPSHOT, 0, b"after")
         with pytest.raises(OSError, match="Stale file handle"):
             recording.close()
         recording.close()
         assert os.fstat(fd).st_size == length
+        assert (drain.spans, drain.complete, recording.left_bytes) == (7000, True, 0)
+        recording = begin(other, LIMIT)
+        flush(recording, spool)
+        (chunk,) = read_fd(other).chunks
+        assert (records(chunk.body).first, records(chunk.body).slots) == (4000, late.tobytes())
 
 
-def test_drains_and_others_write_into_one_recording_at_once() -> None:
+def test_drains_are_recorded_while_their_thread_goes_on() -> None:
     with rings(lanes=2, span_slots=1 << 12) as r, memory() as fd:
-        recording = begin(fd, 1 << 26, ahead_bytes=1 << 16)
+        recording, spool = begin(fd, 1 << 26, ahead_bytes=1 << 16), _reader.Spool(8 << 20)
         over = threading.Event()
 
-        def append() -> None:
-            for _ in range(4000):
-                if over.is_set():
-                    break
+        def write() -> None:
+            while not over.is_set():
+                spool.wait(1000)
+                flush(recording, spool)
                 recording.append(_reader.CHUNK_SNAPSHOT, 0, b"between" * 100)
 
-        thread = threading.Thread(target=append)
+        thread = threading.Thread(target=write)
         drains = [r.drain(), r.drain()]
         for number, drain in enumerate(drains):
-            drain.record_into(recording, number)
+            drain.record_into(spool, number)
         thread.start()
         stood = b""
         try:
@@ -237,13 +271,16 @@ def test_drains_and_others_write_into_one_recording_at_once() -> None:
                 for lane in range(2):
                     r.add(lane, "span", written)
                 _reader.drain(drains)
+                spool.wake()
                 stood += written.tobytes()
         finally:
             over.set()
+            spool.wake()
             thread.join()
+        flush(recording, spool)
         recording.close()
         seen = read_fd(fd)
         assert seen.end.clean
-        assert recording.refused_slots == 0
-        seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
-        assert recorded(seen) == {(worker, lane, False): stood for worker in range(2) for lane in range(2)}
+        if not spool.refused_slots:
+            seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
+            assert recorded(seen) == {(worker, lane, False): stood for worker in range(2) for lane in range(2)}

@@ -39,9 +39,9 @@ def test_what_cannot_be_said_of_a_recording_is_refused() -> None:
     with memory() as fd:
         with pytest.raises(ValueError, match="an id has 16 bytes, not 3"):
             _reader.Recording(fd, 1000, b"abc", 0)
-        for limit, ahead in ((-1, 0), (1000, -1), (2**63 - 1, 0)):
-            with pytest.raises(ValueError, match="limit and room ahead are 0 to"):
-                _reader.Recording(fd, limit, ID, 0, 0, ahead)
+        for limit, ahead, spare in ((-1, 0, 0), (1000, -1, 0), (2**63 - 1, 0, 0), (1000, 0, -1)):
+            with pytest.raises(ValueError, match="limit, room ahead and room to spare are 0 to"):
+                _reader.Recording(fd, limit, ID, 0, 0, ahead, spare)
         with pytest.raises(OSError, match="File too large"):
             begin(fd, limit_bytes=FIRST + END_BYTES - 1)
         assert content(fd) == b""
@@ -91,7 +91,7 @@ def test_a_closed_recording_takes_nothing_and_counts_nothing() -> None:
         recording.close()
         with pytest.raises(OSError, match="Bad file descriptor"):
             recording.append(SNAPSHOT, 0, b"late")
-        assert (recording.left_bytes, recording.refused_chunks, recording.trouble) == (0, 0, "")
+        assert (recording.left_bytes, recording.refused_chunks) == (0, 0)
         assert content(fd) == before
 
 

@@ -56,7 +56,7 @@ void brick_drain_free(struct brick_drain *d);
 /* Before the first pass: where the next lane is to go on. 0: there is no such lane. */
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
 
-/* Reads all that is new, and records it as it is where d->track has a recorder. `batch` has room for BRICK_BATCH slots.
+/* Reads all that is new, and records it as it is where d->track has a spool. `batch` has room for BRICK_BATCH slots.
  * 0: refused, now or before. */
 int brick_drain_pass(struct brick_drain *d, struct brick_record *batch);
 

@@ -35,7 +35,7 @@ static struct ring ring_of(const struct brick_drain *d, uint32_t n, uint32_t whi
                          lane->event_head + l->events_salvaged};
 }
 
-/* Some slots as they were copied: into the recording, or else into the batch. */
+/* Some slots as they were copied: for the recording, or else into the batch. */
 struct copied {
     struct brick_record *slots;
     uint64_t count; /* 0: refused */
@@ -46,15 +46,11 @@ struct copied {
 static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *batch)
 {
     uint64_t slot = at & (ring->slots - 1), count = least(least(ring->slots - slot, ring->head - at), BRICK_BATCH);
-    uint64_t from = ring->at + slot * sizeof *batch, bytes = count * sizeof *batch;
     struct brick_record *room = brick_track_room(&d->track, ring->lane, ring->which, at, count);
-    if (room != NULL && brick_fetch(&d->reader, from, room, bytes))
-        return (struct copied){room, count, 1};
-    if (!brick_fetch(&d->reader, from, batch, bytes))
-        return (struct copied){batch, 0, 0};
-    if (room != NULL)
-        brick_track_broke(&d->track);
-    return (struct copied){batch, count, 0};
+    struct brick_record *to = room != NULL ? room : batch;
+    if (!brick_fetch(&d->reader, ring->at + slot * sizeof *to, to, count * sizeof *to))
+        count = 0;
+    return (struct copied){to, count, room != NULL};
 }
 
 /* What was copied was looked at: so many of these slots are not to be copied again. */

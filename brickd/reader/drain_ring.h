@@ -1,7 +1,7 @@
 /* drain_ring.h - what a pass takes out of one ring of one lane.
  *
- * The slots are copied once, into the recording where there is one that has
- * room, and judged where they lie then. Each function returns 0 where the
+ * The slots are copied once, into the spool where there is one that has room,
+ * and judged where they lie then. Each function returns 0 where the
  * segment is refused.
  */
 #ifndef BRICKD_DRAIN_RING_H

@@ -5,7 +5,7 @@
  * be waiting.
  */
 #include "drain_type.h"
-#include "recording_type.h"
+#include "spool_type.h"
 
 #include <stdlib.h>
 #include <structmember.h>
@@ -82,7 +82,7 @@ static void drain_dealloc(PyObject *self)
 {
     Drain *d = (Drain *)self;
     brick_drain_free(&d->drain);
-    Py_XDECREF(d->recording);
+    Py_XDECREF(d->spool);
     if (d->opened)
         pthread_mutex_destroy(&d->mutex);
     plain_dealloc(self);
@@ -99,23 +99,17 @@ static PyObject *drain_salvage(PyObject *self, PyObject *unused)
 static PyObject *drain_record_into(PyObject *self, PyObject *args)
 {
     Drain *d = (Drain *)self;
-    PyObject *recording, *before;
+    PyObject *to, *before;
     unsigned int worker = 0;
-    if (!PyArg_ParseTuple(args, "O|I:record_into", &recording, &worker))
+    if (!PyArg_ParseTuple(args, "O|I:record_into", &to, &worker))
         return NULL;
-    struct brick_recorder *recorder = NULL;
-    if (recording != Py_None && (recorder = recorder_of(recording, Py_TYPE(self))) == NULL)
+    struct brick_spool *spool = NULL;
+    if (to != Py_None && (spool = spool_of(to, Py_TYPE(self), "a Spool or None")) == NULL)
         return NULL;
-    if (recorder != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        brick_recorder_ready(recorder);
-        Py_END_ALLOW_THREADS
-    }
     lock(d);
-    d->drain.track.recorder = recorder;
-    d->drain.track.worker = worker;
-    before = d->recording;
-    d->recording = recorder != NULL ? Py_NewRef(recording) : NULL;
+    d->drain.track = (struct brick_track){.spool = spool, .worker = worker};
+    before = d->spool;
+    d->spool = spool != NULL ? Py_NewRef(to) : NULL;
     unlock(d);
     Py_XDECREF(before);
     Py_RETURN_NONE;
@@ -221,7 +215,7 @@ static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
     {"record_into", drain_record_into, METH_VARARGS,
-     "record_into(recording, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
+     "record_into(spool, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},

@@ -20,7 +20,7 @@ typedef struct {
     struct brick_drain drain;   /* behind the lock */
     pthread_mutex_t mutex;
     int opened;                 /* the lock is there */
-    PyObject *recording;        /* whose recorder the drain's track has; NULL: none */
+    PyObject *spool;            /* that the drain's track has; NULL: none */
     struct drain_numbers seen;  /* after the pass that drain() last came back from */
 } Drain;
 

@@ -120,15 +120,16 @@ static int reader_exec(PyObject *module)
 {
     struct reader_state *state = PyModule_GetState(module);
     PyTypeObject *segment = type_add(module, &segment_spec), *fold = type_add(module, &fold_spec);
-    PyTypeObject *summaries = type_add(module, &summaries_spec);
+    PyTypeObject *summaries = type_add(module, &summaries_spec), *recording = type_add(module, &recording_spec);
     state->drain = type_add(module, &drain_spec);
     state->packed = type_add(module, &packed_spec);
-    state->recording = type_add(module, &recording_spec);
+    state->spool = type_add(module, &spool_spec);
     Py_XDECREF(segment);
     Py_XDECREF(fold);
     Py_XDECREF(summaries);
-    if (segment == NULL || fold == NULL || summaries == NULL || state->drain == NULL
-        || state->packed == NULL || state->recording == NULL)
+    Py_XDECREF(recording);
+    if (segment == NULL || fold == NULL || summaries == NULL || recording == NULL || state->drain == NULL
+        || state->packed == NULL || state->spool == NULL)
         return -1;
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
@@ -177,7 +178,7 @@ static int reader_traverse(PyObject *module, visitproc visit, void *arg)
     if (state != NULL) {
         Py_VISIT(state->drain);
         Py_VISIT(state->packed);
-        Py_VISIT(state->recording);
+        Py_VISIT(state->spool);
     }
     return 0;
 }
@@ -188,7 +189,7 @@ static int reader_clear(PyObject *module)
     if (state != NULL) {
         Py_CLEAR(state->drain);
         Py_CLEAR(state->packed);
-        Py_CLEAR(state->recording);
+        Py_CLEAR(state->spool);
     }
     return 0;
 }

@@ -1,44 +1,39 @@
 /* recorder.h - writes a recording: bounded, whole at every moment, with room taken before it is used.
  *
- * Room is taken with posix_fallocate: a full disk is an error of this call and
- * not a SIGBUS of a later store. Where the room ends what comes is refused and
- * counted; what stands there stays whole.
+ * One thread writes, and may wait for the disk as long as that takes. Room is
+ * taken with posix_fallocate, that of END always: so a full disk leaves a file
+ * that can be ended, and what is not whole in it is seen by nobody. What a chunk
+ * finds no room for is counted (append), or stays where it was (write).
  *
- * Small things are written (append). What is read from rings is read straight
- * into a window of the file that is mapped here (place, publish): it is copied
- * once, and judged where it lies. Nobody else writes there: a recording is its
- * writer's own, as a checkpoint is. Whoever cuts the file under its writer stops
- * the recording, and no more: the kernel finds that out when it copies into the
- * window, but for the moment between that copy and the look at it.
+ * Who reads the numbers waits for nothing: each is stored as one word, and is
+ * right for itself.
  */
 #ifndef BRICKD_RECORDER_H
 #define BRICKD_RECORDER_H
 
 #include "brick_shm.h"
 #include "recording.h"
-
-#include <pthread.h>
+#include "spool.h"
 
 struct brick_recorder {
-    pthread_mutex_t mutex;
     int fd;
-    int error;      /* of the last refusal */
-    int broken;     /* somebody cut the file: nothing more is written into it */
-    int ended;
     struct brick_key key;
     uint64_t limit; /* of the file, in bytes */
+    uint64_t spare; /* what is written leaves so much of it to what is appended */
     uint64_t ahead; /* so much room is taken at once */
-    uint64_t at;    /* where the next chunk begins */
     uint64_t taken; /* where the room ends */
     uint64_t dirty; /* what lies at and above it are zeros */
+    /* Others may read these. */
+    uint64_t at; /* where the next chunk begins */
     uint64_t number;
     uint64_t refused_chunks, refused_bytes, refused_slots;
-    uint8_t *window; /* from window_at to window_end */
-    uint64_t window_at, window_end;
+    uint32_t broken; /* somebody cut the file: nothing more is written into it */
+    uint32_t ended;
 };
 
-/* Begins a file. It owns the descriptor from then on; 0, with errno: it does not, and there is none. */
-int brick_recorder_begin(struct brick_recorder *r, int fd, struct brick_title *title, uint64_t limit, uint64_t ahead);
+/* Begins a file. It owns the descriptor from then on; 0, with errno: it does not, and there is none. `r` has its limit,
+ * spare and ahead; everything else is zeros. */
+int brick_recorder_begin(struct brick_recorder *r, int fd, struct brick_title *title);
 /* END, the file cut to its true length, the descriptor closed. Again: nothing. 0, with errno. */
 int brick_recorder_end(struct brick_recorder *r);
 /* Gives everything up as it is. */
@@ -48,15 +43,11 @@ void brick_recorder_free(struct brick_recorder *r);
  * said. */
 int brick_recorder_append(struct brick_recorder *r, uint32_t kind, uint64_t at_ns, const void *body, uint64_t length);
 
-/* The window is there before the first piece is: to map it takes longer than to use it. */
-void brick_recorder_ready(struct brick_recorder *r);
+/* What a spool has below `end`, the oldest first, as far as there is room: a piece may come to be several chunks. What
+ * was refused there since the last call is this file's. 0, with errno as above: the rest is in the spool still. */
+int brick_recorder_write(struct brick_recorder *r, struct brick_spool *spool, uint64_t end);
 
-/* ---- in pieces, with the lock held ------------------------------------- */
-
-/* So many bytes where the next chunk begins, of which the head is not to be touched; NULL, with r->error. */
-uint8_t *brick_recorder_place(struct brick_recorder *r, uint64_t bytes);
-/* The chunk is there whose body stands in that place, but for its beginning: kind, length and body_sum are set. 0, with
- * r->error. */
-int brick_recorder_publish(struct brick_recorder *r, struct brick_chunk *head, const struct brick_records *records);
+/* The longest body that the limit allows now. */
+uint64_t brick_recorder_left(const struct brick_recorder *r);
 
 #endif

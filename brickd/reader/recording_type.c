@@ -1,5 +1,6 @@
 /* recording_type.c - brickd._reader.Recording: a recording that is being written. */
-#include "recording_type.h"
+#include "recorder.h"
+#include "spool_type.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,9 +8,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* So much room is taken at once, and mapped. */
+/* So much room is taken at once. */
 #define AHEAD (4ll << 20)
 #define LIMIT_MAX (1ll << 62)
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_recorder recorder;
+    uint32_t writing; /* somebody is */
+    int begun;
+} Recording;
 
 /* 0, with an exception: a file of another kind cannot be written as one thinks. */
 static int fit(int fd)
@@ -34,22 +42,22 @@ static int fit(int fd)
 
 static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"fd", "limit_bytes", "id", "made_ns", "number", "ahead_bytes", NULL};
+    static char *names[] = {"fd", "limit_bytes", "id", "made_ns", "number", "ahead_bytes", "spare_bytes", NULL};
     int fd;
-    long long limit, ahead = AHEAD;
+    long long limit, ahead = AHEAD, spare = 0;
     Py_buffer id;
     unsigned long long made_ns;
     unsigned int number = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iLy*K|IL:Recording", names, &fd, &limit, &id, &made_ns, &number,
-                                     &ahead))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "iLy*K|ILL:Recording", names, &fd, &limit, &id, &made_ns, &number,
+                                     &ahead, &spare))
         return NULL;
     struct brick_title title = {.number = number, .made_ns = made_ns};
     Recording *self = NULL;
     if (id.len != sizeof title.id)
         PyErr_Format(PyExc_ValueError, "an id has %zu bytes, not %zd", sizeof title.id, id.len);
-    else if (limit < 0 || limit > LIMIT_MAX || ahead < 0 || ahead > LIMIT_MAX)
-        PyErr_Format(PyExc_ValueError, "limit and room ahead are 0 to %lld bytes, not %lld and %lld", LIMIT_MAX, limit,
-                     ahead);
+    else if (limit < 0 || limit > LIMIT_MAX || ahead < 0 || ahead > LIMIT_MAX || spare < 0 || spare > LIMIT_MAX)
+        PyErr_Format(PyExc_ValueError, "limit, room ahead and room to spare are 0 to %lld bytes, not %lld, %lld and %lld",
+                     LIMIT_MAX, limit, ahead, spare);
     else if (fit(fd))
         self = (Recording *)type->tp_alloc(type, 0);
     if (id.len == sizeof title.id)
@@ -57,9 +65,13 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
     PyBuffer_Release(&id);
     if (self == NULL)
         return NULL;
+    struct brick_recorder *r = &self->recorder;
+    r->limit = (uint64_t)limit;
+    r->ahead = (uint64_t)ahead;
+    r->spare = (uint64_t)spare;
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 0), error;
     Py_BEGIN_ALLOW_THREADS
-    self->begun = own >= 0 && brick_recorder_begin(&self->recorder, own, &title, (uint64_t)limit, (uint64_t)ahead);
+    self->begun = own >= 0 && brick_recorder_begin(r, own, &title);
     error = errno;
     Py_END_ALLOW_THREADS
     if (self->begun)
@@ -71,17 +83,6 @@ static PyObject *recording_new(PyTypeObject *type, PyObject *args, PyObject *key
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
-struct brick_recorder *recorder_of(PyObject *recording, PyTypeObject *sibling)
-{
-    const struct reader_state *state = PyType_GetModuleState(sibling);
-    if (state == NULL)
-        return NULL;
-    if (Py_IS_TYPE(recording, state->recording))
-        return &((Recording *)recording)->recorder;
-    PyErr_Format(PyExc_TypeError, "a %s, wanted a Recording or None", Py_TYPE(recording)->tp_name);
-    return NULL;
-}
-
 static void recording_dealloc(PyObject *self)
 {
     if (((Recording *)self)->begun)
@@ -89,101 +90,123 @@ static void recording_dealloc(PyObject *self)
     plain_dealloc(self);
 }
 
-static PyObject *recording_append(PyObject *self, PyObject *args)
+/* ---- what is written: one thread, and the interpreter goes on meanwhile -- */
+
+/* 0, with an exception. */
+static int enter(Recording *self)
 {
-    unsigned int kind;
-    unsigned long long at_ns;
-    Py_buffer body;
-    int whole, error;
-    if (!PyArg_ParseTuple(args, "IKy*:append", &kind, &at_ns, &body))
-        return NULL;
-    if (kind == 0 || kind == BRICK_CHUNK_END || kind == BRICK_CHUNK_RECORDS || body.len > (Py_ssize_t)BRICK_BODY_MAX) {
-        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: at most %llu, and of a kind that is appended",
-                     kind, body.len, (unsigned long long)BRICK_BODY_MAX);
-        PyBuffer_Release(&body);
-        return NULL;
-    }
-    Py_BEGIN_ALLOW_THREADS
-    whole = brick_recorder_append(&((Recording *)self)->recorder, kind, at_ns, body.buf, (uint64_t)body.len);
-    error = errno;
-    Py_END_ALLOW_THREADS
-    PyBuffer_Release(&body);
+    if (brick_claim32(&self->writing, 0, 1))
+        return 1;
+    PyErr_SetString(PyExc_RuntimeError, "another thread writes this recording: one does at a time");
+    return 0;
+}
+
+static void leave(Recording *self) { brick_store_release32(&self->writing, 0); }
+
+/* Of what could be written, or could not. */
+static PyObject *outcome(int whole, int error)
+{
     if (whole)
         Py_RETURN_NONE;
     errno = error;
     return PyErr_SetFromErrno(PyExc_OSError);
+}
+
+static PyObject *recording_append(PyObject *self, PyObject *args)
+{
+    Recording *recording = (Recording *)self;
+    unsigned int kind;
+    unsigned long long at_ns;
+    Py_buffer body;
+    int whole = 0, error = 0;
+    if (!PyArg_ParseTuple(args, "IKy*:append", &kind, &at_ns, &body))
+        return NULL;
+    int fits = kind != 0 && kind != BRICK_CHUNK_END && kind != BRICK_CHUNK_RECORDS && body.len <= (Py_ssize_t)BRICK_BODY_MAX;
+    if (!fits)
+        PyErr_Format(PyExc_ValueError, "a chunk of kind %u with %zd bytes: at most %llu, and of a kind that is appended",
+                     kind, body.len, (unsigned long long)BRICK_BODY_MAX);
+    int entered = fits && enter(recording);
+    if (entered) {
+        Py_BEGIN_ALLOW_THREADS
+        whole = brick_recorder_append(&recording->recorder, kind, at_ns, body.buf, (uint64_t)body.len);
+        error = errno;
+        Py_END_ALLOW_THREADS
+        leave(recording);
+    }
+    PyBuffer_Release(&body);
+    return entered ? outcome(whole, error) : NULL;
+}
+
+static PyObject *recording_write(PyObject *self, PyObject *args)
+{
+    Recording *recording = (Recording *)self;
+    PyObject *from;
+    unsigned long long end;
+    int whole, error;
+    if (!PyArg_ParseTuple(args, "OK:write", &from, &end))
+        return NULL;
+    struct brick_spool *spool = spool_of(from, Py_TYPE(self), "a Spool");
+    if (spool == NULL || !enter(recording))
+        return NULL;
+    if (!spool_enter(spool)) {
+        leave(recording);
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS
+    uint64_t ready = brick_spool_ready(spool);
+    whole = brick_recorder_write(&recording->recorder, spool, end < ready ? end : ready);
+    error = errno;
+    Py_END_ALLOW_THREADS
+    spool_leave(spool);
+    leave(recording);
+    return outcome(whole, error);
 }
 
 static PyObject *recording_close(PyObject *self, PyObject *unused)
 {
+    Recording *recording = (Recording *)self;
     int whole, error;
+    if (!enter(recording))
+        return NULL;
     Py_BEGIN_ALLOW_THREADS
-    whole = brick_recorder_end(&((Recording *)self)->recorder);
+    whole = brick_recorder_end(&recording->recorder);
     error = errno;
     Py_END_ALLOW_THREADS
-    if (whole)
-        Py_RETURN_NONE;
-    errno = error;
-    return PyErr_SetFromErrno(PyExc_OSError);
+    leave(recording);
+    return outcome(whole, error);
 }
 
-/* ---- what came of it --------------------------------------------------- */
+/* ---- what came of it: read by anybody, at any time ----------------------- */
 
-static uint64_t left(const struct brick_recorder *r)
+static PyObject *recording_number(PyObject *self, void *offset)
 {
-    uint64_t used = r->at + sizeof(struct brick_chunk) + BRICK_END_BYTES;
-    return !r->ended && !r->broken && used < r->limit ? (r->limit - used) & ~(uint64_t)(BRICK_BLOCK - 1) : 0;
+    const char *recorder = (const char *)&((Recording *)self)->recorder;
+    const uint64_t *number = (const uint64_t *)(const void *)(recorder + (uintptr_t)offset);
+    return PyLong_FromUnsignedLongLong(brick_load_relaxed(number));
 }
 
-/* The numbers as they stood at one moment. */
-static struct brick_recorder numbers(PyObject *self)
+static PyObject *recording_left(PyObject *self, void *unused)
 {
-    struct brick_recorder *r = &((Recording *)self)->recorder, copy;
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&r->mutex);
-    memcpy(&copy, r, sizeof copy);
-    pthread_mutex_unlock(&r->mutex);
-    Py_END_ALLOW_THREADS
-    return copy;
-}
-
-enum number { BYTES, CHUNKS, LEFT, REFUSED_CHUNKS, REFUSED_BYTES, REFUSED_SLOTS };
-
-static PyObject *recording_number(PyObject *self, void *which)
-{
-    const struct brick_recorder r = numbers(self);
-    switch ((enum number)(uintptr_t)which) {
-    case BYTES: return PyLong_FromUnsignedLongLong(r.at);
-    case CHUNKS: return PyLong_FromUnsignedLongLong(r.number);
-    case LEFT: return PyLong_FromUnsignedLongLong(left(&r));
-    case REFUSED_CHUNKS: return PyLong_FromUnsignedLongLong(r.refused_chunks);
-    case REFUSED_BYTES: return PyLong_FromUnsignedLongLong(r.refused_bytes);
-    case REFUSED_SLOTS: return PyLong_FromUnsignedLongLong(r.refused_slots);
-    }
-    Py_UNREACHABLE();
-}
-
-static PyObject *recording_trouble(PyObject *self, void *unused)
-{
-    const struct brick_recorder r = numbers(self);
-    const char *why = r.error == 0 ? "" : r.broken ? "somebody cut the file while it was written" : strerror(r.error);
-    return PyUnicode_FromString(why);
+    return PyLong_FromUnsignedLongLong(brick_recorder_left(&((Recording *)self)->recorder));
 }
 
 static PyMethodDef recording_methods[] = {
     {"append", recording_append, METH_VARARGS,
      "append(kind, at_ns, body): one whole chunk; OSError: it was not recorded, and is counted."},
+    {"write", recording_write, METH_VARARGS,
+     "write(spool, mark): what it has up to there, but for the room to spare; OSError: the rest is in it still."},
     {"close", recording_close, METH_NOARGS, "Mark the end, and cut the file to its true length."},
     {NULL, NULL, 0, NULL},
 };
+#define NUMBER(name, field, text)                                                                                          \
+    {name, recording_number, NULL, text, (void *)offsetof(struct brick_recorder, field)}
 static PyGetSetDef recording_numbers[] = {
-    {"bytes", recording_number, NULL, "Bytes that are written.", (void *)BYTES},
-    {"chunks", recording_number, NULL, "Chunks that are written.", (void *)CHUNKS},
-    {"left_bytes", recording_number, NULL, "The longest body that the limit allows now.", (void *)LEFT},
-    {"refused_chunks", recording_number, NULL, "Chunks that were not recorded.", (void *)REFUSED_CHUNKS},
-    {"refused_bytes", recording_number, NULL, "Bytes of their bodies.", (void *)REFUSED_BYTES},
-    {"refused_slots", recording_number, NULL, "Slots of rings that were not recorded.", (void *)REFUSED_SLOTS},
-    {"trouble", recording_trouble, NULL, "Why something was not recorded, the last time; or nothing.", NULL},
+    NUMBER("bytes", at, "Bytes that are written."),
+    NUMBER("chunks", number, "Chunks that are written."),
+    {"left_bytes", recording_left, NULL, "The longest body that the limit allows now.", NULL},
+    NUMBER("refused_chunks", refused_chunks, "Chunks that were not recorded."),
+    NUMBER("refused_bytes", refused_bytes, "Bytes of their bodies."),
+    NUMBER("refused_slots", refused_slots, "Slots that spools refused while this file was written."),
     {NULL, NULL, NULL, NULL, NULL},
 };
 static PyType_Slot recording_slots[] = {
@@ -191,7 +214,8 @@ static PyType_Slot recording_slots[] = {
     {Py_tp_dealloc, recording_dealloc},
     {Py_tp_methods, recording_methods},
     {Py_tp_getset, recording_numbers},
-    {Py_tp_doc, "Recording(fd, limit_bytes, id, made_ns, number=0, ahead_bytes=4 MiB): a recording that is being written."},
+    {Py_tp_doc, "Recording(fd, limit_bytes, id, made_ns, number=0, ahead_bytes=4 MiB, spare_bytes=0): a recording that is "
+                "being written, by one thread at a time."},
     {0, NULL},
 };
 PyType_Spec recording_spec = {"brickd._reader.Recording", sizeof(Recording), 0, Py_TPFLAGS_DEFAULT, recording_slots};

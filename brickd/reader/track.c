@@ -1,81 +1,60 @@
 #include "track.h"
 
-#include <errno.h>
+#include <string.h>
+#include <time.h>
 
-/* What stands before the slots. */
-#define BEFORE (sizeof(struct brick_chunk) + sizeof(struct brick_records))
-
-static void lost(struct brick_track *t, uint64_t count) { t->recorder->refused_slots += t->recorder->ended ? 0 : count; }
-
-static void release(struct brick_track *t)
+static uint64_t now_ns(void)
 {
-    t->place = NULL;
-    pthread_mutex_unlock(&t->recorder->mutex);
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The chunk as far as it has come. */
-static void close_chunk(struct brick_track *t)
-{
-    struct brick_chunk head = {.kind = BRICK_CHUNK_RECORDS,
-                               .length = sizeof t->records + t->slots * sizeof(struct brick_record),
-                               .body_sum = brick_sum_end(&t->sum)};
-    if (t->slots > 0 && !brick_recorder_publish(t->recorder, &head, &t->records))
-        lost(t, t->slots);
-}
-
-struct brick_record *brick_track_room(struct brick_track *t, uint32_t lane, uint32_t ring, uint64_t first, uint64_t count)
-{
-    int fresh = t->place == NULL;
-    if (t->recorder == NULL)
-        return NULL;
-    if (fresh)
-        pthread_mutex_lock(&t->recorder->mutex);
-    else if (t->slots + count > BRICK_TRACK_SLOTS) {
-        close_chunk(t);
-        fresh = 1;
-    }
-    if (fresh) {
-        t->records = (struct brick_records){.worker = t->worker, .lane = lane, .ring = ring, .first = first};
-        t->slots = 0;
-        brick_sum_begin(&t->sum, &t->recorder->key);
-        brick_sum_add(&t->sum, &t->records, 1);
-    }
-    t->place = brick_recorder_place(t->recorder, BEFORE + (t->slots + count) * sizeof(struct brick_record));
-    if (t->place == NULL) {
-        close_chunk(t);
-        release(t);
-        return NULL;
-    }
-    return (struct brick_record *)(void *)(t->place + BEFORE) + t->slots;
-}
-
-void brick_track_took(struct brick_track *t, uint64_t count)
-{
-    brick_sum_add(&t->sum, t->place + BEFORE + t->slots * sizeof(struct brick_record), count);
-    t->slots += count;
-}
-
-void brick_track_lost(struct brick_track *t, uint64_t count)
-{
-    if (t->recorder == NULL)
-        return;
-    pthread_mutex_lock(&t->recorder->mutex);
-    lost(t, count);
-    pthread_mutex_unlock(&t->recorder->mutex);
-}
-
-void brick_track_broke(struct brick_track *t)
-{
-    t->recorder->broken = 1;
-    t->recorder->error = ESTALE;
-    lost(t, t->slots);
-    release(t);
-}
+static uint64_t piece_of(uint64_t slots) { return BRICK_SPOOL_BEFORE + slots * sizeof(struct brick_record); }
 
 void brick_track_end(struct brick_track *t)
 {
     if (t->place == NULL)
         return;
-    close_chunk(t);
-    release(t);
+    const struct brick_chunk head = {.kind = BRICK_CHUNK_RECORDS,
+                                     .length = piece_of(t->slots) - sizeof head,
+                                     .at_ns = now_ns()};
+    memcpy(t->place, &head, sizeof head);
+    if (t->slots > 0)
+        brick_spool_publish(t->spool, piece_of(t->slots));
+    t->place = NULL;
+    brick_spool_leave(t->spool);
+}
+
+static void begin(struct brick_track *t, const struct brick_records *records, uint64_t count)
+{
+    if (!brick_spool_enter(t->spool))
+        return;
+    t->place = brick_spool_place(t->spool, piece_of(count));
+    t->slots = 0;
+    if (t->place != NULL)
+        memcpy(t->place + sizeof(struct brick_chunk), records, sizeof *records);
+    else
+        brick_spool_leave(t->spool);
+}
+
+struct brick_record *brick_track_room(struct brick_track *t, uint32_t lane, uint32_t ring, uint64_t first, uint64_t count)
+{
+    const struct brick_records records = {.worker = t->worker, .lane = lane, .ring = ring, .first = first};
+    if (t->spool == NULL)
+        return NULL;
+    uint64_t slots = t->slots + count;
+    if (t->place != NULL && (slots > BRICK_TRACK_SLOTS || !brick_spool_reaches(t->spool, piece_of(slots))))
+        brick_track_end(t);
+    if (t->place == NULL)
+        begin(t, &records, count);
+    return t->place != NULL ? (struct brick_record *)(void *)(t->place + piece_of(t->slots)) : NULL;
+}
+
+void brick_track_took(struct brick_track *t, uint64_t count) { t->slots += count; }
+
+void brick_track_lost(struct brick_track *t, uint64_t count)
+{
+    if (t->spool != NULL)
+        brick_spool_refuse(t->spool, count);
 }

@@ -1,27 +1,24 @@
-/* track.h - what one drain puts into a recording: the slots that it copies, as they stand in the rings.
+/* track.h - what one drain puts into a spool: the slots that it copies, as they stand in the rings.
  *
  * Room is asked for before slots are copied, and they are copied there. Each
- * run of slots of one ring is a chunk, or several. While one is open nobody
- * else can write to the recording. What finds no room is counted; the drain
- * never learns of it but by that the slots go elsewhere.
+ * run of slots of one ring is a piece, or several. What finds no room is
+ * counted; the drain never learns of it but by that the slots go elsewhere.
  */
 #ifndef BRICKD_TRACK_H
 #define BRICKD_TRACK_H
 
-#include "recorder.h"
+#include "spool.h"
 
-/* Slots of one chunk at most. */
+/* Slots of one piece at most. */
 #define BRICK_TRACK_SLOTS 16384u
 
 enum { BRICK_RING_SPANS, BRICK_RING_EVENTS };
 
 struct brick_track {
-    struct brick_recorder *recorder; /* NULL: nothing is recorded */
-    uint32_t worker;                 /* its number there */
-    struct brick_records records;    /* of the open chunk */
-    struct brick_sum sum;
-    uint64_t slots; /* that are in it */
-    uint8_t *place; /* where it stands; NULL: none is open */
+    struct brick_spool *spool; /* NULL: nothing is recorded */
+    uint32_t worker;           /* its number in the recording */
+    uint8_t *place;            /* of the open piece; NULL: none is */
+    uint64_t slots;            /* that are in it */
 };
 
 /* Where these slots are to be copied: behind those of the last call, of the same ring, or after an end. NULL: elsewhere. */
@@ -30,8 +27,6 @@ struct brick_record *brick_track_room(struct brick_track *t, uint32_t lane, uint
 void brick_track_took(struct brick_track *t, uint64_t count);
 /* So many were copied elsewhere. */
 void brick_track_lost(struct brick_track *t, uint64_t count);
-/* They could not be copied there, though they can be read: somebody cut the file. */
-void brick_track_broke(struct brick_track *t);
 /* What is open is whole. */
 void brick_track_end(struct brick_track *t);
 

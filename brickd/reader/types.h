@@ -13,6 +13,7 @@ extern PyType_Spec segment_spec;   /* segment.c */
 extern PyType_Spec fold_spec;      /* fold_type.c */
 extern PyType_Spec drain_spec;     /* drain_type.c */
 extern PyType_Spec recording_spec; /* recording_type.c */
+extern PyType_Spec spool_spec;     /* spool_type.c */
 extern PyType_Spec summaries_spec; /* summaries_type.c */
 extern PyType_Spec packed_spec;    /* packed_type.c */
 
@@ -29,7 +30,7 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 
 struct reader_state {
-    PyTypeObject *drain, *packed, *recording;
+    PyTypeObject *drain, *packed, *spool;
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */

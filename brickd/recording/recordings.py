@@ -11,7 +11,8 @@ from pathlib import Path
 
 from brickd.errors import BrickdError
 from brickd.orders import Recording
-from brickd.recording.recorder import Recorder, Source
+from brickd.recording.recorder import Recorder
+from brickd.recording.source import Source
 from brickd.snapshot import Snapshot
 
 

@@ -1,14 +1,13 @@
-"""Whose rings go into a recording, each under a number that stands for its worker.
+"""Whose rings are drained into a recording, each under a number that stands for its worker.
 
-Owns: these numbers, their form in a file, and that a file holds those that its records name. Must not know: how records
-come into a file. Invariant: a number stands for the same worker in all files of a recording.
+Owns: these numbers, and their form in a file. Must not know: files, how records come into one. Invariants: a number
+stands for the same worker in all files of a recording; it does before the first record that has it is drained.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import time
+from collections.abc import Iterable
 
 from brickd import _reader
 from brickd.composed import plain
@@ -16,7 +15,7 @@ from brickd.recording import judged
 
 
 class Rings:
-    """Those of the workers that are recorded; whoever calls has the roster's lock.
+    """Those of the workers that are recorded; whoever changes them has the roster's lock.
 
     Attributes:
         names: of workers and services; everybody where nobody is named.
@@ -25,36 +24,28 @@ class Rings:
 
     def __init__(self, names: tuple[str, ...], *, spans: bool) -> None:
         self.names, self.spans = names, spans
-        self._file: _reader.Recording | None = None
+        self._spool: _reader.Spool | None = None
         self._numbers: dict[str, int] = {}
-        self._said: set[str] = set()  # that this file holds
-        self._unsaid: dict[str, int] = {}  # that it is to hold
+        self._uuids = [""]  # by number; it only grows, so that it may be read without the lock
 
     def wants(self, name: str, service: str) -> bool:
         """Whether this worker is recorded."""
         return not self.names or name in self.names or service in self.names
 
-    def into(self, file: _reader.Recording | None) -> None:
+    def into(self, spool: _reader.Spool | None) -> None:
         """Records go there from now on; None: nowhere."""
-        self._file = file
-        self._said.clear()
-        self._unsaid.clear()
+        self._spool = spool
 
     def take(self, uuid: str, drain: _reader.Drain) -> None:
         """One that is drained and wanted."""
-        number = self._numbers.setdefault(uuid, len(self._numbers) + 1)
-        if uuid not in self._said:
-            self._unsaid[uuid] = number
-            self._say()
-        drain.record_into(self._file, number)
+        if uuid not in self._numbers:
+            self._numbers[uuid] = len(self._uuids)
+            self._uuids.append(uuid)
+        drain.record_into(self._spool, self._numbers[uuid])
 
-    def _say(self) -> None:
-        """Have the file hold these, and those before them that it had no room for."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):
-                self._file.append(_reader.CHUNK_WORKERS, time.time_ns(), plain(self._unsaid).encode())
-                self._said |= self._unsaid.keys()
-                self._unsaid.clear()
+    def written(self, numbers: Iterable[int]) -> bytes:
+        """The body of a chunk that says whom these stand for; from any thread."""
+        return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
 
 
 def read_numbers(body: bytes) -> dict[str, int]:

@@ -12,6 +12,8 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +21,7 @@ from brickd import _reader
 from brickd.errors import BrickdError
 
 SUFFIX = ".brick"
-# A file is left with this part of its room, for the records that come until the next one is made.
+# Records leave this part of a file to all else that is to stand in it, its end among that.
 _SPARE = 8
 
 
@@ -49,6 +51,14 @@ class Volume(NamedTuple):
         }
 
 
+class Put(Enum):
+    """What became of something that was to be written."""
+
+    DONE = "it stands there"
+    NO_ROOM = "it would go over the limit of the file: the next one may have room"
+    FAILED = "it cannot be written now"
+
+
 class Volumes:
     """The files, of which the last one is written.
 
@@ -56,6 +66,9 @@ class Volumes:
         id: the recording's, the same in all of them.
         kept: those that are there, the oldest first.
         removed: how many were, the oldest, because there were too many.
+        limit_bytes: no file is longer.
+        cut: somebody cut the file that is written: it will take nothing more.
+        trouble: why something could not be written of late, or "".
     """
 
     def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
@@ -66,23 +79,23 @@ class Volumes:
         """
         self.id = os.urandom(16)
         self.removed = 0
-        self._first, self._limit_bytes, self._most = first, limit_bytes, most
+        self._first, self.limit_bytes, self._most = first, limit_bytes, most
         try:
             self.kept = [self._made(first, 0)]
         except (OSError, ValueError) as error:
             raise BrickdError(f"{first}: {_reason(error)}: nothing can be recorded there") from None
         self._made_at = time.monotonic()
-        self._refused_slots = 0
-        self._outgrown = False
-        self._trouble = ""
-        self._seen = self._over = (0, 0)  # what the file had refused at the last look; what of it is over
+        self.cut = False
+        self.trouble = ""
+        self._failed = False  # since the last look
 
     def _made(self, path: Path, number: int) -> Volume:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)  # by the description, which is the writer's from here on
-            limit, now_ns = self._limit_bytes, time.time_ns()
-            return Volume(number, path, _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns))
+            limit, spare, now_ns = self.limit_bytes, self.limit_bytes // _SPARE, time.time_ns()
+            file = _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns, spare_bytes=spare)
+            return Volume(number, path, file)
         except BaseException:
             path.unlink()
             raise
@@ -105,42 +118,41 @@ class Volumes:
         return time.monotonic() - self._made_at
 
     @property
-    def full(self) -> bool:
-        """Whether it is time for the next file."""
-        return self._outgrown or self.file.left_bytes < self._limit_bytes // _SPARE
-
-    @property
-    def trouble(self) -> str:
-        """Why something could not be written of late, or ""."""
-        return self._trouble or (self.file.trouble if self._refused() != self._over else "")
-
-    def _refused(self) -> tuple[int, int]:
-        return self.file.refused_chunks, self.file.refused_slots
+    def low(self) -> bool:
+        """Whether records have no room any more in the file that is written."""
+        return self.file.left_bytes < self.limit_bytes // _SPARE
 
     def look(self) -> None:
-        """Something large has been written: what was in the way is over where nothing was refused since the last look.
+        """Something large has been written: what was in the way is over where nothing failed since the last look.
 
         Not before: where there is little room a small thing finds some when a large one does not.
         """
-        before, self._seen = self._seen, self._refused()
-        if self._seen == before:
-            self._over = before
+        if not self._failed:
+            self.trouble = ""
+        self._failed = False
 
-    @property
-    def refused_slots(self) -> int:
-        """Of the rings, for which there was no room."""
-        return self._refused_slots + sum(each.file.refused_slots for each in self.kept)
+    def put(self, kind: int, at_ns: int, body: bytes) -> Put:
+        """Write a chunk."""
+        return self._put(lambda file: file.append(kind, at_ns, body))
 
-    def put(self, kind: int, at_ns: int, body: bytes) -> bool:
-        """Write a chunk; whether there was room for it."""
+    def write(self, spool: _reader.Spool, mark: int) -> Put:
+        """Write what a spool has up to there; what is not done is in it still."""
+        return self._put(lambda file: file.write(spool, mark))
+
+    def _put(self, write: Callable[[_reader.Recording], None]) -> Put:
         try:
-            self.file.append(kind, at_ns, body)
+            write(self.file)
         except OSError as error:
-            self._outgrown = self._outgrown or error.errno == errno.EFBIG
-            return False
-        except ValueError:  # too long for any file
-            return False
-        return True
+            if error.errno == errno.EFBIG:
+                return Put.NO_ROOM
+            self.cut = error.errno == errno.ESTALE
+            self.fail(_reason(error))
+            return Put.FAILED
+        return Put.DONE
+
+    def fail(self, why: str) -> None:
+        """Something cannot be written, for this reason."""
+        self.trouble, self._failed = why, True
 
     def next(self) -> bool:
         """Make the next file, and write that from now on; the one before it stays open. Whether it could be made."""
@@ -149,10 +161,10 @@ class Volumes:
         try:
             self.kept.append(self._made(path, number))
         except OSError as error:
-            self._trouble = f"{path}: {_reason(error)}"
+            self.fail(f"{path}: {_reason(error)}")
             return False
-        self._made_at, self._outgrown, self._trouble = time.monotonic(), False, ""
-        self._seen = self._over = (0, 0)
+        self._made_at, self.cut = time.monotonic(), False
+        self.trouble, self._failed = "", False
         return True
 
     def close_last_but_one(self, ending: bytes) -> None:
@@ -160,7 +172,6 @@ class Volumes:
         self._close(self.kept[-2].file, ending)
         while len(self.kept) > self._most:
             oldest = self.kept.pop(0)
-            self._refused_slots += oldest.file.refused_slots
             self.removed += 1
             with contextlib.suppress(OSError):
                 oldest.path.unlink()
@@ -168,6 +179,10 @@ class Volumes:
     def end(self, ending: bytes) -> None:
         """Close the last one."""
         self._close(self.file, ending)
+
+    def undo(self) -> None:
+        """Nothing is recorded after all: there is only the first one, and it goes."""
+        self.kept[0].path.unlink(missing_ok=True)
 
     def _close(self, file: _reader.Recording, ending: bytes) -> None:
         # Where there is no room for it, whoever reads the file sees that it has no end.
@@ -178,4 +193,6 @@ class Volumes:
 
 
 def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ESTALE:
+        return "somebody cut the file while it was written"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

@@ -14,7 +14,6 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from benchmarks.comparisons import Comparison
 from benchmarks.goals import Goal
@@ -29,16 +28,19 @@ PATHS = 64
 BYTES = SLOTS * 64
 
 DRAIN = "drain: pread and fold"
-RECORD = "drain into a file in /dev/shm whose room is taken"
-RECORD_NEW = "drain into a file in /dev/shm that takes its room"
+SPOOL = "record, the loop's thread: drain into the spool"
+WRITE = "record, its own thread: the spool into a file on a disk"
+WRITE_SHM = "record, its own thread: the spool into a file in /dev/shm"
 PREAD = "pread alone"
 MEMCPY = "memcpy"
 
+# Two threads record, side by side: the slower one is as fast as it goes.
 COMPARISONS = (
     Comparison(PREAD, DRAIN, Goal(0.70, at_least=True)),
     Comparison(MEMCPY, DRAIN),
-    Comparison(MEMCPY, RECORD, Goal(0.28, at_least=True)),
-    Comparison(MEMCPY, RECORD_NEW),
+    Comparison(MEMCPY, SPOOL, Goal(0.28, at_least=True)),
+    Comparison(MEMCPY, WRITE, Goal(0.28, at_least=True)),
+    Comparison(MEMCPY, WRITE_SHM),
     Comparison(MEMCPY, PREAD),
 )
 _ROOT = Path(__file__).resolve().parents[2]
@@ -58,43 +60,72 @@ def _ring(folder: Path) -> tuple[ctypes.CDLL, int]:
 
 @dataclass
 class _Ring:
-    """Drained anew each round; with `ahead_bytes` into a new recording, whose file is where the ring is, too."""
+    """Drained anew each round; into a spool that has room for all of it, where there is one."""
 
     segment: int
-    ahead_bytes: int = 0
+    spool: _reader.Spool | None = None
     drains: list[_reader.Drain] = field(default_factory=list)
     whole: int = 0
-    file: IO[bytes] | None = None
-    recording: _reader.Recording | None = None
 
     def begin(self) -> None:
+        if self.spool is not None:
+            self.spool.clear()
+        self.refused = self._refused
         self.drains[:] = [_reader.Drain(self.segment)]
-        if self.ahead_bytes:
-            self.file = tempfile.TemporaryFile(dir=_reader.DIRECTORY)  # noqa: SIM115  (until the end of the round)
-            self.recording = _reader.Recording(self.file.fileno(), 2 * BYTES, bytes(16), 0, 0, self.ahead_bytes)
-            self.drains[0].record_into(self.recording)
+        self.drains[0].record_into(self.spool)
+
+    @property
+    def _refused(self) -> int:
+        return 0 if self.spool is None else self.spool.refused_slots
 
     def end(self) -> None:
-        refused = 0
-        if self.recording is not None and self.file is not None:
-            refused = self.recording.refused_slots
-            self.drains[0].record_into(None)
-            self.recording.close()
-            self.file.close()
-        self.whole += self.drains[0].spans == SLOTS and not refused
+        self.whole += self.drains[0].spans == SLOTS and self.refused == self._refused
 
     def case(self, name: str) -> Case:
         names = {"drain": _reader.drain, "segments": self.drains}
         return Case(name, "drain(segments)", names, self.begin, self.end, batch_max=1, recorded=lambda: self.whole)
 
 
+@dataclass
+class _File:
+    """A new recording each round, of the ring as it waits in a spool; the file takes its room on the way, as always."""
+
+    segment: int
+    spool: _reader.Spool
+    folder: str
+    whole: int = 0
+
+    def begin(self) -> None:
+        self.spool.clear()
+        drain = _reader.Drain(self.segment)
+        drain.record_into(self.spool)
+        _reader.drain([drain])
+        self.mark, _ = self.spool.ready()
+        self.file = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115  (until the end of the round)
+        self.recording = _reader.Recording(self.file.fileno(), 2 * BYTES, bytes(16), 0)
+
+    def write(self) -> None:
+        self.recording.write(self.spool, self.mark)
+
+    def end(self) -> None:
+        self.whole += self.recording.bytes > BYTES
+        self.recording.close()
+        self.file.close()
+
+    def case(self, name: str) -> Case:
+        names = {"write": self.write}
+        return Case(name, "write()", names, self.begin, self.end, batch_max=1, recorded=lambda: self.whole)
+
+
 def cases(folder: Path) -> list[Case]:
-    """The drain and what it is compared with; each runs once a round."""
+    """The drain, the recording, and what they are compared with; each runs once a round."""
     native, segment = _ring(folder)
+    spool = _reader.Spool(BYTES + (1 << 20))
     return [
         _Ring(segment).case(DRAIN),
-        _Ring(segment, BYTES + (1 << 20)).case(RECORD),
-        _Ring(segment, 4 << 20).case(RECORD_NEW),
+        _Ring(segment, spool).case(SPOOL),
+        _File(segment, spool, os.fspath(folder)).case(WRITE),
+        _File(segment, spool, _reader.DIRECTORY).case(WRITE_SHM),
         Case(PREAD, native=needs.loop(native.read_ring), batch_max=1),
         Case(MEMCPY, native=needs.loop(native.copy_ring), batch_max=1),
     ]

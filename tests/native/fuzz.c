@@ -8,6 +8,7 @@
  */
 #include "drain.h"
 #include "fold.h"
+#include "recorder.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -183,13 +184,16 @@ static void check_tails(struct brick_drain *d)
     free(halfway);
 }
 
-/* A recording of what is drained, with little room. */
-static void recorder_begin(struct brick_recorder *to)
+/* A recording of what is drained, with little room on the way and in the file. */
+static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
 {
     struct brick_title title = {.made_ns = 1};
-    uint64_t limit = BRICK_RECORDING_FIRST + BRICK_END_BYTES + random64() % 60000;
+    *to = (struct brick_recorder){.limit = BRICK_RECORDING_FIRST + BRICK_END_BYTES + random64() % 60000,
+                                  .spare = random64() % 900,
+                                  .ahead = random64() % 9000};
     int fd = memfd_create("recording", 0);
-    if (fd < 0 || !brick_recorder_begin(to, fd, &title, limit, random64() % 9000))
+    if (fd < 0 || !brick_recorder_begin(to, fd, &title)
+        || !brick_spool_begin(spool, BRICK_SPOOL_LEAST + random64() % 30000))
         wrong("no recording");
 }
 
@@ -231,9 +235,10 @@ static int drained(struct image *image, int changes)
     d.reader.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
     int whole = brick_drain_open(&d, image->size), records = random64() % 16 == 0;
     struct brick_recorder recorder;
+    struct brick_spool spool;
     if (records) {
-        recorder_begin(&recorder);
-        d.track = (struct brick_track){.recorder = &recorder, .worker = 3};
+        recorder_begin(&recorder, &spool);
+        d.track = (struct brick_track){.spool = &spool, .worker = 3};
     }
     if (whole && random64() % 4 == 0) {
         struct brick_cursor saved = {.span = random64() % 16, .event = {random64() % 16, random64() % 16, 3}};
@@ -243,6 +248,8 @@ static int drained(struct image *image, int changes)
         d.salvage = random64() % 8 == 0;
         whole = brick_drain_pass(&d, batch);
         check_drain(&d);
+        if (records && random64() % 2)
+            brick_recorder_write(&recorder, &spool, brick_spool_ready(&spool));
         if (whole) {
             check_cursors(&d);
             check_tails(&d);
@@ -251,8 +258,11 @@ static int drained(struct image *image, int changes)
             change(image);
     }
     brick_drain_free(&d);
-    if (records)
+    if (records) {
+        brick_recorder_write(&recorder, &spool, brick_spool_ready(&spool));
         check_recording(&recorder);
+        brick_spool_free(&spool);
+    }
     return whole;
 }
 

@@ -1,4 +1,4 @@
-/* race.c - writers, a reader and a consumer as threads on one mapping.
+/* race.c - writers, a reader, a consumer and its recorder as threads on one mapping.
  *
  *   race MILLISECONDS [observe]
  *
@@ -27,9 +27,10 @@
 
 enum { WRITERS = 2, LANES = 3, PATHS = 64, SLOTS = 64, BRICKS = 3, ROUND = 400 };
 
-static uint32_t stop, writers_done;
+static uint32_t stop, writers_done, consumer_done;
 static uint32_t bricks[BRICKS];
-static uint64_t begun, consumed[2][LANES], folded, salvaged, readings, unsure, observed, observer_refused;
+static struct brick_spool spool;
+static uint64_t recorded, begun, consumed[2][LANES], folded, salvaged, readings, unsure, observed, observer_refused;
 
 static void wrong(const char *what, const struct brick_reader *r)
 {
@@ -239,6 +240,30 @@ static void check_pass(const struct brick_drain *d)
         wrong("a record was rejected", &d->reader);
 }
 
+/* Takes out of the spool what the consumer puts there, as the writer of a recording does: sometimes a part of a piece. */
+static void *recorder(void *unused)
+{
+    uint64_t next[2][LANES] = {{0}};
+    for (uint32_t turn = 1;; turn++) {
+        int done = stopped(&consumer_done);
+        uint64_t end = brick_spool_ready(&spool);
+        for (struct brick_chunk *piece; (piece = brick_spool_oldest(&spool, end)) != NULL;) {
+            const struct brick_records *of = (const struct brick_records *)(const void *)(piece + 1);
+            const struct brick_record *slots = (const struct brick_record *)(const void *)(of + 1);
+            uint64_t count = brick_piece_slots(piece), some = count > 1 && turn % 2 ? count / 2 : count;
+            if (of->lane >= LANES || of->first < next[of->ring][of->lane])
+                wrong("totals of the spool: a piece comes twice", NULL);
+            next[of->ring][of->lane] = of->first + some;
+            for (uint64_t i = 0, last = 0; i < some; i++)
+                last = of->ring == BRICK_RING_EVENTS ? check_event(&slots[i], last) : check_span(&slots[i], last);
+            brick_spool_took(&spool, piece, some);
+            recorded += some;
+        }
+        if (done)
+            return unused;
+    }
+}
+
 static void *consumer(void *unused)
 {
     static struct brick_record batch[BRICK_BATCH];
@@ -248,6 +273,7 @@ static void *consumer(void *unused)
     d.reader.source = (struct brick_source){.read = read_mapping, .fd = -1, .base = brick_agent.segment->base};
     if (!brick_drain_open(&d, brick_agent.segment->layout.size))
         wrong("the header was refused", &d.reader);
+    d.track.spool = &spool;
     for (uint32_t turn = 1;; turn++) {
         int done = stopped(&writers_done);
         brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
@@ -267,6 +293,7 @@ static void *consumer(void *unused)
     }
     folded = d.details.spans;
     brick_drain_free(&d);
+    brick_store_release32(&consumer_done, 1);
     return unused;
 }
 
@@ -312,6 +339,8 @@ static void check_ledger(void)
     }
     if (folded != records)
         wrong("spans consumed and spans folded differ", NULL);
+    if (recorded + spool.refused_slots != records + events)
+        wrong("totals of the spool: slots taken and slots put differ", NULL);
     if (all != begun || brick_process_of(brick_agent.segment)->no_lane != 0)
         wrong("spans begun and spans counted differ", NULL);
     printf("%llu spans, %llu of %llu records and %llu events consumed, %llu salvaged, %llu readings (%llu unsure), "
@@ -319,6 +348,8 @@ static void check_ledger(void)
            (unsigned long long)all, (unsigned long long)records, (unsigned long long)attempts,
            (unsigned long long)events, (unsigned long long)salvaged, (unsigned long long)readings,
            (unsigned long long)unsure, (unsigned long long)torn);
+    printf(", %llu slots through the spool (%llu refused)", (unsigned long long)recorded,
+           (unsigned long long)spool.refused_slots);
     if (observed != 0)
         printf(", %llu records observed (%llu rings refused)", (unsigned long long)observed,
                (unsigned long long)observer_refused);
@@ -343,9 +374,11 @@ int main(int argc, char **argv)
         return 2;
     for (int i = 0; i < BRICKS; i++)
         bricks[i] = brick_name(names[i], strlen(names[i]), NULL);
-    pthread_t threads[WRITERS + 3];
-    void *(*const others[])(void *) = {consumer, reader, observer};
-    int count = argc > 2 ? 3 : 2;
+    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK)) /* a ring has less, two have more */
+        return 2;
+    pthread_t threads[WRITERS + 4];
+    void *(*const others[])(void *) = {consumer, recorder, reader, observer};
+    int count = argc > 2 ? 4 : 3;
     for (int i = 0; i < WRITERS; i++)
         if (pthread_create(&threads[i], NULL, writer, (void *)(uintptr_t)(i + 1)) != 0)
             return 2;

@@ -1,0 +1,44 @@
+"""What a recording is made of, as whoever makes it sees it.
+
+Owns: what is asked of a daemon that records. Must not know: files, what is written when. Invariant: everything here may
+be called from the recording's thread, while the daemon works.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from brickd import _reader
+from brickd.events import Log
+from brickd.recording.rings import Rings
+from brickd.workers import Survey
+from brickd.world import Facts
+
+
+class Source(Protocol):
+    """What is recorded."""
+
+    @property
+    def events(self) -> Log:
+        """What happens."""
+        ...
+
+    def daemon(self) -> Facts:
+        """Who drains."""
+        ...
+
+    def survey(self) -> Survey:
+        """Every worker, now."""
+        ...
+
+    def lives(self, names: tuple[str, ...]) -> bool:
+        """Whether any worker of these names, or of any where none is given, is drained still."""
+        ...
+
+    def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+        """Have the records of these go into a spool from now on; None: nowhere, and none is on its way any more."""
+        ...
+
+    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+        """Note what happened."""
+        ...

@@ -1,0 +1,215 @@
+"""What is written into the files of a recording, and in which order.
+
+Owns: what a file begins with, what stands before what, what found no room, when another file is begun. Must not know:
+when any of it is due, who waits for it, how files are written. Invariants: every file stands for itself: it begins with
+what everybody has come to, and names whoever has records in it; a file is followed by another only where that helps;
+what is not recorded is counted.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from dataclasses import replace
+
+from brickd import _reader
+from brickd.orders import Recording
+from brickd.recording import written
+from brickd.recording.rings import Rings
+from brickd.recording.source import Source
+from brickd.recording.volumes import Put, Volumes
+from brickd.recording.written import Beginning, Counts, Ending, Why
+from brickd.snapshot import Snapshot
+
+_WHOLE = 6  # so often names and paths are written again: a damage costs a minute at most
+
+
+class Writer:
+    """One recording; all of it is called from one thread.
+
+    Attributes:
+        volumes: its files.
+        workers: how many the last snapshot had.
+        dropped: snapshots that nobody could wait for; counted by whoever had them.
+    """
+
+    def __init__(self, order: Recording, source: Source, rings: Rings, spool: _reader.Spool, volumes: Volumes) -> None:
+        """Begin: what everybody has come to now stands in the first file."""
+        self.volumes = volumes
+        self.workers = self.dropped = 0
+        self._order, self._source, self._rings, self._spool = order, source, rings, spool
+        self._began_at_ns = time.time_ns()
+        self._event = source.events.since(2**63).newest  # the last one that was seen
+        self._counts = Counts()
+        self._refused = 0  # slots, when this was last looked at
+        self._tables: set[int] = set()
+        self._last: Snapshot | None = None  # its names and paths are those of the next one, as long as they are there
+        self._begin()
+
+    def _begin(self) -> None:
+        """What a file begins with."""
+        self._snapshots = 0  # in this file
+        self._recorded = False  # anything of the rings, in this file
+        self._outgrown = False  # by something that may have room in the next one
+        self._named: set[int] = set()  # workers, in this file
+        self._tables.clear()
+        facts, order = self._source.daemon(), self._order
+        host = socket.gethostname()
+        beginning = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
+        self._put(_reader.CHUNK_BEGINNING, written.beginning(beginning))
+        self.look()
+
+    def _put(self, kind: int, body: bytes) -> Put:
+        return self.volumes.put(kind, time.time_ns(), body)
+
+    # ---- snapshots
+
+    def look(self) -> None:
+        """A snapshot of now."""
+        try:
+            survey = self._source.survey()
+        except OSError:  # no descriptor is left, say: the loop meets the same, and tells it
+            self._lack("snapshots")
+            return
+        self.snapshot(Snapshot.of(survey, time.monotonic_ns(), time.time_ns()))
+
+    def snapshot(self, whole: Snapshot) -> None:
+        """One, of those that are recorded."""
+        snapshot = self._chosen(whole)
+        self.workers = sum(worker.together for worker in snapshot.survey.workers)
+        if self._write(snapshot):
+            self._snapshots += 1
+            self._last = snapshot
+            self.volumes.look()
+            self._counts = replace(self._counts, snapshots=self._counts.snapshots + 1)
+        else:
+            self._lack("snapshots")
+
+    def _chosen(self, snapshot: Snapshot) -> Snapshot:
+        survey = snapshot.survey
+        if not self._order.names:
+            return snapshot
+        workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
+        # What was refused belongs to nobody who is named.
+        return replace(snapshot, survey=replace(survey, workers=workers, refused=[], foreign=0))
+
+    def _write(self, snapshot: Snapshot) -> bool:
+        if self._counts.snapshots % _WHOLE == 0:
+            self._tables.clear()
+        known = set(self._tables)
+        tables = written.tables(snapshot, known) or b""
+        body = written.snapshot(snapshot, self._source.daemon(), self.counted())
+        if (most := max(len(tables), len(body))) > _reader.CHUNK_BYTES_MAX:
+            wanted = f"of {_reader.CHUNK_BYTES_MAX:,} at most is wanted"
+            self.volumes.fail(f"a snapshot has a part of {most:,} bytes, one {wanted}: record fewer with --workers")
+            return False
+        if not tables or self._put_large(_reader.CHUNK_TABLES, snapshot.at_ns, tables, len(tables) + len(body)):
+            self._tables = known
+            return self._put_large(_reader.CHUNK_SNAPSHOT, snapshot.at_ns, body, len(tables) + len(body))
+        return False
+
+    def _put_large(self, kind: int, at_ns: int, body: bytes, together: int) -> bool:
+        """Write a part of a snapshot; another file helps only where it fits into an empty one."""
+        put, limit = self.volumes.put(kind, at_ns, body), self.volumes.limit_bytes
+        if put is Put.NO_ROOM and self._snapshots and together < limit:
+            self._outgrown = True
+        elif put is Put.NO_ROOM:
+            self.volumes.fail(
+                f"a file with a snapshot of {together:,} bytes is longer than the {limit:,} that it may have:"
+                " allow more with --max-size, or record fewer with --workers"
+            )
+        return put is Put.DONE
+
+    # ---- events
+
+    def events(self) -> None:
+        """Those since the last time."""
+        page = self._source.events.since(self._event)
+        self._event = page.newest
+        lacking, told = page.missed, 0
+        for event in page.events:
+            put = self._put(_reader.CHUNK_EVENTS, written.event(event))
+            self._outgrown = self._outgrown or (put is Put.NO_ROOM and self._grown)
+            told += put is Put.DONE
+            lacking += put is not Put.DONE
+        self._counts = replace(self._counts, events=self._counts.events + told)
+        if lacking:
+            self._lack("events", lacking)
+
+    # ---- records
+
+    def records(self) -> bool:
+        """Those that wait in the spool; whether all of them stand in a file."""
+        self._see_refused()
+        mark, numbers = self._spool.ready()
+        if numbers and not self._snapshots:  # nobody can open such a file
+            return False
+        before = self.volumes.file.chunks + bool(numbers - self._named)
+        put = self._name(numbers - self._named)
+        if put is Put.DONE:
+            put = self.volumes.write(self._spool, mark)
+            self._recorded = self._recorded or self.volumes.file.chunks > before
+        if put is Put.NO_ROOM and self._grown:
+            self._outgrown = True
+        elif put is Put.NO_ROOM:
+            limit = self.volumes.limit_bytes
+            self.volumes.fail(f"no records fit beside a snapshot in {limit:,} bytes: allow more with --max-size")
+        return put is Put.DONE
+
+    def _see_refused(self) -> None:
+        before, self._refused = self._refused, self._spool.refused_slots
+        if self._refused > before and not self.volumes.trouble:
+            self.volumes.fail("records come faster than they can be written")
+
+    def _name(self, numbers: set[int]) -> Put:
+        """Have the file say whom these stand for."""
+        if not numbers:
+            return Put.DONE
+        put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
+        if put is Put.DONE:
+            self._named |= numbers
+        return put
+
+    # ---- what it came to
+
+    def _lack(self, what: str, count: int = 1) -> None:
+        lacking = self._counts.not_recorded
+        self._counts = replace(self._counts, not_recorded=lacking | {what: lacking.get(what, 0) + count})
+
+    def counted(self) -> Counts:
+        """What was recorded, and what was not; from any thread."""
+        lacking = Counter(self._counts.not_recorded)
+        lacking.update(snapshots=self.dropped, records=self._spool.refused_slots)
+        return replace(self._counts, not_recorded=dict(+lacking))
+
+    # ---- from file to file
+
+    @property
+    def _grown(self) -> bool:
+        """Whether there is more in the file than the next one would begin with."""
+        return self._snapshots > 1 or self._recorded
+
+    def turn(self) -> bool:
+        """Go on in another file, where it is time for that; whether it was."""
+        most, volumes = self._order.max_age, self.volumes
+        aged = self._snapshots > 0 and most is not None and volumes.age_seconds >= most
+        if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
+            return False
+        self._begin()
+        volumes.close_last_but_one(written.ending(Ending("rotated", self.counted())))
+        return True
+
+    def end(self, why: Why) -> None:
+        """Write what waits, and why it is over; what has no room is counted."""
+        while not self.records() and self.turn():
+            pass
+        self._spool.clear()
+        self.volumes.write(self._spool, 0)  # what was refused is this file's
+        self.events()
+        self.volumes.end(written.ending(Ending(why, self.counted())))
+
+    def last_look(self) -> None:
+        """A snapshot of now, which needs nothing of what stands before it."""
+        self._tables.clear()
+        self.look()

@@ -1,0 +1,192 @@
+"""What is on its way into a recording: nothing waits for a disk, and nothing is lost without being counted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT, Rings, rings
+from tapes import Read, begin, flush, memory, read_fd
+from test_recording_rings import numbered, told
+
+from brickd import _reader
+from brickd.recording.form import records
+
+LEAST = 3 * SLOT  # two heads and a slot
+
+
+def positions(seen: Read) -> dict[tuple[int, int], list[int]]:
+    """Of the slots that stand in a file, by worker and lane, in their order; each is the one that stood there."""
+    found: dict[tuple[int, int], list[int]] = {}
+    for chunk in seen.chunks:
+        each = records(chunk.body)
+        count = len(each.slots) // SLOT
+        assert each.slots == numbered(count, first=each.first + 1).tobytes()
+        found.setdefault((each.worker, each.lane), []).extend(range(each.first, each.first + count))
+    return found
+
+
+@contextmanager
+def workers(many: int, lanes: int = 1, slots: int = 1 << 10) -> Iterator[list[tuple[Rings, _reader.Drain]]]:
+    """Each with a drain of its own."""
+    if not many:
+        yield []
+        return
+    with rings(lanes=lanes, span_slots=slots) as r, workers(many - 1, lanes, slots) as others:
+        yield [(r, r.drain()), *others]
+
+
+def work(r: Rings, drain: _reader.Drain, lane: int, count: int) -> None:
+    """Some more spans, which are drained; their room is given back."""
+    r.add(lane, "span", numbered(count, first=1 + r.heads.get((lane, "span"), 0)))
+    assert _reader.drain([drain]) == []
+    r.publish(drain)
+
+
+TURNS = st.lists(
+    st.one_of(
+        st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(1, 70)),  # a worker, its lane, spans
+        st.sampled_from(["write", "mark", "next file", "clear"]),
+    ),
+    max_size=30,
+)
+
+
+@given(st.integers(LEAST, 60 * SLOT) | st.just(1 << 20), st.sampled_from([LEAST + 5 * SLOT, 10 * SLOT, 1 << 20]), TURNS)
+def test_whatever_is_drained_is_recorded_in_its_order_or_refused(
+    size: int, limit: int, turns: list[tuple[int, int, int] | str]
+) -> None:
+    spool = _reader.Spool(size)
+    given_, lost = dict.fromkeys([(n, lane) for n in range(2) for lane in range(2)], 0), 0
+    found: dict[tuple[int, int], list[int]] = {each: [] for each in given_}
+
+    def end(recording: _reader.Recording, fd: int) -> None:
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        nonlocal lost
+        lost += seen.end.refused.slots
+        for key, each in positions(seen).items():
+            found[key] += each
+
+    def write(recording: _reader.Recording, upto: int) -> None:
+        with suppress(OSError):  # it is full: the rest waits for the next one
+            recording.write(spool, upto)
+
+    with workers(2, lanes=2) as both:
+        for number, (_, drain) in enumerate(both):
+            drain.record_into(spool, number)
+        mark, remaining = 0, iter(turns)
+        for last in (*[False] * turns.count("next file"), True):
+            with memory() as fd:
+                recording = begin(fd, 1 << 20 if last else limit)
+                for turn in remaining:
+                    match turn:
+                        case (int(number), int(lane), int(count)):
+                            work(*both[number], lane, count)
+                            given_[number, lane] += count
+                        case "mark":
+                            mark, _ = spool.ready()
+                        case "write":
+                            write(recording, mark)
+                        case "clear":
+                            spool.clear()
+                        case "next file":
+                            break
+                if last:
+                    flush(recording, spool)
+                end(recording, fd)
+    assert lost == spool.refused_slots
+    assert sum(map(len, found.values())) + lost == sum(given_.values())
+    for key, each in found.items():
+        assert each == sorted(set(each))
+        assert all(0 <= position < given_[key] for position in each)
+
+
+def test_a_disk_that_stands_still_costs_what_has_no_room_in_the_spool_and_the_drain_goes_on() -> None:
+    with workers(2) as ((recorded, drain), (other, alone)), memory() as fd:
+        spool, recording = _reader.Spool(100 * SLOT), begin(fd)
+        drain.record_into(spool)
+        for count in (40, 30, 20, 5, 60, 2):  # nobody writes: the thread that would waits for its disk
+            work(recorded, drain, 0, count)
+            work(other, alone, 0, count)
+            assert told(drain) == told(alone)
+        assert (drain.spans, spool.refused_slots) == (157, 5 + 60)
+        flush(recording, spool)  # it has come back
+        work(recorded, drain, 0, 3)
+        flush(recording, spool)
+        recording.close()
+        seen = read_fd(fd)
+        kept = [*range(90), *range(155, 160)]
+        assert positions(seen) == {(0, 0): kept}
+        assert (seen.end.clean, seen.end.refused) == (True, (0, 0, 65))
+
+
+def test_a_pass_into_a_full_spool_takes_no_time_of_the_disk() -> None:
+    """All that a drain touches of a recording is the spool's memory: there is no file yet."""
+    with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
+        spool = _reader.Spool(1 << 16)
+        drain.record_into(spool, 3)
+        for _ in range(3):
+            work(r, drain, 0, 1000)
+        _, numbers = spool.ready()
+        assert numbers == {3}
+        recording = begin(fd)
+        flush(recording, spool)
+        recording.close()
+        assert positions(read_fd(fd)) == {(3, 0): list(range(1000))}
+        assert spool.refused_slots == 2000
+
+
+def test_what_waits_is_written_up_to_the_mark_and_no_further() -> None:
+    with workers(2) as both, memory() as fd:
+        spool, recording = _reader.Spool(), begin(fd)
+        for number, (r, drain) in enumerate(both, start=1):
+            drain.record_into(spool, number)
+            work(r, drain, 0, 10)
+            if number == 1:
+                mark, numbers = spool.ready()
+                assert numbers == {1}
+        recording.write(spool, mark)
+        assert positions(read_fd(fd)) == {(1, 0): list(range(10))}
+        assert spool.ready()[1] == {2}
+        recording.write(spool, 2**64 - 1)  # no further than there is anything
+        recording.close()
+        assert positions(read_fd(fd)).keys() == {(1, 0), (2, 0)}
+
+
+def test_whoever_waits_is_woken_when_a_quarter_is_used_and_by_whoever_calls() -> None:
+    spool = _reader.Spool(100 * SLOT)
+    woken: list[str] = []
+    turn = threading.Semaphore(0)
+
+    def wait() -> None:
+        for _ in range(2):
+            spool.wait(600_000)
+            woken.append("again")
+            turn.release()
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    with workers(1) as ((r, drain),):
+        drain.record_into(spool)
+        work(r, drain, 0, 10)
+        assert woken == []
+        work(r, drain, 0, 20)
+        turn.acquire()
+        spool.wake()
+        thread.join()
+    assert len(woken) == 2
+    spool.wait(0)
+
+
+@pytest.mark.parametrize("size", [-1, 0, LEAST - 1, (1 << 40) + 1])
+def test_a_spool_that_cannot_hold_anything_is_refused(size: int) -> None:
+    with pytest.raises(ValueError, match=f"a spool has 192 to 1099511627776 bytes, not {size}"):
+        _reader.Spool(size)
+    with pytest.raises(ValueError, match=r"one waits 0 to .* ms, not -1"):
+        _reader.Spool().wait(-1)

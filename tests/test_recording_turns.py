@@ -1,0 +1,237 @@
+"""What the writer of a recording puts into which file, when it goes on in another, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rings import SLOT
+from test_recording_files import Machine, chunks
+from test_recording_rings import numbered
+from test_recording_spool import work, workers
+
+from brickd import _reader
+from brickd.errors import BrickdError
+from brickd.orders import Recording
+from brickd.recording.form import records
+from brickd.recording.recorder import Recorder
+from brickd.recording.rings import Rings, read_numbers
+from brickd.recording.volumes import Put, Volumes
+from brickd.recording.writer import Writer
+from brickd.workers import Survey
+
+SMALL = 1 << 16
+
+
+class Many(Machine):
+    """A machine whose snapshots are as long as a test wants."""
+
+    length = 0
+
+    def survey(self) -> Survey:
+        return Survey([], [], 0, ("x" * self.length,))
+
+
+class Written:
+    """A writer without a thread."""
+
+    def __init__(self, path: Path, machine: Many, spool_bytes: int = 1 << 20, **order: Any) -> None:
+        whole = Recording(**{"max_size": SMALL, "files": 1000} | order)
+        self.machine, self.spool = machine, _reader.Spool(spool_bytes)
+        self.rings = Rings((), spans=True)
+        self.rings.into(self.spool)
+        self.volumes = Volumes(path, whole.max_size, whole.files)
+        self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes)
+
+    def round(self) -> bool:
+        """As the thread does it; whether it went on in another file."""
+        self.writer.records()
+        self.writer.events()
+        return self.writer.turn()
+
+    def files(self) -> list[list[tuple[int, int, int, bytes]]]:
+        return [chunks(each.path) for each in self.volumes.kept]
+
+
+def named(file: list[tuple[int, int, int, bytes]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for kind, _, _, body in file:
+        if kind == _reader.CHUNK_WORKERS:
+            new = read_numbers(body)
+            assert not found.keys() & new.keys()
+            found |= new
+        elif kind == _reader.CHUNK_RECORDS:
+            assert records(body).worker in found.values()
+    return found
+
+
+def test_each_file_names_once_and_before_their_records_those_that_it_has_records_of(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Many())
+    with workers(3) as three:
+        for number, (_, drain) in enumerate(three):
+            made.rings.take(f"{number:032x}", drain)
+            made.rings.take(f"{number:032x}", drain)
+        for number in (0, 2, 2, 0):
+            work(*three[number], 0, 100)
+            assert not made.round()
+        made.machine.length = SMALL // 2
+        for _ in range(2):  # the second has no room beside the first
+            made.writer.look()
+        assert made.round()
+        work(*three[1], 0, 100)
+        assert not made.round()
+        made.writer.end("asked")
+    first, second = made.files()
+    assert named(first) == {f"{0:032x}": 1, f"{2:032x}": 3}
+    assert named(second) == {f"{1:032x}": 2}
+
+
+def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lost(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Many())
+    with workers(1, slots=1 << 13) as ((r, drain),):
+        made.rings.take("a", drain)
+        work(r, drain, 0, 8000)
+        made.writer.end("asked")
+    files = made.files()
+    assert len(files) == 10
+    assert all(each.path.stat().st_size <= SMALL for each in made.volumes.kept)
+    stood = [records(body) for file in files for kind, _, _, body in file if kind == _reader.CHUNK_RECORDS]
+    assert b"".join(each.slots for each in stood) == numbered(8000).tobytes()
+    assert made.writer.counted().not_recorded == {}
+    for file in files:  # each stands for itself, and says how it ended
+        assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
+
+
+def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file_is_begun(tmp_path: Path) -> None:
+    machine = Many()
+    made = Written(tmp_path / "run.brick", machine)
+    machine.length = SMALL - 400  # beside a beginning it has no room
+    for count in range(1, 4):
+        made.writer.look()
+        made.round()
+        assert made.writer.counted().not_recorded == {"snapshots": count + 1}
+        assert len(made.volumes.kept) == 2
+        assert "is longer than the 65,536 that it may have: allow more with --max-size, or" in made.volumes.trouble
+    machine.length = 2 * SMALL
+    made.writer.look()
+    assert not made.round()
+    machine.length = 100
+    made.writer.look()
+    made.writer.look()
+    assert made.volumes.trouble == ""
+    made.writer.end("asked")
+
+
+def test_a_snapshot_that_is_longer_than_a_chunk_may_be_is_told_in_words(tmp_path: Path) -> None:
+    machine = Many()
+    made = Written(tmp_path / "run.brick", machine, max_size=1 << 30)
+    machine.length = _reader.CHUNK_BYTES_MAX
+    made.writer.look()
+    assert made.volumes.trouble.startswith("a snapshot has a part of 67,10")
+    assert made.volumes.trouble.endswith("one of 67,108,864 at most is wanted: record fewer with --workers")
+    assert not made.round()
+    made.writer.end("asked")
+
+
+def test_records_that_no_file_has_room_for_are_counted_and_no_other_file_is_begun(tmp_path: Path) -> None:
+    machine = Many()
+    machine.length = SMALL - SMALL // 8
+    made = Written(tmp_path / "run.brick", machine)
+    with workers(1) as ((r, drain),):
+        made.rings.take("a", drain)
+        work(r, drain, 0, 100)
+        for _ in range(3):
+            machine.tell("said", "something")
+            assert not made.round()
+        assert "no records fit beside a snapshot in 65,536 bytes: allow more with --max-size" in made.volumes.trouble
+        made.writer.end("asked")
+    assert made.writer.counted().not_recorded == {"records": 100}
+    assert len(made.files()) == 1
+
+
+def test_records_that_come_faster_than_they_are_written_are_told(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Many(), spool_bytes=100 * SLOT)
+    with workers(1) as ((r, drain),):
+        made.rings.take("a", drain)
+        work(r, drain, 0, 100)
+        made.round()
+        assert made.volumes.trouble == "records come faster than they can be written"
+        for _ in range(2):
+            made.writer.look()
+        made.round()
+        assert made.volumes.trouble == ""
+        made.writer.end("asked")
+    assert made.writer.counted().not_recorded == {"records": 100}
+
+
+def test_a_thread_that_waits_for_its_disk_is_told_by_whoever_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answer = threading.Event(), threading.Event()
+
+    class Slow(Many):
+        def survey(self) -> Survey:
+            if threading.current_thread().name == "brickd-recording":
+                asked.set()
+                answer.wait()
+            return super().survey()
+
+    monkeypatch.setattr("brickd.recording.recorder._STILL_NS", 0)
+    recorder = Recorder(Recording(), tmp_path / "run.brick", Slow())
+    recorder.end("asked")
+    asked.wait()
+    assert recorder.trouble == "its disk has not answered for 0 s"
+    answer.set()
+    recorder.join()
+    assert recorder.trouble is None
+
+
+def test_a_file_that_somebody_cut_is_followed_by_another_with_what_waits(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Many())
+    with workers(1) as ((r, drain),):
+        made.rings.take("a", drain)
+        os.truncate(made.volumes.kept[0].path, 1000)
+        work(r, drain, 0, 100)
+        made.writer.records()
+        assert made.volumes.trouble == "somebody cut the file while it was written"
+        assert made.round()
+        made.writer.end("asked")
+    assert named(made.files()[1]) == {"a": 1}
+    assert made.writer.counted().not_recorded == {}
+
+
+def test_trouble_is_over_when_large_things_find_room_again_and_not_when_a_small_one_does(tmp_path: Path) -> None:
+    volumes = Volumes(tmp_path / "run.brick", SMALL, 1)
+    try:
+        for _ in range(2):  # it may come again
+            volumes.fail("the disk is full")
+            volumes.look()
+            assert volumes.put(_reader.CHUNK_EVENTS, 1, b"") is Put.DONE
+            assert volumes.trouble == "the disk is full"
+            volumes.look()
+            assert volumes.trouble == ""
+    finally:
+        volumes.end(b"")
+
+
+def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    into: list[object] = []
+
+    class Watched(Machine):
+        def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+            into.append(spool)
+            rings.into(spool)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(BrickdError, match="nothing can be recorded: can't start new thread: see ulimit -u"):
+        Recorder(Recording(spans=True), tmp_path / "run.brick", Watched())
+    assert into[-1] is None
+    assert os.listdir(tmp_path) == []
