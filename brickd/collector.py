@@ -253,7 +253,7 @@ class Collector:
             self._tell("checkpoint_written", "the checkpoint can be written again")
         self.trouble = ""
         self._publish(events=True)
-        if self.roster.remove_read():
+        if self.roster.remove_read(now_ns):
             self._dirty = True
 
     def end(self, now_ns: int) -> None:

@@ -149,7 +149,7 @@ class Daemon:
 
     def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
         """What workers recorded lately."""
-        return self._windows.over(found.workers, of, time.monotonic_ns(), slots)
+        return self._windows.over(of, time.monotonic_ns(), slots)
 
     def stragglers(self) -> Judged:
         """Who is slow."""
@@ -165,7 +165,7 @@ class Daemon:
         roster = self._collector.roster
         with roster.reading:
             with roster.lock:
-                background = roster.memory.background()
+                background = roster.background(time.monotonic_ns())
                 held = roster.held()
             return survey(self.prefix, background, held)
 
@@ -235,7 +235,6 @@ class Daemon:
             collector.roster.forget([uuid for uuid, each in collector.memory.gone.items() if meant(each)])
             for key in [key for key, each in collector.memory.older.items() if meant(each)]:
                 del collector.memory.older[key]
-            self._windows.forget(dropped, {*collector.memory.known, *collector.memory.gone})
             collector.change()
         self._loop.wake()
         return sum(each.workers for each in dropped)

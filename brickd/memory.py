@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 from brickd import _reader, kept
 from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
+from brickd.lately import Origin
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
 
@@ -116,6 +117,7 @@ class Background:
         begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
             lost, and by user.
         older: those that were added up, who have no uuid of their own.
+        added: of each of these, by its uuid, who was added to it of late.
     """
 
     names: dict[str, str] = field(default_factory=dict)
@@ -124,6 +126,7 @@ class Background:
     gone: dict[str, Gone] = field(default_factory=dict)
     older: tuple[Gone, ...] = ()
     buried: frozenset[str] = frozenset()
+    added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
 
     def before(self, took: int, uid: int) -> str | None:
         """Under which uuid that is known of whose lost segment one of this user took the totals along."""
@@ -160,14 +163,19 @@ class Memory:
     newest_event: int = 0
     closed: bool = True
 
-    def add_up(self, gone: Gone) -> None:
-        """Add one that went to those before it: of its service, or where there are too many of these, of all others."""
+    def add_up(self, gone: Gone) -> Gone:
+        """Add one that went to those before it: of its service, or where there are too many of these, of all others.
+
+        Returns:
+            What it is in now.
+        """
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
             key = f"/{gone.reading.clock}"
             gone = gone.of_service(OTHERS)
         into = self.older.get(key)
         self.older[key] = gone if into is None else into.and_(gone)
+        return self.older[key]
 
     def bury(self, uuid: str) -> None:
         """Its segment stays, and is not to be counted again."""

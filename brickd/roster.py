@@ -12,6 +12,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NoReturn
 
 from brickd import _reader
@@ -20,7 +21,8 @@ from brickd.directory import Directory
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentLeft, SegmentRefused, SegmentUndrained
 from brickd.events import Tell
 from brickd.files import owner_of
-from brickd.memory import Gone, Known, Memory, Wish
+from brickd.lately import Lately, Origin
+from brickd.memory import Background, Gone, Known, Memory, Wish
 from brickd.naming import named
 from brickd.overlay import lifted
 from brickd.recording.rings import Rings
@@ -57,6 +59,7 @@ class Roster:
         self._owned: Counter[int] = Counter()  # by user
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # with this look
+        self._lately = Lately()
 
     def drained(self) -> list[Attached]:
         """Those whose rings are read."""
@@ -67,6 +70,10 @@ class Roster:
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
         return Held(ours, drained, self.directory.refused())
+
+    def background(self, now_ns: int) -> Background:
+        """What belongs beside the segments, for whoever reads them beside us, under the lock."""
+        return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
 
     def record(self, rings: Rings | None) -> None:
         """Have the records of some go into a recording from now on, or of nobody; under the lock."""
@@ -264,7 +271,7 @@ class Roster:
         each.stage, self.changed = Stage.OVER, True
         self._over.append(each)
 
-    def remove_read(self) -> bool:
+    def remove_read(self, now_ns: int) -> bool:
         """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that."""
         for each in self.attached.values():
             if each.stage is Stage.READ:
@@ -277,7 +284,8 @@ class Roster:
             # Added up it has no uuid any more by which a segment that is still there would be known.
             oldest = list(self.memory.gone)[:-GONE_MAX]
             for uuid in oldest:
-                self.memory.add_up(self.memory.gone.pop(uuid))
+                gone = self.memory.gone.pop(uuid)
+                self._lately.add(now_ns, Origin.of(gone.reading), self.memory.add_up(gone).reading.uuid)
         return bool(oldest)
 
     def release(self) -> None:

@@ -52,7 +52,7 @@ def slot(before: Snapshot, after: Snapshot) -> Slot:
     fold: Fold[tuple[str, bool]] = Fold()
     categories: dict[str, dict[str, str]] = {}
     bricks: dict[tuple[str, str], list[Share]] = {}
-    for worker in since(before, after.survey.workers, alive, after.now_ns):
+    for worker in since(before, alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
         for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
             if not bounded:  # what is only bounded compares nobody

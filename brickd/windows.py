@@ -1,9 +1,9 @@
 """What was recorded lately: differences of two looks at the totals.
 
 Owns: which snapshots are kept, which difference a window is, whose totals it is taken from. Must not know: who asks,
-files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, or goes on
-under another uuid, takes nothing out of it, nor does one that was forgotten; of whom it is not known what he had
-recorded before, nothing is in it.
+files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, is added up
+with others or goes on under another uuid takes nothing out of it, nor does one that was forgotten; of whom it is not
+known what he had recorded before, nothing is in it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ from __future__ import annotations
 import threading
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from brickd import _reader
-from brickd.memory import OTHERS, Gone
+from brickd.lately import Origin
 from brickd.reading import Reading
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.workers import Worker
 
 SLOTS = 6
-_LATE_NS = EVERY_NS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +49,11 @@ class Windows:
         with self._lock:
             self._kept.append(snapshot)
 
-    def forget(self, dropped: Iterable[Gone], here: Collection[str]) -> None:
-        """Go on as if some had never been there: their totals were dropped.
-
-        Args:
-            dropped: whose.
-            here: the uuids of those that are left, living or dead; who is not, and could have been added up with those
-                that were dropped, was.
-        """
-        readings = [(each.reading, each.workers) for each in dropped]
-        uuids = {reading.uuid for reading, _ in readings}
-        older = {(reading.service, reading.clock) for reading, workers in readings if workers > 1}
-
-        def stays(reading: Reading) -> bool:
-            into = {(service, reading.clock) for service in (reading.service, OTHERS)}
-            return reading.uuid in here or not (reading.uuid in uuids or into & older)
-
-        with self._lock:
-            for _ in range(len(self._kept)):
-                snapshot = self._kept.popleft()
-                workers = [worker for worker in snapshot.survey.workers if stays(worker.reading)]
-                self._kept.append(replace(snapshot, survey=replace(snapshot.survey, workers=workers)))
-
-    def over(self, everybody: Sequence[Worker], of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
+    def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
         """What was recorded up to now.
 
         Args:
-            everybody: all workers there are now.
-            of: whose window it is to be.
+            of: whose window it is to be, as they are now.
             now_ns: when now is.
             slots: so many times ten seconds, or nearly: from the snapshot that is nearest to that.
 
@@ -89,51 +65,56 @@ class Windows:
         if not snapshots:
             return None
         began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - slots * EVERY_NS))
-        return Window(since(began, everybody, of, now_ns), now_ns - began.now_ns)
+        return Window(since(began, of), now_ns - began.now_ns)
 
 
-def since(began: Snapshot, everybody: Sequence[Worker], of: Iterable[Worker], now_ns: int) -> list[Worker]:
+def since(began: Snapshot, of: Iterable[Worker]) -> list[Worker]:
     """These workers with what they recorded since a snapshot; without those of whom that is not known."""
-    bases = _bases(began, everybody)
-    result = []
-    for worker in of:
-        if then := bases.get(worker.reading.uuid):
-            result.append(replace(worker, reading=_without(worker.reading, then)))
-        elif not _was_there(worker.reading, now_ns - began.now_ns):
-            result.append(worker)
-    return result
+    before = _Before(began)
+    bases = ((worker, before.bases(worker)) for worker in of)
+    return [replace(worker, reading=_without(worker.reading, each)) for worker, each in bases if each is not None]
 
 
-def _bases(began: Snapshot, everybody: Sequence[Worker]) -> dict[str, list[Reading]]:
-    """By uuid of those that are here now: what they had recorded before, under this uuid or another."""
-    before = {worker.reading.uuid: worker.reading for worker in began.survey.workers}
-    lost = {uuid[:16]: uuid for uuid in before}
-    bases: dict[str, list[Reading]] = {}
-    for worker in everybody:
-        uuid = worker.reading.uuid
-        had = uuid if uuid in before else lost.get(_took(worker.reading))
-        if had is not None and had in before:
-            bases[uuid] = [before.pop(had)]
-    # Who is not here any more was added to those of its service that went before it.
-    older = {(each.service, each.reading.clock): each.reading.uuid for each in everybody if each.together > 1}
-    for reading in before.values():
-        into = older.get((reading.service, reading.clock)) or older.get((OTHERS, reading.clock))
-        if into is not None:
-            bases.setdefault(into, []).append(reading)
-    return bases
+class _Before:
+    """What was recorded up to a snapshot."""
 
+    def __init__(self, began: Snapshot) -> None:
+        self._workers = {worker.reading.uuid: worker for worker in began.survey.workers}
+        self._lost = {uuid[:16]: worker.reading for uuid, worker in self._workers.items()}
+        self._clocks = began.survey.clocks
 
-def _took(reading: Reading) -> str:
-    """The beginning of the uuid under which its worker was known before it lost its segment."""
-    return reading.process["took"].to_bytes(8, "little").hex()
+    def bases(self, worker: Worker) -> list[Reading] | None:
+        """All that is now in a worker's totals and was recorded before; None where that is not known."""
+        reading = worker.reading
+        then = self._workers.get(reading.uuid)
+        origins = worker.added if worker.together > 1 else (Origin.of(reading),)
+        came = worker.together - (0 if then is None else then.together)
+        if not 0 <= came <= len(origins):
+            return None
+        found = {} if then is None else {then.reading.uuid: then.reading}  # each once, whatever a file says
+        for origin in origins[len(origins) - came :]:
+            if (base := self._base(origin)) is not None:
+                found[base.uuid] = base
+            elif not self._came_later(origin, reading.header["clock"]):
+                return None
+        return list(found.values())
 
+    def _base(self, origin: Origin) -> Reading | None:
+        """What one had recorded, under this uuid or under that of the segment which it lost."""
+        if (worker := self._workers.get(origin.uuid)) is not None:
+            return worker.reading
+        return self._lost.get(origin.took.to_bytes(8, "little").hex()) if origin.took else None
 
-def _was_there(reading: Reading, length_ns: int) -> bool:
-    """Whether it lived before the window began, though nobody could read it."""
-    if reading.now_ticks is None:
-        return False
-    age_ns = (reading.now_ticks - reading.header["anchor_ticks"]) * reading.tick_ns
-    return age_ns > length_ns + _LATE_NS
+    def _came_later(self, origin: Origin, clock: int) -> bool:
+        """Whether its segment was made after the snapshot: with nobody's totals, and as both of its clocks say.
+
+        A counter of the processor may begin anew while the machine is suspended, and in another time namespace the
+        kernel's clock is another.
+        """
+        if origin.took or clock not in self._clocks:
+            return False
+        ticks, ns = self._clocks[clock]
+        return origin.anchor_ticks >= ticks and origin.anchor_ns >= ns
 
 
 def _without(reading: Reading, bases: Iterable[Reading]) -> Reading:

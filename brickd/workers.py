@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from brickd import _reader
 from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
 from brickd.files import Identifier, find, identifier_of
+from brickd.lately import Origin
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
 from brickd.overlay import laid_over
-from brickd.reading import Identity, Reading
+from brickd.reading import CLOCKS, Identity, Reading
 from brickd.segment import Segment, open_segment
 from brickd.words import many
 
@@ -52,6 +54,7 @@ class Worker:
         ledger: its account.
         together: how many workers these are; of those that went long ago there may be several in one.
         usage: what its process takes; None where nobody knows.
+        added: of several in one those that were added last, as far as that is known: the last one last.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Worker:
     ledger: Ledger
     together: int = 1
     usage: Usage | None = None
+    added: tuple[Origin, ...] = ()
 
     @property
     def service(self) -> str:
@@ -101,12 +105,15 @@ class Survey:
         refused: segments that did not add up.
         foreign: how many belong to users whose segments we may not read.
         words: what else is to be said.
+        clocks: what each kind of clock showed, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought:
+            whose segment was made later was not there.
     """
 
     workers: list[Worker]
     refused: list[SegmentRefused]
     foreign: int
     words: tuple[str, ...] = ()
+    clocks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
@@ -117,6 +124,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
         background: what a daemon knows, from its memory or its checkpoint.
         held: what this process knows of the files, where it drains them.
     """
+    clocks = {kind: _reader.clock_pair(kind) for kind in CLOCKS}
     readings, refused, foreign = _look(prefix, Segment.read, background, held)
     # What is known of a worker that lost its segment stands under the uuid of that.
     before = {each.uuid: background.before(each.process["took"], each.header["uid"]) for each in readings}
@@ -128,9 +136,11 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
     gone = [each for uuid, each in background.gone.items() if uuid not in lost] + list(background.older)
     kept = [replace(each.reading, pid=None) for each in gone]
     together = {id(reading): each.workers for reading, each in zip(kept, gone, strict=True)}
-    everybody = named(laid + kept, names)
-    workers = [Worker(name, each, ledger_of(each), together.get(id(each), 1)) for name, each in everybody]
-    return Survey(workers, refused, foreign)
+    workers = [
+        Worker(name, each, ledger_of(each), together.get(id(each), 1), added=background.added.get(each.uuid, ()))
+        for name, each in named(laid + kept, names)
+    ]
+    return Survey(workers, refused, foreign, clocks=clocks)
 
 
 def identities(

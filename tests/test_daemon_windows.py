@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psutil
 import pytest
-from conftest import Worker
+from conftest import SHM, Worker
 from faults import Start
 from running import running
 from verbs import brickd
+
+from brickd import roster
+from brickd.checkpoint import decode
+from brickd.collector import SECOND, Collector
+from brickd.files import find
+from brickd.memory import Memory
+from brickd.recording import written
+from brickd.snapshot import Snapshot
+from brickd.totals import bricks
+from brickd.windows import Windows
+from brickd.workers import Survey, survey
 
 EARLY_AND_LATE = """
     early, late = brick.brick("early"), brick.brick("late")
@@ -120,3 +134,181 @@ def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str)
     (entry,) = asked("workers")["workers"]
     assert entry["rss_bytes"] is None
     assert "RSS" not in brickd("workers").stdout
+
+
+# ---- in one process: snapshots are taken when the test says so
+
+
+class Machine:
+    """A daemon's loop, its windows, and a clock that a test turns."""
+
+    def __init__(self, prefix: str, memory: Memory | None = None) -> None:
+        self.kept = b""
+        self.loop = Collector(memory or Memory(prefix), self._keep, lambda *_, **__: None)
+        self.windows, self.now_ns = Windows(), time.monotonic_ns()
+        self.tick()
+
+    def _keep(self, content: bytes) -> None:
+        self.kept = content
+
+    def tick(self) -> None:
+        """Whoever came is found, whoever ended is buried, and of more than are kept alone the first are added up."""
+        for _ in range(3):
+            self.now_ns += SECOND
+            self.loop.tick(self.now_ns, look=True)
+
+    def survey(self) -> Survey:
+        with self.loop.roster.lock:
+            background, held = self.loop.roster.background(self.now_ns), self.loop.roster.held()
+        return survey(self.loop.memory.prefix, background, held)
+
+    def look(self) -> None:
+        self.windows.take(Snapshot.of(self.survey(), self.now_ns, self.now_ns))
+
+    def forget(self) -> None:
+        with self.loop.roster.lock:
+            self.loop.roster.forget(list(self.loop.memory.gone))
+            self.loop.memory.older.clear()
+
+    def window(self, found: Survey | None = None) -> dict[str, int]:
+        """By brick, how many spans."""
+        window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 6)
+        assert window is not None
+        return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}
+
+    def totals(self) -> dict[str, int]:
+        return {each.name: each.row["count"] for each in bricks(self.survey().workers)}
+
+
+@contextmanager
+def machine(prefix: str, memory: Memory | None = None) -> Iterator[Machine]:
+    made = Machine(prefix, memory)
+    try:
+        yield made
+    finally:
+        made.loop.end(made.now_ns)
+
+
+def ended(process: Worker) -> None:
+    process.go()
+    assert process.end() == 0
+
+
+def test_who_died_and_could_not_be_read_before_is_in_no_window(worker: Start, prefix: str) -> None:
+    hidden = late(worker)
+    (file,) = find(prefix)
+    away = (SHM / file).rename(SHM / f"brickd-away-{file}")
+    with machine(prefix) as here:
+        seen = late(worker)
+        here.tick()
+        here.look()
+        for process in (hidden, seen):
+            process.go()
+            process.paused()
+            process.kill()
+        away.rename(SHM / file)
+        for _ in range(3):  # five seconds without a lock
+            here.tick()
+        assert [each.reading.alive for each in here.survey().workers] == [False, False]
+        assert here.totals() == {"early": 60, "late": 20}
+        assert here.window() == {"late": 10}
+
+
+def test_those_that_are_added_up_and_forgotten_take_nothing_from_a_window(
+    worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    with machine(prefix) as here:
+        processes = [late(worker) for _ in range(6)]
+        here.tick()
+        here.look()
+        for process in processes:
+            process.go()
+            process.paused()
+
+        def end(count: int) -> None:
+            for _ in range(count):
+                ended(processes.pop(0))
+            here.tick()
+
+        assert here.window() == {"late": 60}
+        end(3)
+        assert [each.together for each in here.survey().workers if not each.reading.alive] == [1, 2]
+        assert here.window() == {"late": 60}
+        in_flight = here.survey()
+        here.forget()
+        assert here.window(in_flight) == {"late": 60}
+        here.windows.take(Snapshot.of(in_flight, here.now_ns, here.now_ns))
+        assert here.window() == {"late": 30}
+        end(3)
+        assert here.totals() == {"early": 90, "late": 30}
+        assert here.window() == {"late": 30}, "what was forgotten is no part of the sum that arises anew"
+
+
+def test_a_window_of_a_recording_is_the_one_that_was_seen_though_its_dead_were_forgotten(
+    worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "GONE_MAX", 1)
+    taken: list[Snapshot] = []
+    with machine(prefix) as here:
+        processes = [late(worker) for _ in range(5)]
+        here.tick()
+        taken.append(Snapshot.of(here.survey(), here.now_ns, here.now_ns))
+        for process in processes:
+            process.go()
+            process.paused()
+        for _ in range(2):
+            for _ in range(2):
+                ended(processes.pop())
+            here.tick()
+            if len(processes) == 3:
+                here.forget()
+        here.windows.take(taken[0])
+        taken.append(Snapshot.of(here.survey(), here.now_ns + 1, here.now_ns + 1))
+        seen = here.window()
+    assert seen == {"late": 30}
+    read = [reread(each) for each in taken]
+    replay = Windows()
+    replay.take(read[0])
+    window = replay.over(read[1].survey.workers, read[1].now_ns, 6)
+    assert window is not None
+    assert {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]} == seen
+
+
+def reread(snapshot: Snapshot) -> Snapshot:
+    """As a recording has it."""
+    tables = written.tables(snapshot, set())
+    assert tables is not None
+    body = written.snapshot(snapshot, None, written.Counts())
+    return written.read_snapshot(body, snapshot.at_ns, written.read_tables(tables)[0]).snapshot
+
+
+def test_a_daemon_that_is_restarted_begins_its_windows_anew(worker: Start, prefix: str) -> None:
+    stays, dies = late(worker), late(worker)
+    with machine(prefix) as first:
+        first.look()
+        dies.go()
+        dies.paused()
+        ended(dies)
+        first.tick()
+        assert first.window() == {"late": 10}
+    with machine(prefix, decode(first.kept)) as second:
+        second.look()
+        assert second.window() == {}
+        stays.go()
+        stays.paused()
+        assert second.window() == {"late": 10}
+        assert second.totals() == {"early": 60, "late": 20}
+
+
+def test_a_recording_of_before_clocks_were_written_is_read(worker: Start, prefix: str) -> None:
+    late(worker)
+    with machine(prefix) as here:
+        taken = Snapshot.of(here.survey(), 1, 1)
+    tables = written.tables(taken, set())
+    assert tables is not None
+    body = json.loads(written.snapshot(taken, None, written.Counts()))
+    del body["clocks"], body["workers"][0]["added"]
+    read = written.read_snapshot(json.dumps(body).encode(), 1, written.read_tables(tables)[0]).snapshot
+    assert (read.survey.clocks, read.survey.workers[0].added) == ({}, ())
+    assert reread(taken).survey.clocks == taken.survey.clocks != {}

@@ -53,7 +53,7 @@ LAYERS = (
     {"brickd.recording.judged", "brickd.recording.shelf"},
     {"brickd.recording.rings"},
     {"brickd.directory", "brickd.segment"},
-    {"brickd.dtypes", "brickd.kept", "brickd.overlay"},
+    {"brickd.dtypes", "brickd.kept", "brickd.lately", "brickd.overlay"},
     {"brickd.memory"},
     {"brickd.checkpoint"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},

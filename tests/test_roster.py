@@ -155,7 +155,7 @@ def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_
     for number in range(4):
         segment(prefix, str(number), os.urandom(16), os.geteuid(), ended=1)
         with monkeypatch.context() as killed:
-            killed.setattr(roster.Roster, "remove_read", lambda self: False)  # it is killed just before that
+            killed.setattr(roster.Roster, "remove_read", lambda self, now_ns: False)  # it is killed just before that
             loop = run(until=lambda loop: bool(kept) and len(decode(bytes(kept)).gone) > 0)
         for each in loop.roster.attached.values():
             each.segment.close()

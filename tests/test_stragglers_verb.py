@@ -173,7 +173,8 @@ def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True
         workers = []
         for number, each in enumerate(made):
             reading = each.reading()
-            header: Any = {**reading.header, "uuid": bytes([number + 1]) * 16, "clock": 1, "anchor_ticks": 0}
+            born = {"clock": 1, "anchor_ticks": 0, "anchor_ns": 0}
+            header: Any = {**reading.header, **born, "uuid": bytes([number + 1]) * 16}
             process: Any = {**reading.process, "took": 0, "ended": 0}
             pid = 7 if lives(number, slot) else None
             reading = replace(reading, header=header, process=process, pid=pid, now_ticks=0)

@@ -142,7 +142,7 @@ class Recorded:
         windows = Windows()
         for shown in reversed(self._last(SLOTS + 1)[1:]):
             windows.take(shown.snapshot)
-        return windows.over(found.workers, of, self._shown().snapshot.now_ns, slots)
+        return windows.over(of, self._shown().snapshot.now_ns, slots)
 
     def stragglers(self) -> Judged:
         """Who was slow then."""

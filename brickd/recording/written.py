@@ -15,6 +15,7 @@ from brickd import kept
 from brickd.composed import composed, plain
 from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.events import Event
+from brickd.lately import ADDED_MAX, Origin
 from brickd.ledger import ledger_of
 from brickd.recording import judged
 from brickd.snapshot import Snapshot
@@ -26,6 +27,7 @@ _EVENT_BYTES_MAX = 1 << 16
 _OWN_BYTES_MAX = 1 << 20
 _TABLES_MAX = _REFUSED_MAX = 1 << 16
 _WORDS_MAX = 1 << 10
+_CLOCKS_MAX = 16
 _COUNTS_MAX = 64
 
 Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
@@ -135,6 +137,7 @@ def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
         "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
         "foreign": survey.foreign,
         "words": survey.words,
+        "clocks": survey.clocks,
     }
     workers = f"[{','.join(map(_worker, survey.workers))}]"
     return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()
@@ -146,6 +149,7 @@ def _worker(worker: Worker) -> str:
         "together": worker.together,
         "usage": worker.usage,
         "flags": worker.reading.flags,
+        "added": worker.added,
     }
     return composed({name: plain(value) for name, value in members.items()} | {"reading": kept.written(worker.reading)})
 
@@ -230,6 +234,7 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
             [_read_refused(*each) for each in judged.limited(found["refused"], _REFUSED_MAX)],
             judged.whole(found["foreign"]),
             tuple(map(judged.text, judged.limited(found["words"], _WORDS_MAX))),
+            _read_clocks(found.get("clocks", {})),
         )
         daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
         return Shown(Snapshot(judged.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
@@ -241,7 +246,19 @@ def _read_worker(found: dict[str, Any], tables: kept.Tables) -> Worker:
     if found["usage"] is not None:
         percent, rss = found["usage"]
         usage = Usage(judged.optional(percent, judged.number), judged.whole(rss))
-    return Worker(judged.text(found["name"]), reading, ledger_of(reading), judged.whole(found["together"], 1), usage)
+    added = tuple(_read_origin(*each) for each in judged.limited(found.get("added", ()), ADDED_MAX))
+    together = judged.whole(found["together"], 1)
+    return Worker(judged.text(found["name"]), reading, ledger_of(reading), together, usage, added)
+
+
+def _read_origin(uuid: Any, *numbers: Any) -> Origin:
+    took, ticks, ns = map(judged.whole, numbers)
+    return Origin(judged.text(uuid), took, ticks, ns)
+
+
+def _read_clocks(found: dict[str, tuple[Any, Any]]) -> dict[int, tuple[int, int]]:
+    clocks = judged.limited(found, _CLOCKS_MAX).items()
+    return {int(kind): (judged.whole(ticks), judged.whole(ns)) for kind, (ticks, ns) in clocks}
 
 
 def _read_refused(path: Any, reason: Any, unopened: Any) -> SegmentRefused:

@@ -1,0 +1,166 @@
+"""Windows over any course of lives: workers come, work, lose their segments, die, are added up and forgotten.
+
+Beside brickd's own memory and windows stands what really happened: who recorded what, and when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import MadeUp
+from test_windows import shown, snapshot, work, worker
+
+from brickd import dtypes
+from brickd.lately import Lately, Origin
+from brickd.ledger import Ledger
+from brickd.memory import Gone, Memory
+from brickd.snapshot import SECOND
+from brickd.windows import Windows
+from brickd.workers import Worker
+
+GONE_MAX = 2
+SERVICES = ("api", "batch")
+
+
+@dataclass
+class Life:
+    """One that lives, or did.
+
+    Attributes:
+        spans: when each was recorded.
+        segments: when each of its segments was made.
+    """
+
+    made: MadeUp
+    uuid: bytes
+    took: bytes = bytes(16)
+    spans: list[int] = field(default_factory=list)
+    segments: list[int] = field(default_factory=list)
+
+    def worker(self, *, alive: bool) -> Worker:
+        return worker(self.made, self.uuid, took=self.took, alive=alive, born_ns=self.segments[-1] * SECOND)
+
+
+@dataclass
+class Model:
+    """The machine and its daemon, once a second."""
+
+    now: int = 0
+    uuids: int = 0
+    living: list[Life] = field(default_factory=list)
+    gone: dict[str, Life] = field(default_factory=dict)
+    older: dict[str, list[Life]] = field(default_factory=dict)
+    memory: Memory = field(default_factory=lambda: Memory("made-up"))
+    lately: Lately = field(default_factory=Lately)
+    windows: Windows = field(default_factory=Windows)
+
+    def uuid(self) -> bytes:
+        self.uuids += 1
+        return self.uuids.to_bytes(8, "big") + bytes(8)
+
+    # ---- what may happen
+
+    def come(self, which: int) -> None:
+        made = MadeUp(service=SERVICES[which % 2])
+        self.living.append(Life(made, self.uuid(), segments=[self.now]))
+
+    def work(self, which: int) -> None:
+        if self.living:
+            life = self.living[which % len(self.living)]
+            work(life.made, "a", 5)
+            life.spans.append(self.now)
+
+    def lose(self, which: int) -> None:
+        if self.living:
+            life = self.living[which % len(self.living)]
+            life.took, life.uuid = life.uuid, self.uuid()
+            life.segments.append(self.now)
+
+    def die(self, which: int) -> None:
+        if self.living:
+            life = self.living.pop(which % len(self.living))
+            one = life.worker(alive=False)
+            self.memory.gone[one.reading.uuid] = Gone(one.name, one.reading)
+            self.gone[one.reading.uuid] = life
+        for uuid in list(self.memory.gone)[:-GONE_MAX]:
+            gone = self.memory.gone.pop(uuid)
+            into = self.memory.add_up(gone).reading
+            self.lately.add(0, Origin.of(gone.reading), into.uuid)
+            self.older.setdefault(into.uuid, []).append(self.gone.pop(uuid))
+
+    def forget(self, which: int) -> None:
+        service = (*SERVICES, None)[which % 3]
+        for uuid, gone in list(self.memory.gone.items()):
+            if service in (None, gone.reading.service):
+                del self.memory.gone[uuid], self.gone[uuid]
+        for key, each in list(self.memory.older.items()):
+            if service in (None, each.reading.service):
+                del self.memory.older[key], self.older[each.reading.uuid]
+
+    def restart(self, which: int) -> None:
+        """The daemon: what it keeps is the memory."""
+        self.lately, self.windows = Lately(), Windows()
+        self.look()
+
+    def look(self, which: int = 0) -> None:
+        self.windows.take(snapshot(*self.everybody(), now_ns=self.now * SECOND))
+
+    # ---- what is seen, and what there is to be seen
+
+    def everybody(self) -> list[Worker]:
+        older = [shown(each, self.lately) for each in self.memory.older.values()]
+        gone = [Worker(each.name, each.reading, Ledger()) for each in self.memory.gone.values()]
+        return [*(life.worker(alive=True) for life in self.living), *gone, *older]
+
+    def lives(self) -> list[Life]:
+        return [*self.living, *self.gone.values(), *(life for each in self.older.values() for life in each)]
+
+
+STEPS = ("come", "work", "work", "work", "die", "die", "forget", "restart", "look", "look")
+
+
+def courses(steps: tuple[str, ...]) -> st.SearchStrategy[list[tuple[str, int]]]:
+    return st.lists(st.tuples(st.sampled_from(steps), st.integers(0, 5)), min_size=20, max_size=40)
+
+
+def recorded(workers: list[Worker]) -> int:
+    rows = (np.frombuffer(bytes(each.reading.summaries), dtypes.dtype("summary")) for each in workers)
+    return sum(int(each["count"].sum()) for each in rows)
+
+
+def seen_and_recorded(course: list[tuple[str, int]]) -> Iterator[tuple[int, int]]:
+    """What windows showed, and what had been recorded in them by those of whom they are."""
+    model = Model()
+    for number in range(6):
+        model.come(number)
+        model.work(number)
+    model.look()
+    for step, which in course:
+        model.now += 2
+        everybody, spans = model.everybody(), [list(life.spans) for life in model.lives()]
+        getattr(model, step)(which)
+        if step in ("look", "restart"):
+            continue
+        # Whatever happened between the survey and this, the window is one of the survey.
+        window = model.windows.over(everybody, (model.now - 1) * SECOND, 1 if which % 2 else 6)
+        assert window is not None
+        began = model.now - 1 - window.length_ns // SECOND
+        yield recorded(window.workers), sum(at > began for each in spans for at in each)
+        assert recorded(everybody) == sum(map(len, spans)), "totals go on"
+
+
+@given(courses(STEPS))
+def test_a_window_holds_what_those_that_are_shown_recorded_in_it(course: list[tuple[str, int]]) -> None:
+    for seen, recorded in seen_and_recorded(course):
+        assert seen == recorded
+
+
+@given(courses((*STEPS, "lose", "lose")))
+def test_a_window_never_holds_more_where_segments_are_lost(course: list[tuple[str, int]]) -> None:
+    """Less, where one was lost of which no snapshot is."""
+    for seen, recorded in seen_and_recorded(course):
+        assert seen <= recorded
