@@ -25,7 +25,7 @@ SOURCE = str(Path(brickd.__file__).parent.parent)
 
 # Verbs that end in every way there is.
 ENDINGS = """
-import click, os, signal, socket, sys
+import click, os, socket, sys
 from brickd import errors
 from brickd.cli.output import Screen, emit, output_options
 
@@ -57,7 +57,6 @@ def defect():
 
 @click.command()
 def waits():
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     print("ready", flush=True)
     sys.stdin.read()
 
