@@ -5,23 +5,16 @@
  * A step is four bricks and a barrier. A brick waits until a deadline, as a host waits for its device: so many workers
  * fit on few processors. How long is drawn anew for each: lognormal, 3 % wide, and one of a hundred is 20 % longer on
  * average. SLOW_WORKER's are longer by PER_MILLE in SLOW_BRICK. A device is not kept waiting by what else this machine
- * does, so where they may the workers go first. Prints how many workers have a segment; they begin at the first byte on
- * standard input and end with it, or with the process that forked them.
+ * does, so where they may the workers go first. A worker that has a segment is ready: see crew.h.
  */
 #include "brick_agent.h"
+#include "crew.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
 #define ELEMENTS 4096
@@ -38,12 +31,15 @@ enum { MANY = sizeof BRICKS / sizeof *BRICKS };
 
 struct shared {
     pthread_barrier_t barrier;
-    atomic_int over; /* set by one worker between two barriers, so that all see it at the same step */
-    atomic_int ended;
+    int last; /* set by one worker between two barriers, so that all see it at the same step */
 };
 
 static struct shared *shared;
-static uint64_t state;
+static const char *service;
+static uint32_t workers, slow_worker;
+static int slow_brick;
+static double slowdown;
+static uint64_t seed, state;
 
 static double uniform(void) /* splitmix64, in (0, 1) */
 {
@@ -71,7 +67,16 @@ static void work(double ms)
     }
 }
 
-static void steps(uint32_t worker, int slow_brick, double slowdown)
+/* Whether each of them takes another step. */
+static int another(uint32_t worker)
+{
+    if (worker == 0)
+        shared->last = atomic_load(over);
+    pthread_barrier_wait(&shared->barrier);
+    return !shared->last;
+}
+
+static void steps(uint32_t worker)
 {
     uint32_t forward = brick_name("forward", 7, NULL), all_reduce = brick_name("all_reduce", 10, "Collective");
     uint32_t bricks[MANY];
@@ -81,10 +86,10 @@ static void steps(uint32_t worker, int slow_brick, double slowdown)
             length++;
         bricks[i] = brick_name(BRICKS[i].name, length, BRICKS[i].category);
     }
-    while (!atomic_load(&shared->over)) {
+    while (another(worker)) {
         brick_begin(forward, NULL, NULL);
         for (int i = 0; i < MANY; i++) {
-            double ms = BRICKS[i].ms * noise() * (i == slow_brick ? 1 + slowdown : 1);
+            double ms = BRICKS[i].ms * noise() * (worker == slow_worker && i == slow_brick ? 1 + slowdown : 1);
             brick_begin(bricks[i], NULL, NULL);
             work(ms);
             brick_end(bricks[i], NULL, ELEMENTS, 0);
@@ -93,18 +98,31 @@ static void steps(uint32_t worker, int slow_brick, double slowdown)
         pthread_barrier_wait(&shared->barrier);
         brick_end(all_reduce, NULL, ELEMENTS, 0);
         brick_end(forward, NULL, 0, 0);
-        if (worker == 0)
-            atomic_store(&shared->over, atomic_load(&shared->ended));
-        pthread_barrier_wait(&shared->barrier);
     }
+}
+
+static int prepare(uint32_t worker)
+{
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
+    char name[16];
+    snprintf(name, sizeof name, "%u", worker);
+    struct brick_config config = {.service = service, .worker = name};
+    state = seed * workers + worker;
+    return brick_init(&config) == BRICK_ON;
 }
 
 int main(int count, char **arguments)
 {
-    int ready[2], go[2];
-    char byte;
-    uint32_t workers = count == 7 ? (uint32_t)atoi(arguments[2]) : 0, prepared = 0;
-    if (workers == 0 || pipe(ready) != 0 || pipe(go) != 0)
+    if (count != 7)
+        return 2;
+    service = arguments[1];
+    workers = (uint32_t)atoi(arguments[2]);
+    seed = strtoull(arguments[3], NULL, 10);
+    slow_worker = (uint32_t)atoi(arguments[4]);
+    slow_brick = atoi(arguments[5]);
+    slowdown = atof(arguments[6]) / 1000;
+    if (workers == 0)
         return 2;
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_barrierattr_t across;
@@ -112,43 +130,5 @@ int main(int count, char **arguments)
         pthread_barrierattr_setpshared(&across, PTHREAD_PROCESS_SHARED) != 0 ||
         pthread_barrier_init(&shared->barrier, &across, workers) != 0)
         return 1;
-    for (uint32_t worker = 0; worker < workers; worker++) {
-        pid_t child = fork();
-        if (child < 0)
-            return 1;
-        if (child > 0)
-            continue;
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a barrier that nobody else reaches is no place to end */
-        prctl(PR_SET_TIMERSLACK, 1UL);
-        sched_setscheduler(0, SCHED_FIFO, &(struct sched_param){.sched_priority = 1});
-        close(ready[0]);
-        close(go[1]);
-        char name[16];
-        snprintf(name, sizeof name, "%u", worker);
-        struct brick_config config = {.service = arguments[1], .worker = name};
-        if (brick_init(&config) != BRICK_ON || write(ready[1], ".", 1) != 1)
-            return 1;
-        close(ready[1]);
-        state = strtoull(arguments[3], NULL, 10) * workers + worker;
-        if (read(go[0], &byte, 1) == 0) { /* nobody is left who could write */
-            int slow = worker == (uint32_t)atoi(arguments[4]) ? atoi(arguments[5]) : -1;
-            steps(worker, slow, atof(arguments[6]) / 1000);
-        }
-        return 0;
-    }
-    close(ready[1]);
-    close(go[0]);
-    while (read(ready[0], &byte, 1) == 1)
-        prepared++;
-    printf("%u\n", prepared);
-    fflush(stdout);
-    int more = read(STDIN_FILENO, &byte, 1) == 1;
-    atomic_store(&shared->over, !more);
-    close(go[1]);
-    while (more)
-        more = read(STDIN_FILENO, &byte, 1) == 1;
-    atomic_store(&shared->ended, 1);
-    while (wait(NULL) > 0) {
-    }
-    return 0;
+    return crew(workers, prepare, steps);
 }

@@ -2,21 +2,15 @@
  *
  *   paced WORKERS RATE BRICKS spans|deferred
  *
- * RATE: records a second of each worker; deferred, a start and its finalize are two. Prints how many workers have a
- * segment; they begin at the first byte on standard input and end with it, or with the process that forked them.
+ * RATE: records a second of each worker; deferred, a start and its finalize are two. A worker that has a segment is
+ * ready: see crew.h.
  */
 #include "brick_agent.h"
+#include "crew.h"
 
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #define SECOND UINT64_C(1000000000)
 #define PERIOD_NS (SECOND / 200)
@@ -27,8 +21,8 @@
 
 enum { BRICKS_MAX = 1024 };
 
-static uint32_t bricks[BRICKS_MAX], many;
-static atomic_int *over;
+static uint32_t workers, bricks[BRICKS_MAX], many;
+static uint64_t rate, (*record)(uint64_t);
 
 static uint64_t now(void)
 {
@@ -58,9 +52,9 @@ static uint64_t deferred(uint64_t number)
     return 2;
 }
 
-static void work(uint64_t (*record)(uint64_t), uint64_t rate, uint64_t phase)
+static void work(uint32_t worker)
 {
-    uint64_t began = now() + phase, done = 0, number = 0;
+    uint64_t began = now() + PERIOD_NS * worker / workers, done = 0, number = 0;
     for (uint64_t turn = 1; !atomic_load(over); turn++) {
         sleep_until(began + turn * PERIOD_NS);
         uint64_t due = (now() - began) * rate / SECOND, burst = rate * PERIOD_NS / SECOND + 1;
@@ -88,48 +82,13 @@ static int prepare(uint32_t worker)
 
 int main(int count, char **arguments)
 {
-    int ready[2], go[2];
-    char byte;
-    uint32_t workers = count == 5 ? (uint32_t)atoi(arguments[1]) : 0, prepared = 0;
-    if (workers == 0 || pipe(ready) != 0 || pipe(go) != 0)
+    if (count != 5)
         return 2;
-    uint64_t rate = strtoull(arguments[2], NULL, 10);
+    workers = (uint32_t)atoi(arguments[1]);
+    rate = strtoull(arguments[2], NULL, 10);
     many = (uint32_t)atoi(arguments[3]);
-    if (many == 0 || many > BRICKS_MAX)
+    record = strcmp(arguments[4], "spans") == 0 ? span : deferred;
+    if (workers == 0 || many == 0 || many > BRICKS_MAX)
         return 2;
-    uint64_t (*record)(uint64_t) = strcmp(arguments[4], "spans") == 0 ? span : deferred;
-    over = mmap(NULL, sizeof *over, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (over == MAP_FAILED)
-        return 1;
-    for (uint32_t worker = 0; worker < workers; worker++) {
-        pid_t child = fork();
-        if (child < 0)
-            return 1;
-        if (child > 0)
-            continue;
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
-        close(ready[0]);
-        close(go[1]);
-        if (!prepare(worker) || write(ready[1], ".", 1) != 1)
-            return 1;
-        close(ready[1]);
-        if (read(go[0], &byte, 1) == 0) /* nobody is left who could write */
-            work(record, rate, PERIOD_NS * worker / workers);
-        return 0;
-    }
-    close(ready[1]);
-    close(go[0]);
-    while (read(ready[0], &byte, 1) == 1)
-        prepared++;
-    printf("%u\n", prepared);
-    fflush(stdout);
-    int more = read(STDIN_FILENO, &byte, 1) == 1;
-    atomic_store(over, !more);
-    close(go[1]);
-    while (more)
-        more = read(STDIN_FILENO, &byte, 1) == 1;
-    atomic_store(over, 1);
-    while (wait(NULL) > 0) {
-    }
-    return 0;
+    return crew(workers, prepare, work);
 }

@@ -1,0 +1,70 @@
+/* crew.h - processes that get ready, begin together and end together.
+ *
+ * How many are ready is printed; they begin at the first byte on standard input and end with it, or with the process
+ * that forked them.
+ */
+#ifndef CREW_H
+#define CREW_H
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Whether they are to end: all see it, at any time. */
+static atomic_int *over;
+
+/* One of them: whether it got ready is what prepare returns, and what it does until it is over is work. */
+static int crew_member(uint32_t number, const int ready[2], const int go[2], int (*prepare)(uint32_t),
+                       void (*work)(uint32_t))
+{
+    char byte;
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* also where it waits for another one */
+    close(ready[0]);
+    close(go[1]);
+    if (!prepare(number) || write(ready[1], ".", 1) != 1)
+        return 1;
+    close(ready[1]);
+    if (read(go[0], &byte, 1) == 0) /* nobody is left who could write */
+        work(number);
+    return 0;
+}
+
+/* So many of them, to their end; it returns in each process, and what it returns is the exit code. */
+static int crew(uint32_t members, int (*prepare)(uint32_t), void (*work)(uint32_t))
+{
+    int ready[2], go[2];
+    char byte;
+    unsigned prepared = 0;
+    over = mmap(NULL, sizeof *over, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (over == MAP_FAILED || pipe(ready) != 0 || pipe(go) != 0)
+        return 1;
+    for (uint32_t number = 0; number < members; number++) {
+        pid_t child = fork();
+        if (child < 0)
+            return 1;
+        if (child == 0)
+            return crew_member(number, ready, go, prepare, work);
+    }
+    close(ready[1]);
+    close(go[0]);
+    while (read(ready[0], &byte, 1) == 1)
+        prepared++;
+    printf("%u\n", prepared);
+    fflush(stdout);
+    int more = read(STDIN_FILENO, &byte, 1) == 1;
+    atomic_store(over, !more);
+    close(go[1]);
+    while (more)
+        more = read(STDIN_FILENO, &byte, 1) == 1;
+    atomic_store(over, 1);
+    while (wait(NULL) > 0) {
+    }
+    return 0;
+}
+
+#endif
