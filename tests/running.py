@@ -9,15 +9,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from loaded import Forked, loaded
 from serving import ask, following
 
 from brickd.runtime import runtime
+
+Process = subprocess.Popen[bytes] | Forked
 
 
 class Running:
     """A daemon that answers."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
 
     @property
@@ -56,14 +59,26 @@ class Running:
 UP = (sys.executable, "-P", "-m", "brickd", "up")
 
 
-def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> subprocess.Popen[bytes]:
+def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Process:
     """`brickd up`, started and not waited for; `before` is what its command begins with."""
+    if not before and command is UP:
+        return loaded().start(("up",), os.environ | environment)
     return subprocess.Popen(
         [*before, *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=os.environ | environment,
     )
+
+
+def refused(before: Sequence[str] = (), **environment: str) -> str:
+    """A daemon that does not start: the line that it says."""
+    with up(before, **environment) as process:
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+        assert process.wait() == 2, said
+    assert said.count("\n") == 1, said
+    return said
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import SHM, Worker
-from running import running, up
+from running import refused, running
 from verbs import brickd
 
 from brickd import checkpoint
@@ -36,16 +36,6 @@ WORK = """
 
 def bricks(document: dict[str, Any]) -> dict[tuple[str, bool], int]:
     return {(each["name"], each["bounded"]): each["count"] for each in document["bricks"]}
-
-
-def refused(**environment: str) -> str:
-    """A daemon that does not start: what it says."""
-    with up(**environment) as process:
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        assert process.wait() == 2
-    assert said.count("\n") == 1
-    return said
 
 
 def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefix: str) -> None:

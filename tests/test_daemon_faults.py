@@ -27,11 +27,12 @@ from conftest import SHM, Worker, apart, workers
 from faults import ALERT, Compile, native, needs_namespaces, order, program
 from forge import PAGE, U64, golden, place, put, seal
 from rings import Rings, events
-from running import Running, running, up
+from running import Running, refused, running
 from serving import ask, following
+from verbs import brickd
 
 from brickd import _reader, directory
-from brickd.cli import brickd
+from brickd.cli import brickd as group
 from brickd.collector import REST_NS, Collector
 from brickd.files import find
 from brickd.locks import holder
@@ -397,9 +398,7 @@ def test_names_with_escapes_and_newlines_are_told_on_one_line_and_harmless(share
     told_too = shared.put("service", bytes(image(service=b"\x1b[31m\n=cmd|x")))
     with lived_in(SHM / told_too) as fd:
         attached(shared, fd)
-    said = subprocess.run(
-        [sys.executable, "-P", "-m", "brickd", "events", "--since", str(before)], capture_output=True, check=True
-    ).stdout.decode()
+    said = brickd("events", "--since", str(before)).stdout
     assert "\\x1b" in said
     assert not {"\x1b", "\x07", "\u202e"} & set(said)
     assert not [line for line in said.splitlines() if line.startswith("brickd: all is well")]
@@ -428,10 +427,8 @@ def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
     with open_segment(file) as segment:
         while segment.consumer() is None:
             pass
-    pruned = subprocess.run(
-        [sys.executable, "-P", "-m", "brickd", "prune", "--json"], capture_output=True, check=True
-    ).stdout
-    assert file.encode() not in pruned
+    pruned = brickd("prune", "--json")
+    assert (pruned.returncode, file in pruned.stdout) == (0, False)
     assert (SHM / file).exists()
 
 
@@ -475,16 +472,6 @@ _CONSUMER = "from brickd.segment import open_segment; print(open_segment({!r}).c
 # ---- where a daemon may not start, or does not see
 
 
-def refused(**environment: str) -> str:
-    """A daemon that does not start: what it says."""
-    with up(**environment) as process:
-        assert process.stderr is not None
-        said = process.stderr.read().decode()
-        assert process.wait() == 2, said
-    assert said.count("\n") == 1
-    return said
-
-
 def test_a_runtime_directory_that_is_a_file_is_refused(prefix: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR=str(tmp_path / "file"))
@@ -516,7 +503,7 @@ def test_what_lies_in_the_place_of_the_socket_is_left_there(prefix: str) -> None
     ],
 )
 def test_options_and_values_that_do_not_exist_are_refused(arguments: tuple[str, ...]) -> None:
-    refusal = CliRunner().invoke(brickd, arguments)
+    refusal = CliRunner().invoke(group, arguments)
     assert refusal.exit_code == 2, refusal.output
 
 

@@ -12,7 +12,7 @@ import pytest
 from faults import Start, needs_namespaces
 from forge import golden
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
-from running import running, up
+from running import refused, running
 from serving import ask
 from verbs import brickd
 
@@ -127,18 +127,13 @@ def test_a_daemon_that_sees_no_worker_among_its_processes_knows_who_lives(worker
 def test_a_second_daemon_in_another_pid_namespace_says_where_the_first_one_is(
     worker: Start, prefix: str, tmp_path: Path
 ) -> None:
-    def refused(**environment: str) -> str:
-        with up(ALONE, **environment) as second:
-            _, said = second.communicate()
-        return str(said.decode())
-
     worker(f"{ROUNDS}\nrounds()").heard()
     with running() as first:
         closed(first, STARTS)
         taken = f"a daemon runs already in {runtime().directory}: a process of another pid namespace (brickd down, said"
-        assert taken in refused()
+        assert taken in refused(ALONE)
         drained = f"a process of another pid namespace drains the segments {prefix}* already"
-        assert drained in refused(BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
+        assert drained in refused(ALONE, BRICKD_RUNTIME_DIR=str(tmp_path / "other"))
 
 
 # ---- clocks
