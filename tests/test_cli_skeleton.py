@@ -15,13 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from verbs import brickd
 
-import brickd
 from brickd import errors
 from brickd.cli import VERBS
 from brickd.errors import Exit
 
-SOURCE = str(Path(brickd.__file__).parent.parent)
+SOURCE = str(Path(errors.__file__).parent.parent)
 
 # Verbs that end in every way there is.
 ENDINGS = """
@@ -91,11 +91,6 @@ def environment(**more: str) -> dict[str, str]:
     return kept | {"PYTHONPATH": SOURCE, "PYTHONIOENCODING": "utf-8"} | more
 
 
-def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "brickd", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=environment(**more), check=False, timeout=60)
-
-
 @pytest.fixture(scope="module")
 def endings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment in which a process finds the verbs above."""
@@ -124,18 +119,18 @@ def test_the_list_of_verbs_imports_none_of_them() -> None:
 
 
 def test_without_arguments_it_says_what_it_can() -> None:
-    assert (run().returncode, run().stdout) == (0, run("--help").stdout)
+    assert (brickd().returncode, brickd().stdout) == (0, brickd("--help").stdout)
 
 
 def test_an_unknown_verb_names_its_neighbours_and_exits_2() -> None:
-    ended = run("statsu")
+    ended = brickd("statsu")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == "brickd: no verb 'statsu': did you mean status? (see brickd --help)\n"
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["version", "-o", "xml"], ["version", "x"], ["q\x1b[2J\n"]])
 def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[str]) -> None:
-    ended = run(*arguments)
+    ended = brickd(*arguments)
     assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
     assert ended.stderr.startswith("brickd: ")
     assert "--help)" in ended.stderr
@@ -143,18 +138,18 @@ def test_a_wrong_command_line_is_one_line_on_stderr_and_exits_2(arguments: list[
 
 
 def test_version_says_the_same_in_every_format() -> None:
-    document = json.loads(run("version", "--json").stdout)
+    document = json.loads(brickd("version", "--json").stdout)
     assert list(document) == ["schema_version", "version", "python", "format"]
     assert document["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert json.loads(run("version", "-o", "jsonl").stdout) == document
-    (row,) = csv.DictReader(io.StringIO(run("version", "-o", "csv").stdout))
+    assert json.loads(brickd("version", "-o", "jsonl").stdout) == document
+    (row,) = csv.DictReader(io.StringIO(brickd("version", "-o", "csv").stdout))
     assert row == {key: str(value if value is not None else "") for key, value in document.items()}
-    assert f"python  {document['python']}\n" in run("version").stdout
-    assert run("--version").stdout.split()[:1] == ["brickd"]
+    assert f"python  {document['python']}\n" in brickd("version").stdout
+    assert brickd("--version").stdout.split()[:1] == ["brickd"]
 
 
 def test_two_formats_at_once_are_refused() -> None:
-    ended = run("version", "--json", "-o", "csv")
+    ended = brickd("version", "--json", "-o", "csv")
     assert (ended.returncode, ended.stdout) == (2, "")
     assert "--json contradicts --output csv" in ended.stderr
 
