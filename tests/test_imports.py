@@ -121,7 +121,7 @@ LAYERS = (
         "brickd.cli.waiting",
     },
     {"brickd.cli.answers", "brickd.cli.asking", "brickd.cli.phrases", "brickd.cli.table"},
-    {"brickd.cli.checking", "brickd.cli.fetching", "brickd.cli.watched", "brickd.cli.watching"},
+    {"brickd.cli.checking", "brickd.cli.fetching", "brickd.cli.guarding", "brickd.cli.watched", "brickd.cli.watching"},
     {
         "brickd.cli.bricks",
         "brickd.cli.completion",

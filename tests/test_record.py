@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import stat
 import subprocess
@@ -174,6 +175,25 @@ def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_w
         (one,) = document("status", str(left))["recording"]["files"]
         assert (one["ended"], one["problem"]) == ("left", None)
         assert document("workers", str(left))["workers"][0]["set"]["spans"] == "on"
+
+
+def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+
+    def spans() -> str:
+        told: str = document("workers")["workers"][0]["set"]["spans"]
+        return told
+
+    with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
+        assert spans() == "on"
+        (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        gone = os.pidfd_open(int(guardian))
+        process.kill()
+        select.select([gone], [], [])
+        os.close(gone)
+    assert spans() == "off"
+    with running() as daemon:  # and nobody is in its way
+        assert daemon.ask("/workers")["workers"][0]["state"] == "live"
 
 
 def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Start, tmp_path: Path) -> None:

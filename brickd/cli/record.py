@@ -116,8 +116,10 @@ def _by_daemon(order: Recording) -> Document:
 
 def _here(order: Recording, out: Path) -> Document:
     from brickd.cli import draining
+    from brickd.cli.guarding import guarded
 
-    with draining.draining(runtime(), draining.group()) as daemon:
+    here, group = runtime(), draining.group()
+    with guarded(here, group), draining.draining(here, group) as daemon:
         recorder = daemon.record(order, out)
 
         def told() -> Told:

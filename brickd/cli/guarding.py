@@ -1,0 +1,57 @@
+"""What becomes of the workers where a process that drains them for a while is killed.
+
+Owns: the guardian, a process that waits for that. Must not know: why it drains. Invariants: what was asked of workers
+ends with whoever asked, however that ends; there is one way of ending it, that of a daemon; of itself the guardian does
+nothing and says nothing, and it goes with whom it guards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+from brickd.cli.draining import draining
+from brickd.errors import BrickdError
+from brickd.runtime import Runtime
+
+
+@contextlib.contextmanager
+def guarded(here: Runtime, group: int | None) -> Iterator[None]:
+    """Have a daemon for a moment follow this process, where it is killed meanwhile; to begin before any thread does."""
+    this = os.pidfd_open(os.getpid())
+    guardian = os.fork()
+    if guardian == 0:
+        try:
+            _guard(this, here, group)
+        finally:
+            os._exit(0)
+    os.close(this)
+    try:
+        yield
+    except BrickdError:
+        _dismiss(guardian)
+        raise
+    else:
+        _dismiss(guardian)  # not where anything else came between: then it sees to it that nothing is left
+
+
+def _dismiss(guardian: int) -> None:
+    os.kill(guardian, signal.SIGKILL)
+    os.waitpid(guardian, 0)
+
+
+def _guard(process: int, here: Runtime, group: int | None) -> None:
+    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_IGN)
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for each in range(3):
+        os.dup2(nothing, each)
+    os.closerange(3, process)
+    os.closerange(process + 1, os.sysconf("SC_OPEN_MAX"))
+    select.select([process], [], [])  # its locks are free only then
+    with contextlib.suppress(BrickdError), draining(here, group):  # one that is there already does the same
+        pass
