@@ -62,6 +62,7 @@ class File:
         status = os.fstat(fd)
         self.identifier = (status.st_dev, status.st_ino)
         self.uid = status.st_uid
+        self._ours = False  # to drain: our own lock we are not shown
 
     @property
     def memory_bytes(self) -> int:
@@ -78,7 +79,12 @@ class File:
 
     def consume(self) -> bool:
         """Be the one that drains it, until this process ends or closes it; False: another one is."""
-        return take(self.fd, _reader.LOCK_CONSUMER)
+        self._ours = take(self.fd, _reader.LOCK_CONSUMER)
+        return self._ours
+
+    def drained(self) -> bool:
+        """Whether any process drains it."""
+        return self._ours or self.consumer() is not None
 
     def linked(self) -> bool:
         """Whether it has a name still."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from brickd.questions.parameter import Choices, Switch, Whole
 from brickd.questions.question import Question, given
 from brickd.units import duration
+from brickd.words import many
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document
@@ -94,7 +95,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _few("lost", lost, bounds.max_lost, "brickd workers"),
         _few("dead", dead, bounds.max_dead, "brickd prune"),
         _few("quarantined", quarantined, 0, "brickd workers"),
-        _daemon(status["daemon"], missing, needed=bounds.need_daemon),
+        _daemon(status, missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
         _straggler(status["stragglers"]),
     ]
@@ -114,8 +115,8 @@ def _few(name: str, seen: int, most: int, command: str) -> Condition:
     return _judged(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none", command)
 
 
-def _daemon(facts: dict[str, Any] | None, missing: Missing | None, *, needed: bool) -> Condition:
-    name, wanted = "daemon", "one that answers"
+def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condition:
+    name, wanted, facts = "daemon", "one that answers", status["daemon"]
     if facts is not None:
         if facts["loop_still_ns"] > _STILL_NS:
             seen = f"daemon {facts['pid']} answers and has drained nothing for {duration(facts['loop_still_ns'])}"
@@ -123,6 +124,12 @@ def _daemon(facts: dict[str, Any] | None, missing: Missing | None, *, needed: bo
         return _judged(name, True, f"daemon {facts['pid']}", wanted)
     if missing is not None:
         return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
+    unread = sum(
+        bool(each["set"] and each["set"]["spans"] == "on" and not each["drained"]) for each in status["workers"]
+    )
+    if unread:
+        seen = f"no daemon, and spans that nobody reads are on in {many(unread, 'worker')}"
+        return _judged(name, False, seen, "one that reads them", "brickd up -d")
     return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
 
 

@@ -73,6 +73,7 @@ class Reading(Identity):
         deferred: what became of those starts.
         now_ticks: what the worker's clock showed; None where that is not known.
         flags: what its consumer asks of its worker; of those that are gone nothing is asked.
+        drained: whether anybody read its rings; what was kept somewhere was.
     """
 
     process: _reader.Process
@@ -88,6 +89,7 @@ class Reading(Identity):
     latency: bytes | _reader.Packed = b""
     deferred: Mapping[str, int] = field(default_factory=dict)
     flags: int = 0
+    drained: bool = True
 
     @property
     def ended(self) -> bool:
@@ -98,6 +100,11 @@ class Reading(Identity):
     def detailed(self) -> bool:
         """Whether its worker is to keep each span in detail."""
         return self.flags & _reader.CONTROL_SPANS != 0
+
+    @property
+    def unread(self) -> bool:
+        """Whether its worker keeps each span in detail for nobody."""
+        return self.alive and self.detailed and not self.drained
 
     @property
     def off(self) -> bool:

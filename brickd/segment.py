@@ -114,6 +114,7 @@ class Segment(File):
                 now_ticks=now_ticks,
                 memory_bytes=self.memory_bytes,
                 flags=self._copier.control()["flags"],
+                drained=self.drained(),
             )
 
 

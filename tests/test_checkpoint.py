@@ -38,7 +38,7 @@ def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
     """What a worker recorded, which is gone by now."""
     one = worker(NAMES.replace("NAMES", "('norm', '\\\\x1b[31m模')"), BRICKD_SERVICE="api")
     one.paused()
-    found = reading(prefix)
+    found = replace(reading(prefix), drained=True)  # or nobody would have kept it
     one.kill()
     return found
 

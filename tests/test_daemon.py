@@ -128,6 +128,7 @@ def result_of(result: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 # What differs by who looks, or by when.
 _WHO_OR_WHEN = {
+    "drained",
     *("words", "source", "daemon", "age_ns", "since_ns", "memory_bytes", "cpu_percent", "rss_bytes", "stragglers"),
 }
 

@@ -19,6 +19,7 @@ from brickd.doctor import (
     losses,
     memory_group,
     namespaces,
+    recordings,
     segments,
     shared_memory,
 )
@@ -30,6 +31,7 @@ from brickd.doctor.finding import STATES, Finding
 from brickd.doctor.logind import Logind, User
 from brickd.doctor.memory_group import Limit
 from brickd.doctor.processes import Mapped, Process, Processes
+from brickd.doctor.recordings import Left
 from brickd.doctor.segments import Known, Refused, Segments
 from brickd.doctor.shared_memory import Demand, SharedMemory
 from brickd.losses import Loss
@@ -609,3 +611,19 @@ def test_a_checkpoint_that_cannot_be_read_or_written_is_broken() -> None:
     assert (damaged.state, damaged.fix) == ("broken", "mv '/run/x/c d' '/run/x/c d'.refused")
     full = of_daemon(Daemon("/run/x", pid=7, trouble="No space left on device"))["checkpoint"]
     assert (full.state, full.fix) == ("broken", "df /run/x")
+
+
+# ---- recordings, spans in detail
+
+
+def test_recordings_that_nobody_fetched_are_told_with_the_way_to_the_newest() -> None:
+    found = recordings.judge((Left("aa", "/s/recordings", 3 * MIB), Left("bb", "/s/recordings", 9 * MIB)))
+    assert (found.state, found.fix, found.about) == ("advice", "brickd record --fetch bb", ("aa", "bb"))
+    assert found.seen == "2 recordings that nobody fetched in /s/recordings, 12 MiB"
+    assert recordings.judge(()).state == "ok"
+
+
+def test_spans_in_detail_that_nobody_reads_are_told_with_their_workers() -> None:
+    found = segments.judge_unread(Segments((API, API._replace(name="api/1", unread=True))))
+    assert (found.state, found.seen, found.fix, found.about) == ("advice", "in api/1", "brickd up -d", ("api/1",))
+    assert segments.judge_unread(ALIVE).state == "ok"

@@ -27,7 +27,7 @@ READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # On this clock a tick is a nanosecond: what stands still is the same at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 # Of a worker that stands still, what time alone changes, or is known only to whoever has looked twice.
-TIMED = {"source", "recording", "daemon", "age_ns", "cpu_percent", "rss_bytes", "stragglers"}
+TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes", "stragglers"}
 
 
 def still(value: Any) -> Any:
@@ -186,14 +186,34 @@ def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: S
 
     with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
         assert spans() == "on"
+        assert brickd("status", "--check").returncode == 0, "somebody reads them"
         (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         gone = os.pidfd_open(int(guardian))
         process.kill()
         select.select([gone], [], [])
         os.close(gone)
     assert spans() == "off"
-    with running() as daemon:  # and nobody is in its way
+    with running() as daemon:  # nobody is in its way
         assert daemon.ask("/workers")["workers"][0]["state"] == "live"
+
+
+def test_spans_that_nobody_reads_are_told_where_the_guardian_was_killed_as_well(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    with recording("--spans", "-o", str(tmp_path / "run.brick")) as process:
+        (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(guardian), signal.SIGKILL)
+        process.kill()
+        process.wait()
+    checked = brickd("status", "--check")
+    assert (checked.returncode, "spans that nobody reads are on in 1 worker" in checked.stdout) == (1, True)
+    (problem,) = document("status")["problems"]
+    assert (problem["command"], problem["text"].startswith("spans are on in 1 worker")) == ("brickd up -d", True)
+    found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["spans-unread"]
+    assert (found["state"], found["seen"], found["fix"]) == ("advice", "in api/0", "brickd up -d")
+    with running():
+        told = document("status")
+        assert [(each["set"]["spans"], each["drained"]) for each in told["workers"]] == [("off", True)]
+        assert brickd("status", "--check").returncode == 0
 
 
 def test_a_recording_until_exit_ends_when_the_last_of_the_chosen_has(worker: Start, tmp_path: Path) -> None:

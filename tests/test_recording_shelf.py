@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -82,6 +83,22 @@ def test_a_writer_that_was_killed_has_locked_nothing(prefix: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(pid, 0)
     assert shelf().find(id_of(path)).files[0].path == path
+
+
+def test_what_nobody_fetched_is_told_by_the_doctor_with_a_daemon_or_without_one(prefix: str) -> None:
+    def finding() -> tuple[str, str | None, list[str]]:
+        said = json.loads(brickd("doctor", "--json").stdout)["findings"]
+        (found,) = (each for each in said if each["name"] == "recordings")
+        return found["state"], found["fix"], found["about"]
+
+    assert finding()[0] == "ok"
+    first, second = id_of(lying()), id_of(lying())
+    told = ("advice", f"brickd record --fetch {second}", [first, second])
+    with written(shelf().place()):
+        assert finding() == told
+        with running(), pytest.MonkeyPatch.context() as patch:
+            patch.setenv("BRICKD_STATE_DIR", "/nowhere")  # of the daemon's own we know nothing
+            assert finding() == told
 
 
 def test_the_oldest_goes_as_a_new_one_begins_and_that_is_told(tmp_path: Path, prefix: str) -> None:

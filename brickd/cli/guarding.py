@@ -44,8 +44,8 @@ def _dismiss(guardian: int) -> None:
 
 
 def _guard(process: int, here: Runtime, group: int | None) -> None:
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(each, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDWR)
     for each in range(3):

@@ -29,13 +29,12 @@ from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.naming import as_argument
 from brickd.orders import Ending, Recording
 from brickd.questions.question import to_query
-from brickd.recording.shelf import Shelf
 from brickd.recording.volumes import SUFFIX
 from brickd.runtime import runtime
+from brickd.unfetched import NOBODY, unfetched
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_SECONDS = 0.5
-_NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none for us
 
 Document = dict[str, Any]
 Told = Iterator[tuple[str, Document]]
@@ -94,7 +93,7 @@ def _recorded(order: Recording, out: Path) -> tuple[Document, bool]:
         document = _by_daemon(order)
         complete = _fetched(document, out)
     except NoAnswer as error:
-        if error.why not in _NOBODY:
+        if error.why not in NOBODY:
             raise
         document = _here(order, out)
     if document["why"] not in ("asked", "over", "exited"):
@@ -168,19 +167,12 @@ def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Non
 
 
 def _lying(recording: str) -> Document:
-    """A recording that lies with the daemon, or where one that has ended left it."""
-    try:
-        every = client.ask("record").document()["recordings"]
-    except NoAnswer as error:
-        if error.why not in _NOBODY:
-            raise
-        every = [each.document() for each in Shelf(runtime().recordings).all()]
-    for each in every:
+    """A recording that nobody has fetched."""
+    for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
                 raise BrickdError(f"recording {recording} is being written still: end it first")
-            found: Document = each
-            return found
+            return each
     raise BrickdError(f"no recording {recording} lies with the daemon (brickd doctor lists them)")
 
 

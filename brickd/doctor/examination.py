@@ -21,6 +21,7 @@ from brickd.doctor import (
     memory_group,
     namespaces,
     processes,
+    recordings,
     segments,
     shared_memory,
 )
@@ -46,6 +47,7 @@ class Facts:
     segments: segments.Segments
     processes: processes.Processes
     daemon: daemon.Daemon
+    recordings: tuple[recordings.Left, ...] = ()
 
 
 def examine() -> list[Finding]:
@@ -72,6 +74,7 @@ def observe() -> Facts:
         segments=found,
         processes=processes.observe(_reader.DIRECTORY),
         daemon=daemon.observe(runtime(), os.geteuid()),
+        recordings=recordings.observe(),
     )
 
 
@@ -99,11 +102,13 @@ def judge(facts: Facts) -> list[Finding]:
         segments.judge_foreign(workers, facts.group, facts.container),
         *segments.judge_refused(workers),
         segments.judge_dead(workers),
+        segments.judge_unread(workers),
         namespaces.judge_removed(around),
         namespaces.judge_locks(around, workers),
         *namespaces.judge_silence(around, facts.container),
         *losses.judge(workers, facts.shm, facts.container),
         *daemon.judge(facts.daemon),
+        recordings.judge(facts.recordings),
         clock.judge_source(facts.clock),
         clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
         namespaces.judge_time(around),

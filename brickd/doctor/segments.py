@@ -34,6 +34,7 @@ class Known(NamedTuple):
         taken_bytes: what the segment takes of memory.
         most_bytes: what it may take.
         losses: what it could not record.
+        unread: it keeps each span in detail, and nobody reads them.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Known(NamedTuple):
     taken_bytes: int = 0
     most_bytes: int = 0
     losses: tuple[Loss, ...] = ()
+    unread: bool = False
 
 
 class Refused(NamedTuple):
@@ -136,6 +138,7 @@ def _known(worker: Worker) -> Known:
         taken_bytes=worker.reading.memory_bytes,
         most_bytes=header["size"],
         losses=tuple(losses(worker.reading, worker.ledger)),
+        unread=worker.reading.unread,
     )
 
 
@@ -160,6 +163,16 @@ def judge_dead(segments: Segments) -> Finding:
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
     why = "their totals are still shown; take what you want of them first"
     return Finding("segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead))
+
+
+def judge_unread(segments: Segments) -> Finding:
+    """Who keeps spans in detail for nobody?"""
+    unread = [worker.name for worker in segments.workers if worker.unread]
+    wanted = "spans in detail only while somebody reads them"
+    if not unread:
+        return fine("spans-unread", "nobody keeps any in detail for nobody", wanted)
+    why = "whoever asked for them was killed; a daemon asks for what is wished"
+    return Finding("spans-unread", "advice", f"in {listed(unread)}", wanted, "brickd up -d", why, tuple(unread))
 
 
 def judge_refused(segments: Segments) -> list[Finding]:

@@ -78,6 +78,10 @@ def problems(
         }
         for service, n in off.items()
     ]
+    unread = sum(worker.reading.unread for worker in workers) if daemon is None else 0
+    if unread:
+        text = f"spans are on in {many(unread, 'worker')} and nobody reads them: who asked for them was killed"
+        found.append({"text": text, "command": "brickd up -d"})
     refused = [] if partial else survey.refused
     if len(refused) > LISTED_MAX:
         found.append({"text": f"{len(refused):,} files are quarantined", "command": "brickd doctor"})
@@ -138,6 +142,7 @@ def _worker(worker: Worker) -> Entry:
         "state": "live" if reading.alive else "ended" if reading.ended else "dead",
         "together": worker.together,
         "set": settings(spans=reading.detailed, off=reading.off) if reading.alive else None,
+        "drained": reading.drained if reading.alive else None,
         "started": rfc3339(header["started_ns"]),
         "age_ns": _age_ns(reading),
         "clock": reading.clock,
@@ -176,6 +181,7 @@ def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1)
         "state": "quarantined",
         "together": together,
         "set": None,
+        "drained": None,
         "started": None,
         "age_ns": None,
         "clock": None,
