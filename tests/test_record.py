@@ -261,6 +261,34 @@ def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Sta
         assert "was not ended" in brickd("status", str(left)).stderr
 
 
+def test_records_of_a_daemon_that_is_killed_are_read_up_to_there_and_the_next_one_goes_on(
+    worker: Start, tmp_path: Path
+) -> None:
+    process = started(worker, TURNS + "with a: pass\npause()", **STILL)
+    with running() as daemon:
+        daemon.until("worker_found")
+        with recording("--spans", "-o", str(tmp_path / "run.brick")):
+            daemon.until("recording_began")
+            process.go()
+            process.paused()
+            (left,) = runtime().recordings.iterdir()
+            while document("status", str(left))["recording"]["files"][0]["records"] < 40:
+                pass
+            daemon.kill()
+    (file,) = document("status", str(left))["recording"]["files"]
+    assert (file["records"], file["ended"], file["damages"]) == (40, None, [])
+    assert "was not ended" in file["problem"]
+    (lane,) = document("inspect", "-n", "100", str(left), "api/0")["lanes"]
+    assert [span["elements"] for span in lane["spans"]] == list(range(40))
+    with running() as successor:
+        process.go()
+        process.paused()
+        record("-o", str(tmp_path / "next.brick"), "--duration", "0.05")
+        for of in ((), (str(tmp_path / "next.brick"),)):
+            assert document("bricks", "--over", "start", *of)["bricks"][0]["count"] == 42
+        successor.end()
+
+
 @pytest.mark.parametrize(("option", "other"), [("--watch", "status"), ("--follow", "events")])
 def test_what_changes_is_not_asked_of_a_recording(option: str, other: str) -> None:
     result = brickd(other, option, "run.brick") if option == "--follow" else brickd(other, option, "1", "run.brick")

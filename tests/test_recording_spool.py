@@ -190,3 +190,60 @@ def test_a_spool_that_cannot_hold_anything_is_refused(size: int) -> None:
         _reader.Spool(size)
     with pytest.raises(ValueError, match=r"one waits 0 to .* ms, not -1"):
         _reader.Spool().wait(-1)
+
+
+def test_of_two_threads_that_drain_into_one_spool_at_once_one_is_refused_and_nothing_is_spoilt() -> None:
+    with workers(2, slots=1 << 14) as both, memory() as fd:
+        spool, recording = _reader.Spool(), begin(fd, 1 << 26)
+
+        def flood(number: int) -> None:
+            r, drain = both[number]
+            drain.record_into(spool, number)
+            for _ in range(12):
+                work(r, drain, 0, 16_000)
+
+        threads = [threading.Thread(target=flood, args=(number,)) for number in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        flush(recording, spool)
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        assert sum(map(len, positions(seen).values())) + spool.refused_slots == 2 * 12 * 16_000
+
+
+def test_of_two_threads_that_write_at_once_one_is_refused_and_what_stands_there_is_whole() -> None:
+    with workers(1, slots=1 << 12) as ((r, drain),), memory() as fd:
+        spool, recording = _reader.Spool(), begin(fd, 1 << 28)
+        drain.record_into(spool)
+        refused, body = 0, bytes(3_000_000)
+
+        def write(number: int) -> None:
+            nonlocal refused
+            for _ in range(30):
+                try:
+                    if number:
+                        flush(recording, spool)
+                    else:
+                        recording.append(_reader.CHUNK_SNAPSHOT, 0, body)
+                except RuntimeError as error:
+                    assert "one does at a time" in str(error)  # noqa: PT017
+                    refused += not number
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in (0, 1, 1)]
+        for thread in threads:
+            thread.start()
+        for _ in range(30):
+            work(r, drain, 0, 1000)
+        for thread in threads:
+            thread.join()
+        flush(recording, spool)
+        recording.close()
+        seen = read_fd(fd)
+        assert seen.end.clean
+        snapshots = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_SNAPSHOT]
+        assert len(snapshots) + refused == 30
+        seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
+        assert positions(seen) == {(0, 0): list(range(30_000))}

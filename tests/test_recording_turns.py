@@ -81,12 +81,13 @@ def test_each_file_names_once_and_before_their_records_those_that_it_has_records
         for _ in range(2):  # the second has no room beside the first
             made.writer.look()
         assert made.round()
-        work(*three[1], 0, 100)
-        assert not made.round()
+        for number in (1, 0):
+            work(*three[number], 0, 100)
+            assert not made.round()
         made.writer.end("asked")
     first, second = made.files()
     assert named(first) == {f"{0:032x}": 1, f"{2:032x}": 3}
-    assert named(second) == {f"{1:032x}": 2}
+    assert named(second) == {f"{0:032x}": 1, f"{1:032x}": 2}
 
 
 def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -235,3 +236,20 @@ def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
         Recorder(Recording(spans=True), tmp_path / "run.brick", Watched())
     assert into[-1] is None
     assert os.listdir(tmp_path) == []
+
+
+def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however_often_it_is_tried(
+    tmp_path: Path,
+) -> None:
+    made = Written(tmp_path / "run.brick", Many())
+    with workers(1) as ((r, drain),):
+        made.rings.take("a", drain)
+        work(r, drain, 0, 100)
+        os.truncate(made.volumes.kept[0].path, 1000)
+        for refused in (1, 3):  # the name, and later the snapshot and the name
+            for _ in range(5):
+                assert not made.writer.records()
+            assert made.volumes.file.refused_chunks == refused
+            made.writer.look()
+        made.writer.end("asked")
+    assert made.writer.counted().not_recorded == {"snapshots": 2}

@@ -53,6 +53,7 @@ class Writer:
         self._recorded = False  # anything of the rings, in this file
         self._outgrown = False  # by something that may have room in the next one
         self._named: set[int] = set()  # workers, in this file
+        self._held = False  # somebody could not be named: until the next snapshot, else each attempt would be counted
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
@@ -78,6 +79,7 @@ class Writer:
         """One, of those that are recorded."""
         snapshot = self._chosen(whole)
         self.workers = sum(worker.together for worker in snapshot.survey.workers)
+        self._held = False
         if self._write(snapshot):
             self._snapshots += 1
             self._last = snapshot
@@ -143,7 +145,7 @@ class Writer:
         """Those that wait in the spool; whether all of them stand in a file."""
         self._see_refused()
         mark, numbers = self._spool.ready()
-        if numbers and not self._snapshots:  # nobody can open such a file
+        if numbers and (self._held or not self._snapshots):  # nobody can open a file without a snapshot
             return False
         before = self.volumes.file.chunks + bool(numbers - self._named)
         put = self._name(numbers - self._named)
@@ -169,6 +171,7 @@ class Writer:
         put = self._put(_reader.CHUNK_WORKERS, self._rings.written(numbers))
         if put is Put.DONE:
             self._named |= numbers
+        self._held = put is not Put.DONE
         return put
 
     # ---- what it came to
