@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,3 +146,60 @@ def test_whatever_is_in_a_recording_verbs_answer_or_say_why_not(
     code, _, said = verb(*data.draw(st.sampled_from(VERBS)), "-o", data.draw(st.sampled_from(FORMATS)), str(path))
     assert code in (Exit.OK, Exit.DIFFERS, Exit.TROUBLE, Exit.NO_WORKER)
     assert "defect" not in said
+
+
+def changed(body: bytes, **members: Any) -> bytes:
+    return json.dumps(json.loads(body) | members).encode()
+
+
+def with_reading(body: bytes, change: Callable[[dict[str, Any]], dict[str, Any]]) -> bytes:
+    (worker,) = json.loads(body)["workers"]
+    return changed(body, workers=[worker | {"reading": worker["reading"] | change(worker["reading"])}])
+
+
+# The kind of a chunk, what becomes of one of that kind, and what is said of it.
+ROOMY: dict[str, tuple[int, Callable[[bytes], bytes], str]] = {
+    "lists": (_reader.CHUNK_SNAPSHOT, lambda _: b"[" + b"[]," * (1 << 22) + b"0]", "at most 4194304 lists and objects"),
+    "words": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, words=[""] * 2000), "at most 1024"),
+    "refused": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, refused=[["", "", 0]] * 70_000), "at most 65536"),
+    "digits": (_reader.CHUNK_SNAPSHOT, lambda body: changed(body, now_ns="9" * 100_000), "a whole number"),
+    "lanes": (
+        _reader.CHUNK_SNAPSHOT,
+        lambda body: with_reading(body, lambda reading: {"lanes": reading["lanes"] * 2}),
+        "each lane once",
+    ),
+    "key": (_reader.CHUNK_SNAPSHOT, lambda body: with_reading(body, lambda _: {"names": "x" * 100_000}), "KeyError"),
+    "tables": (
+        _reader.CHUNK_TABLES,
+        lambda body: changed(body, names={str(number): [] for number in range(70_000)}),
+        "at most 65536",
+    ),
+    "numbers": (_reader.CHUNK_WORKERS, lambda _: b'{"0":0' + b',"1":1' * (1 << 20) + b"}", "at most 4194304 bytes"),
+    "event": (
+        _reader.CHUNK_EVENTS,
+        lambda _: json.dumps([1, 1, "looked", "x" * 70_000]).encode(),
+        "at most 65536 bytes",
+    ),
+    "beginning": (
+        _reader.CHUNK_BEGINNING,
+        lambda body: changed(body, host="x" * (1 << 20)),
+        "at most 1048576 bytes",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ROOMY)
+def test_what_takes_more_room_than_anything_that_brickd_writes_is_damaged_and_told_in_a_few_words(
+    honest: list[Written], tmp_path: Path, what: str
+) -> None:
+    kind, change, wanted = ROOMY[what]
+    like = next(body for each, _, body in honest if each == kind)
+    last = max(number for number, each in enumerate(honest) if each[0] == _reader.CHUNK_SNAPSHOT)
+    at = len(honest) if kind == _reader.CHUNK_SNAPSHOT else last
+    path = tmp_path / "run.brick"
+    path.write_bytes(forged([*honest[:at], (kind, 1, change(like)), *honest[at:]]))
+    with opened([str(path)]) as world:
+        assert [worker.name for worker in world.survey().workers] == ["api/0"]
+        (damage,) = world.document()["files"][0]["damages"]
+    assert wanted in damage["why"]
+    assert len(damage["why"]) < 400

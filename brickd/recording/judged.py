@@ -8,6 +8,7 @@ was seen and what was wanted.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
@@ -24,6 +25,7 @@ _UNITS = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_DEFERRED, _reader.UN
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
 _TICK_NS_MAX = 1e6
 _SAID_MAX = 200
+_CONTAINERS_MAX = 1 << 22  # an empty one takes 24 times the memory that it takes in a file
 
 Found = TypeVar("Found")
 
@@ -125,6 +127,14 @@ def text(value: Any) -> str:
     """A string."""
     _require(isinstance(value, str), "a text", value)
     return str(value)
+
+
+def document(body: bytes, most: int = _reader.CHUNK_BYTES_MAX) -> Any:
+    """What JSON of no more than so many bytes says, if it takes no more memory than what brickd writes may take."""
+    _require(len(body) <= most, f"at most {most} bytes", len(body))
+    containers = body.count(b"[") + body.count(b"{")
+    _require(containers <= _CONTAINERS_MAX, f"at most {_CONTAINERS_MAX} lists and objects", containers)
+    return json.loads(body)
 
 
 def limited(value: Sized, most: int) -> Any:

@@ -6,12 +6,13 @@ stands for the same worker in all files of a recording; it does before the first
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from brickd import _reader
 from brickd.composed import plain
 from brickd.recording import judged
+
+_SAID_BYTES_MAX = 1 << 22
 
 
 class Rings:
@@ -55,4 +56,6 @@ def read_numbers(body: bytes) -> dict[str, int]:
         ValueError: these are none.
     """
     with judged.judging():
-        return {judged.text(uuid): judged.whole(number) for uuid, number in json.loads(body).items()}
+        return {
+            judged.text(uuid): judged.whole(number) for uuid, number in judged.document(body, _SAID_BYTES_MAX).items()
+        }

@@ -35,7 +35,7 @@ class _Found(NamedTuple):
     size: int
 
 
-_NOTHING = _Found(kept.Tables({}, {}), False, 0)
+_NOTHING = kept.Tables({}, {})
 
 
 class Tables:
@@ -68,16 +68,17 @@ class Tables:
                 self._read[each] = found
                 if found.afresh:
                     break
-        result = _NOTHING.tables
+        result = _NOTHING
         for found in reversed(self._read.values()):
             result |= found.tables
         return result
 
     def _found(self, place: int) -> _Found:
         chunk = self._form.again(place)
-        if chunk is not None:
-            try:
-                return _Found(*written.read_tables(chunk.body), len(chunk.body))
-            except ValueError as error:
-                self._refuse(chunk, error)
-        return _NOTHING
+        if chunk is None:
+            return _Found(_NOTHING, False, 0)
+        try:
+            return _Found(*written.read_tables(chunk.body), len(chunk.body))
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return _Found(_NOTHING, False, len(chunk.body))

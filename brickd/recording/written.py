@@ -7,7 +7,6 @@ it; names and paths stand in a file once for all readings that share them.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -175,7 +174,7 @@ class Shown:
 def read_beginning(body: bytes) -> Beginning:
     """What `beginning` wrote."""
     with judged.judging():
-        found = json.loads(judged.limited(body, _OWN_BYTES_MAX))
+        found = judged.document(body, _OWN_BYTES_MAX)
         return Beginning(
             judged.whole(found["began_at_ns"]),
             judged.optional(found["version"], judged.text),
@@ -189,7 +188,7 @@ def read_beginning(body: bytes) -> Beginning:
 def read_ending(body: bytes) -> Ending:
     """What `ending` wrote."""
     with judged.judging():
-        found = json.loads(judged.limited(body, _OWN_BYTES_MAX))
+        found = judged.document(body, _OWN_BYTES_MAX)
         if found["why"] not in get_args(Why):
             raise ValueError(f"why is {found['why']!r}, wanted is one of {', '.join(get_args(Why))}")
         return Ending(found["why"], _counts(found["counts"]))
@@ -198,7 +197,7 @@ def read_ending(body: bytes) -> Ending:
 def read_event(body: bytes) -> Event:
     """What `event` wrote."""
     with judged.judging():
-        number, time_ns, kind, text, *whose = json.loads(judged.limited(body, _EVENT_BYTES_MAX))
+        number, time_ns, kind, text, *whose = judged.document(body, _EVENT_BYTES_MAX)
         service, worker, command = (judged.optional(each, judged.text) for each in whose)
         return Event(
             judged.whole(number), judged.whole(time_ns), judged.text(kind), judged.text(text), service, worker, command
@@ -208,7 +207,7 @@ def read_event(body: bytes) -> Event:
 def read_tables(body: bytes) -> tuple[kept.Tables, bool]:
     """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
     with judged.judging():
-        document = json.loads(body)
+        document = judged.document(body)
         for what in ("names", "paths"):
             judged.limited(document[what], _TABLES_MAX)
         found = kept.Tables.of(document)
@@ -228,7 +227,7 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
         tables: those that were in force there.
     """
     with judged.judging():
-        found = json.loads(body)
+        found = judged.document(body)
         survey = Survey(
             [_read_worker(each, tables) for each in found["workers"]],
             [_read_refused(*each) for each in judged.limited(found["refused"], _REFUSED_MAX)],
