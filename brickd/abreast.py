@@ -7,6 +7,7 @@ for that. Invariant: what another process did under the same name is not its own
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -45,15 +46,20 @@ class Stretch:
     Attributes:
         looks: at each, the oldest first.
         workers: who lives now, by service.
+        left: by service and reason, how many bricks were in all slots left out.
         length_ns: how long they are together.
     """
 
     def __init__(self, looks: Sequence[Look]) -> None:
         self.looks = looks
         self._lives = looks[-1].lives if looks else {}
+        # Small it may be in one slot and not in another; whether it is judged at all is as it was said last.
+        left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
+        seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
         self._keys: dict[str, list[Key]] = {}
-        for key in sorted({key for look in looks for key in look.bricks}):
+        for key in sorted(seen):
             self._keys.setdefault(key[0], []).append(key)
+        self.left = Counter((key[0], why) for key, why in left.items() if key not in seen)
         self.workers: dict[str, list[str]] = {}
         self._begins: dict[str, int] = {}
         for worker, life in self._lives.items():

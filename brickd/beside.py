@@ -8,10 +8,9 @@ is beside nobody; a look has at most `ROWS_MAX` rows, and what it leaves out is 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from brickd.shares import Share, Slot
 from brickd.standing import ROWS_MIN, median
@@ -28,6 +27,7 @@ COLLECTIVE = "collective"
 _UNJUDGED = ("wait", "idle")
 
 Key = tuple[str, str]
+Left = Literal["small", "unjudged", "bounded"]
 
 
 class Life(NamedTuple):
@@ -59,16 +59,17 @@ class Look:
     """A slot, looked at.
 
     Attributes:
-        slot: without its bricks.
+        slot: without its bricks, and without those that are only bounded.
         lives: who lives at its end, by name.
         bricks: by service and brick, whose each is.
-        unseen: by service, how many bricks were too small to matter or too many.
+        left: why a brick was left out. small: too small to matter, or one too many. unjudged: as its category says, its
+            time tells nothing of its worker. bounded: nothing of it was measured.
     """
 
     slot: Slot
     lives: Mapping[str, Life]
     bricks: Mapping[Key, Mapping[str, Beside]]
-    unseen: Mapping[str, int]
+    left: Mapping[Key, Left]
 
 
 def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
@@ -80,21 +81,22 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
     """
     least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
     bricks: dict[Key, Mapping[str, Beside]] = {}
-    unseen: Counter[str] = Counter()
+    left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
     for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
-        shares, service = slot.bricks[key], key[0]
+        shares = slot.bricks[key]
         kind = slot.categories.get(key, "").casefold()
         if kind in _UNJUDGED:
+            left[key] = "unjudged"
             continue
         if len(shares) > room or all(share.self_ns < least_ns for share in shares):
-            unseen[service] += 1
+            left[key] = "small"
             continue
         room -= len(shares)
         apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
         bricks[key] = {
             each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements) for each in shares
         }
-    return Look(replace(slot, bricks={}), lives, bricks, unseen)
+    return Look(replace(slot, bricks={}, bounded=()), lives, bricks, left)
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:

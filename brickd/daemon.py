@@ -153,7 +153,7 @@ class Daemon:
 
     def stragglers(self) -> Judged:
         """Who is slow."""
-        return self._lookout.judged()
+        return self._lookout.judged().at(time.monotonic_ns())
 
     def _used(self) -> Survey:
         """The same, after a look at their processes."""

@@ -10,9 +10,11 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
-from brickd.instant import local, rfc3339
+from brickd.instant import Moment, local, rfc3339
 from brickd.units import duration, percent
 from brickd.words import many
+
+STALE_NS = 60_000_000_000
 
 Confidence = Literal["low", "medium", "high"]
 
@@ -70,7 +72,7 @@ class Finding:
         row: the worker's own.
         median_ns: of all workers' means.
         cost_ns_per_s: of each second on the wall.
-        since_ns: since 1970, the beginning of the first slot in which it was so without a break.
+        since: the beginning of the first slot in which it was so without a break.
         confidence: low where four slots, three workers or fewer than 100 calls of one of them are all there is; high
             where there are six slots, five workers, 500 calls of each and twice the score that is wanted.
         rows: of all workers, the slowest first; in a collective, who waits least.
@@ -83,7 +85,7 @@ class Finding:
     row: Row
     median_ns: float
     cost_ns_per_s: float
-    since_ns: int
+    since: Moment
     confidence: Confidence
     rows: tuple[Row, ...]
     corroborated_by: tuple[str, ...] = ()
@@ -99,7 +101,7 @@ class Finding:
             "others": len(self.rows) - 1,
             "cost_ns_per_s": round(self.cost_ns_per_s),
             "cost_percent": round(self.cost_ns_per_s / 1e7, 3),
-            "since": rfc3339(self.since_ns),
+            "since": rfc3339(self.since.at_ns),
             "confidence": self.confidence,
             "corroborated_by": list(self.corroborated_by),
             **({"workers": [row.document() for row in self.rows]} if rows else {}),
@@ -130,6 +132,8 @@ class Coverage:
         few_workers: bricks that fewer than three of them do.
         few_samples: bricks of which too little was seen.
         small: bricks in which little time is spent: too little to matter, or less than in as many as are looked at.
+        unjudged: bricks whose category says that their time says nothing of a worker.
+        bounded: bricks of which nothing was measured, and only bounds are known.
     """
 
     service: str
@@ -138,6 +142,8 @@ class Coverage:
     few_workers: int = 0
     few_samples: int = 0
     small: int = 0
+    unjudged: int = 0
+    bounded: int = 0
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -148,6 +154,8 @@ class Coverage:
             "bricks_few_workers": self.few_workers,
             "bricks_few_samples": self.few_samples,
             "bricks_small": self.small,
+            "bricks_unjudged": self.unjudged,
+            "bricks_bounded": self.bounded,
         }
 
 
@@ -162,7 +170,8 @@ class Judged:
         slots: over how many.
         slots_wanted: how many are wanted for a judgement.
         length_ns: how long these are together.
-        ended_at_ns: when the last of them ended, since 1970.
+        ended: when the last look was taken.
+        age_ns: how long ago that is.
     """
 
     findings: tuple[Finding, ...]
@@ -171,7 +180,18 @@ class Judged:
     slots: int
     slots_wanted: int
     length_ns: int
-    ended_at_ns: int
+    ended: Moment
+    age_ns: int = 0
+
+    @property
+    def current(self) -> bool:
+        """Whether it says anything of now."""
+        return self.age_ns < STALE_NS
+
+    def at(self, now_ns: int) -> Judged:
+        """As it is to be taken at a time: who was slow at a look that is too long ago may be so or not."""
+        aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
+        return aged if aged.current else replace(aged, findings=(), passed=())
 
     def about(self, workers: Collection[str]) -> Judged:
         """What of it is about some of the workers."""
@@ -180,12 +200,12 @@ class Judged:
 
     def headlines(self) -> list[tuple[Finding, str]]:
         """For each worker that is named the finding that costs most, and a sentence on all of its findings."""
-        return [(found[0], headline(found, self.ended_at_ns)) for found in of_workers(self.findings).values()]
+        return [(found[0], headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
 def headline(found: Sequence[Finding], now_ns: int) -> str:
     """One worker's findings in a sentence."""
-    since_ns = min(finding.since_ns for finding in found)
+    since_ns = min(finding.since for finding in found).at_ns
     more = f" (and in {many(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
     return f"{found[0].about.worker} slow since {local(since_ns, now_ns)}: {_what(found[0])}{more}"
 

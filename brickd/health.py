@@ -97,7 +97,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status, missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
-        _straggler(status["stragglers"]),
+        _straggler(status["stragglers"], status["judged_age_ns"]),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
 
@@ -141,7 +141,10 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
     return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")
 
 
-def _straggler(found: Sequence[dict[str, Any]] | None) -> Condition:
+def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Condition:
+    if found is None and age_ns is not None:
+        seen = f"nobody judged, with no look at the workers for {duration(age_ns)}"
+        return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
     if found is None:
         return _judged("straggler", True, "nobody compared", "none without a daemon")
     workers = list(dict.fromkeys(each["worker"] for each in found))

@@ -4,7 +4,26 @@ Owns: their one spelling for each, RFC 3339 and the clock on the wall. Must not 
 whatever number a worker claims, it is spelled as an instant.
 """
 
+import time
 from datetime import UTC, datetime
+from typing import NamedTuple
+
+
+class Moment(NamedTuple):
+    """A time by two clocks.
+
+    Attributes:
+        now_ns: by one that nobody sets: how long something took is a difference of these.
+        at_ns: since 1970, by one that may be set.
+    """
+
+    now_ns: int
+    at_ns: int
+
+    @classmethod
+    def now(cls) -> "Moment":
+        """This one."""
+        return cls(time.monotonic_ns(), time.time_ns())
 
 
 def rfc3339(ns: int) -> str:

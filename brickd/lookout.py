@@ -8,10 +8,12 @@ the rows of a look and the number of looks.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from brickd.beside import Life, Look, look
 from brickd.events import Tell
 from brickd.findings import About, Judged, of_workers
+from brickd.instant import Moment
 from brickd.naming import as_argument
 from brickd.shares import slot
 from brickd.snapshot import Snapshot
@@ -26,8 +28,8 @@ class Lookout:
         self._tell = tell
         self._before: Snapshot | None = None
         self._looks: deque[Look] = deque(maxlen=SLOTS)
-        self._named: dict[About, int] = {}
-        self._judged = judge(())
+        self._named: dict[About, Moment] = {}
+        self._judged = replace(judge(()), ended=Moment.now())
 
     def judged(self) -> Judged:
         """What was found at the last snapshot."""
@@ -37,12 +39,13 @@ class Lookout:
         """Look at what was done since the last one."""
         before, self._before = self._before, snapshot
         if before is None:
+            self._judged = replace(self._judged, ended=snapshot.moment)
             return
         workers = snapshot.survey.workers
         lives = {each.name: Life(each.service, each.reading.uuid) for each in workers if each.reading.alive}
         self._looks.append(look(slot(before, snapshot), lives))
         was, self._judged = self._judged, judge(tuple(self._looks), self._named)
-        self._named = {finding.about: finding.since_ns for finding in self._judged.findings}
+        self._named = {finding.about: finding.since for finding in self._judged.findings}
         self._tell_changes(was, self._judged)
 
     def _tell_changes(self, was: Judged, now: Judged) -> None:
@@ -54,7 +57,7 @@ class Lookout:
                 self._tell("straggler", said, service=service, worker=worker, command=command)
         for (service, worker), found in before.items():
             if (service, worker) not in after:
-                for_ns = now.ended_at_ns - min(finding.since_ns for finding in found)
-                said = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(max(for_ns, 0))}"
+                for_ns = now.ended.now_ns - min(finding.since for finding in found).now_ns
+                said = f"{worker} is not slow any more: {found[0].about.brick}, for {duration(for_ns)}"
                 command = f"brickd stragglers {as_argument(service)}"
                 self._tell("straggler_gone", said, service=service, worker=worker, command=command)

@@ -6,11 +6,12 @@ recorded nothing in a brick has no share in it; workers that are gone or were ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from brickd import _reader
 from brickd.fold import Fold
+from brickd.instant import Moment
 from brickd.reading import Path, Reading
 from brickd.snapshot import Snapshot
 from brickd.totals import names_in
@@ -32,18 +33,23 @@ class Slot:
     """The time between two snapshots.
 
     Attributes:
-        began_at_ns: since 1970.
-        ended_at_ns: the same.
-        length_ns: how long that was, by a clock that nobody sets.
+        began: at the first of them.
+        ended: at the second.
         bricks: by service and brick, in the order of the workers' names.
         categories: the same: the first that any worker of the service declared, else 'other'.
+        bounded: bricks of which nothing was measured, and only bounds are known.
     """
 
-    began_at_ns: int
-    ended_at_ns: int
-    length_ns: int
+    began: Moment
+    ended: Moment
     bricks: Mapping[tuple[str, str], tuple[Share, ...]]
     categories: Mapping[tuple[str, str], str]
+    bounded: Collection[tuple[str, str]] = ()
+
+    @property
+    def length_ns(self) -> int:
+        """How long that was."""
+        return self.ended.now_ns - self.began.now_ns
 
 
 def slot(before: Snapshot, after: Snapshot) -> Slot:
@@ -52,14 +58,17 @@ def slot(before: Snapshot, after: Snapshot) -> Slot:
     fold: Fold[tuple[str, bool]] = Fold()
     categories: dict[str, dict[str, str]] = {}
     bricks: dict[tuple[str, str], list[Share]] = {}
+    bounds: set[tuple[str, str]] = set()
     for worker in since(before, alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
         for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
-            if not bounded:  # what is only bounded compares nobody
+            if bounded:  # compares nobody
+                bounds.add((worker.service, brick))
+            else:
                 bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))
     sides = {key: tuple(shares) for key, shares in bricks.items()}
     declared = {(service, brick): category for service, of in categories.items() for brick, category in of.items()}
-    return Slot(before.at_ns, after.at_ns, after.now_ns - before.now_ns, sides, declared)
+    return Slot(before.moment, after.moment, sides, declared, bounds - sides.keys())
 
 
 def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, bool]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from brickd import kept
+from brickd.instant import Moment
 from brickd.workers import Survey
 
 SECOND = 1_000_000_000
@@ -29,6 +30,11 @@ class Snapshot:
     now_ns: int
     at_ns: int
     survey: Survey
+
+    @property
+    def moment(self) -> Moment:
+        """When it was taken, by both clocks."""
+        return Moment(self.now_ns, self.at_ns)
 
     @classmethod
     def of(cls, survey: Survey, now_ns: int, at_ns: int) -> Snapshot:

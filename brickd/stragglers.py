@@ -13,10 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import get_args
 
-from brickd.abreast import Brick, Stretch, brick
-from brickd.beside import COST_MIN, Look
+from brickd.abreast import Brick, Evidence, Stretch, brick
+from brickd.beside import COST_MIN, Left, Look
 from brickd.findings import About, Confidence, Coverage, Finding, Judged, Passed
+from brickd.instant import Moment
 from brickd.standing import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median
 from brickd.units import duration, percent
 
@@ -27,7 +29,7 @@ _SECOND = 1e9
 _FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker that made the fewest
 _MANY_WORKERS = 5
 _COMPARABLE = 0.5  # so much of what is to be explained is explained
-_NOBODY: Mapping[About, int] = MappingProxyType({})
+_NOBODY: Mapping[About, Moment] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class _Suspect:
     reason: str
 
 
-def judge(looks: Sequence[Look], named: Mapping[About, int] = _NOBODY) -> Judged:
+def judge(looks: Sequence[Look], named: Mapping[About, Moment] = _NOBODY) -> Judged:
     """Compare the workers of each service.
 
     Args:
@@ -52,10 +54,8 @@ def judge(looks: Sequence[Look], named: Mapping[About, int] = _NOBODY) -> Judged
         bricks = [brick(stretch, key) for key in stretch.keys(service)]
         suspects += _of_service(stretch, bricks, named)
         evidence = Counter(each.evidence for each in bricks)
-        small = stretch.looks[-1].unseen.get(service, 0)
-        coverage.append(
-            Coverage(service, len(workers), evidence["judged"], evidence["few_workers"], evidence["few_samples"], small)
-        )
+        left = {why: stretch.left[service, why] for why in get_args(Left)}
+        coverage.append(Coverage(service, len(workers), **{why: evidence[why] for why in get_args(Evidence)}, **left))
     findings = [suspect.finding for suspect in suspects if not suspect.reason]
     passed = [Passed(each.finding.about, each.finding.row, each.reason) for each in suspects if each.reason]
     return Judged(
@@ -65,11 +65,11 @@ def judge(looks: Sequence[Look], named: Mapping[About, int] = _NOBODY) -> Judged
         len(stretch.looks),
         SLOTS_MIN,
         stretch.length_ns,
-        stretch.looks[-1].slot.ended_at_ns if stretch.looks else 0,
+        stretch.looks[-1].slot.ended if stretch.looks else Moment(0, 0),
     )
 
 
-def _of_service(stretch: Stretch, bricks: Sequence[Brick], named: Mapping[About, int]) -> Iterator[_Suspect]:
+def _of_service(stretch: Stretch, bricks: Sequence[Brick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
     """Whoever stands out; of what the others wait for only what no brick of its own explains."""
     waits = [each for each in bricks if each.collective]
     works = [each for each in bricks if not each.collective]
@@ -98,7 +98,7 @@ def _awaited(wait: Brick, worker: str) -> bool:
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
-def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, int]) -> Iterator[_Suspect]:
+def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, Moment]) -> Iterator[_Suspect]:
     for worker, excess in brick.field.excess.items():
         about = About(brick.key[0], worker, brick.key[1])
         ease = STAYS if about in named else 1.0
@@ -111,12 +111,11 @@ def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, int]) -> Ite
         yield _Suspect(finding, _excuse(brick, finding, standing, ease))
 
 
-def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, since_ns: int | None) -> Finding:
+def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, since: Moment | None) -> Finding:
     row, cost = brick.row(about.worker), _SECOND * standing.excess
     if not brick.collective:
         rate = row.calls / (stretch.lived_ns(about.worker) or 1)
         cost = _SECOND * rate * brick.median_ns * (row.excess_percent or 0.0) / 100
-    began_ns = stretch.looks[standing.first].slot.began_at_ns
     return Finding(
         about,
         brick.category,
@@ -124,7 +123,7 @@ def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, s
         row,
         brick.median_ns,
         cost,
-        began_ns if since_ns is None else since_ns,
+        since or stretch.looks[standing.first].slot.began,
         _confidence(brick, standing),
         brick.rows(),
     )

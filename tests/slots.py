@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from brickd.beside import Life, Look, look
+from brickd.instant import Moment
 from brickd.shares import Share, Slot
 
 SECOND = 1_000_000_000
@@ -64,9 +65,9 @@ class Fleet:
                 if calls := made.calls:
                     shares.append(Share(f"{self.service}/{worker}", calls, mean * calls, made.elements(worker) * calls))
             bricks[(self.service, name)] = tuple(shares)
-        began = BEGAN_NS + number * LENGTH_NS
+        began, ended = (Moment(ns, BEGAN_NS + ns) for ns in (number * LENGTH_NS, (number + 1) * LENGTH_NS))
         categories = {(self.service, name): made.category for name, made in self.bricks.items()}
-        return Slot(began, began + LENGTH_NS, LENGTH_NS, bricks, categories)
+        return Slot(began, ended, bricks, categories)
 
 
 def slow(worker: int, percent: float, slots: Sequence[int] = range(1000)) -> Mean:

@@ -324,18 +324,19 @@ SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["a
 @pytest.mark.parametrize(("still_ns", "is_healthy"), [(2_000_000_000, True), (11_000_000_000, False)])
 def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns: int, is_healthy: bool) -> None:
     facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
-    judged = conditions({"workers": [], "daemon": facts, "stragglers": []}, None, Bounds())[3]
+    judged = conditions({"workers": [], "daemon": facts, "stragglers": [], "judged_age_ns": 0}, None, Bounds())[3]
     assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
 def test_of_several_that_are_told_together_each_one_counts() -> None:
-    said = {"workers": [{"lost": 0, "together": 3, "state": "dead", "set": None}], "daemon": None, "stragglers": None}
+    dead = {"lost": 0, "together": 3, "state": "dead", "set": None}
+    said = {"workers": [dead], "daemon": None, "stragglers": None, "judged_age_ns": None}
     assert conditions(said, None, Bounds())[1].seen == "3 dead"
 
 
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
 def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
-    said: dict[str, Any] = {"workers": [], "daemon": None, "stragglers": None}
+    said: dict[str, Any] = {"workers": [], "daemon": None, "stragglers": None, "judged_age_ns": None}
     assert conditions(said, Missing("it does not answer", ended), Bounds())[3].command == command
 
 
@@ -350,7 +351,7 @@ def test_what_is_tolerated_more_is_never_less_healthy(
     missing: Missing | None,
     bounds: Bounds,
 ) -> None:
-    said = {"workers": workers, "daemon": facts, "stragglers": slow}
+    said = {"workers": workers, "daemon": facts, "stragglers": slow, "judged_age_ns": None if slow is None else 0}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)

@@ -27,7 +27,8 @@ READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # On this clock a tick is a nanosecond: what stands still is the same at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 # Of a worker that stands still, what time alone changes, or is known only to whoever has looked twice.
-TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes", "stragglers"}
+TIMED = {"source", "recording", "daemon", "drained", "age_ns", "cpu_percent", "rss_bytes"}
+TIMED |= {"stragglers", "judged_age_ns"}
 
 
 def still(value: Any) -> Any:

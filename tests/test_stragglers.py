@@ -13,7 +13,7 @@ from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
 from brickd.beside import ROWS_MAX, Beside, Key, Life, Look, look
 from brickd.findings import About, Finding, Judged
-from brickd.instant import local, rfc3339
+from brickd.instant import Moment, local, rfc3339
 from brickd.shares import Share, Slot
 from brickd.stragglers import SLOTS, judge
 
@@ -110,7 +110,7 @@ def test_a_slot_in_which_a_worker_did_much_less_than_usual_says_too_little() -> 
     bricks = {**looks[0].bricks, ("api", "moe_gemm"): {**looks[0].bricks["api", "moe_gemm"], "api/5": few}}
     judged = judge([replace(looks[0], bricks=bricks), *looks[1:]])
     assert one(judged).row.excess_percent == pytest.approx(5, abs=0.5)
-    assert one(judged).since_ns == looks[1].slot.began_at_ns
+    assert one(judged).since == looks[1].slot.began
 
 
 def test_of_two_workers_nobody_is_named() -> None:
@@ -192,10 +192,34 @@ def test_bricks_that_are_too_small_to_matter_are_counted() -> None:
     assert [(each.judged, each.small) for each in judged.coverage] == [(4, 1)]
 
 
-def test_waiting_for_work_is_not_judged() -> None:
-    idle = Fleet(bricks={"next_request": Made(8_000_000, category="Wait", factor=slow(5, 50))})
+@pytest.mark.parametrize("category", ["Wait", "IDLE"])
+def test_waiting_for_work_is_not_judged_and_is_counted(category: str) -> None:
+    idle = Fleet(bricks=with_("next_request", Made(8_000_000, category=category, factor=slow(5, 50))))
     judged = judge(idle.looks(6, seed=1))
     assert (found(judged), judged.passed) == ([], ())
+    assert [(each.judged, each.unjudged) for each in judged.coverage] == [(4, 1)]
+
+
+def test_every_brick_that_was_seen_is_in_one_count() -> None:
+    """Also one that is small in some slots, or is done in one slot alone, or of which only bounds are known."""
+
+    def at_first(worker: int, slot: int) -> float:
+        return 1.0 if slot < 2 else 0.0001
+
+    bricks = {
+        **with_("tiny", Made(1_000)),
+        "rare": Made(9e6, calls=2),
+        "idle": Made(9e6, category="idle"),
+        "small at times": Made(9e6, factor=at_first),
+    }
+    looks = Fleet(bricks=bricks).looks(6, seed=1)
+    noise = random.Random(1).gauss
+    once = Fleet(bricks={"tiny once": Made(1_000), "wait once": Made(1_000, category="wait")}).slot(0, noise)
+    bounded = frozenset({("api", "bounded"), ("api", "tiny")})
+    first = look(replace(once, bounded=bounded), looks[0].lives)
+    (coverage,) = judge([replace(looks[0], left={**looks[0].left, **first.left}), *looks[1:]]).coverage
+    assert (coverage.judged, coverage.few_samples, coverage.few_workers) == (4, 2, 0)
+    assert (coverage.small, coverage.unjudged, coverage.bounded) == (2, 2, 1)
 
 
 # ---- collectives
@@ -251,7 +275,7 @@ def reborn(looks: list[Look], slot: int, worker: str = "api/5") -> list[Look]:
 def test_what_another_process_did_under_the_same_name_does_not_count() -> None:
     looks = slow_gemm(5.0).looks(6, seed=1)
     assert found(judge(reborn(looks, 2))) == [GEMM]
-    assert one(judge(reborn(looks, 2))).since_ns == looks[2].slot.began_at_ns
+    assert one(judge(reborn(looks, 2))).since == looks[2].slot.began
     assert found(judge(reborn(looks, 3))) == []
 
 
@@ -283,14 +307,15 @@ def test_slow_since_the_first_slot_of_an_unbroken_run() -> None:
     for began in range(3):
         looks = Fleet(bricks=with_("moe_gemm", Made(12e6, factor=slow(5, 8, range(began, 9))))).looks(6, seed=1)
         if found(judge(looks)):
-            assert one(judge(looks)).since_ns == looks[began].slot.began_at_ns
-    since = {GEMM: 123}
-    assert one(judge(looks, since)).since_ns == 123
+            assert one(judge(looks)).since == looks[began].slot.began
+    since = {GEMM: Moment(123, 456)}
+    assert one(judge(looks, since)).since == Moment(123, 456)
 
 
 def test_who_is_named_stays_until_well_below_what_it_took() -> None:
+    names: tuple[dict[About, Moment], ...] = ({}, {GEMM: Moment(1, 1)})
     strength = {
-        percent: [bool(found(judge(slow_gemm(percent).looks(6, seed=1), named))) for named in ({}, {GEMM: 1})]
+        percent: [bool(found(judge(slow_gemm(percent).looks(6, seed=1), named))) for named in names]
         for percent in (0.2, 1.3, 4.0)
     }
     assert strength == {0.2: [False, False], 1.3: [False, True], 4.0: [True, True]}
@@ -314,7 +339,7 @@ def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None
                 for worker in range(workers)
             )
         length = data.draw(st.sampled_from([0, 1, LENGTH_NS]))
-        slot = Slot(number, 2**63, length, bricks, {("api", "wait"): "collective"})
+        slot = Slot(Moment(number, number), Moment(number + length, 2**63), bricks, {("api", "wait"): "collective"})
         looks.append(look(slot, {f"api/{worker}": Life("api", "u") for worker in range(5)}))
     judged = judge(looks)
     for finding in judged.findings:
@@ -327,7 +352,7 @@ def test_a_look_is_bounded_and_what_it_leaves_out_is_counted() -> None:
     bricks = {f"brick {n}": Made(1_000_000.0 + n) for n in range(ROWS_MAX // workers + 10)}
     (seen,) = Fleet(workers=workers, bricks=bricks).looks(1, seed=1)
     assert sum(map(len, seen.bricks.values())) == ROWS_MAX
-    assert seen.unseen == {"api": 10}
+    assert list(seen.left.values()) == ["small"] * 10
 
 
 def test_more_services_cost_no_more_walks_through_all_bricks() -> None:
@@ -360,7 +385,7 @@ def test_no_more_slots_count_than_are_kept() -> None:
 def test_one_sentence_says_who_since_when_where_and_what_it_costs() -> None:
     judged = judge(replace(slow_gemm(11.0), noise=0.0001).looks(6, seed=1))
     ((finding, said),) = judged.headlines()
-    since = local(finding.since_ns, judged.ended_at_ns)
+    since = local(finding.since.at_ns, judged.ended.at_ns)
     assert said == f"api/5 slow since {since}: moe_gemm +11 %, costs 33.0 ms/s"
 
 

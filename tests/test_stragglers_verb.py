@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -114,6 +115,40 @@ def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
     assert brickd("stragglers").stdout == "nobody is judged yet: 0 ns were seen, 4 slots of 10 s are wanted\n"
 
 
+def test_an_old_judgement_says_how_old_it_is(three: Daemon) -> None:
+    judged = judge(fleet().looks(6, seed=1))
+    three.judged = judged.at(judged.ended.now_ns + 20 * SECOND)
+    assert brickd("stragglers").stdout.startswith("! api/2 slow since ")
+    three.judged = judged.at(judged.ended.now_ns + 35 * SECOND)
+    first, second, *_ = brickd("stragglers").stdout.splitlines()
+    assert first == "as of 35.0 s ago: there was no look at the workers since"
+    assert second.startswith("! api/2 slow since ")
+    three.judged = judge(()).at(35 * SECOND)
+    assert brickd("stragglers").stdout.splitlines()[0] == first
+
+
+def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) -> None:
+    judged = judge(fleet().looks(6, seed=1))
+    three.judged = judged.at(judged.ended.now_ns + 75 * SECOND)
+    ended = brickd("stragglers")
+    assert (ended.returncode, ended.stdout) == (
+        0, "nobody is judged any more: the last look at the workers was 1.3 min ago (brickd events)\n",
+    )  # fmt: skip
+    said = document("stragglers")
+    assert (said["stragglers"], said["compared"]["current"], said["compared"]["age_ns"]) == ([], False, 75 * SECOND)
+    screen = brickd("status").stdout.splitlines()
+    assert screen[0].endswith("1 PROBLEM")
+    assert screen[1] == "! nobody is judged any more: the last look at all workers was 1.3 min ago  brickd events"
+    assert document("status")["stragglers"] is None
+    checked = brickd("status", "--check")
+    assert (checked.returncode, checked.stdout) == (
+        1,
+        "unhealthy: nobody judged, with no look at the workers for 1.3 min, wanted is a look each 10 s (brickd"
+        " events)\n",
+    )
+    assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
+
+
 def test_who_is_late_in_a_collective_alone_is_slow_outside_of_any_brick(three: Daemon) -> None:
     waits = Made(3_000_000, category="Collective")
     three.judged = judge(fleet(-50, "all_reduce", waits).looks(6, seed=1))
@@ -204,12 +239,46 @@ def test_a_straggler_is_told_once_and_again_when_it_is_gone() -> None:
     assert "is not slow any more: gemm, for " in gone.text
 
 
+def test_a_clock_that_is_set_says_nothing_of_how_long_a_worker_was_slow() -> None:
+    log = Told()
+    lookout = Lookout(log.add)
+    for number, snapshot in enumerate(snapshots(16, range(0, 8))):
+        lookout.take(replace(snapshot, at_ns=snapshot.at_ns - 86_400 * SECOND * (number >= 7)))
+    assert log.said() == [("straggler", "api/2"), ("straggler_gone", "api/2")]
+    took = re.search(r"for ([\d.]+) (s|min)$", log.page()[1].text)
+    assert took is not None
+    assert 60 <= float(took[1]) * {"s": 1, "min": 60}[took[2]] <= 150
+
+
+def test_a_judgement_is_as_old_as_its_last_look_and_says_nothing_after_a_minute() -> None:
+    lookout = Lookout(Log().add)
+    taken = snapshots(6, range(99))
+    for snapshot in taken:
+        lookout.take(snapshot)
+    now_ns = taken[-1].now_ns
+    later = lookout.judged().at(now_ns + 59 * SECOND)
+    assert (later.age_ns, later.current, len(later.findings)) == (59 * SECOND, True, 1)
+    stale = lookout.judged().at(now_ns + 60 * SECOND)
+    assert (stale.current, stale.findings, stale.passed) == (False, (), ())
+    assert lookout.judged().current
+
+
+def test_before_the_first_two_looks_a_judgement_has_an_age_as_well() -> None:
+    began_ns = time.monotonic_ns()
+    lookout = Lookout(Log().add)
+    assert not lookout.judged().at(time.monotonic_ns() + 60 * SECOND).current
+    assert lookout.judged().at(began_ns).age_ns == 0
+    (first,) = snapshots(0, range(0))
+    lookout.take(first)
+    assert lookout.judged().at(first.now_ns + 7).age_ns == 7
+
+
 def test_since_stays_while_it_is_named() -> None:
     lookout = Lookout(Log().add)
     since = set()
     for snapshot in snapshots(12, range(2, 99)):
         lookout.take(snapshot)
-        since |= {finding.since_ns for finding in lookout.judged().findings}
+        since |= {finding.since.at_ns for finding in lookout.judged().findings}
     assert since == {2 * EVERY_NS + 1_700_000_000 * SECOND}
 
 

@@ -271,7 +271,7 @@ def test_a_slot_has_the_workers_of_a_brick_side_by_side() -> None:
     work(slow, "gemm", 15, 17)
     found = slot(began, snapshot(*(worker(*each) for each in workers), now_ns=EVERY_NS))
     assert found.bricks == {("made", "gemm"): (Share("made/1", 2, 20.0, 2), Share("made/2", 2, 32.0, 2))}
-    assert (found.length_ns, found.ended_at_ns - found.began_at_ns) == (EVERY_NS, EVERY_NS)
+    assert (found.length_ns, found.ended.at_ns - found.began.at_ns) == (EVERY_NS, EVERY_NS)
 
 
 def of_bricks(found: Slot) -> dict[tuple[str, str], str]:

@@ -23,10 +23,13 @@ from brickd.questions.stragglers import StragglersQuestion
 
 _BRICKS = 5  # side by side, the costliest
 _ROWS = 8
+_OLD_NS = 20_000_000_000  # two looks should have been taken since
 _WHY_NOT = (
     ("bricks_few_workers", "in which fewer than 3 workers did anything"),
     ("bricks_few_samples", "of which too little was seen"),
     ("bricks_small", "in which little time is spent"),
+    ("bricks_unjudged", "of category wait or idle"),
+    ("bricks_bounded", "of which only bounds are known"),
 )
 
 
@@ -44,8 +47,12 @@ def stragglers(question: StragglersQuestion, recordings: Sequence[str], output: 
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
-    findings = document["stragglers"]
-    lines = [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
+    findings, compared = document["stragglers"], document["compared"]
+    age = units.duration(compared["age_ns"])
+    if not compared["current"]:
+        return [f"nobody is judged any more: the last look at the workers was {age} ago (brickd events)"]
+    lines = [f"as of {age} ago: there was no look at the workers since"] if compared["age_ns"] > _OLD_NS else []
+    lines += [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
     if len(findings) > _BRICKS:
@@ -53,7 +60,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         lines += ["", escape.text(f"…{more} in which one of them is slow: brickd stragglers --json", screen.width)]
     if findings:
         return lines
-    return [escape.text(line, screen.width) for line in _nobody(document)]
+    return lines + [escape.text(line, screen.width) for line in _nobody(document)]
 
 
 def _side_by_side(finding: dict[str, Any], screen: Screen) -> list[str]:

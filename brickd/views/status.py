@@ -30,7 +30,8 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         **over.document(),
         "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
         "categories": categories(totals),
-        "stragglers": None if slow is None else [finding.document(rows=False) for finding in slow.findings],
+        "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
+        "judged_age_ns": None if slow is None else slow.age_ns,
         "problems": problems(found, workers, daemon, slow, partial=partial),
     }
     return Answer(document, words)

@@ -22,6 +22,7 @@ from brickd.naming import as_argument
 from brickd.orders import settings
 from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
+from brickd.units import duration
 from brickd.views.answer import Answer, begun, chosen
 from brickd.words import many
 from brickd.workers import Survey, Worker
@@ -70,6 +71,9 @@ def problems(
         {"text": said, "command": f"brickd stragglers {as_argument(finding.about.service)}"}
         for finding, said in (slow.headlines() if slow is not None else ())
     ]
+    if slow is not None and not slow.current:
+        text = f"nobody is judged any more: the last look at all workers was {duration(slow.age_ns)} ago"
+        found.append({"text": text, "command": "brickd events"})
     off = Counter(worker.service for worker in workers if worker.reading.alive and worker.reading.off)
     found += [
         {
