@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import psutil
 import pytest
 from conftest import SHM, Worker
 from faults import Start
+from machines import machine
 from running import running
 from verbs import brickd
 
 from brickd import roster
 from brickd.checkpoint import decode
-from brickd.collector import SECOND, Collector
 from brickd.files import find
-from brickd.memory import Memory
 from brickd.recording import written
 from brickd.snapshot import Snapshot
 from brickd.totals import bricks
 from brickd.windows import Windows
-from brickd.workers import Survey, survey
 
 EARLY_AND_LATE = """
     early, late = brick.brick("early"), brick.brick("late")
@@ -137,56 +132,6 @@ def test_the_daemon_tells_what_memory_a_worker_takes(worker: Start, prefix: str)
 
 
 # ---- in one process: snapshots are taken when the test says so
-
-
-class Machine:
-    """A daemon's loop, its windows, and a clock that a test turns."""
-
-    def __init__(self, prefix: str, memory: Memory | None = None) -> None:
-        self.kept = b""
-        self.loop = Collector(memory or Memory(prefix), self._keep, lambda *_, **__: None)
-        self.windows, self.now_ns = Windows(), time.monotonic_ns()
-        self.tick()
-
-    def _keep(self, content: bytes) -> None:
-        self.kept = content
-
-    def tick(self) -> None:
-        """Whoever came is found, whoever ended is buried, and of more than are kept alone the first are added up."""
-        for _ in range(3):
-            self.now_ns += SECOND
-            self.loop.tick(self.now_ns, look=True)
-
-    def survey(self) -> Survey:
-        with self.loop.roster.lock:
-            background, held = self.loop.roster.background(self.now_ns), self.loop.roster.held()
-        return survey(self.loop.memory.prefix, background, held)
-
-    def look(self) -> None:
-        self.windows.take(Snapshot.of(self.survey(), self.now_ns, self.now_ns))
-
-    def forget(self) -> None:
-        with self.loop.roster.lock:
-            self.loop.roster.forget(list(self.loop.memory.gone))
-            self.loop.memory.older.clear()
-
-    def window(self, found: Survey | None = None) -> dict[str, int]:
-        """By brick, how many spans."""
-        window = self.windows.over((found or self.survey()).workers, self.now_ns + 1, 6)
-        assert window is not None
-        return {each.name: each.row["count"] for each in bricks(window.workers) if each.row["count"]}
-
-    def totals(self) -> dict[str, int]:
-        return {each.name: each.row["count"] for each in bricks(self.survey().workers)}
-
-
-@contextmanager
-def machine(prefix: str, memory: Memory | None = None) -> Iterator[Machine]:
-    made = Machine(prefix, memory)
-    try:
-        yield made
-    finally:
-        made.loop.end(made.now_ns)
 
 
 def ended(process: Worker) -> None:

@@ -1,0 +1,145 @@
+"""The lookout over real processes: they are stopped, go on, die and are succeeded; nobody is named who is not slow.
+
+A slot is ten seconds of a clock that the test turns, and what a worker does in it is told to it; only how long it was
+stopped within a span is what it is.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from conftest import Worker
+from faults import Start
+from machines import Machine, machine
+
+from brickd.events import Log
+from brickd.findings import Judged
+from brickd.lookout import Lookout
+from brickd.snapshot import EVERY_NS, SECOND, Snapshot
+
+PROGRAM = """
+import json
+gemm, reduce = brick.brick("gemm", "ffn"), brick.brick("all_reduce", "collective")
+report()
+for line in sys.stdin.buffer:
+    order, gemm_ns, reduce_ns = json.loads(line)
+    match order:
+        case "enter": gemm.start()
+        case "leave": gemm.stop()
+        case "work":
+            for call in range(20):
+                gemm.record(gemm_ns + 1_000 * call)
+                reduce.record(reduce_ns + 1_000 * call)
+    report()
+"""
+
+
+class Watch:
+    """Workers of one service, and who is named among them."""
+
+    def __init__(self, here: Machine, start: Start, workers: int) -> None:
+        self._here, self._start = here, start
+        self.log = Log()
+        self.lookout = Lookout(self.log.add)
+        self.workers = [self.begin(number) for number in range(workers)]
+        self.slot = 0
+        for each in self.workers:
+            each.heard()
+        self.look()
+
+    def begin(self, number: int) -> Worker:
+        return self._start(PROGRAM, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD="1")
+
+    def tell(self, order: str, *numbers: int, gemm_ns: int = 1_000_000, reduce_ns: int = 1_000_000) -> None:
+        """Have them all do it, and wait until they have."""
+        for number in numbers:
+            stdin = self.workers[number].process.stdin
+            assert stdin is not None
+            unlike = 1_000 * ((number + self.slot) % 3)
+            stdin.write(json.dumps([order, gemm_ns + unlike, reduce_ns + unlike]).encode() + b"\n")
+            stdin.flush()
+        for number in numbers:
+            self.workers[number].heard()
+
+    def signal(self, number: int, *numbers: signal.Signals) -> None:
+        for each in numbers:
+            self.workers[number].process.send_signal(each)
+
+    def look(self) -> Judged:
+        """A slot is over."""
+        self._here.tick()
+        now_ns = self.slot * EVERY_NS
+        self.lookout.take(Snapshot.of(self._here.survey(), now_ns, now_ns + 1_700_000_000 * SECOND))
+        self.slot += 1
+        return self.lookout.judged()
+
+    def told(self) -> list[str]:
+        return [event.kind for event in self.log.since(0).events]
+
+
+ALL = range(8)
+
+
+def test_a_worker_that_is_stopped_for_some_slots_and_goes_on_is_not_named(worker: Start, prefix: str) -> None:
+    others = [number for number in ALL if number != 5]
+    with machine(prefix) as here:
+        watch = Watch(here, worker, len(ALL))
+        for _ in range(4):
+            watch.tell("work", *ALL)
+            watch.look()
+        watch.tell("enter", 5)
+        watch.signal(5, signal.SIGSTOP)
+        for slot in range(2):
+            # The others come to wait for it: what each had begun ends when it goes on.
+            watch.tell("work", *others, reduce_ns=1_000_000)
+            judged = watch.look()
+            assert (judged.findings, judged.coverage[0].workers, slot) == ((), 8, slot)
+        watch.signal(5, signal.SIGCONT)
+        watch.tell("leave", 5)
+        for slot in range(7):
+            watch.tell("work", *others, reduce_ns=1_000_000 + 1_000_000_000 * (slot == 0))
+            watch.tell("work", 5)
+            assert watch.look().findings == ()
+        assert watch.told() == []
+
+
+def test_where_all_are_stopped_at_once_nobody_is_named(worker: Start, prefix: str) -> None:
+    with machine(prefix) as here:
+        watch = Watch(here, worker, 4)
+        these = range(4)
+        for _ in range(4):
+            watch.tell("work", *these)
+            watch.look()
+        watch.tell("enter", *these)
+        for number in these:
+            watch.signal(number, signal.SIGSTOP)
+        for _ in range(2):
+            assert watch.look().findings == ()
+        for number in these:
+            watch.signal(number, signal.SIGCONT)
+        watch.tell("leave", *these)
+        for _ in range(6):
+            watch.tell("work", *these)
+            assert watch.look().findings == ()
+        assert watch.told() == []
+
+
+def test_who_succeeds_a_slow_worker_under_its_name_is_not_slow_for_that(worker: Start, prefix: str) -> None:
+    with machine(prefix) as here:
+        watch = Watch(here, worker, 4)
+        for _ in range(5):
+            watch.tell("work", 0, 1, 2)
+            watch.tell("work", 3, gemm_ns=2_000_000)
+            judged = watch.look()
+        assert [finding.about.worker for finding in judged.findings] == ["api/3"]
+        watch.workers[3].kill()
+        watch.workers[3] = watch.begin(3)
+        watch.workers[3].heard()
+        for slot in range(6):
+            watch.tell("work", *range(4))
+            judged = watch.look()
+            names = [each.name for each in here.survey().workers if each.reading.alive]
+            assert (sorted(names), judged.findings, slot) == ([f"api/{n}" for n in range(4)], (), slot)
+        assert watch.told() == ["straggler", "straggler_gone"]
+        assert judged.coverage[0].judged == 2
