@@ -189,6 +189,8 @@ def test_a_recording_without_a_daemon_that_is_killed_leaves_nothing_on(worker: S
         assert spans() == "on"
         assert brickd("status", "--check").returncode == 0, "somebody reads them"
         (guardian,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        held = {os.readlink(each) for each in Path(f"/proc/{guardian}/fd").iterdir()}
+        assert held == {os.devnull, "anon_inode:[pidfd]"}, "whoever reads what record says waits for nobody else"
         gone = os.pidfd_open(int(guardian))
         process.kill()
         select.select([gone], [], [])
