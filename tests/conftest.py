@@ -19,7 +19,7 @@ import tempfile
 import textwrap
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -229,36 +229,56 @@ INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "s
 
 
 # Beside what was installed: to compile takes long, and what is compiled seldom changes.
-COMPILED = ROOT / ".venv" / "compiled"
+KEPT = ROOT / ".venv" / "kept"
 _KEPT_SECONDS = 7 * 86_400
+
+
+def kept(name: str, of: Iterable[bytes], make: Callable[[Path], object]) -> Path:
+    """What was made of the same before, or is now by `make`, which is told where."""
+    made_of = hashlib.sha256(b"".join(hashlib.sha256(each).digest() for each in of)).hexdigest()
+    target = KEPT / f"{made_of[:16]}-{name}"
+    KEPT.mkdir(exist_ok=True)
+    with (KEPT / f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            draft = target.with_suffix(".draft")
+            shutil.rmtree(draft, ignore_errors=True)
+            make(draft)
+            draft.rename(target)
+        os.utime(target)
+    return target
+
+
+def _forget_old() -> None:
+    for old in KEPT.glob("*"):
+        with suppress(FileNotFoundError):
+            if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
+                shutil.rmtree(old) if old.is_dir() else old.unlink()
+
+
+def contents(files: Iterable[Path]) -> Iterator[bytes]:
+    """The names of files and what is in them."""
+    return (content for file in files for content in (file.name.encode(), file.read_bytes()))
+
+
+@functools.cache
+def version(tool: str) -> bytes:
+    """Which one it is of all the tools of its name."""
+    return subprocess.run([tool, "--version"], stdout=subprocess.PIPE, check=True).stdout
 
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Path]:
     """Compiles C: `compiled(name, sources, *flags)`; what was compiled of the same text in the same way is there."""
-    gcc = shutil.which("gcc")
-    assert gcc is not None, "the tests need gcc, as the installation does"
-    COMPILED.mkdir(exist_ok=True)
-    for old in COMPILED.iterdir():
-        with suppress(FileNotFoundError):
-            if time.time() - old.stat().st_mtime > _KEPT_SECONDS:
-                old.unlink()
+    assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
+    _forget_old()
     common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
-    version = subprocess.run([gcc, "--version"], capture_output=True, check=True).stdout
     headers = [path for folder in ("agent", "brickd", "tests") for path in sorted((ROOT / folder).rglob("*.h"))]
 
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
-        asked = hashlib.sha256(version + repr((common, flags)).encode())
-        for path in (*headers, *sources):
-            asked.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
-        target = COMPILED / f"{asked.hexdigest()[:16]}-{name}"
-        with (COMPILED / f"{target.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not target.exists():
-                draft = target.with_suffix(".draft")
-                subprocess.run([gcc, *common, *flags, "-o", draft, *sources, "-lm"], check=True)
-                draft.rename(target)
-            target.touch()
-        return target
+        def make(target: Path) -> None:
+            subprocess.run(["gcc", *common, *flags, "-o", target, *sources, "-lm"], check=True)
+
+        return kept(name, (version("gcc"), repr((common, flags)).encode(), *contents((*headers, *sources))), make)
 
     return build

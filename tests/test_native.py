@@ -10,8 +10,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import brick_agent
 import pytest
-from conftest import ROOT, SHM, WRITER, reading, readings
+from conftest import ROOT, SHM, WRITER, contents, kept, reading, readings, version
 from faults import NATIVE, Compile, Start, counts, exact, native
 from recorded import counts as paths
 from recorded import events, summaries
@@ -19,32 +20,50 @@ from recorded import events, summaries
 from brickd.segment import open_segment
 
 Example = Callable[..., str]
+PARTS = ("include", "src", "examples")
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory, compiled: Compile) -> Example:
-    """Does what the head of an example says, in a copy of the distribution: what its last line printed.
+def commands(name: str) -> list[str]:
+    """What the head of an example says: the lines that build it, and the one that runs it."""
+    text = (ROOT / "agent" / "examples" / name).read_text()
+    lines = re.findall(r"^\W*\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
+    return [re.sub(r"\\\n\W*(?=-)", "", line) for line in lines]
 
-    What several examples begin with is done once. The segment of an engine that ends by itself stays, for the test.
+
+def after(lines: tuple[str, ...]) -> Path:
+    """A copy of the distribution in which these lines were run, one after the other: kept as what is compiled is.
+
+    What several examples begin with is done once; what ends in the same file stands in a copy for each.
     """
-    folder = tmp_path_factory.mktemp("agent")
-    for part in ("include", "src", "examples"):
-        shutil.copytree(ROOT / "agent" / part, folder / part)
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    done: set[str] = set()
+
+    def make(folder: Path) -> None:
+        if lines:
+            shutil.copytree(after(lines[:-1]), folder)
+            subprocess.run(lines[-1], shell=True, check=True, cwd=folder / "examples", env=os.environ | {"PATH": PATH})
+            return
+        for part in PARTS:
+            shutil.copytree(ROOT / "agent" / part, folder / part)
+
+    ours = (path for part in PARTS for path in sorted((ROOT / "agent" / part).iterdir()))
+    installed = sorted(Path(brick_agent.get_include()).iterdir())
+    tools = (sys.version.encode(), *(version(line.split()[0]) for line in lines))
+    return kept("distribution", (repr(lines).encode(), *tools, *contents((*ours, *installed))), make)
+
+
+@pytest.fixture
+def example(compiled: Compile) -> Example:
+    """Does what the head of an example says: what its last line printed.
+
+    The segment of an engine that ends by itself stays, for the test.
+    """
 
     def run(name: str) -> str:
-        text = (folder / "examples" / name).read_text()
-        lines = re.findall(r"^\W*\$ ((?:.*\\\n)*.*)", text, re.MULTILINE)
-        *built, last = [re.sub(r"\\\n\W*(?=-)", "", line) for line in lines]
-        for line in built:
-            if line not in done:
-                subprocess.run(line, shell=True, check=True, cwd=folder / "examples", env=os.environ | {"PATH": path})
-                done.add(line)
-        keep = compiled("keep.so", (NATIVE / "keep.c",), "-shared", "-fPIC")
-        environment = os.environ | {"PATH": path, "LD_PRELOAD": str(keep)}
+        *lines, last = commands(name)
+        environment = {"PATH": PATH, "LD_PRELOAD": str(compiled("keep.so", (NATIVE / "keep.c",), "-shared", "-fPIC"))}
+        folder = after(tuple(lines)) / "examples"
         return subprocess.run(
-            last, shell=True, check=True, cwd=folder / "examples", env=environment, stdout=subprocess.PIPE, text=True
+            last, shell=True, check=True, cwd=folder, env=os.environ | environment, stdout=subprocess.PIPE, text=True
         ).stdout
 
     return run
