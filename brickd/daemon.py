@@ -282,7 +282,9 @@ class Daemon:
             return any(not names or each.name in names or each.service in names for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Have the records of these go into a spool; None: nowhere any more."""
+        """Have the records of these go into a spool; None: nowhere any more, once those that were made by now did."""
+        if spool is None:
+            self._loop.tick()
         roster = self._collector.roster
         with roster.lock:
             rings.into(spool)

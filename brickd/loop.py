@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import deque
 
 from brickd import _reader, escape
 from brickd.collector import LOOK_NS, SECOND, Collector
@@ -22,6 +23,7 @@ from brickd.events import Tell
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
 _AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
+_TICK_SECONDS = 1.0  # so long somebody waits for one
 # Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
@@ -40,6 +42,7 @@ class Loop:
         self._beginning = os.fsencode(collector.memory.prefix)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._ending = threading.Event()
+        self._awaited: deque[threading.Event] = deque()  # whose tick is to come
         self._thread = threading.Thread(target=self._run, name="brickd-loop")
 
     def start(self) -> None:
@@ -50,6 +53,13 @@ class Loop:
     def wake(self) -> None:
         """Have it tick now; from any thread."""
         os.eventfd_write(self._wake, 1)
+
+    def tick(self) -> None:
+        """Wait for a tick that begins now or later, unless it stands still; from any other thread."""
+        ticked = threading.Event()
+        self._awaited.append(ticked)
+        self.wake()
+        ticked.wait(_TICK_SECONDS)
 
     def end(self) -> None:
         """End, and wait until it has."""
@@ -87,8 +97,11 @@ class Loop:
 
     def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
         """A tick, and the rest until the next one is due; whether that one is to look for segments."""
+        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
         rest = self._collector.tick(time.monotonic_ns(), look=look)
         self.came_round_ns = time.monotonic_ns()
+        for ticked in awaited:
+            ticked.set()
         look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
         if woken:
             os.eventfd_read(self._wake)

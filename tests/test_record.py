@@ -326,6 +326,18 @@ def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: 
     assert document("status", file)["recording"]["files"][0]["records"] == 40
 
 
+def test_what_lies_in_the_rings_as_it_ends_is_in_the_recording(worker: Start, tmp_path: Path) -> None:
+    process = started(worker, TURNS, **STILL)
+    file = str(tmp_path / "run.brick")
+    with recording("--spans", "-o", file) as recorded:
+        process.go()
+        process.paused()
+        recorded.send_signal(signal.SIGINT)
+        assert json.loads(recorded.communicate()[0])["why"] == "asked"
+    (lane,) = document("inspect", "-n", "100", file, "api/0")["lanes"]
+    assert [span["elements"] for span in lane["spans"]] == list(range(40))
+
+
 APART = 'mount -t tmpfs -o "$1" none "$2" && shift 2 && exec "$@"'
 
 

@@ -36,7 +36,10 @@ class Source(Protocol):
         ...
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
-        """Have the records of these go into a spool from now on; None: nowhere, and none is on its way any more."""
+        """Have the records of these go into a spool from now on.
+
+        None: nowhere any more, once those that were made by now did; none is on its way then.
+        """
         ...
 
     def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
