@@ -81,11 +81,17 @@
  * out by a daemon. While none runs, nobody reads the events of a thread: its
  * ring of 4,096 fills up, and what comes after that is dropped and counted.
  *
+ * NUMBERS. brick_fingerprint makes of a tensor what two workers' tensors can be
+ * compared by: a checksum of every byte, statistics, a sketch. brick_fingerprint.h
+ * has the definition. It records nothing.
+ *
  * No call here makes one of CUDA, so that host functions of a stream
  * (cudaLaunchHostFunc) may record as well.
  */
 #ifndef BRICK_AGENT_H
 #define BRICK_AGENT_H
+
+#include "brick_fingerprint.h"
 
 #include <stddef.h>
 #include <stdint.h>

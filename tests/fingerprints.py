@@ -1,0 +1,241 @@
+"""The fingerprint as `brick_fingerprint.h` defines it, in numpy: slow, obvious, and without a line of ours in C."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[Any]  # of an array whose dtype numpy may not know: the unsigned integers that hold its bits
+
+CODES = {
+    "bool": 1,
+    "int8": 2,
+    "int16": 3,
+    "int32": 4,
+    "int64": 5,
+    "uint8": 6,
+    "uint16": 7,
+    "uint32": 8,
+    "uint64": 9,
+    "float16": 10,
+    "bfloat16": 11,
+    "float32": 12,
+    "float64": 13,
+    "float8_e4m3fn": 14,
+    "float8_e4m3fnuz": 15,
+    "float8_e5m2": 16,
+    "float8_e5m2fnuz": 17,
+}
+STORED = {"bfloat16": "uint16"} | {name: "uint8" for name in CODES if name.startswith("float8")}
+_SMALL = {  # exponent bits, bias, whether the patterns of infinity and NaN are as in larger ones
+    "float8_e4m3fn": (4, 7, "fn"),
+    "float8_e4m3fnuz": (4, 8, "fnuz"),
+    "float8_e5m2": (5, 15, "ieee"),
+    "float8_e5m2fnuz": (5, 16, "fnuz"),
+}
+
+
+def stored(dtype: str) -> np.dtype[Any]:
+    """What numpy stores elements of a dtype as."""
+    return np.dtype(STORED.get(dtype, dtype))
+
+
+def _small(byte: int, exponent_bits: int, bias: int, kind: str) -> float:
+    mantissa_bits = 7 - exponent_bits
+    exponent, mantissa = byte >> mantissa_bits & (1 << exponent_bits) - 1, byte & (1 << mantissa_bits) - 1
+    if (kind == "fn" and byte & 0x7F == 0x7F) or (kind == "fnuz" and byte == 0x80):
+        return float("nan")
+    if kind == "ieee" and exponent == (1 << exponent_bits) - 1:
+        return float("nan") if mantissa else (-1) ** (byte >> 7) * float("inf")
+    significand = mantissa / (1 << mantissa_bits) + (exponent > 0)
+    value: float = (-1) ** (byte >> 7) * significand * 2.0 ** (max(exponent, 1) - bias)
+    return value
+
+
+def values(flat: Bytes, dtype: str) -> npt.NDArray[np.float64]:
+    """The elements as numbers."""
+    if dtype == "bfloat16":
+        return np.asarray((flat.astype("<u4") << 16).view(np.float32), np.float64)
+    if dtype in _SMALL:
+        table = np.array([_small(byte, *_SMALL[dtype]) for byte in range(256)])
+        return np.asarray(table[flat], np.float64)
+    if dtype == "bool":
+        return np.asarray(flat.view(np.uint8) != 0, np.float64)
+    return np.asarray(flat, np.float64)
+
+
+def splitmix64(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    z = x + np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return z ^ z >> np.uint64(31)
+
+
+def _mixed(x: int) -> int:
+    return int(splitmix64(np.array([x % 2**64], np.uint64))[0])
+
+
+def hashes(blocks: int, key: int) -> npt.NDArray[np.uint64]:
+    return splitmix64(np.arange(blocks, dtype=np.uint64) ^ np.uint64(key))
+
+
+def weights(blocks: int, key: int) -> npt.NDArray[np.uint64]:
+    """Of the words of so many blocks."""
+    primes = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53)
+    constants = (np.cbrt(primes) % 1 * 2**32).astype(np.uint64)
+    return (hashes(blocks, key)[:, None] >> np.uint64(32) ^ constants) | np.uint64(1)
+
+
+def checksum(data: bytes, dtype: str, key: int) -> int:
+    words = np.frombuffer(data + bytes(-len(data) % 64), "<u4").astype(np.uint64).reshape(-1, 16)
+    total = int((words * weights(len(words), key)).sum(dtype=np.uint64))
+    return _mixed(total ^ _mixed(len(data) ^ _mixed(CODES[dtype] ^ _mixed(key))))
+
+
+def fnv1a(flat: Bytes, dtype: str) -> int:
+    first = flat[:64]
+    if dtype != "float32":
+        first = values(first, dtype).astype(np.float32)
+        first[np.isnan(first)] = np.array(0x7FC00000, np.uint32).view(np.float32)
+    result = 0xCBF29CE484222325
+    for byte in first.astype("<f4").tobytes() if dtype != "float32" else first.tobytes():
+        result = (result ^ byte) * 0x100000001B3 % 2**64
+    return result
+
+
+def sketch(elements: npt.NDArray[np.float64], key: int) -> npt.NDArray[np.longdouble]:
+    """Not rounded yet."""
+    finite = np.where(np.isfinite(elements), elements, 0.0)
+    block, lane = np.divmod(np.arange(len(finite), dtype=np.uint64), np.uint64(16))
+    h = hashes(-(-len(finite) // 16), key)[block.astype(int)] if len(finite) else np.zeros(0, np.uint64)
+    signs = 1 - 2 * (h >> lane & np.uint64(1)).astype(np.int64)
+    places = np.zeros(16, np.longdouble)
+    np.add.at(places, (lane ^ (h >> np.uint64(16) & np.uint64(15))).astype(int), signs * finite.astype(np.longdouble))
+    return places
+
+
+@dataclass
+class Expected:
+    """What the definition says of a tensor; sketch and norms with more digits than are kept."""
+
+    checksum: int
+    fnv1a: int
+    elements: int
+    bytes: int
+    nan: int
+    pos_inf: int
+    neg_inf: int
+    min: float
+    max: float
+    mean: np.longdouble
+    l2: np.longdouble
+    sketch: npt.NDArray[np.longdouble]
+
+
+@np.errstate(all="ignore")
+def expected(array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -> Expected:
+    rows = array if valid is None else array[:valid]
+    flat = np.ascontiguousarray(rows).reshape(-1)
+    elements = values(flat, dtype)
+    finite = elements[np.isfinite(elements)].astype(np.longdouble)
+    return Expected(
+        checksum(flat.tobytes(), dtype, key),
+        fnv1a(flat, dtype),
+        flat.size,
+        flat.nbytes,
+        int(np.isnan(elements).sum()),
+        int(np.isposinf(elements).sum()),
+        int(np.isneginf(elements).sum()),
+        float(finite.min(initial=np.inf)) if finite.size else 0.0,
+        float(finite.max(initial=-np.inf)) if finite.size else 0.0,
+        finite.sum() / finite.size if finite.size else np.longdouble(0),
+        np.sqrt((finite**2).sum()),
+        sketch(elements, key),
+    )
+
+
+@np.errstate(all="ignore")
+def differences(got: Any, want: Expected) -> list[str]:
+    """In what a fingerprint is not as it should be."""
+    exact = ("checksum", "fnv1a", "elements", "bytes", "nan", "pos_inf", "neg_inf", "min", "max")
+    wrong = [f"{name}: {getattr(got, name)} for {getattr(want, name)}" for name in exact
+             if getattr(got, name) != getattr(want, name)]  # fmt: skip
+    wrong += [f"{name}: -0" for name in ("min", "max") if str(getattr(got, name)) == "-0.0"]
+    largest = max(abs(want.min), abs(want.max))
+    if float(want.l2) != got.l2 and not abs(got.l2 - want.l2) <= 1e-12 * want.l2 + 5e-324:
+        wrong.append(f"l2: {got.l2} for {want.l2}")
+    if not abs(got.mean - want.mean) <= 1e-12 * largest + 5e-324:
+        wrong.append(f"mean: {got.mean} for {want.mean}")
+    for place, (is_now, should_be) in enumerate(zip(got.sketch, want.sketch, strict=True)):
+        least, most = (np.float32(should_be + sign * (1e-6 * want.l2 + abs(should_be) * 2.0**-24)) for sign in (-1, 1))
+        if not least <= is_now <= most:
+            wrong.append(f"sketch[{place}]: {is_now} for {should_be}")
+    return wrong
+
+
+class Tensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_uint32),
+        ("dims", ctypes.c_uint32),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("valid", ctypes.c_uint64),
+    ]
+
+
+class Fingerprint(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_uint64) for name in ("checksum", "fnv1a", "elements", "bytes", "nan", "pos_inf", "neg_inf")),
+        *((name, ctypes.c_double) for name in ("min", "max", "mean", "l2")),
+        ("sketch", ctypes.c_float * 16),
+    ]
+
+
+ALL_ROWS = 2**64 - 1
+
+
+class Variants:
+    """The compiled fingerprint, by each variant that this machine has."""
+
+    def __init__(self, library: Path) -> None:
+        self._native = ctypes.CDLL(str(library))
+        for name in ("fingerprint_by", "fingerprint_under"):
+            getattr(self._native, name).restype = ctypes.c_char_p
+        self.names = [name for name in ("generic", "sse2", "avx2", "avx512") if self.has(name)]
+
+    def has(self, name: str) -> bool:
+        nothing = Tensor(None, CODES["uint8"], 1, (ctypes.c_int64 * 1)(0), None, ALL_ROWS)
+        return self.ask(name, nothing)[0] is not None
+
+    def ask(self, name: str, tensor: Tensor, key: int = 0) -> tuple[str | None, Fingerprint]:
+        """Why there is none, '' if there is; what was filled in."""
+        found = Fingerprint()
+        said = self._native.fingerprint_by(
+            name.encode(), ctypes.byref(tensor), ctypes.c_uint64(key), ctypes.byref(found)
+        )
+        return None if said is None else said.decode(), found
+
+    def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
+        """The same by what the processor chooses, while its floating-point register holds these modes."""
+        found = Fingerprint()
+        said = self._native.fingerprint_under(modes, ctypes.byref(tensor), ctypes.byref(found))
+        return said.decode(), found
+
+    def of(self, name: str, array: Bytes, dtype: str, valid: int | None = None, key: int = 0) -> Fingerprint:
+        """That of an array."""
+        said, found = self.ask(name, tensor(array, dtype, valid), key)
+        assert said == "", said
+        return found
+
+
+def tensor(array: Bytes, dtype: str, valid: int | None = None) -> Tensor:
+    """An array as C sees it; the array must outlive it."""
+    shape, strides = ((ctypes.c_int64 * array.ndim)(*each) for each in (array.shape, array.strides))
+    data = array.__array_interface__["data"][0]
+    return Tensor(data, CODES[dtype], array.ndim, shape, strides, ALL_ROWS if valid is None else valid)
