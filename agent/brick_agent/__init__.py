@@ -23,12 +23,14 @@ first span, never at import.
 from brick_agent import _children as _children
 from brick_agent._core import (
     Brick,
+    Fingerprint,
     Layer,
     Span,
     brick,
     disable,
     enable,
     finalize,
+    fingerprint,
     init,
     layer,
     pending,
@@ -41,12 +43,14 @@ from brick_agent._trace import trace
 
 __all__ = [
     "Brick",
+    "Fingerprint",
     "Layer",
     "Span",
     "brick",
     "disable",
     "enable",
     "finalize",
+    "fingerprint",
     "get_include",
     "init",
     "layer",

@@ -6,6 +6,7 @@
  *   core_handle.c    names become handles; the segment opens
  *   core_span.c      the record path, and the amounts of a span
  *   core_deferred.c  work whose end is known later
+ *   core_fingerprint.c, core_tensor.c  numbers of a tensor, and where it lies
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
  *
@@ -63,7 +64,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type;
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *fingerprint_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
@@ -147,6 +148,24 @@ Brick *core_handle(PyObject *name, PyObject *category);
 extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
 PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_pending(PyObject *module, PyObject *unused);
+
+/* ---- tensors ------------------------------------------------------------ */
+
+/* What is held of an array while its memory is looked at. */
+typedef struct {
+    struct brick_tensor tensor;
+    int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
+    PyObject *capsule; /* of DLPack; else the buffer is held */
+    Py_buffer buffer;
+} CoreTensor;
+
+/* 0, or -1 with an exception set and nothing held. */
+int core_tensor_hold(PyObject *array, CoreTensor *t);
+void core_tensor_release(CoreTensor *t);
+
+extern const char core_fingerprint_doc[];
+PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+int core_add_fingerprint(PyObject *module);
 
 /* ---- module ------------------------------------------------------------- */
 

@@ -1,0 +1,337 @@
+"""brick_agent.fingerprint: what it takes, what it refuses and how it says so, and that it lets go of what it held."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import pickle
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import brick_agent as brick
+import numpy as np
+import pytest
+from fingerprints import CODES, Bytes, differences, expected
+from hypothesis import given
+from hypothesis import strategies as st
+
+FORMATS = "?bhilqnBHILQNefd"
+
+
+def agrees(got: brick.Fingerprint, of: Bytes, dtype: str | None = None, valid: int | None = None, key: int = 0) -> None:
+    """The fingerprint is that of an array."""
+    name = dtype or of.dtype.name
+    want = expected(of, name, valid, key)
+    shown = SimpleNamespace()
+    for field in ("elements", "bytes", "nan", "pos_inf", "neg_inf", "min", "max", "mean", "l2", "sketch"):
+        setattr(shown, field, getattr(got, field))
+    shown.checksum, shown.fnv1a = int(got.checksum, 16), int(got.fnv1a, 16)
+    assert differences(shown, want) == []
+    assert got.dtype == name
+    assert len(got.checksum) == len(got.fnv1a) == 16
+
+
+def refused(array: Any, **arguments: Any) -> tuple[type[Exception], str]:
+    """What was raised, without the frames that it went through: they hold what they were given."""
+    try:
+        got = brick.fingerprint(array, **arguments)
+    except Exception as error:
+        return type(error), str(error)
+    pytest.fail(f"{got}")
+
+
+# ---- the buffer protocol -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", FORMATS)
+def test_every_number_of_this_machine_has_a_fingerprint(code: str) -> None:
+    numbers = np.arange(100).astype({"n": "q", "N": "Q"}.get(code, code))
+    agrees(brick.fingerprint(numbers), numbers)
+    if code != "e":  # which memoryview does not know
+        agrees(brick.fingerprint(memoryview(numbers.tobytes()).cast("@" + code)), numbers)  # type: ignore[call-overload]
+    for order in "=<":
+        if code not in "nN":
+            agrees(brick.fingerprint(numbers.astype(order + code)), numbers)
+
+
+@given(st.integers(0, 2**32), st.integers(0, 2**64 - 1))
+def test_views_valid_rows_and_keys_come_through(seed: int, key: int) -> None:
+    random = np.random.default_rng(seed)
+    whole = random.standard_normal((8, 9, 10)).astype(random.choice(["e", "f", "d"]))
+    view = whole[:: random.choice([-2, 1, 3]), ::-1].transpose(random.permutation(3))
+    valid = int(random.integers(view.shape[0] + 1))
+    agrees(brick.fingerprint(view, valid=valid, key=key), view, None, valid, key)
+
+
+def test_bytes_arrays_and_what_is_read_only_or_empty_have_a_fingerprint() -> None:
+    agrees(brick.fingerprint(b"abc"), np.frombuffer(b"abc", np.uint8))
+    agrees(brick.fingerprint(bytearray()), np.zeros(0, np.uint8))
+    agrees(brick.fingerprint(array("d", [1.5, 2.5])), np.array([1.5, 2.5]))
+    agrees(brick.fingerprint(np.array(2.5, np.float32)), np.array(2.5, np.float32))
+    agrees(brick.fingerprint(np.zeros((3, 0, 4))), np.zeros((3, 0, 4)))
+    fixed = np.arange(5.0)
+    fixed.flags.writeable = False
+    agrees(brick.fingerprint(fixed), fixed)
+    agrees(brick.fingerprint(np.broadcast_to(np.float64(3), (40, 50))), np.full((40, 50), 3.0))
+
+
+def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
+    large = np.random.default_rng(1).standard_normal((600, 1000)).astype(np.float32)
+    agrees(brick.fingerprint(large), large)
+    agrees(brick.fingerprint(large.T), large.T)
+
+
+def test_other_threads_run_while_a_large_tensor_is_looked_at_and_may_not_resize_it() -> None:
+    """Whichever comes first: the memory is held until the fingerprint is there."""
+    memory, refused = bytearray(1 << 24), []
+    done = threading.Event()
+
+    def resize() -> None:
+        while not done.is_set():
+            try:
+                memory.append(0)
+                memory.pop()
+            except BufferError:
+                refused.append(1)
+
+    other = threading.Thread(target=resize)
+    other.start()
+    try:
+        while not refused:
+            brick.fingerprint(memory)
+    finally:
+        done.set()
+        other.join()
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "said"),
+    [
+        (np.zeros(3, ">f4"), ValueError, "of format '>f' is in the byte order of another machine; wanted this one's"),
+        (np.zeros(3, "c16"), TypeError, "of format 'Zd' (16 bytes) has no fingerprint; wanted one of ?bhilqnBHILQNefd"),
+        (np.zeros(3, "g"), TypeError, "of format 'g' (16 bytes)"),
+        (np.zeros(3, "S4"), TypeError, "of format '4s' (4 bytes)"),
+        (np.zeros(3, [("a", "f4")]), TypeError, "of format 'T{f:a:}' (4 bytes)"),
+        (memoryview(b"abc").cast("c"), TypeError, "of format 'c' (1 bytes)"),
+        ([1.0], TypeError, "must have the buffer protocol or __dlpack__, not <class 'list'>"),
+        (np.array([None]), TypeError, "of format 'O' (8 bytes)"),
+    ],
+)
+def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], said: str) -> None:
+    before = sys.getrefcount(given)
+    raised, text = refused(given)
+    assert sys.getrefcount(given) == before
+    assert raised is kind
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "said"),
+    [
+        ({"valid": 4}, ValueError, "valid is 4, wanted an integer from 0 to 3"),
+        ({"valid": -1}, ValueError, "valid is -1, wanted an integer from 0 to 3"),
+        ({"valid": 2**70}, ValueError, f"valid is {2**70}, wanted an integer from 0 to 3"),
+        ({"valid": 1.5}, TypeError, "'float' object cannot be interpreted as an integer"),
+        ({"key": 2**64}, ValueError, f"key is {2**64}, wanted an integer from 0 to {2**64 - 1}"),
+        ({"key": -1}, ValueError, f"key is -1, wanted an integer from 0 to {2**64 - 1}"),
+        ({"key": "secret"}, TypeError, "'str' object cannot be interpreted as an integer"),
+        ({"rows": 1}, TypeError, "fingerprint got an unexpected keyword argument 'rows'"),
+    ],
+)
+def test_a_wrong_argument_is_said_and_the_memory_let_go(
+    arguments: dict[str, Any], kind: type[Exception], said: str
+) -> None:
+    memory = bytearray(b"abc")
+    raised, text = refused(memory, **arguments)
+    assert raised is kind
+    assert said in text
+    memory.append(0)  # refused while anybody holds it
+
+
+def test_a_tensor_of_no_dimension_has_no_rows() -> None:
+    with pytest.raises(ValueError, match="valid is 1, but a tensor of no dimension has no rows"):
+        brick.fingerprint(np.array(1.0), valid=1)
+    with pytest.raises(TypeError, match="fingerprint takes one array, then keywords: valid, key"):
+        brick.fingerprint(b"", b"")  # type: ignore[call-arg, arg-type]
+
+
+# ---- DLPack --------------------------------------------------------------------------------------------------------
+
+
+class Fields(ctypes.Structure):
+    """DLTensor."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32),
+        ("device_number", ctypes.c_int32),
+        ("dims", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+class Producer:
+    """numpy's own capsule with some fields changed; no buffer, as torch has none."""
+
+    def __init__(self, of: Bytes, versioned: bool = True, **changes: int) -> None:
+        self.of, self.versioned, self.changes = of, versioned, changes
+        self.asked_device = (1, 0)
+        self.version: int | None = None
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.asked_device
+
+    def __dlpack__(self, **keywords: object) -> Any:
+        if not self.versioned:
+            if keywords:
+                raise TypeError("__dlpack__() got an unexpected keyword argument 'max_version'")
+            capsule, before = self.of.__dlpack__(), 0
+        else:
+            assert keywords == {"max_version": (1, 0)}
+            capsule, before = self.of.__dlpack__(max_version=(1, 0)), 32
+        start = _pointer(capsule, b"dltensor_versioned" if self.versioned else b"dltensor")
+        assert start is not None
+        fields = Fields.from_address(start + before)
+        for name, value in self.changes.items():
+            setattr(fields, name, value)
+        if self.version is not None:
+            ctypes.c_uint32.from_address(start).value = self.version
+        return capsule
+
+
+BF16 = np.arange(100, dtype=np.float32).view(np.uint32).__rshift__(16).astype(np.uint16).reshape(10, 10)
+EIGHTS = np.arange(256, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_a_tensor_of_dlpack_has_the_fingerprint_of_its_memory(versioned: bool) -> None:
+    for held in "?bhilqBHILQefd":
+        numbers = np.arange(60).reshape(3, 20).astype(held)
+        for view in (numbers, numbers.T, numbers[::-1, ::3], numbers[:0], numbers[1, 1]):
+            agrees(brick.fingerprint(Producer(np.asarray(view), versioned)), np.asarray(view))
+    agrees(brick.fingerprint(Producer(BF16, versioned, code=4), valid=7, key=5), BF16, "bfloat16", 7, 5)
+    for code, name in enumerate(("e4m3fn", "e4m3fnuz", "e5m2", "e5m2fnuz"), start=10):
+        agrees(brick.fingerprint(Producer(EIGHTS, versioned, code=code)), EIGHTS, f"float8_{name}")
+
+
+def test_an_offset_and_missing_strides_are_understood() -> None:
+    numbers = np.arange(20.0)
+    shape = (ctypes.c_int64 * 1)(15)
+    changed = Producer(numbers, byte_offset=40, shape=ctypes.addressof(shape), strides=0)
+    agrees(brick.fingerprint(changed), numbers[5:])
+
+
+def test_memory_that_is_pinned_for_a_device_is_this_hosts() -> None:
+    for device in (3, 11):
+        pinned = Producer(BF16, code=4, device=device)
+        pinned.asked_device = (device, 0)
+        agrees(brick.fingerprint(pinned), BF16, "bfloat16")
+
+
+def _on(device: int) -> Producer:
+    elsewhere = Producer(EIGHTS)
+    elsewhere.asked_device = (device, 0)
+    return elsewhere
+
+
+def _of_version(major: int) -> Producer:
+    later = Producer(EIGHTS)
+    later.version = major
+    return later
+
+
+REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
+    (lambda: _on(2), ValueError, "on device 2 of DLPack (CUDA), wanted one in this host's memory: copy it to the CPU"),
+    (lambda: _on(99), ValueError, "on device 99 of DLPack (unknown)"),
+    (lambda: Producer(EIGHTS, device=10), ValueError, "on device 10 of DLPack (ROCm)"),
+    (lambda: Producer(EIGHTS, code=5), TypeError, "DLPack's type 5 with 8 bits and 1 lanes has no fingerprint"),
+    (lambda: Producer(EIGHTS, lanes=4), TypeError, "DLPack's type 1 with 8 bits and 4 lanes"),
+    (lambda: Producer(EIGHTS, code=17, bits=4), TypeError, "DLPack's type 17 with 4 bits"),
+    (lambda: Producer(EIGHTS, dims=65), ValueError, "of 65 dimensions, at most 64 wanted"),
+    (lambda: Producer(EIGHTS, dims=-1), ValueError, "of -1 dimensions, at most 64 wanted"),
+    (lambda: Producer(EIGHTS, data=0), ValueError, "of which there is no data has no fingerprint"),
+    (lambda: _of_version(2), ValueError, "a tensor of DLPack 2.0, wanted 1"),
+    (lambda: _giving(None), TypeError, "__dlpack__ gave None, wanted a capsule 'dltensor' or 'dltensor_versioned'"),
+    (lambda: _giving(brick._core.native), TypeError, "__dlpack__ gave <capsule object"),
+    (lambda: _placed(None), TypeError, "__dlpack_device__ gave None, wanted a pair"),
+    (lambda: _placed(("cpu", 0)), TypeError, "'str' object"),
+]
+
+
+def _giving(what: object) -> Any:
+    return type("Giving", (Producer,), {"__dlpack__": lambda self, **keywords: what})(EIGHTS)
+
+
+def _placed(where: object) -> Any:
+    return type("Placed", (Producer,), {"__dlpack_device__": lambda self: where})(EIGHTS)
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_a_tensor_that_cannot_be_read_is_refused_with_the_reason_and_let_go(number: int) -> None:
+    made, kind, said = REFUSED[number]
+    raised, text = refused(made())
+    assert raised is kind
+    assert said in text
+
+
+def test_what_a_producer_raises_is_raised() -> None:
+    class Refusing(Producer):
+        def __dlpack__(self, **keywords: object) -> Any:
+            raise BufferError("requires grad")
+
+    with pytest.raises(BufferError, match="requires grad"):
+        brick.fingerprint(Refusing(EIGHTS))
+    with pytest.raises(AttributeError, match="__dlpack_device__"):
+        brick.fingerprint(type("Bare", (), {"__dlpack__": None})())
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_a_capsule_is_given_back_whatever_becomes_of_it(versioned: bool) -> None:
+    """numpy's capsule has a reference to its array until it is deleted."""
+    numbers = np.arange(10, dtype=np.uint8)
+    before = sys.getrefcount(numbers)
+    for changes in ({"code": 5}, {"device": 2}, {"dims": 65}, {"data": 0}):
+        refused(Producer(numbers, versioned, **changes))
+        assert sys.getrefcount(numbers) == before, changes
+    refused(Producer(numbers, versioned), valid=11)
+    agrees(brick.fingerprint(Producer(numbers, versioned)), numbers)
+    assert sys.getrefcount(numbers) == before
+
+
+# ---- what is given back --------------------------------------------------------------------------------------------
+
+
+def test_a_fingerprint_is_a_tuple_with_names_that_nobody_changes() -> None:
+    got = brick.fingerprint(np.array([1, np.nan, np.inf, -np.inf], np.float32))
+    assert (got.elements, got.bytes, got.nan, got.pos_inf, got.neg_inf) == (4, 16, 1, 1, 1)
+    assert isinstance(got, tuple)
+    assert got == brick.fingerprint(np.array([1, np.nan, np.inf, -np.inf], np.float32))
+    assert hash(got) == hash(copy.deepcopy(got))
+    assert pickle.loads(pickle.dumps(got)) == got
+    with pytest.raises(AttributeError):
+        got.checksum = "0"  # type: ignore[misc]
+    assert repr(got).startswith("brick_agent.Fingerprint(checksum='")
+
+
+def test_every_dtype_is_called_what_numpy_and_torch_call_it() -> None:
+    named = {brick.fingerprint(np.zeros(1, held)).dtype for held in FORMATS if held not in "nN"}
+    assert named | {"bfloat16"} == {name for name in CODES if not name.startswith("float8")}
+
+
+def test_nothing_is_recorded_and_no_segment_opened(worker: Any, prefix: str) -> None:
+    process = worker("report(brick.fingerprint(b'abc').elements); report(_core._segment_name())")
+    assert (process.heard(), process.heard()) == (3, "")
+    assert process.end() == 0
