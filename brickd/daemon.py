@@ -257,7 +257,6 @@ class Daemon:
         if order.until_exit and not self.lives(order.names):
             raise NoSuchWorker("nobody lives whose end is to be waited for: start the workers first, or say --duration")
         recorder = self._recordings.begin(order, first or self.shelf.place())
-        self._tell("recording_began", f"{', '.join(order.names) or 'everybody'} is recorded: {recorder.path}")
         if first is None:
             for old in self.shelf.make_room():
                 text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"

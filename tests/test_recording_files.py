@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import os
@@ -24,6 +25,7 @@ from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
 from brickd import _reader
+from brickd.api import streams
 from brickd.errors import BrickdError
 from brickd.events import KEPT, Event, Log
 from brickd.lookout import Lookout
@@ -72,11 +74,21 @@ def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
         later = number * EVERY_NS
         recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
         machine.tell("looked", f"for the {number}. time")
-        while recorder.document()["events"] < number:
+        while recorder.document()["events"] < 1 + number:  # the first one says that it began
             os.sched_yield()
     recorder.end("asked")
     recorder.join()
     return recorder
+
+
+def test_a_recording_that_is_over_at_once_is_told_as_one_that_began_and_ended(tmp_path: Path) -> None:
+    async def over() -> Recorder:
+        return recorded(tmp_path / "run.brick")
+
+    async def told() -> list[bytes]:
+        return [event.split(b"\n")[0] async for event in streams.recording(streams.Reader(), over)]
+
+    assert asyncio.run(told()) == [b"event: begun", b"event: done"]
 
 
 @pytest.fixture

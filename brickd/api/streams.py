@@ -157,16 +157,14 @@ async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) ->
         raise
     try:
         with recorder.watched(wake):
-            name = "begun"
+            yield _event("begun", encoded(recorder.document()))  # also where it is over already
             while not recorder.over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
                 reader.woken.clear()
                 if reader.ended:
                     recorder.end("daemon_ended")
-                yield _event(name, encoded(recorder.document()))
-                name = "progress"
-                if not recorder.over.is_set():
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
+                yield _event("progress", encoded(recorder.document()))
         yield _event("done", encoded(recorder.document()))
     finally:
         recorder.end("left")

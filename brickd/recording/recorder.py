@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 from brickd import _reader
@@ -148,6 +147,8 @@ class Recorder:
 
     def _run(self) -> None:
         try:
+            whom = ", ".join(self._order.names) or "everybody"
+            self._source.tell("recording_began", f"{whom} is recorded: {self.path}")
             with self._source.events.watched(self._spool.wake):
                 why = self._until_over()
             self._writer.last_look()
@@ -165,7 +166,7 @@ class Recorder:
         self._ended_ns = time.monotonic_ns()
         text = f"{self.path}: {_ENDS[self._why] if self._why else 'ended by a defect of brickd'}"
         nobodys = self._why in ("left", "daemon_ended")
-        command = f"brickd status {quote(str(self.path))}" if nobodys else None
+        command = f"brickd record --fetch {self.id}" if nobodys else None
         self._source.tell("recording_ended", text, command=command)
 
     def _until_over(self) -> Why:
