@@ -172,8 +172,9 @@ def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_w
         assert "whoever wanted it has gone" in ended["text"]
         assert spans() == "off"
         (left,) = runtime().recordings.iterdir()
-        assert ended["command"] == f"brickd status {left}"
-        (one,) = document("status", str(left))["recording"]["files"]
+        recorded = document("status", str(left))["recording"]
+        assert ended["command"] == f"brickd record --fetch {recorded['id']}"
+        (one,) = recorded["files"]
         assert (one["ended"], one["problem"]) == ("left", None)
         assert document("workers", str(left))["workers"][0]["set"]["spans"] == "on"
 
