@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from loaded import Process, loaded
 
 from brickd.files import find
 from brickd.reading import Reading
@@ -65,7 +66,7 @@ from brick_agent import _core
 class Worker:
     """A worker process and the turns taken with it."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
         self.said = ""
 
@@ -97,8 +98,13 @@ class Worker:
 
     def end(self) -> int:
         """Wait for its end: its exit status."""
-        self.said = self.process.communicate()[1].decode()
-        return self.process.returncode
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.said = self.process.stderr.read().decode()
+        return self.process.wait()
 
 
 @contextmanager
@@ -121,23 +127,29 @@ def apart() -> Iterator[str]:
 
 
 @contextmanager
-def workers() -> Iterator[Callable[..., Worker]]:
+def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
     """What starts a worker: `start(program, **environment)`. What still runs at the end is killed.
 
-    `before` is what its command begins with, `python` the options of its interpreter.
+    `before` is what its command begins with, `python` the options of its interpreter: with these, with an environment
+    that a loader or an interpreter reads, or where it is not to be forked, it is started as a command is.
     """
     started: list[Worker] = []
 
     def start(
         program: str, *, before: tuple[str, ...] = (), python: tuple[str, ...] = (), **environment: str
     ) -> Worker:
-        process = subprocess.Popen(
-            [*before, sys.executable, *python, "-c", _PROGRAM + textwrap.dedent(program)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=os.environ | environment,
-        )
+        text = _PROGRAM + textwrap.dedent(program)
+        process: Process
+        if forked and not before and not python and all(name.startswith("BRICKD") for name in environment):
+            process = loaded("worker").start((text,), os.environ | environment)
+        else:
+            process = subprocess.Popen(
+                [*before, sys.executable, *python, "-c", text],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=os.environ | environment,
+            )
         started.append(Worker(process))
         return started[-1]
 
@@ -145,11 +157,9 @@ def workers() -> Iterator[Callable[..., Worker]]:
         yield start
     finally:
         for each in started:
-            if each.process.poll() is None:
-                each.kill()
-            for pipe in (each.process.stdin, each.process.stdout, each.process.stderr):
-                if pipe is not None:
-                    pipe.close()
+            with each.process:
+                if each.process.poll() is None:
+                    each.kill()
 
 
 @pytest.fixture
@@ -160,9 +170,9 @@ def prefix() -> Iterator[str]:
 
 
 @pytest.fixture
-def worker(prefix: str) -> Iterator[Callable[..., Worker]]:
+def worker(prefix: str, request: pytest.FixtureRequest) -> Iterator[Callable[..., Worker]]:
     """Starts a worker: `worker(program, **environment)`."""
-    with workers() as start:
+    with workers(forked=request.node.get_closest_marker("interpreter") is None) as start:
         yield start
 
 

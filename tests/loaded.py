@@ -1,12 +1,14 @@
-"""`brickd` in processes that are forked from one which has loaded it: to load it takes longer than most verbs do.
+"""Processes that are forked from one which has loaded what they run: to load it takes longer than what most of them do.
 
-Such a process has its own arguments, environment, directory and output, as one that a shell starts. It ends without an
-interpreter's farewell, which would take apart all that was loaded: what happens there is for `test_cli_skeleton.py`.
+Such a process has its own arguments, environment, directory, input and output, as one that a shell starts. A verb of
+`brickd` ends without an interpreter's farewell, which would take apart all that was loaded: what happens there is for
+`test_cli_skeleton.py`. A worker has all of it; what it was forked from has brick_agent and no segment.
 """
 
 from __future__ import annotations
 
 import functools
+import gc
 import json
 import os
 import select
@@ -14,18 +16,19 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import types
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import IO, Self
+from typing import IO, Any, Self
 
 _MESSAGE_BYTES = 1 << 20
 
 
 class Forked:
-    """A verb that runs: what `subprocess.Popen` is to a command, as far as it is asked for here."""
+    """One that runs: what `subprocess.Popen` is to a command, as far as it is asked for here."""
 
-    def __init__(self, answer: socket.socket, stdout: IO[bytes], stderr: IO[bytes]) -> None:
-        self.stdout, self.stderr = stdout, stderr
+    def __init__(self, answer: socket.socket, stdin: IO[bytes] | None, stdout: IO[bytes], stderr: IO[bytes]) -> None:
+        self.stdin, self.stdout, self.stderr = stdin, stdout, stderr
         self.returncode: int | None = None
         self._answer = answer
         pid, (self._pidfd,), _, _ = socket.recv_fds(answer, 100, 1)
@@ -35,11 +38,19 @@ class Forked:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.stdout.close()
-        self.stderr.close()
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            if pipe is not None:
+                pipe.close()
         self.wait()
         self._answer.close()
         os.close(self._pidfd)
+
+    def poll(self) -> int | None:
+        """Its exit status, if it has ended."""
+        with suppress(BlockingIOError):
+            if self.returncode is None:
+                self.returncode = int(self._answer.recv(100, socket.MSG_DONTWAIT))
+        return self.returncode
 
     def wait(self) -> int:
         """Wait until the kernel has dropped all that it had: its exit status."""
@@ -61,56 +72,59 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
+Process = subprocess.Popen[bytes] | Forked
+
+
 class Loaded:
     """The process that forks; it ends with this one."""
 
-    def __init__(self) -> None:
+    def __init__(self, what: str) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, str(theirs.fileno())],
+                [sys.executable, "-P", __file__, what, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
         self._socket = ours
 
     def run(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-        """Run a verb to its end."""
+        """Run one to its end; it has nothing to read."""
         stdout, stderr = (os.fdopen(os.memfd_create(name), "rb") for name in ("stdout", "stderr"))
-        with self._fork(arguments, environment, stdout, stderr, (stdout.fileno(), stderr.fileno())) as process:
+        with (
+            open(os.devnull) as stdin,
+            self._fork(arguments, environment, (stdin, stdout, stderr), (None, stdout, stderr)) as process,
+        ):
             code = process.wait()
             said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0).decode() for file in (stdout, stderr)]
-        return subprocess.CompletedProcess(("brickd", *arguments), code, *said)
+        return subprocess.CompletedProcess(arguments, code, *said)
 
     def start(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Forked:
-        """Start a verb, with pipes for what it says."""
-        (out, its_out), (err, its_err) = os.pipe(), os.pipe()
-        try:
-            return self._fork(arguments, environment, os.fdopen(out, "rb"), os.fdopen(err, "rb"), (its_out, its_err))
-        finally:
-            os.close(its_out)
-            os.close(its_err)
+        """Start one, with pipes for what it reads and says."""
+        (its_in, into), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
+        ours = os.fdopen(into, "wb"), os.fdopen(out, "rb"), os.fdopen(err, "rb")
+        with os.fdopen(its_in, "rb") as stdin, os.fdopen(its_out, "wb") as stdout, os.fdopen(its_err, "wb") as stderr:
+            return self._fork(arguments, environment, (stdin, stdout, stderr), ours)
 
     def _fork(
         self,
         arguments: tuple[str, ...],
         environment: Mapping[str, str],
-        stdout: IO[bytes],
-        stderr: IO[bytes],
-        its: tuple[int, int],
+        its: tuple[IO[Any], IO[Any], IO[Any]],
+        ours: tuple[IO[bytes] | None, IO[bytes], IO[bytes]],
     ) -> Forked:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
+        answer, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with answers:
             asked = json.dumps([arguments, dict(environment), os.getcwd()]).encode()
-            socket.send_fds(self._socket, [asked], [theirs.fileno(), *its])
-            return Forked(ours, stdout, stderr)
+            socket.send_fds(self._socket, [asked], [answers.fileno(), *(file.fileno() for file in its)])
+            return Forked(answer, *ours)
 
 
 @functools.cache
-def loaded() -> Loaded:
-    """The one of this process."""
-    return Loaded()
+def loaded(what: str = "brickd") -> Loaded:
+    """The one of this process that forks verbs of `brickd`, or workers."""
+    return Loaded(what)
 
 
 def _serve(number: int) -> None:
@@ -128,7 +142,7 @@ def _serve(number: int) -> None:
                     poll.unregister(fd)
                     os.close(fd)
                     continue
-                message, files, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 3)
+                message, files, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 4)
                 if not message:
                     os._exit(0)
                 answer = socket.socket(fileno=files.pop(0))
@@ -149,20 +163,20 @@ def _serve(number: int) -> None:
 
 def _become(message: bytes, files: list[int]) -> None:
     arguments, environment, directory = json.loads(message)
-    for file, name in zip(files, ("stdout", "stderr"), strict=True):
+    for file, name, mode, buffering in zip(files, ("stdin", "stdout", "stderr"), "rww", (-1, -1, 1), strict=True):
         standard = getattr(sys, name)
         os.dup2(file, standard.fileno())
         os.close(file)
         # What there was took what it writes to for what the server writes to: a file, that is, where this is a pipe.
-        anew = os.fdopen(standard.fileno(), "w", 1 if name == "stderr" else -1, standard.encoding, standard.errors)
-        setattr(sys, name, anew)
+        setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(directory)
-    sys.argv = ["brickd", *arguments]
+    sys.argv[1:] = arguments
 
 
-if __name__ == "__main__":
+def _verb() -> Callable[[], None]:
+    """What runs a verb, loaded with all that verbs load."""
     import importlib
     import pkgutil
 
@@ -177,7 +191,32 @@ if __name__ == "__main__":
     late = ("brickd.cli.watched", "brickd.cli.draining", "brickd.api.server", "brickd.notify")
     for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
         importlib.import_module(module)
-    _serve(int(sys.argv[1]))
-    code = main()
-    sys.stdout.flush()
-    os._exit(code)
+
+    def run() -> None:
+        sys.argv[0] = "brickd"
+        code = main()
+        sys.stdout.flush()
+        os._exit(code)
+
+    return run
+
+
+def _worker() -> Callable[[], None]:
+    """What runs a worker's program, as `python -c` would."""
+    import brick_agent  # noqa: F401
+
+    def run() -> None:
+        program = sys.argv.pop()
+        sys.argv[0] = "-c"
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(compile(program, "<string>", "exec"), main.__dict__)
+
+    return run
+
+
+if __name__ == "__main__":
+    what, number = sys.argv[1:]
+    becomes = {"brickd": _verb, "worker": _worker}[what]()
+    gc.freeze()  # or each that is forked copies all of it when it first collects, or ends
+    _serve(int(number))
+    becomes()

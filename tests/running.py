@@ -9,12 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from loaded import Forked, loaded
+from loaded import Process, loaded
 from serving import ask, following
 
 from brickd.runtime import runtime
-
-Process = subprocess.Popen[bytes] | Forked
 
 
 class Running:

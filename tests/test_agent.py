@@ -14,6 +14,7 @@ def test_a_span_is_counted_under_its_name(worker: Start, prefix: str) -> None:
     assert got.category(got.paths[1].name if got.paths[1] else 0) == "norm"
 
 
+@pytest.mark.interpreter
 def test_importing_opens_nothing(worker: Start, prefix: str) -> None:
     process = worker('b = brick.brick("made before anything is open")\npause()')
     process.paused()
@@ -309,6 +310,7 @@ def test_the_open_brick_is_seen_while_it_is_open(worker: Start, prefix: str) -> 
     assert spans(reading(prefix)) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.interpreter
 def test_service_and_worker_come_from_the_caller_or_the_environment(worker: Start, prefix: str) -> None:
     got = record(worker, prefix, "brick.init()", BRICKD_SERVICE="api", BRICKD_WORKER="2.tp3.pp1")
     assert (got.service, got.header["index"], got.coordinates) == ("api", 2, "2.tp3.pp1")
@@ -366,6 +368,7 @@ def test_importing_the_agent_loads_nothing_else(worker: Start, prefix: str) -> N
     assert process.end() == 0
 
 
+@pytest.mark.interpreter
 def test_importing_it_twice_gives_the_same_handles(worker: Start, prefix: str) -> None:
     got = record(
         worker,

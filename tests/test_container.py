@@ -74,7 +74,7 @@ def daemon(shm: Path, prefix: str) -> Iterator[Running]:
             yield one
 
 
-def inside(process: subprocess.Popen[bytes]) -> int:
+def inside(process: Worker) -> int:
     """The first process of a container, as it is called outside."""
     (pid,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return int(pid)
@@ -96,7 +96,7 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
         "not those of our own pid 1"
     )
 
-    os.kill(inside(dies.process), signal.SIGKILL)
+    os.kill(inside(dies), signal.SIGKILL)
     daemon.until("worker_died")
     again(lives)
     status = closed(daemon, 3 * STARTS)

@@ -38,6 +38,7 @@ def bricks(document: dict[str, Any]) -> dict[tuple[str, bool], int]:
     return {(each["name"], each["bounded"]): each["count"] for each in document["bricks"]}
 
 
+@pytest.mark.interpreter
 def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefix: str) -> None:
     with running() as daemon:
         one = worker(WORK, BRICKD_SERVICE="api")

@@ -55,6 +55,7 @@ def forked(worker: Start) -> tuple[Worker, int]:
     return parent, child
 
 
+@pytest.mark.interpreter
 def test_of_a_process_that_forked_parent_and_child_count_once_each(worker: Start, prefix: str) -> None:
     with running() as daemon:
         parent, _ = forked(worker)

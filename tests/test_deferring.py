@@ -419,6 +419,7 @@ kernel.defer()
 # ---- forks, lost segments, the end -------------------------------------------------------------------------------
 
 
+@pytest.mark.interpreter
 def test_a_forked_child_has_nothing_pending_and_its_parents_ids_are_none_of_its_own(worker: Start, prefix: str) -> None:
     process = worker(
         """
@@ -473,6 +474,7 @@ def test_after_a_lost_segment_no_id_is_given_twice_and_what_pends_can_be_finaliz
         assert "unmatched" not in exact(got)
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("watched", [True, False])
 def test_a_segment_that_is_left_to_its_consumer_says_that_its_worker_ended(
     worker: Start, prefix: str, watched: bool

@@ -21,6 +21,8 @@ from verbs import LOSING, SPANS, brickd, started
 
 from brickd.doctor import container
 
+pytestmark = pytest.mark.interpreter
+
 Finding = dict[str, Any]
 
 

@@ -138,6 +138,7 @@ assert calls.is_off()
     assert exact(got) == {"begun": 2, "summarized": 2}
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
@@ -335,6 +336,7 @@ calls.threads(1, 10, back)
 # ---- forks -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.interpreter
 def test_a_forked_child_records_natively_into_a_segment_of_its_own(worker: Start, prefix: str, calls: str) -> None:
     process = worker(
         calls

@@ -11,6 +11,8 @@ from faults import Compile, Start, counts, exact, native, program, total
 
 from brickd.segment import open_segment
 
+pytestmark = pytest.mark.interpreter
+
 # Python's own, the C library's, and the bare system call. The interpreter lock is held: the child has it too.
 FORKS = {
     "python": "os.fork()",

@@ -186,6 +186,7 @@ def test_a_killed_worker_leaves_everything_it_had_recorded(worker: Start, prefix
     assert counts(reading(prefix)) == {"outer": 1000, "inner": 1000}
 
 
+@pytest.mark.interpreter
 def test_os_exit_inside_a_span_leaves_it_abandoned(worker: Start, prefix: str) -> None:
     process = worker('with brick.span("b"):\n    os._exit(6)')
     assert process.end() == 6
@@ -193,6 +194,7 @@ def test_os_exit_inside_a_span_leaves_it_abandoned(worker: Start, prefix: str) -
     assert exact(reading(prefix)) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
 def test_a_worker_that_dies_of_a_signal_dies_of_that_signal(worker: Start, prefix: str, number: int) -> None:
     process = worker(f'with brick.span("b"):\n    os.kill(os.getpid(), {int(number)})\n    os.read(0, 1)')

@@ -8,6 +8,8 @@ import pytest
 from conftest import readings
 from recorded import Start, counts, record, spans, summaries
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_a_pool_of_threads_records_what_its_threads_do(worker: Start, prefix: str) -> None:
     got = record(

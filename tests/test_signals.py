@@ -10,6 +10,8 @@ from conftest import reading, readings
 from faults import Compile, Start, counts, exact, native, program, record, total
 from recorded import events
 
+pytestmark = pytest.mark.interpreter
+
 needs_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="steps single instructions of an x86")
 
 

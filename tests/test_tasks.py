@@ -163,6 +163,7 @@ def test_a_thread_that_ends_with_a_span_open_abandons_it(worker: Start, prefix: 
     assert spans(got) == {"begun": 1, "abandoned": 1}
 
 
+@pytest.mark.interpreter
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
 @pytest.mark.parametrize("early", ["import brick_agent", ""], ids=["imported early", "by the child's work"])
 def test_a_child_of_multiprocessing_that_ended_well_leaves_nothing(

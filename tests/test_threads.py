@@ -9,6 +9,8 @@ import pytest
 from conftest import WRITER, reading, readings
 from faults import Compile, Start, counts, exact, native, program, record
 
+pytestmark = pytest.mark.interpreter
+
 CHURN = """
 import threading
 b = brick.brick("b")
