@@ -138,7 +138,7 @@ needs_namespaces = pytest.mark.skipif(not _namespaces(), reason="needs root and 
 
 # A worker's program may begin with this: mounts that nobody else sees, and a look at its segments from inside.
 PRIVATE = f"""
-import ctypes, subprocess
+import ctypes, json, subprocess
 libc = ctypes.CDLL(None, use_errno=True)
 def mount(source, target, kind, flags, data):
     if libc.mount(source, target, kind, flags, data) != 0:
