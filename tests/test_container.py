@@ -22,7 +22,7 @@ from contained import Container
 from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed, states
 from running import Running, running
-from test_memory import FILLING, group, kills
+from test_memory import FILLING, GREEDY_SPANS, greedy, group, kills
 from verbs import brickd
 
 from brickd.files import find
@@ -165,28 +165,6 @@ def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running,
     assert one.end() == 0
 
 
-# More threads, each with more paths, than there is memory for.
-GREEDY = """
-import threading
-bricks = [brick.brick(f"path {n}") for n in range(900)]
-together = threading.Barrier(31)
-def work():
-    together.wait()
-    for each in bricks:
-        with each: pass
-    together.wait()
-    together.wait()
-threads = [threading.Thread(target=work) for _ in range(30)]
-for thread in threads: thread.start()
-together.wait()
-together.wait()
-pause()
-together.wait()
-for thread in threads: thread.join()
-sys.exit(5)
-"""
-
-
 def told(daemon: Running, begun: int) -> dict[str, Any]:
     """The one worker, once all of it is seen, of which a part could not be recorded as it was."""
     (entry,) = daemon.ask("/workers")["workers"]
@@ -199,10 +177,10 @@ def told(daemon: Running, begun: int) -> dict[str, Any]:
 def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
     daemon: Running, serve: Serve, group: Path
 ) -> None:
-    one = serve(f"brick.init()\n{FILLING}\nfill(4 << 20)\n{GREEDY}", cgroup=os.fspath(group))
+    one = serve(f"brick.init()\n{FILLING}\nfill(4 << 20)\n{greedy(30)}", cgroup=os.fspath(group))
     one.paused()
     daemon.until("worker_found")
-    assert told(daemon, 30 * 900)["problem"] is not None
+    assert told(daemon, 30 * GREEDY_SPANS)["problem"] is not None
     assert kills(group) == 0
     one.go()
     assert one.end() == 5
@@ -212,14 +190,14 @@ def test_a_memory_group_that_is_full_kills_nobody_and_what_was_lost_is_told(
 def test_a_dev_shm_that_is_full_kills_nobody_and_what_was_lost_is_told(
     daemon: Running, serve: Serve, shm: Path
 ) -> None:
-    one = serve("brick.init()\npause()\n" + GREEDY)
+    one = serve("brick.init()\npause()\n" + greedy(30))
     one.paused()
     with (shm / "somebody else's").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, 61 * MIB)
     one.go()
     one.paused()
     daemon.until("worker_found")
-    assert told(daemon, 30 * 900)["problem"] is not None
+    assert told(daemon, 30 * GREEDY_SPANS)["problem"] is not None
     one.go()
     assert one.end() == 5
     assert one.said == ""

@@ -391,6 +391,33 @@ def fill(left):
         filler.append(piece)
 filler = []
 """
+GREEDY_SPANS = 2700
+
+
+def greedy(threads: int) -> str:
+    """More threads, each with more paths and so many spans, than there is memory for; paused when all are there."""
+    return f"""
+import threading
+bricks = [brick.brick(f"path {{n}}") for n in range(900)]
+together = threading.Barrier({threads + 1})
+def work():
+    together.wait()
+    for _ in range({GREEDY_SPANS} // len(bricks)):
+        for each in bricks:
+            with each: pass
+    together.wait()
+    together.wait()
+threads = [threading.Thread(target=work) for _ in range({threads})]
+for thread in threads: thread.start()
+together.wait()
+together.wait()
+pause()
+together.wait()
+for thread in threads: thread.join()
+sys.exit(5)
+"""
+
+
 JOINING = 'open(os.environ["GROUP"] + "/cgroup.procs", "w").write(str(os.getpid()))\n' + FILLING
 
 
@@ -413,36 +440,18 @@ def test_lanes_and_paths_are_refused_before_a_memory_cgroup_would_kill(worker: S
     process = worker(
         JOINING
         + """
-import threading
-together = threading.Barrier(9)
-def work():
-    together.wait()
-    for _ in range(3):
-        for n in range(900):
-            with bricks[n]: pass
-    together.wait()
-    together.wait()
-bricks = [brick.brick(f"path {n}") for n in range(900)]
-brick.init()
-for each in bricks:
-    with each: pass
-threads = [threading.Thread(target=work) for _ in range(8)]
-for thread in threads: thread.start()
+for n in range(900):
+    with brick.brick(f"path {n}"): pass
 fill(4 << 20)
-together.wait()
-together.wait()
-pause()
-together.wait()
-for thread in threads: thread.join()
-sys.exit(5)
-""",
+"""
+        + greedy(8),
         GROUP=str(group),
     )
     process.paused()
     got = reading(prefix)
     spans = exact(got)
     assert spans["begun"] == spans["summarized"]
-    assert spans["begun"] + spans.get("no_lane", 0) == 900 + 8 * 2700
+    assert spans["begun"] + spans.get("no_lane", 0) == 900 + 8 * GREEDY_SPANS
     assert got.process["blocks_refused"] > 0
     assert counts(got).get("other", 0) > 0 or spans.get("no_lane", 0) > 0
     assert kills(group) == 0
