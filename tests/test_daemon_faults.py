@@ -10,8 +10,6 @@ import contextlib
 import fcntl
 import itertools
 import os
-import shutil
-import stat
 import struct
 import subprocess
 import sys
@@ -22,22 +20,18 @@ from typing import Any
 
 import forge
 import pytest
-from click.testing import CliRunner
 from conftest import SHM, Worker, apart, workers
-from faults import ALERT, Compile, native, needs_namespaces, order, program
+from faults import ALERT, Compile, native, order, program
 from forge import PAGE, U64, golden, place, put, seal
 from rings import Rings, events
-from running import Running, refused, running
-from serving import ask, following
+from running import Running, running
 from verbs import brickd
 
 from brickd import _reader, directory
-from brickd.cli import brickd as group
 from brickd.collector import REST_NS, Collector
 from brickd.files import find
 from brickd.locks import holder
 from brickd.memory import Memory
-from brickd.runtime import runtime
 from brickd.segment import open_segment
 from brickd.world import SharedMemory
 
@@ -146,6 +140,15 @@ def lived_in(path: Path) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def opened_by(pid: int) -> set[str]:
+    """The files in shared memory that a process has open: to ask for their locks would drop those that we hold."""
+    names = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed since it was listed
+            names.add(each.readlink().name)
+    return names
 
 
 def told(shared: Shared, file: str, since: int) -> str:
@@ -467,181 +470,6 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
 
 
 _CONSUMER = "from brickd.segment import open_segment; print(open_segment({!r}).consumer() or 0)"
-
-
-# ---- where a daemon may not start, or does not see
-
-
-def test_a_runtime_directory_that_is_a_file_is_refused(prefix: str, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    assert "set BRICKD_RUNTIME_DIR" in refused(BRICKD_RUNTIME_DIR=str(tmp_path / "file"))
-    assert (tmp_path / "file").read_bytes() == b""
-
-
-def test_a_path_that_is_too_long_for_a_socket_is_refused_with_its_length(prefix: str, tmp_path: Path) -> None:
-    assert "bytes are too long for a socket" in refused(BRICKD_SOCKET=str(tmp_path / ("x" * 100)))
-
-
-def test_what_lies_in_the_place_of_the_socket_is_left_there(prefix: str) -> None:
-    runtime().socket.write_text("mine")
-    assert "wanted is a socket or nothing" in refused()
-    assert runtime().socket.read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("up", "--bogus"),
-        ("up", "now"),
-        ("up", "-d", "-o", "xml"),
-        ("down", "--force"),
-        ("down", "now"),
-        ("set", "api", "--spans", "maybe"),
-        ("events", "--since", "-1"),
-        ("events", "--since", "yesterday"),
-        ("events", "api"),
-    ],
-)
-def test_options_and_values_that_do_not_exist_are_refused(arguments: tuple[str, ...]) -> None:
-    refusal = CliRunner().invoke(group, arguments)
-    assert refusal.exit_code == 2, refusal.output
-
-
-@pytest.mark.slow
-def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_are_not(prefix: str) -> None:
-    files = [f"{prefix}{number}" for number in range(40)]
-    for file in files:
-        (SHM / file).write_bytes(ended(image()))
-    with contextlib.ExitStack() as alive:
-        locks = [alive.enter_context(contextlib.ExitStack()) for _ in files]
-        for lock, file in zip(locks, files, strict=True):
-            lock.enter_context(lived_in(SHM / file))
-        with running(("prlimit", "--nofile=64", "--")) as daemon:
-            assert "32 workers are, and no more" in daemon.until("quarantined")["text"]
-            assert len(daemon.ask("/status")["workers"]) == 40, "all can be read"
-            drained = opened_by(daemon.pid)
-            assert len(drained & set(files)) == 32
-            for lock, file in zip(locks, files, strict=True):
-                if file in drained:
-                    lock.close()  # its worker has ended
-            while not set(files) - drained <= opened_by(daemon.pid):
-                daemon.ask("")
-            assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
-
-
-def opened_by(pid: int) -> set[str]:
-    """The files in shared memory that a process has open: to ask for their locks would drop those that we hold."""
-    names = set()
-    for each in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed since it was listed
-            names.add(each.readlink().name)
-    return names
-
-
-def consumer(file: str) -> int | None:
-    with open_segment(file) as segment:
-        return segment.consumer()
-
-
-def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(prefix: str, worker: Start) -> None:
-    nothing = 'echo 0 > /proc/sys/user/max_inotify_instances && exec "$@"'
-    command = ("unshare", "-U", "-r", "sh", "-c", nothing, "sh")
-    if subprocess.run([*command, "true"], check=False, capture_output=True).returncode != 0:
-        pytest.skip("needs user namespaces")
-    one = worker(WORKING)
-    one.paused()
-    one.go()
-    one.paused()
-    with running(command) as daemon:
-        assert "it is looked into each 5 s" in daemon.until("blind")["text"]
-        one.go()
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
-            pass
-
-
-@pytest.mark.slow
-def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_and_socket(
-    prefix: str, worker: Start
-) -> None:
-    one = worker(WORKING)
-    one.paused()
-    one.go()
-    one.paused()
-    with running() as daemon, following(runtime().socket, "/v1/events/stream") as events:
-        daemon.until("worker_found")
-        shutil.rmtree(runtime().directory)
-        one.go()
-        one.paused()
-        assert next(event for _, event in events if event.get("kind") == "restored")
-        assert f"a daemon runs already in {runtime().directory}: process {daemon.pid}" in refused()
-        while not (runtime().checkpoint.exists() and runtime().socket.exists()):
-            pass
-        assert stat.S_IMODE(runtime().socket.stat().st_mode) == 0o600
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
-            pass
-        kinds = {event["kind"] for event in daemon.ask("/events")["events"]}
-        assert not {"defect", "checkpoint_failed"} & kinds
-
-
-@pytest.mark.slow
-def test_what_lies_in_the_place_of_a_removed_socket_is_left_there(prefix: str, worker: Start) -> None:
-    with running() as daemon, following(runtime().socket, "/v1/events/stream") as events:
-        daemon.until("daemon_started")
-        runtime().socket.unlink()
-        runtime().socket.write_text("mine")
-        runtime().lock.unlink()
-        one = worker(WORKING)  # what is found is to be kept
-        one.paused()
-        one.go()
-        assert next(event for _, event in events if event.get("kind") == "restored"), "its lock is there again"
-        assert runtime().socket.read_text() == "mine"
-    assert runtime().socket.read_text() == "mine"
-    runtime().socket.unlink()
-
-
-@pytest.fixture
-def theirs(nobody: list[str], prefix: str) -> list[str]:
-    """What begins the command of another user's daemon."""
-    os.chown(runtime().directory, 65534, 65534)
-    return nobody
-
-
-def test_another_users_segments_are_counted_and_not_touched(theirs: list[str], prefix: str, worker: Start) -> None:
-    one = worker(WORKING)
-    one.paused()
-    one.go()
-    one.paused()
-    (ours,) = find(prefix)
-    before = (SHM / ours).stat()
-    with running(theirs) as daemon:
-        answer = ask(runtime().socket, "/v1/status")
-        assert answer.status == 403
-        assert "1 segment of other users may not be read" in answer.body.decode()
-        daemon.until("daemon_started")
-        assert (SHM / ours).stat() == before
-        assert consumer(ours) is None
-
-
-def test_who_may_read_but_not_remove_a_dead_workers_segment_keeps_its_totals_once(
-    theirs: list[str], prefix: str
-) -> None:
-    (SHM / f"{prefix}group").write_bytes(ended(image(service=b"group")))
-    (SHM / f"{prefix}group").chmod(0o666)
-    with running(theirs) as daemon:
-        assert daemon.until("worker_ended")["service"] == "group"
-        told = daemon.until("quarantined")["text"]
-        assert "its worker ended and is remembered; only user 0 may remove it" in told
-        document = daemon.ask("/status")
-        assert document["ledger"]["spans"]["summarized"] == 12
-        assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
-
-
-@needs_namespaces
-def test_a_directory_that_cannot_be_listed_is_told(theirs: list[str]) -> None:
-    hidden = 'mount -t tmpfs -o mode=0733 none /dev/shm && exec "$@"'
-    with running(["unshare", "-m", "sh", "-c", hidden, "sh", *theirs]) as daemon:
-        assert "/dev/shm cannot be listed (Permission denied)" in daemon.until("blind")["text"]
-        assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
 
 
 # ---- what takes five seconds
