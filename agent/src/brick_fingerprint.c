@@ -64,7 +64,7 @@ struct view {
     size_t size; /* of an element */
     uint32_t dims;
     uint64_t shape[BRICK_DIMS_MAX], stride[BRICK_DIMS_MAX]; /* in bytes, modulo 2^64: backwards is far forwards */
-    uint64_t index[BRICK_DIMS_MAX], offset; /* of the next element */
+    uint64_t index[BRICK_DIMS_MAX], offset;                 /* of the next element to be gathered */
 };
 
 static const char *make_view(struct view *v, const struct brick_tensor *t)
@@ -77,7 +77,10 @@ static const char *make_view(struct view *v, const struct brick_tensor *t)
         return "there is no shape";
     if (t->valid != BRICK_ALL_ROWS && (t->dims == 0 || t->shape[0] < 0 || t->valid > (uint64_t)t->shape[0]))
         return "more rows are valid than there are";
-    *v = (struct view){.data = t->data, .size = dtypes[t->dtype].size, .elements = 1};
+    v->data = t->data;
+    v->elements = 1;
+    v->size = dtypes[t->dtype].size;
+    v->dims = 0;
     bool empty = t->valid == 0;
     for (uint32_t d = 0; d < t->dims; d++) {
         if (t->shape[d] < 0)
@@ -138,6 +141,13 @@ static void copy_elements(char *to, const char *data, uint64_t offset, uint64_t 
         for (size_t i = 0; i < count; i++, to += 8, offset += stride)
             memcpy(to, data + offset, 8);
     }
+}
+
+static void rewind_view(struct view *v)
+{
+    v->offset = 0;
+    for (uint32_t d = 0; d < v->dims; d++)
+        v->index[d] = 0;
 }
 
 /* The next `count` elements, of which there are so many. */
@@ -308,21 +318,21 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return hash;
 }
 
-static __attribute__((noinline)) void walk(struct pass *p, const struct view *view)
+static void walk(struct pass *p, struct view *v)
 {
-    struct view v = *view;
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
-    const bool one_run = in_one_run(&v);
-    const char *from = one_run ? v.data : gathered;
-    for (uint64_t left = v.elements, most = PIECE_BYTES / v.size; left > 0;) {
+    const bool one_run = in_one_run(v);
+    const char *from = one_run ? v->data : gathered;
+    rewind_view(v);
+    for (uint64_t left = v->elements, most = PIECE_BYTES / v->size; left > 0;) {
         size_t count = left < most ? (size_t)left : (size_t)most;
         if (!one_run)
-            gather(&v, gathered, count);
-        if (left == v.elements)
+            gather(v, gathered, count);
+        if (left == v->elements)
             p->fnv1a = fnv1a(p, from, count < FNV_ELEMENTS ? count : FNV_ELEMENTS);
-        add_piece(p, from, count * v.size);
+        add_piece(p, from, count * v->size);
         if (one_run)
-            from += count * v.size;
+            from += count * v->size;
         left -= count;
     }
 }
@@ -367,12 +377,12 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
 {
     const struct brick_sums *s = &p->sums;
     uint64_t finite = f->elements - s->nan - s->pos_inf - s->neg_inf;
-    const unsigned lanes = p->kernel->lanes;
+    const unsigned lanes = p->kernel->lanes; /* a power of two */
     double sum = 0, squares = 0;
     for (unsigned j = 0; j < BRICK_SIXTEEN; j++) {
         double place = 0;
         for (unsigned k = 0; k < lanes; k++)
-            place += s->bins[(j / lanes * lanes + k) * lanes + (j ^ k) % lanes];
+            place += s->bins[((j & -lanes) + k) * lanes + ((j ^ k) & (lanes - 1))];
         f->sketch[j] = (float)(place * unscaled);
         sum += s->sum[j];
         squares += s->squares[j];
@@ -381,7 +391,7 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-static void finish(struct brick_fingerprint *f, const struct view *v, struct pass *p)
+static void finish(struct brick_fingerprint *f, struct view *v, struct pass *p)
 {
     const struct brick_sums *s = &p->sums;
     double least = s->bounds.least[0], most = s->bounds.most[0];

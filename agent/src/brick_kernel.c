@@ -37,8 +37,8 @@ static const uint64_t brick_signs_of_2[4][2] BRICK_ALIGNED = {
 
 /* A float of 8 or 16 bits: its exponent and mantissa moved to their places in float32, the exponent put right by a
  * multiplication, which also makes subnormals normal. What is larger than the largest finite one gets more bits. */
-static inline float brick_narrow(uint32_t sign, uint32_t magnitude, int shift, float scale, uint32_t largest,
-                                 uint32_t special)
+static inline float brick_small(uint32_t sign, uint32_t magnitude, int shift, float scale, uint32_t largest,
+                                uint32_t special)
 {
     union {
         uint32_t bits;
@@ -48,6 +48,9 @@ static inline float brick_narrow(uint32_t sign, uint32_t magnitude, int shift, f
     return whole.value;
 }
 
+/* Where -0 would be, these have their only NaN: larger than the largest. */
+static inline uint32_t brick_fnuz(uint32_t bits) { return (bits & 0x7F) | (uint32_t)(bits == 0x80) << 7; }
+
 typedef float brick_float_anywhere BRICK_ANYWHERE;
 
 static inline void brick_from_half(const char *restrict from, float *restrict to)
@@ -55,7 +58,7 @@ static inline void brick_from_half(const char *restrict from, float *restrict to
     typedef uint16_t half BRICK_ANYWHERE;
     const half *restrict x = (const void *)from;
     for (int j = 0; j < BRICK_SIXTEEN; j++)
-        to[j] = brick_narrow(x[j] >> 15, x[j] & 0x7FFF, 13, 0x1p112f, 0x7BFF, 0x7F800000);
+        to[j] = brick_small(x[j] >> 15, x[j] & 0x7FFF, 13, 0x1p112f, 0x7BFF, 0x7F800000);
 }
 
 #define SELECT(condition, a, b) ((D)(((condition) & (L)(a)) | (~(condition) & (L)(b))))

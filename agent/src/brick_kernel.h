@@ -24,6 +24,7 @@
 #define BRICK_SIXTEEN 16      /* words in a block, and elements in one */
 #define BRICK_PIECE_BLOCKS 64 /* at a time: what is read twice is still in the nearest cache */
 #define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
+#define BRICK_AHEAD 8192      /* bytes that are asked for before they are needed: processors stop at the end of a page */
 
 #define BRICK_ALIGNED __attribute__((aligned(64))) /* as the widest vector */
 /* Any alignment; any type of the caller's. */

@@ -47,6 +47,7 @@ TARGET static uint64_t OWN(checksum)(const void *words, const uint64_t *hashes, 
     uint64_t sum = 0;
     for (size_t i = 0; i < blocks; i++, u += WORD_GROUPS) {
         uint64_t high = hashes[i] >> 32 | 1;
+        __builtin_prefetch((const void *)((uintptr_t)u + BRICK_AHEAD)); /* beyond the end it does nothing */
 #pragma GCC unroll 4
         for (int g = 0; g < WORD_GROUPS; g++) {
             U two = u[g];
@@ -143,12 +144,12 @@ TARGET static void OWN(clean)(struct brick_sums *s, double *elements, size_t blo
 
 /* Each a loop of 16 that the compiler knows how to turn into vectors. */
 #define WIDEN(name, from_type, to_type, value)                                                                         \
-    TARGET static void OWN(name)(const void *restrict from, void *restrict to, size_t blocks)                                            \
+    TARGET static void OWN(name)(const void *restrict from, void *restrict to, size_t blocks)                          \
     {                                                                                                                  \
         typedef from_type from_anywhere BRICK_ANYWHERE;                                                                \
-        const from_anywhere *restrict x = from;                                                                                 \
-        for (to_type *restrict y = to; blocks > 0; blocks--, x += BRICK_SIXTEEN, y += BRICK_SIXTEEN)                       \
-            for (int j = 0; j < BRICK_SIXTEEN; j++)                                                                      \
+        const from_anywhere *restrict x = from;                                                                        \
+        for (to_type *restrict y = to; blocks > 0; blocks--, x += BRICK_SIXTEEN, y += BRICK_SIXTEEN)                   \
+            for (int j = 0; j < BRICK_SIXTEEN; j++)                                                                    \
                 y[j] = (value);                                                                                        \
     }
 
@@ -162,10 +163,10 @@ WIDEN(from_uint16, uint16_t, float, x[j])
 WIDEN(from_uint32, uint32_t, double, x[j])
 WIDEN(from_uint64, uint64_t, double, (double)x[j])
 WIDEN(from_bfloat16, uint16_t, uint32_t, (uint32_t)x[j] << 16)
-WIDEN(from_e4m3fn, uint8_t, float, brick_narrow(x[j] >> 7, x[j] & 0x7F, 20, 0x1p120f, 0x7E, 0x7FC00000))
-WIDEN(from_e4m3fnuz, uint8_t, float, brick_narrow(x[j] >> 7, (x[j] & 0x7F) | (x[j] == 0x80) << 7, 20, 0x1p119f, 0x7F, 0x7FC00000))
-WIDEN(from_e5m2, uint8_t, float, brick_narrow(x[j] >> 7, x[j] & 0x7F, 21, 0x1p112f, 0x7B, 0x7F800000))
-WIDEN(from_e5m2fnuz, uint8_t, float, brick_narrow(x[j] >> 7, (x[j] & 0x7F) | (x[j] == 0x80) << 7, 21, 0x1p111f, 0x7F, 0x7FC00000))
+WIDEN(from_e4m3fn, uint8_t, float, brick_small(x[j] >> 7, x[j] & 0x7F, 20, 0x1p120f, 0x7E, 0x7FC00000))
+WIDEN(from_e4m3fnuz, uint8_t, float, brick_small(x[j] >> 7, brick_fnuz(x[j]), 20, 0x1p119f, 0x7F, 0x7FC00000))
+WIDEN(from_e5m2, uint8_t, float, brick_small(x[j] >> 7, x[j] & 0x7F, 21, 0x1p112f, 0x7B, 0x7F800000))
+WIDEN(from_e5m2fnuz, uint8_t, float, brick_small(x[j] >> 7, brick_fnuz(x[j]), 21, 0x1p111f, 0x7F, 0x7FC00000))
 WIDEN(promote_all, float, double, x[j])
 
 TARGET static void OWN(promote)(const float *elements, double *promoted, size_t blocks)
