@@ -1,0 +1,24 @@
+"""`scripts/bench fingerprint`: what a fingerprint costs, as a share of the time it takes to read the tensor at all."""
+
+from __future__ import annotations
+
+from benchmarks import machine, tensors
+from benchmarks.report import Report, Table
+from benchmarks.spans import attempted
+from benchmarks.workplace import Workplace, progress
+
+HELP = "fingerprints of large and small tensors against reading them, FNV-1a and numpy"
+
+
+def run(place: Workplace, quick: bool) -> Report:
+    """Measure, until each goal was met in one of three attempts."""
+    rounds = 8 if quick else 30
+
+    def attempt(turn: int) -> list[dict[str, object]]:
+        progress(f"fingerprints, attempt {turn + 1}, {rounds} rounds")
+        rows: list[dict[str, object]] = place.ask("tensors", rounds, turn, OPENBLAS_NUM_THREADS="1")
+        return rows
+
+    best, attempts = attempted(tensors.COMPARISONS, attempt)
+    title = f"Processor time for a fingerprint of {tensors.LARGE >> 20}M float32 where not said, {rounds} rounds"
+    return Report("fingerprint", machine.facts(), [Table("fingerprint", title, best, attempts=attempts)])
