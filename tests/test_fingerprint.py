@@ -173,6 +173,14 @@ def test_two_words_that_change_places_show(variants: Variants, count: int, seed:
     assert variants.of("generic", array, "uint32").checksum != variants.of("generic", swapped, "uint32").checksum
 
 
+def test_a_zero_among_the_bounds_has_no_sign(variants: Variants) -> None:
+    for dtype in ("float16", "float32", "float64"):
+        for array in (np.full(40, -0.0, dtype), np.array([0.0, -0.0, np.nan], dtype)):
+            for name in variants.names:
+                got = variants.of(name, array, dtype)
+                assert (str(got.min), str(got.max)) == ("0.0", "0.0")
+
+
 def test_length_dtype_and_key_are_part_of_the_checksum(variants: Variants) -> None:
     zeros = np.zeros(64, np.uint8)
     seen = {variants.of("generic", zeros[:length], "uint8").checksum for length in range(65)}
