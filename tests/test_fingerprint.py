@@ -36,11 +36,13 @@ SPECIAL = {
 }
 
 
+AGENT = ROOT / "agent" / "src"
+SOURCES = (ROOT / "tests" / "native" / "fingerprint.c", AGENT / "brick_fingerprint.c", AGENT / "brick_kernel.c")
+
+
 @pytest.fixture(scope="module")
 def variants(compiled: Compile) -> Variants:
-    agent = ROOT / "agent" / "src"
-    sources = (ROOT / "tests" / "native" / "fingerprint.c", agent / "brick_fingerprint.c", agent / "brick_kernel.c")
-    return Variants(compiled("fingerprint.so", sources, "-O2", "-shared", "-fPIC"))
+    return Variants(compiled("fingerprint.so", SOURCES, "-O2", "-shared", "-fPIC"))
 
 
 def arrays(dtype: str, shape: tuple[int, ...], seed: int) -> Bytes:
@@ -409,3 +411,14 @@ def test_modes_of_the_processor_change_no_number_and_stay_as_they_were(variants:
         said, got = variants.under(modes, tensor(array, dtype))
         assert said == ""
         assert differences(got, expected(array, dtype)) == []
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_compiled_with_fast_math_gets_the_same(compiled: Compile) -> None:
+    # What -ffast-math turns on, but for the start-up code that would change the modes of this whole process.
+    flags = ("-ffinite-math-only", "-fno-signed-zeros", "-fno-trapping-math", "-fassociative-math", "-freciprocal-math")
+    fast = Variants(compiled("fingerprint-fast.so", SOURCES, "-O3", *flags, "-shared", "-fPIC"))
+    for dtype in ("float16", "bfloat16", "float32", "float64"):
+        array = arrays(dtype, (5000,), 3)
+        for name in fast.names:
+            assert differences(fast.of(name, array, dtype), expected(array, dtype)) == [], name

@@ -16,6 +16,14 @@
 #ifndef BRICK_KERNEL_H
 #define BRICK_KERNEL_H
 
+/* An engine may be compiled with -ffast-math, which says that there is no NaN: here they are counted. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-fast-math")
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+#error "brick_fingerprint.c and brick_kernel.c are to be compiled without -ffast-math"
+#endif
+
 #include "brick_internal.h"
 
 #include <stdbool.h>
