@@ -59,7 +59,7 @@ def slot(before: Snapshot, after: Snapshot) -> Slot:
     categories: dict[str, dict[str, str]] = {}
     bricks: dict[tuple[str, str], list[Share]] = {}
     bounds: set[tuple[str, str]] = set()
-    for worker in since(before, alive):
+    for worker in since((before,), alive):
         key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
         for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
             if bounded:  # compares nobody

@@ -3,7 +3,7 @@
 Owns: which snapshots are kept, which difference a window is, whose totals it is taken from. Must not know: who asks,
 files, screens. Invariants: what a window holds was recorded in the time that it names; a worker that dies, is added up
 with others or goes on under another uuid takes nothing out of it, nor does one that was forgotten; of whom it is not
-known what he had recorded before, nothing is in it.
+known what he had recorded before, nothing is in it but what came after a look that knew.
 """
 
 from __future__ import annotations
@@ -65,14 +65,28 @@ class Windows:
         if not snapshots:
             return None
         began = min(snapshots, key=lambda each: abs(now_ns - each.now_ns - slots * EVERY_NS))
-        return Window(since(began, of), now_ns - began.now_ns)
+        return Window(since(snapshots[snapshots.index(began) :], of), now_ns - began.now_ns)
 
 
-def since(began: Snapshot, of: Iterable[Worker]) -> list[Worker]:
-    """These workers with what they recorded since a snapshot; without those of whom that is not known."""
-    before = _Before(began)
-    bases = ((worker, before.bases(worker)) for worker in of)
-    return [replace(worker, reading=_without(worker.reading, each)) for worker, each in bases if each is not None]
+def since(began: Sequence[Snapshot], of: Iterable[Worker]) -> list[Worker]:
+    """These workers with what they recorded since a snapshot.
+
+    Args:
+        began: that one, and later ones: where the first says nothing of a worker, the next one that does counts.
+        of: as they are now; those of whom none says anything are left out.
+    """
+    known: list[_Before] = []
+
+    def bases(worker: Worker) -> list[Reading] | None:
+        for number, snapshot in enumerate(began):
+            if number == len(known):
+                known.append(_Before(snapshot))
+            if (found := known[number].bases(worker)) is not None:
+                return found
+        return None
+
+    found = ((worker, bases(worker)) for worker in of)
+    return [replace(worker, reading=_without(worker.reading, each)) for worker, each in found if each is not None]
 
 
 class _Before:

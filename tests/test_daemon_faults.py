@@ -525,7 +525,7 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         one.go()
         more = one.heard()
         one.paused()
-        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 20:
+        while (document := daemon.ask("/status?over=start"))["ledger"]["deferred"]["bounded"] < 20:
             pass
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")

@@ -72,7 +72,7 @@ def counts(workers: Iterable[Worker]) -> dict[str, tuple[int, int, int]]:
 
 
 def after(began: Snapshot, *now: Worker) -> dict[str, tuple[int, int, int]]:
-    return counts(since(began, now))
+    return counts(since((began,), now))
 
 
 def replay(made: MadeUp, later: MadeUp) -> MadeUp:
@@ -213,6 +213,18 @@ def test_where_there_are_many_services_who_went_is_sought_among_those_of_all_oth
     work(second, "b", 9)
     moved = [Gone(made.name, made.reading).of_service(OTHERS) for made in (worker(first, 1), worker(second, 2))]
     assert after(began, added_up(*(Worker(each.name, each.reading, Ledger()) for each in moved))) == {"b": (1, 1, 9)}
+
+
+def test_of_whom_the_first_look_says_nothing_there_is_what_came_after_the_next_one() -> None:
+    windows, made, goes_on = Windows(), MadeUp(), MadeUp()
+    windows.take(snapshot(worker(made, 1), now_ns=SECOND))
+    for seconds, durations in ((11, [5, 5]), (21, [5]), (31, [5, 5, 5])):
+        work(made, "a", 7)
+        work(goes_on, "b", *durations)
+        windows.take(snapshot(worker(made, 1), worker(goes_on, 2, took=UUID[3]), now_ns=seconds * SECOND))
+    window = windows.over([worker(made, 1), worker(goes_on, 2, took=UUID[3])], 40 * SECOND, 6)
+    assert window is not None
+    assert counts(window.workers) == {"a": (3, 3, 21), "b": (4, 4, 20)}
 
 
 def test_a_window_begins_at_the_snapshot_that_is_nearest_to_its_length() -> None:
