@@ -68,11 +68,14 @@ def _ours(directory: Path) -> bool:
 
 
 def _state(directory: Path) -> Path:
-    """Beside the user's own state; of a user without a home in the runtime directory."""
+    """Beside the user's own state; of a user without a home in the runtime directory.
+
+    Containers say that / is the home of a number without a name.
+    """
     if own := os.environ.get("XDG_STATE_HOME"):
         return Path(own) / "brickd"
     home = os.path.expanduser("~")
-    return Path(home, ".local", "state", "brickd") if os.path.isdir(home) else directory / "state"
+    return Path(home, ".local", "state", "brickd") if home != "/" and os.path.isdir(home) else directory / "state"
 
 
 def _user() -> str:

@@ -69,6 +69,8 @@ def daemon(shm: Path, prefix: str) -> Iterator[Running]:
     os.chown(directory, 0, GROUP)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BRICKD_RUNTIME_DIR", f"{directory}/own")
+        patch.delenv("BRICKD_STATE_DIR")
+        patch.setenv("HOME", "/")  # as containers have it of a number without a name
         beside = Container(DAEMON, [GROUP], os.fspath(shm), [os.fspath(directory)])
         with running(beside.before) as one:
             yield one
@@ -118,6 +120,17 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
     assert (runtime().checkpoint).stat().st_uid == DAEMON
     again(lives)
     assert lives.end() == 0
+
+
+def test_a_daemon_in_a_container_records_and_a_recording_is_fetched_from_it(
+    daemon: Running, serve: Serve, tmp_path: Path
+) -> None:
+    serve(f"{ROUNDS}\nrounds()").heard()
+    closed(daemon, STARTS)
+    recorded = brickd("record", "--duration", "0.01", "-o", f"{tmp_path}/night.brick")
+    assert recorded.returncode == 0, recorded.stderr
+    shown = json.loads(brickd("status", f"{tmp_path}/night.brick", "--json").stdout)
+    assert shown["ledger"]["spans"]["begun"] == STARTS
 
 
 SIXTEEN = """

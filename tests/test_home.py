@@ -31,6 +31,23 @@ for _ in range(3):
 """
 
 
+@pytest.mark.parametrize("home", ["/", "/nowhere"])
+def test_what_is_kept_of_a_user_without_a_home_lies_in_the_runtime_directory(
+    monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
+    for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", home)
+    assert runtime().state == runtime().directory / "state"
+
+
+def test_what_is_kept_of_a_user_with_a_home_lies_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("BRICKD_STATE_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", os.fspath(tmp_path))
+    assert runtime().state == tmp_path / ".local" / "state" / "brickd"
+
+
 def refused(*before: str, group: int | None = None) -> list[str]:
     """Three tries of another process to take the directory: its descriptors then, and why it was refused."""
     command = [*before, sys.executable, "-P", "-c", _TAKE.format(group=group)]
