@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +23,22 @@ from soaking.samples import Sample
 from brickd.workers import survey
 
 NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
+
+# ---- what is asked
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["--seconds nan", "--seconds inf", "--seconds 0", "--workers 0", "--workers 1025", "--daemon-kills -1",
+     "--daemon-kills nan", "--daemon-kills 1e300"],
+)  # fmt: skip
+def test_a_run_that_cannot_be_is_a_usage_error_and_no_failure(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = runpy.run_path(str(ROOT / "scripts" / "soak"))["asked"]
+    with pytest.raises(SystemExit) as ended:
+        asked(wrong.split())
+    assert ended.value.code == 2
+    assert f"error: {wrong.split(maxsplit=1)[0]} " in capsys.readouterr().err
+
 
 # ---- the account
 
