@@ -96,6 +96,20 @@ def test_a_thread_that_had_ended_before_is_not_forgotten(lost: os.PathLike[str],
         assert exact(reading(prefix)) == {"begun": 200 + more, "summarized": 200 + more}
 
 
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("number", ["n", "N"])
+def test_a_number_that_is_given_while_another_thread_opens_the_next_segment_has_its_name_there(
+    lost: os.PathLike[str], prefix: str, how: str, number: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bom")
+        taken_away(prefix, how)
+        (more,) = order(process, number)
+        order(process, "m")
+        assert counts(reading(prefix)) == {"mine": 200, "other thread's": 100 + more, "late": 1}
+        assert exact(reading(prefix)) == {"begun": 301 + more, "summarized": 301 + more}
+
+
 def only_uuid(prefix: str) -> str | None:
     """Of the one segment there is; None while it changes."""
     try:

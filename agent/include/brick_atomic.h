@@ -57,6 +57,8 @@ static inline void brick_add(uint64_t *p, uint64_t v)
 
 static inline void brick_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
 static inline void brick_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+/* Of two threads that each write, pass it and then read what the other wrote, one at the least sees it. */
+static inline void brick_fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 /* Orders this thread's accesses for a signal handler on the same thread. */
 static inline void brick_fence_signal(void) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }

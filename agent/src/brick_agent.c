@@ -286,6 +286,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
+        brick_fence_full(); /* pairs with the one in brick_name */
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
         brick_segment_remove(lost); /* there still, when reopening was asked for */
@@ -338,16 +339,22 @@ uint32_t brick_name(const char *text, size_t length, const char *category)
     struct brick_agent *a = &brick_agent;
     if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
         return BRICK_UNNAMED;
+    struct brick_segment *s = __atomic_load_n(&a->segment, __ATOMIC_ACQUIRE);
     if (length == 0) {
-        brick_fetch_add(&brick_process_of(a->segment)->names_refused, 1);
+        brick_fetch_add(&brick_process_of(s)->names_refused, 1);
         return BRICK_OTHER;
     }
-    uint32_t number = brick_name_intern(&a->tables, a->segment, text, length);
+    uint32_t number = brick_name_intern(&a->tables, s, text, length);
     if (category != NULL && number != BRICK_OTHER) {
-        uint32_t kind = brick_name_intern(&a->tables, a->segment, category, strlen(category));
+        uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category));
         if (kind != BRICK_OTHER) /* the first one declared stays */
-            brick_claim32(&brick_names_of(a->segment)[number].category, 0, kind);
+            brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
+    /* Where another thread opens the next segment meanwhile, one of us sees what the other did. */
+    brick_fence_full();
+    struct brick_segment *now = __atomic_load_n(&a->segment, __ATOMIC_ACQUIRE);
+    if (BRICK_UNLIKELY(now != s))
+        brick_tables_copy(&a->tables, now, s);
     return number;
 }
 

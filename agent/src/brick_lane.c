@@ -160,6 +160,8 @@ static int lane_move(struct brick_thread *t)
     t->span_ring = t->event_ring = (struct brick_ring){0};
     if (!lane_bind(t))
         return 0;
+    /* A path that this thread numbered when the tables were copied already stands in the old segment alone. */
+    brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
     for (uint32_t path = 0; path < t->segment->header->paths; path += BRICK_BLOCK)
         if ((old.committed[path / BRICK_BLOCK / 64] >> path / BRICK_BLOCK % 64 & 1) != 0 && brick_block_commit(t, path))
             block_move(t, &old, path);

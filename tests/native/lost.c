@@ -4,6 +4,8 @@
  *   m  the main thread records 100 spans       M  it begins one and leaves it open      e  it ends that one
  *   o  the other thread does as with m         s  the other records on and on           t  it stops: how many were it
  *   w  the main thread records until its segment has another name than at the last b: how many were it
+ *   n  it records one span under a new name; as it gives that its number, the other does as with w: how many were it
+ *   N  the same, as it gives the number of the path
  *   x  the other thread ends
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
@@ -19,11 +21,22 @@ static sem_t asked, answered;
 static char order;
 static uint64_t stop, theirs; /* atomic */
 static uint32_t mine_name, other_name;
+static char before[96];
+static const char *held; /* where the main thread waits for the other */
+static uint64_t meanwhile;
 
 static void record(uint32_t brick)
 {
     brick_begin(brick, NULL, NULL);
     brick_end(brick, NULL, 0, 0);
+}
+
+static uint64_t record_until_moved(uint32_t brick)
+{
+    uint64_t did = 0;
+    for (; strcmp(before, brick_segment_name()) == 0; did++)
+        record(brick);
+    return did;
 }
 
 static void *other(void *unused)
@@ -38,6 +51,8 @@ static void *other(void *unused)
                 record(other_name);
         for (; now == 's' && brick_load_acquire(&stop) == 0; brick_add(&theirs, 1))
             record(other_name);
+        if (now == 'n')
+            meanwhile = record_until_moved(other_name);
         sem_post(&answered);
     }
     return NULL;
@@ -51,10 +66,26 @@ static uint64_t ask(char what)
     return 100;
 }
 
+static void at(const char *point)
+{
+    if (held == NULL || strcmp(point, held) != 0)
+        return;
+    held = NULL;
+    ask('n');
+}
+
+static uint64_t record_late(const char *where)
+{
+    held = where;
+    record(brick_name("late", 4, NULL));
+    return meanwhile;
+}
+
 int main(void)
 {
     pthread_t thread;
-    char letter, before[96] = "";
+    char letter;
+    brick_test_point = at;
     sem_init(&asked, 0, 0);
     sem_init(&answered, 0, 0);
     brick_init(NULL);
@@ -100,8 +131,13 @@ int main(void)
             strcpy(before, brick_segment_name());
             break;
         case 'w':
-            for (; strcmp(before, brick_segment_name()) == 0; did++)
-                record(mine_name);
+            did = record_until_moved(mine_name);
+            break;
+        case 'n':
+            did = record_late("name_text");
+            break;
+        case 'N':
+            did = record_late("path_claimed");
             break;
         default:
             did = ask(letter);
