@@ -181,6 +181,7 @@ class Spool:
 class Recording:
     bytes: int
     chunks: int
+    slots: int
     left_bytes: int
     refused_chunks: int
     refused_bytes: int

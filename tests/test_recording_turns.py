@@ -101,7 +101,7 @@ def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lo
     assert all(each.path.stat().st_size <= SMALL for each in made.volumes.kept)
     stood = [records(body) for file in files for kind, _, _, body in file if kind == _reader.CHUNK_RECORDS]
     assert b"".join(each.slots for each in stood) == numbered(8000).tobytes()
-    assert made.writer.counted().not_recorded == {}
+    assert (made.writer.counted().records, made.writer.counted().not_recorded) == (8000, {})
     for file in files:  # each stands for itself, and says how it ended
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 

@@ -158,6 +158,7 @@ int brick_recorder_write(struct brick_recorder *r, struct brick_spool *spool, ui
         if (slots == 0)
             return 0;
         brick_spool_took(spool, piece, slots);
+        brick_add(&r->slots, slots);
     }
     return 1;
 }

@@ -26,6 +26,7 @@ struct brick_recorder {
     /* Others may read these. */
     uint64_t at; /* where the next chunk begins */
     uint64_t number;
+    uint64_t slots; /* of rings, that are written */
     uint64_t refused_chunks, refused_bytes, refused_slots;
     uint32_t broken; /* somebody cut the file: nothing more is written into it */
     uint32_t ended;

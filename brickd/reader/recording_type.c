@@ -203,6 +203,7 @@ static PyMethodDef recording_methods[] = {
 static PyGetSetDef recording_numbers[] = {
     NUMBER("bytes", at, "Bytes that are written."),
     NUMBER("chunks", number, "Chunks that are written."),
+    NUMBER("slots", slots, "Slots of rings that are written."),
     {"left_bytes", recording_left, NULL, "The longest body that the limit allows now.", NULL},
     NUMBER("refused_chunks", refused_chunks, "Chunks that were not recorded."),
     NUMBER("refused_bytes", refused_bytes, "Bytes of their bodies."),

@@ -137,6 +137,7 @@ class Recorder:
             "bytes": self._volumes.size,
             "snapshots": counts.snapshots,
             "events": counts.events,
+            "records": counts.records,
             "not_recorded": counts.not_recorded,
             "trouble": self.trouble,
             "removed_files": self._volumes.removed,

@@ -147,11 +147,13 @@ class Writer:
         mark, numbers = self._spool.ready()
         if numbers and (self._held or not self._snapshots):  # nobody can open a file without a snapshot
             return False
-        before = self.volumes.file.chunks + bool(numbers - self._named)
         put = self._name(numbers - self._named)
         if put is Put.DONE:
+            before = self.volumes.file.slots
             put = self.volumes.write(self._spool, mark)
-            self._recorded = self._recorded or self.volumes.file.chunks > before
+            slots = self.volumes.file.slots - before
+            self._recorded = self._recorded or slots > 0
+            self._counts = replace(self._counts, records=self._counts.records + slots)
         if put is Put.NO_ROOM and self._grown:
             self._outgrown = True
         elif put is Put.NO_ROOM:

@@ -60,11 +60,13 @@ class Counts:
     Attributes:
         snapshots: that were written.
         events: the same of these.
+        records: slots of rings, likewise.
         not_recorded: of each of these how many there was no room for.
     """
 
     snapshots: int = 0
     events: int = 0
+    records: int = 0
     not_recorded: dict[str, int] = field(default_factory=dict)
 
 
@@ -281,5 +283,5 @@ def _read_facts(found: dict[str, Any]) -> Facts:
 def _counts(found: dict[str, Any]) -> Counts:
     counted = judged.limited(found["not_recorded"], _COUNTS_MAX)
     lacking = {judged.text(what): judged.whole(n) for what, n in counted.items()}
-    snapshots, events = (judged.whole(found[name]) for name in ("snapshots", "events"))
-    return Counts(snapshots, events, lacking)
+    snapshots, events, records = (judged.whole(found.get(name, 0)) for name in ("snapshots", "events", "records"))
+    return Counts(snapshots, events, records, lacking)
