@@ -129,10 +129,7 @@ class Contents:
 
     def words(self) -> list[str]:
         """What is to be said of it."""
-        told = [f"{self.form.path}: {each}" for each in self.end.words()]
-        if self.ending is not None and self.ending.why == "rotated":
-            told.append(f"{self.form.path}: it goes on in the next file of its set")
-        return told
+        return [f"{self.form.path}: {each}" for each in self.end.words()]
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""

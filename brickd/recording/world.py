@@ -189,14 +189,20 @@ class Recorded:
             at = rfc3339(last[0].snapshot.at_ns)
             began = rfc3339(begun.began_at_ns)
             told.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
-        numbers = [file.form.title.number for file in self._files]
-        if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
-            told.append(f"{many(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given")
+        told += self._not_given()
         lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
         if lacking:
             said = ", ".join(many(n, what.removesuffix("s")) for what, n in lacking.items())
             told.append(f"not recorded, for there was no room: {said}")
         return tuple(told)
+
+    def _not_given(self) -> Iterator[str]:
+        """What of the set lies between and behind these files: what was before is in the totals of each."""
+        numbers, last = [file.form.title.number for file in self._files], self._files[-1]
+        if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
+            yield f"{many(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
+        if last.ending is not None and last.ending.why == "rotated":
+            yield f"{last.form.path}: it goes on in the next file of its set"
 
     def _counts(self) -> Counts:
         """Of the recording up to its end, or as far as that is known."""
