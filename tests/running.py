@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from loaded import Process, loaded
@@ -52,6 +53,17 @@ class Running:
         said = self.process.stderr.read().decode()
         assert self.process.wait() == 0, said
         return said
+
+
+# What a script's background and nohup do to a command.
+IGNORING = ("sh", "-c", "trap '' INT HUP; exec \"$@\"", "sh")
+
+
+def ignored(pid: int) -> set[int]:
+    """The signals that a process ignores."""
+    (line,) = (each for each in Path(f"/proc/{pid}/status").read_text().splitlines() if each.startswith("SigIgn:"))
+    mask = int(line.split()[1], 16)
+    return {number + 1 for number in range(64) if mask >> number & 1}
 
 
 UP = (sys.executable, "-P", "-m", "brickd", "up")

@@ -14,7 +14,7 @@ from conftest import SHM, Worker
 from faults import ALERT, Compile, Start, native, order, program
 from forge import PAGE, U64
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
-from running import running
+from running import IGNORING, ignored, running
 
 from brickd.files import find
 from brickd.segment import open_segment
@@ -220,3 +220,9 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
         assert (status["ledger"]["deferred"]["pending"], status["ledger"]["deferred"]["orphaned"]) == (0, 3)
         assert status["ledger"]["spans"]["summarized"] == spans
         assert len(find(prefix)) == 2
+
+
+def test_a_signal_that_is_ignored_as_the_daemon_begins_stays_ignored() -> None:
+    with running(IGNORING) as daemon:
+        assert {signal.SIGINT, signal.SIGHUP} <= ignored(daemon.pid)
+        assert "has ended" in daemon.end()

@@ -9,7 +9,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from conftest import SHM
 from faults import Start, needs_namespaces
-from running import running
+from running import IGNORING, ignored, running
 from verbs import brickd, document, started
 
 from brickd.runtime import runtime
@@ -47,9 +47,9 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 @contextmanager
-def recording(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
     """`brickd record`, as soon as it records."""
-    command = [sys.executable, "-P", "-m", "brickd", "record", "--json", *arguments]
+    command = [*under, sys.executable, "-P", "-m", "brickd", "record", "--json", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
@@ -152,6 +152,14 @@ def test_ctrl_c_ends_a_recording_without_a_daemon_as_well(worker: Start, tmp_pat
         process.send_signal(signal.SIGINT)
         assert json.loads(process.communicate()[0])["why"] == "asked"
     assert document("status", str(file))["workers"][0]["name"] == "api/0"
+
+
+def test_a_signal_that_is_ignored_as_a_recording_begins_stays_ignored(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    with recording("-o", str(tmp_path / "run.brick"), under=IGNORING) as process:
+        assert {signal.SIGINT, signal.SIGHUP} <= ignored(process.pid)
+        process.terminate()
+        assert json.loads(process.communicate()[0])["why"] == "asked"
 
 
 def test_a_recording_that_nobody_wants_any_more_ends_and_the_spans_are_as_they_were(
@@ -320,7 +328,8 @@ def test_each_span_of_the_chosen_is_in_the_recording_and_of_nobody_else(worker: 
             each.paused()
             each.go()
             assert each.end() == 0
-        assert json.loads(process.communicate()[0])["not_recorded"] == {}
+        said = json.loads(process.communicate()[0])
+    assert (said["records"], said["not_recorded"]) == (40, {})
     (lane,) = document("inspect", "-n", "100", file, "api/0")["lanes"]
     assert [span["elements"] for span in lane["spans"]] == list(range(40))
     assert {span["brick"] for span in lane["spans"]} == {"a"}

@@ -12,7 +12,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -133,12 +133,12 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
     """Show how far it comes until it is over: what it came to. A signal ends it, a second one this process."""
 
     def ended(number: int, _: FrameType | None) -> None:
-        for each in _SIGNALS:
+        for each in taken:
             signal.signal(each, signal.default_int_handler)
         end()
 
     document: Document = {}
-    with _signals(ended):
+    with _signals(ended) as taken:
         for _, document in begun:
             say(_begun(order, document))
         try:
@@ -153,11 +153,16 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
 
 
 @contextlib.contextmanager
-def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    """Have those that would end this process go to a function; afterwards they do what they did before."""
-    before = {each: signal.signal(each, handler) for each in _SIGNALS}
+def _signals(handler: Callable[[int, FrameType | None], object]) -> Iterator[Collection[int]]:
+    """Have those that would end this process go to a function, until they do again what they did before.
+
+    Yields:
+        Which these are: what nohup, or the shell of a script, has it ignore is ignored.
+    """
+    heard = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, handler) for each in heard}
     try:
-        yield
+        yield before.keys()
     finally:
         for number, was in before.items():
             signal.signal(number, was)

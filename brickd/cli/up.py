@@ -66,7 +66,8 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
         async def serve() -> None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                loop.add_signal_handler(number, stop)
+                if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup, or a script's shell, wants it
+                    loop.add_signal_handler(number, stop)
             watching = loop.create_task(manager.watch(lambda: daemon.daemon().loop_still_ns))
             ready()
             manager.ready(f"answers at {here.socket}")
