@@ -21,14 +21,11 @@ from brickd.runtime import Runtime
 @contextlib.contextmanager
 def guarded(here: Runtime, group: int | None) -> Iterator[None]:
     """Have a daemon for a moment follow this process, where it is killed meanwhile; to begin before any thread does."""
-    this = os.pidfd_open(os.getpid())
-    guardian = os.fork()
-    if guardian == 0:
-        try:
-            _guard(this, here, group)
-        finally:
-            os._exit(0)
-    os.close(this)
+    try:
+        guardian = _begin(here, group)
+    except OSError:  # Linux 5.3 can, and may; and there is room for a process: else the next daemon sees to it
+        yield
+        return
     try:
         yield
     except BrickdError:
@@ -36,6 +33,20 @@ def guarded(here: Runtime, group: int | None) -> Iterator[None]:
         raise
     else:
         _dismiss(guardian)  # not where anything else came between: then it sees to it that nothing is left
+
+
+def _begin(here: Runtime, group: int | None) -> int:
+    this = os.pidfd_open(os.getpid())
+    try:
+        guardian = os.fork()
+        if guardian == 0:
+            try:
+                _guard(this, here, group)
+            finally:
+                os._exit(0)
+        return guardian
+    finally:
+        os.close(this)
 
 
 def _dismiss(guardian: int) -> None:

@@ -1,0 +1,31 @@
+"""Who sees to it that nothing is left on, where there can be nobody for that."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from brickd.cli.guarding import guarded
+from brickd.runtime import runtime
+
+
+def children() -> list[str]:
+    return Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+
+
+@pytest.mark.usefixtures("prefix")
+def test_where_the_kernel_tells_of_no_process_there_is_no_guardian_and_no_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(pid: int) -> int:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    before = children()
+    with guarded(runtime(), None):
+        assert len(children()) == len(before) + 1
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    with guarded(runtime(), None):
+        assert children() == before
