@@ -110,6 +110,18 @@ def test_a_number_that_is_given_while_another_thread_opens_the_next_segment_has_
         assert exact(reading(prefix)) == {"begun": 301 + more, "summarized": 301 + more}
 
 
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_comes_while_the_next_segment_is_opened_goes_on_with_what_the_last_one_of_its_lane_left(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bomx")
+        taken_away(prefix, how)
+        (more,) = order(process, "j")
+        assert counts(reading(prefix)) == {"mine": 100 + more, "other thread's": 200}
+        assert exact(reading(prefix)) == {"begun": 300 + more, "summarized": 300 + more}
+
+
 def only_uuid(prefix: str) -> str | None:
     """Of the one segment there is; None while it changes."""
     try:

@@ -155,6 +155,10 @@ static void block_move(struct brick_thread *t, const struct brick_thread *old, u
 static int lane_move(struct brick_thread *t)
 {
     const struct brick_thread old = *t;
+    if (old.segment == brick_agent.segment) { /* bound to it before all were told that the last one is lost */
+        __atomic_store_n(&t->control, brick_control_of(old.segment), __ATOMIC_RELAXED);
+        return 1;
+    }
     memset(t->committed, 0, sizeof t->committed);
     memset(t->refused, 0, sizeof t->refused);
     t->span_ring = t->event_ring = (struct brick_ring){0};
@@ -201,7 +205,9 @@ static struct brick_thread *claim(int *answer)
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
-        if ((t->free == NULL && !brick_nodes_more(t)) || !lane_bind(t)) {
+        /* What its last thread left in a lost segment may not have been moved yet. */
+        int left = t->segment != NULL && t->segment != a->segment;
+        if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t))) {
             *answer = NO_MEMORY;
             brick_store_release32(&t->owner, 0);
             return NULL;

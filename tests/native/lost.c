@@ -6,6 +6,7 @@
  *   w  the main thread records until its segment has another name than at the last b: how many were it
  *   n  it records one span under a new name; as it gives that its number, the other does as with w: how many were it
  *   N  the same, as it gives the number of the path
+ *   j  as w; as the next segment is published a third thread records 100 spans as the other, and ends
  *   x  the other thread ends
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
@@ -66,12 +67,23 @@ static uint64_t ask(char what)
     return 100;
 }
 
+static void *third(void *unused)
+{
+    for (int n = 0; n < 100; n++)
+        record(other_name);
+    return unused;
+}
+
 static void at(const char *point)
 {
+    pthread_t thread;
     if (held == NULL || strcmp(point, held) != 0)
         return;
     held = NULL;
-    ask('n');
+    if (strcmp(point, "published") != 0)
+        ask('n');
+    else if (pthread_create(&thread, NULL, third, NULL) == 0)
+        pthread_join(thread, NULL);
 }
 
 static uint64_t record_late(const char *where)
@@ -131,6 +143,10 @@ int main(void)
             strcpy(before, brick_segment_name());
             break;
         case 'w':
+            did = record_until_moved(mine_name);
+            break;
+        case 'j':
+            held = "published";
             did = record_until_moved(mine_name);
             break;
         case 'n':
