@@ -19,6 +19,7 @@ from brickd.orders import Recording
 from brickd.recording.form import records
 from brickd.recording.recorder import Recorder
 from brickd.recording.rings import Rings, read_numbers
+from brickd.recording.shelf import Shelf
 from brickd.recording.volumes import Put, Volumes
 from brickd.recording.writer import Writer
 from brickd.workers import Survey
@@ -236,6 +237,19 @@ def test_a_recording_whose_thread_cannot_be_started_leaves_nothing_behind(
         Recorder(Recording(spans=True), tmp_path / "run.brick", Watched())
     assert into[-1] is None
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_recording_that_a_defect_ended_is_nobodys_and_can_be_fetched(tmp_path: Path) -> None:
+    class Broken(Machine):
+        def lives(self, names: tuple[str, ...]) -> bool:
+            raise RuntimeError("a defect")
+
+    recorder = Recorder(Recording(until_exit=True), tmp_path / "run.brick", Broken())
+    recorder.join()
+    assert recorder.document()["why"] is None
+    (shelved,) = Shelf(tmp_path).all()
+    assert (shelved.recording, shelved.written) == (recorder.id, False)
 
 
 def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however_often_it_is_tried(

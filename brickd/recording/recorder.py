@@ -158,6 +158,7 @@ class Recorder:
             self._writer.end(why)
         finally:
             self._source.drain_into(self._rings, None)
+            self._volumes.leave()
             self._tell_end()
             self.over.set()
             for wake in tuple(self._watchers):

@@ -180,6 +180,12 @@ class Volumes:
         """Close the last one."""
         self._close(self.file, ending)
 
+    def leave(self) -> None:
+        """Nobody writes any of them any more, however that came: whoever finds one may have it."""
+        for each in self.kept:
+            with contextlib.suppress(OSError):
+                each.file.close()
+
     def undo(self) -> None:
         """Nothing is recorded after all: there is only the first one, and it goes."""
         self.kept[0].path.unlink(missing_ok=True)
