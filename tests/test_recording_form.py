@@ -355,7 +355,7 @@ def test_an_end_says_what_there_was_no_room_for() -> None:
         seen = read_fd(fd)
     assert seen.end.clean
     assert seen.end.refused == Refused(1, 1000, 0)
-    assert seen.end.words() == ["had no room for 1 chunk of 1000 bytes and for 0 slots of rings"]
+    assert seen.end.words() == ["had no room for 1 chunk of 1,000 bytes"]
 
 
 # ---- the checksum

@@ -77,11 +77,10 @@ class End:
             told.append(f"{many(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
         if self.skipped_more:
             told.append(f"{many(self.skipped_more, 'chunk')} of yet other kinds: left out")
-        if any(self.refused):
-            told.append(
-                f"had no room for {many(self.refused.chunks, 'chunk')} of {self.refused.bytes} bytes"
-                f" and for {many(self.refused.slots, 'slot')} of rings"
-            )
+        chunks = f"{many(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
+        slots = f"{many(self.refused.slots, 'slot')} of rings"
+        if said := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
+            told.append(f"had no room for {' and '.join(said)}")
         return told
 
     def damage(self, start: int, end: int, why: str) -> None:
