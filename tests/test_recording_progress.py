@@ -7,6 +7,7 @@ import pty
 import sys
 import termios
 import tty
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,22 +33,32 @@ def file(tmp_path: Path) -> str:
     return os.fspath(path)
 
 
-def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
+def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, tell: Callable[[], object]) -> str:
+    """What a terminal of this width is told."""
     ours, theirs = pty.openpty()
     tty.setraw(theirs)
-    termios.tcsetwinsize(theirs, (24, 200))
+    termios.tcsetwinsize(theirs, (24, columns))
     with os.fdopen(theirs, "w") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
-        answers.find("events", EventsQuestion(), recordings=[file])
+        tell()
         os.set_blocking(ours, False)
         said = b""
         with suppress(BlockingIOError):
             while piece := os.read(ours, 4096):
                 said += piece
     os.close(ours)
+    return said.decode()
+
+
+def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
+    said = on_terminal(200, monkeypatch, lambda: answers.find("events", EventsQuestion(), recordings=[file]))
     size = os.path.getsize(file)
-    assert said.decode() == f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[K"
+    assert said == f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[K"
+
+
+def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert on_terminal(0, monkeypatch, lambda: waiting.tell("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
 
 
 def test_where_nobody_looks_nothing_is_shown(

@@ -19,6 +19,7 @@ from brickd import escape, units
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing
 _AGAIN_SECONDS = 0.1
+_COLUMNS = 80  # of a terminal that does not say how many it has
 
 
 Passes = Callable[[float], object]
@@ -66,6 +67,6 @@ def reading() -> Iterator[Reads]:
 def tell(line: str) -> None:
     """How far something has come that takes as long as it takes: one line, written over the last one; "": none."""
     if sys.stderr.isatty():
-        room = max(1, os.get_terminal_size(sys.stderr.fileno()).columns - 1)
+        room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)
         sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")
         sys.stderr.flush()
