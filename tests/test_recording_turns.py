@@ -107,6 +107,16 @@ def test_what_one_file_has_no_room_for_stands_in_the_next_ones_and_nothing_is_lo
         assert {_reader.CHUNK_BEGINNING, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_ENDING} <= {kind for kind, *_ in file}
 
 
+def test_a_last_snapshot_that_finds_no_room_begins_the_next_file(tmp_path: Path) -> None:
+    machine = Many()
+    machine.length = SMALL // 3
+    made = Written(tmp_path / "run.brick", machine)
+    made.writer.look()
+    made.writer.last_look()
+    made.writer.end("asked")
+    assert [[kind for kind, *_ in file].count(_reader.CHUNK_SNAPSHOT) for file in made.files()] == [2, 1]
+
+
 def test_a_snapshot_that_no_file_has_room_for_is_told_in_words_and_no_other_file_is_begun(tmp_path: Path) -> None:
     machine = Many()
     made = Written(tmp_path / "run.brick", machine)

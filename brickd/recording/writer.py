@@ -218,3 +218,5 @@ class Writer:
         """A snapshot of now, which needs nothing of what stands before it."""
         self._tables.clear()
         self.look()
+        if self._outgrown:  # the next file begins with one
+            self.turn()
