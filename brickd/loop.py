@@ -23,7 +23,7 @@ from brickd.events import Tell
 # A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
 _SWITCH_SECONDS = 0.001
 _AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
-_TICK_SECONDS = 1.0  # so long somebody waits for one
+_TICK_SECONDS = 5.0  # so long somebody waits for one: longer only a loop takes that stands still
 # Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
 _CROWD_SECONDS = 0.02
 _INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
