@@ -18,6 +18,9 @@ KIND_STEP: int
 KIND_DEFER: int
 KIND_FINALIZE: int
 KIND_MEASURED: int
+KIND_CHECKED: int
+CHECKED_MORE: int
+SITE_OFF: int
 LANES_MAX: int
 NUMBERS_MAX: int
 SUMMARY_BYTES: int
@@ -77,6 +80,9 @@ class Process(TypedDict):
     blocks_refused: int
     ended: int
     took: int
+    sites_refused: int
+    tensors_refused: int
+    key: int
 
 class Lane(TypedDict):
     begun: int
@@ -138,6 +144,7 @@ class Segment:
     def lanes(self) -> list[tuple[int, Lane, Consumer]]: ...
     def names(self) -> list[tuple[str, int] | None]: ...
     def paths(self) -> list[tuple[int, int, int, int] | None]: ...
+    def sites(self) -> list[tuple[int, int, int] | None]: ...
     def summaries(self, lane: int = -1, /) -> tuple[bytes, int, int]: ...
     def ring(self, lane: int, events: bool, /) -> tuple[int, bytes]: ...
 

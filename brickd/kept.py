@@ -18,6 +18,7 @@ from brickd import _reader
 from brickd.composed import composed, plain
 from brickd.packed import packed, text
 from brickd.reading import Path, Reading
+from brickd.records import named_later
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")
@@ -133,6 +134,7 @@ def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
         **{name: document[name] for name in _PLAIN}
         | {
             "header": header,
+            "process": named_later("process") | document["process"],
             "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
             "names": tables.names[document["names"]],
             "paths": tables.paths[document["paths"]],
@@ -148,7 +150,7 @@ def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
 # ---- several as one
 
 # What a process counts of its own tables says nothing of several.
-_NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0}
+_NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
 
 
 def added(one: Reading, other: Reading) -> Reading:

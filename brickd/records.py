@@ -8,6 +8,7 @@ slots and counted; a count that cannot be ends the walk, with the rest counted a
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections import Counter
 from typing import Any
@@ -16,8 +17,16 @@ from brickd import _reader
 
 SLOT_BYTES = 64
 SPANS = (_reader.KIND_SPAN, _reader.KIND_STEP)  # the kinds of records that are spans
-EVENTS = (_reader.KIND_DEFER, _reader.KIND_FINALIZE, _reader.KIND_MEASURED)
-_NAMES = dict(zip((0, *SPANS, *EVENTS), ("other", "span", "step", "defer", "finalize", "measured"), strict=True))
+EVENTS = (_reader.KIND_DEFER, _reader.KIND_FINALIZE, _reader.KIND_MEASURED, _reader.KIND_CHECKED)
+_NAMES = dict(
+    zip((0, *SPANS, *EVENTS), ("other", "span", "step", "defer", "finalize", "measured", "checked"), strict=True)
+)
+RELATIONS = ("local", "replicated", "partial", "moved")
+DTYPES = (
+    None, "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
+    "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+ALL = 2**64 - 1  # valid rows of a tensor all of whose rows count
 
 
 def kind_name(kind: int) -> str:
@@ -33,6 +42,12 @@ def fields_of(record: str) -> list[tuple[str, int, int, str]]:
     """The (name, offset, count, code) of a struct's fields, of whatever minor the struct is."""
     frozen = [row[1:] for row in _reader.layout() if row[0] == record]
     return frozen or [row[1:] for row in _reader.later() if row[0] == record]
+
+
+@functools.cache
+def named_later(record: str) -> dict[str, int]:
+    """What a struct of an older minor has under the names that later ones gave to what was reserved: zeros."""
+    return {name: 0 for each, name, *_ in _reader.later() if each == record}
 
 
 @functools.cache
@@ -54,8 +69,33 @@ def spans(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
 
 
 def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """The same of the events: each with the fields of its own kind."""
+    """The same of the events: each with the fields of its own kind.
+
+    A checksum has its `output`, the second slot, and `tensors`: the fields of the two slots of each, the output first.
+    """
     return _found(slots, {kind: kind_name(kind) for kind in EVENTS})
+
+
+def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
+    fields, names = _codec(record)
+    values = iter(fields.unpack_from(slots, at))
+    return {
+        name: next(values) if count == 1 else tuple(itertools.islice(values, count))
+        for name, _, count, _ in fields_of(record)
+        if name in names
+    }
+
+
+def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
+    """False: its tensors take other slots than it has."""
+    places = range(at + 2 * SLOT_BYTES, at + checked["slots"] * SLOT_BYTES, 2 * SLOT_BYTES)
+    if checked["slots"] != 4 + 2 * checked["inputs"]:
+        return False
+    checked["output"] = _fields("output", slots, at + SLOT_BYTES)
+    checked["tensors"] = [
+        _fields("tensor_sums", slots, place) | _fields("tensor_sketch", slots, place + SLOT_BYTES) for place in places
+    ]
+    return True
 
 
 def _found(slots: bytes, structs: dict[int, str]) -> tuple[list[dict[str, Any]], Counter[str]]:
@@ -68,9 +108,12 @@ def _found(slots: bytes, structs: dict[int, str]) -> tuple[list[dict[str, Any]],
         if count == 0 or at + count * SLOT_BYTES > len(slots):
             others["unreadable"] += 1
             break
-        if kind in structs and count == 1:
-            fields, names = _codec(structs[kind])
-            found.append(dict(zip(names, fields.unpack_from(slots, at), strict=True)))
+        if kind in structs and (count == 1 or kind == _reader.KIND_CHECKED):
+            one = _fields(structs[kind], slots, at)
+            if kind != _reader.KIND_CHECKED or _add_tensors(one, slots, at):
+                found.append(one)
+            else:
+                others["unreadable"] += 1
         else:
             others[kind_name(kind)] += 1
         at += count * SLOT_BYTES

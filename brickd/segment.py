@@ -80,6 +80,11 @@ class Segment(File):
         with _refusing(self.name):
             return self._copier.control()
 
+    def sites(self) -> list[tuple[int, int, int] | None]:
+        """The (name, layer, unit) of each site; None of what is on its way."""
+        with _refusing(self.name):
+            return self._copier.sites()
+
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots: all, for a ring is small."""
         with _refusing(self.name):

@@ -27,7 +27,7 @@ BLOCK = 64
 U64 = 2**64 - 1
 
 
-MINORS = ("1.0", "1.1", "1.2")
+MINORS = ("1.0", "1.1", "1.2", "1.3")
 
 
 @functools.cache
@@ -175,7 +175,8 @@ def document(segment: Segment) -> dict[str, Any]:
             n: {"first": first, "records": rows(dtypes.span_records(slots))} for n, (first, slots) in rings.items()
         },
         "events": {
-            n: {"first": first, "records": records.events(slots)[0]} for n, (first, slots) in event_rings.items()
+            n: {"first": first, "records": _plain(records.events(slots)[0])}
+            for n, (first, slots) in event_rings.items()
         },
     }
 

@@ -66,15 +66,27 @@ def test_the_table_covers_every_byte_of_a_struct_once(record: str) -> None:
     assert at == FROZEN["sizes"][record]
 
 
-@pytest.mark.parametrize("record", ["defer", "finalize", "measured"])
-def test_a_kind_of_records_that_a_minor_added_is_one_slot_with_the_head_of_all(record: str) -> None:
-    fields = {
+def places(record: str) -> dict[str, tuple[int, int]]:
+    """Offset and size of each field."""
+    return {
         name: (offset, count * struct.calcsize(f"<{code}")) for name, offset, count, code in records.fields_of(record)
     }
+
+
+@pytest.mark.parametrize("record", ["defer", "finalize", "measured", "checked"])
+def test_a_kind_of_records_that_a_minor_added_has_the_head_of_all(record: str) -> None:
+    fields = places(record)
     head = {row[0]: (row[1], struct.calcsize(f"<{row[3]}")) for row in of("record")[:4]}
     assert {name: fields[name] for name in ("sequence", "slots", "kind")} == {
         name: head[name] for name in ("sequence", "slots", "kind")
     }
+
+
+@pytest.mark.parametrize(
+    "record", ["defer", "finalize", "measured", "checked", "output", "tensor_sums", "tensor_sketch"]
+)
+def test_the_table_covers_every_byte_of_a_slot_that_a_minor_added(record: str) -> None:
+    fields = places(record)
     ends = [offset + size for offset, size in fields.values()]
     assert [offset for offset, _ in fields.values()] == [0, *ends[:-1]]
     assert ends[-1] == dtypes.dtype(record).itemsize == records.SLOT_BYTES
@@ -83,7 +95,8 @@ def test_a_kind_of_records_that_a_minor_added_is_one_slot_with_the_head_of_all(r
 def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
     named = [row[1:] for row in _reader.later() if row[0] == "process"]
     ((start, words),) = [(row[1], row[2]) for row in of("process") if row[0] == "reserved"]
-    assert named == [("ended", start, 1, "Q"), ("took", start + 8, 1, "Q")]
+    names = ("ended", "took", "sites_refused", "tensors_refused", "key")
+    assert named == [(name, start + 8 * n, 1, "Q") for n, name in enumerate(names)]
     assert words > len(named)
 
 

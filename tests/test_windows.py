@@ -14,6 +14,7 @@ from made_up import MadeUp, programs
 from brickd.lately import Lately, Origin
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import OTHERS, Gone, Memory
+from brickd.records import named_later
 from brickd.shares import Share, Slot, slot
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.totals import bricks
@@ -21,7 +22,7 @@ from brickd.windows import Windows, since
 from brickd.workers import Survey, Worker
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
-NOTHING = dict.fromkeys(COUNTERS, 0)
+NOTHING = dict.fromkeys(COUNTERS, 0) | named_later("process")
 UUID = {number: bytes([number]) * 16 for number in range(1, 9)}
 
 

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.2.
+/* brick_shm.h - the shared-memory format of brickd, version 1.3.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -54,16 +54,19 @@
  * 2. BIT DIAGRAMS (bit 63 left; all integers little-endian)
  *
  *   path key      |ready:1| unit:7 | layer+1:24 | name:16 | parent:16 |
- *   site key      |ready:1|   0:7  | layer+1:24 | name:16 |   0:16    |
+ *   site key      |ready:1| unit:7 | layer+1:24 | name:16 |   0:16    |   unit 1: it is off, nothing of it is recorded
  *   open word     |      start ticks >> 8 : 48        | path:16 |   0 = nothing open
  *   name word     |ready:1| void:1 | 0:14 | length:16 |            (32 bits)
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
+ *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
  *   Path 0 is "other": spans whose path found no room are folded there. A path
  *   of parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A
  *   brick that stands again below itself (same name and layer) is recorded on
  *   the path where it stood first, so that recursion of any depth and shape
- *   needs a finite number of paths.
+ *   needs a finite number of paths. A site is where numbers are compared: a
+ *   kernel, which is a name, and a layer. Two threads that meet a place in the
+ *   same moment may each give it a number: the key says what it is.
  *
  * 3. WHO DOES WHAT, WHEN (every legal transition)
  *
@@ -163,7 +166,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 2
+#define BRICK_MINOR 3
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -303,6 +306,11 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker came to its end and left its segment to the consumer */
 #define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals come along into this one */
 
+/* Since 1.3, beside them. */
+#define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
+#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read: on a device, of no known type */
+#define BRICK_PROCESS_KEY 4          /* the name of the key that checksums are made with; 0: none was needed or to be had */
+
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
     BRICK_REJECTED_CLOCK = 0, /* it would have ended before it began, or was given a time that is none */
@@ -383,6 +391,15 @@ static inline uint32_t brick_key_name(uint64_t key) { return (uint32_t)(key >> 1
 static inline uint32_t brick_key_layer(uint64_t key) { return (uint32_t)(key >> 32 & 0xFFFFFF) - 1u; }
 static inline uint32_t brick_key_unit(uint64_t key) { return (uint32_t)(key >> 56 & 0x7F); }
 
+/* Units of a site. */
+#define BRICK_SITE_RECORDED 0u
+#define BRICK_SITE_OFF 1u /* its tensors give away what a customer wrote: they are not looked at */
+
+static inline uint64_t brick_site_key(uint32_t name, uint32_t layer, uint32_t unit)
+{
+    return brick_path_key(0, name, layer, unit);
+}
+
 static inline uint64_t brick_open_word(uint64_t start, uint32_t path) { return start >> 8 << 16 | path; }
 
 /* ---- summaries --------------------------------------------------------- */
@@ -431,6 +448,8 @@ enum brick_kind {
     BRICK_KIND_DEFER = 3,    /* work was handed to a device: its start; its end comes to be known later */
     BRICK_KIND_FINALIZE = 4, /* the host has waited for a stream: what started there until then is over */
     BRICK_KIND_MEASURED = 5, /* how long the device says that one deferred start took */
+    /* since 1.3, event ring only: */
+    BRICK_KIND_CHECKED = 6, /* what a site's tensors came to; the only one of several slots */
 };
 
 /* A record takes one or more slots; the first begins with these 16 bytes, the
@@ -498,6 +517,76 @@ struct brick_measured {
 BRICK_ASSERT(sizeof(struct brick_defer) == sizeof(struct brick_record), "a start is one slot");
 BRICK_ASSERT(sizeof(struct brick_finalize) == sizeof(struct brick_record), "a finalize is one slot");
 BRICK_ASSERT(sizeof(struct brick_measured) == sizeof(struct brick_record), "a measurement is one slot");
+
+/* What a site's tensors came to, since 1.3: this slot, one on the shape of its
+ * output, and two for each tensor, the output first. What a fingerprint is
+ * brick_fingerprint.h defines; its key is the service's. Two workers' records
+ * are of the same thing where site, step, position and the occurrence are the
+ * same: `position` is the host's own number, or else how often the site came
+ * since it was last at another step, in this lane. The writer keeps as much of
+ * the ring free of them as of starts. */
+struct brick_checked {
+    uint64_t sequence;
+    uint32_t site;
+    uint16_t slots;    /* 2 + 2 for each tensor */
+    uint16_t kind;     /* BRICK_KIND_CHECKED */
+    uint64_t ticks;    /* when its output was there */
+    uint64_t step;     /* 0: none */
+    uint64_t position;
+    uint64_t params;   /* a digest of what else must be equal; 0: nothing was said */
+    uint64_t valid;    /* rows that count; all ones: all */
+    uint16_t backend;  /* a name's number; 0: none was said */
+    uint16_t of;       /* a name's number: the group or key of the relation */
+    uint8_t relation;  /* enum brick_relation */
+    uint8_t inputs;    /* whose tensors follow that of the output */
+    uint8_t flags;     /* enum brick_checked_flags */
+    uint8_t reserved;
+};
+/* The second slot. */
+struct brick_output {
+    uint64_t fnv1a;    /* of the output, as the seed profiler has it: shown, decides nothing */
+    uint32_t dims;     /* of the output; where there are more than 6, `shape` has the first 6 */
+    uint32_t reserved0;
+    uint64_t shape[6];
+};
+/* Two slots for each tensor. */
+struct brick_tensor_sums {
+    uint64_t checksum;
+    uint64_t elements;
+    double mean, l2;
+    float min, max;
+    uint32_t nan, pos_inf, neg_inf; /* all ones: so many or more */
+    uint32_t shape;    /* a digest of all its dimensions */
+    uint8_t dtype;     /* enum brick_dtype; 0: it could not be read, and the rest is 0 */
+    uint8_t reserved[7];
+};
+struct brick_tensor_sketch {
+    float places[16];
+};
+BRICK_ASSERT(sizeof(struct brick_checked) == sizeof(struct brick_record), "the first slot");
+BRICK_ASSERT(offsetof(struct brick_checked, kind) == offsetof(struct brick_record, kind), "one head for all kinds");
+BRICK_ASSERT(sizeof(struct brick_output) == sizeof(struct brick_record), "the second slot");
+BRICK_ASSERT(sizeof(struct brick_tensor_sums) == sizeof(struct brick_record), "a tensor's first slot");
+BRICK_ASSERT(sizeof(struct brick_tensor_sketch) == sizeof(struct brick_record), "a tensor's second slot");
+
+/* Why another worker must have the same. */
+enum brick_relation {
+    BRICK_LOCAL = 0,      /* it need not: inputs and weights decide */
+    BRICK_REPLICATED = 1, /* each member of the group holds it whole */
+    BRICK_PARTIAL = 2,    /* each holds a part of the sum */
+    BRICK_MOVED = 3,      /* sent and received under this key */
+    BRICK_RELATIONS = 4,
+};
+enum brick_checked_flags {
+    BRICK_CHECKED_POSITION = 1, /* the host said it */
+    BRICK_CHECKED_STEP = 2,     /* the host said it, here or around */
+    BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum is that of its own and the
+                                   further ones', its elements are the sum of theirs, its values are 0 */
+    BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation */
+};
+#define BRICK_INPUTS_MAX 8u
+#define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))
+#define BRICK_CHECKED_SLOTS_MAX BRICK_CHECKED_SLOTS(BRICK_INPUTS_MAX)
 
 /* ---- where everything is ----------------------------------------------- */
 
@@ -580,7 +669,17 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(finalize, sequence, 'Q') F(finalize, every, 'I') F(finalize, slots, 'H') F(finalize, kind, 'H') \
     F(finalize, ticks, 'Q') F(finalize, stream, 'Q') F(finalize, reserved, 'Q') \
     F(measured, sequence, 'Q') F(measured, reserved0, 'I') F(measured, slots, 'H') F(measured, kind, 'H') \
-    F(measured, id, 'Q') F(measured, elapsed_ns, 'Q') F(measured, reserved, 'Q')
+    F(measured, id, 'Q') F(measured, elapsed_ns, 'Q') F(measured, reserved, 'Q') \
+    F(checked, sequence, 'Q') F(checked, site, 'I') F(checked, slots, 'H') F(checked, kind, 'H') \
+    F(checked, ticks, 'Q') F(checked, step, 'Q') F(checked, position, 'Q') F(checked, params, 'Q') \
+    F(checked, valid, 'Q') F(checked, backend, 'H') F(checked, of, 'H') F(checked, relation, 'B') \
+    F(checked, inputs, 'B') F(checked, flags, 'B') F(checked, reserved, 'B') \
+    F(output, fnv1a, 'Q') F(output, dims, 'I') F(output, reserved0, 'I') F(output, shape, 'Q') \
+    F(tensor_sums, checksum, 'Q') F(tensor_sums, elements, 'Q') F(tensor_sums, mean, 'd') F(tensor_sums, l2, 'd') \
+    F(tensor_sums, min, 'f') F(tensor_sums, max, 'f') F(tensor_sums, nan, 'I') F(tensor_sums, pos_inf, 'I') \
+    F(tensor_sums, neg_inf, 'I') F(tensor_sums, shape, 'I') F(tensor_sums, dtype, 'B') \
+    F(tensor_sums, reserved, 'B') \
+    F(tensor_sketch, places, 'f')
 
 struct brick_field {
     const char *record; /* the struct, without its prefix */
@@ -598,6 +697,11 @@ static const struct brick_field brick_fields[] = {
     BRICK_LAYOUT_LATER(BRICK_FIELD)
     {"process", "ended", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_ENDED), 8, 'Q'},
     {"process", "took", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_TOOK), 8, 'Q'},
+    {"process", "sites_refused", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_SITES_REFUSED), 8,
+     'Q'},
+    {"process", "tensors_refused",
+     (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_TENSORS_REFUSED), 8, 'Q'},
+    {"process", "key", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_KEY), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))

@@ -55,6 +55,18 @@ _EVENT_COLUMNS = (
     Column("ID", "right"),
     Column("STEP"),
 )
+_CHECKSUM_COLUMNS = (
+    Column("#", "right"),
+    Column("KERNEL"),
+    Column("LAYER", "right"),
+    Column("AT", "right"),
+    Column("STEP"),
+    Column("POSITION", "right"),
+    Column("DTYPE"),
+    Column("SHAPE"),
+    Column("CHECKSUM"),
+    Column("INPUTS", "right"),
+)
 
 
 @click.command()
@@ -82,9 +94,11 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         f"  control flags {control['flags']:#x}: spans {control['spans']}, recording {control['recording']}",
         "ledger    " + "  ".join(f"{term} {units.count(n)}" for term, n in spans.items() if n or term == "begun"),
     ]
+    if sites := document["sites"]:
+        lines.append(_sites(sites, header["sites"]))
     if told := _event_ledger(document["ledger"]["events"]):
         lines.append("events    " + told)
-    refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites")}
+    refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
     rows = [
@@ -103,15 +117,25 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         if lane["spans"]:
             lines.append(f"span ring of lane {lane['number']}, newest last:")
             lines += _spans(lane["spans"], screen)
-        if lane["events"]:
+        checked = [event for event in lane["events"] if event["checked"] is not None]
+        if len(checked) < len(lane["events"]):
             lines.append(f"event ring of lane {lane['number']}, newest last:")
-            lines += _events(lane["events"], screen)
+            lines += _events([event for event in lane["events"] if event["checked"] is None], screen)
+        if checked:
+            lines.append(f"checksums in the event ring of lane {lane['number']}, newest last:")
+            lines += _checksums(checked, screen)
     if document["taken"] is not None:
         for title, key in (("newest last", "newest"), ("the longest of each place", "longest")):
             if document["taken"][key]:
                 lines.append(f"taken from the span rings by the daemon, {title}:")
                 lines += _spans(document["taken"][key], screen)
     return lines
+
+
+def _sites(sites: list[dict[str, Any]], room: int) -> str:
+    off = sorted({site["brick"] for site in sites if site["off"]})
+    told = f"sites     {len(sites)} of {room}"
+    return f"{told}  off without BRICKD_SENSITIVE=1: {', '.join(map(escaped, off))}" if off else told
 
 
 def _event_ledger(events: dict[str, Any]) -> str:
@@ -153,6 +177,25 @@ def _events(events: list[dict[str, Any]], screen: Screen) -> list[str]:
         for event in events
     ]
     return tables.lines(_EVENT_COLUMNS, rows, screen.width)
+
+
+def _checksums(events: list[dict[str, Any]], screen: Screen) -> list[str]:
+    rows = [
+        (
+            str(event["sequence"]),
+            event["brick"],
+            phrases.identifier(event["layer"]),
+            units.duration(event["since_start_ns"]),
+            event["step"] or "",
+            str(event["checked"]["position"]),
+            event["checked"]["output"]["dtype"] or "",
+            "x".join(map(str, event["checked"]["shape"])) or "-",
+            event["checked"]["output"]["checksum"],
+            str(len(event["checked"]["inputs"])),
+        )
+        for event in events
+    ]
+    return tables.lines(_CHECKSUM_COLUMNS, rows, screen.width)
 
 
 def _unless_none(number: int | None, write: Callable[[int], str]) -> str:

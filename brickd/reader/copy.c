@@ -123,6 +123,17 @@ int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uin
     return 1;
 }
 
+int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
+{
+    if (!brick_fetch(r, r->layout.sites, to, count * sizeof *to))
+        return 0;
+    brick_fence_acquire(); /* O3 */
+    for (uint32_t n = 0; n < count; n++)
+        if ((to[n] & BRICK_KEY_READY) != 0 && brick_key_name(to[n]) >= names)
+            return brick_refuse(r, "site %u has name %u of %u", n, brick_key_name(to[n]), names);
+    return 1;
+}
+
 /* ---- summaries --------------------------------------------------------- */
 
 /* changes: how many spans may have ended while the copy was made. */

@@ -38,6 +38,7 @@ int brick_reader_process(struct brick_reader *r, struct brick_process *to);
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
 int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
+int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
 
 /* How sure a copy is. */
 struct brick_doubt {

@@ -18,6 +18,7 @@ int brick_drain_open(struct brick_drain *d, uint64_t file_size)
         return brick_refuse(r, "no memory for %u lanes", r->header.lanes);
     d->details.reader = r;
     d->events.paths = r->header.paths;
+    d->events.sites = r->header.sites;
     d->complete = 1;
     return 1;
 }

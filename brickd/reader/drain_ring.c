@@ -1,5 +1,7 @@
 #include "drain_ring.h"
 
+#include <string.h>
+
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 static double most(double a, double b) { return a > b ? a : b; }
 
@@ -143,29 +145,37 @@ int brick_drain_events(struct brick_drain *d, uint32_t n, struct brick_record *b
 
 /* ---- salvage ----------------------------------------------------------- */
 
-/* The record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was given, and above
- * that of the record below. 0: refused. */
+/* The slot so far from the start of the ring's record at the head. 0: refused. */
+static int slot_at(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *slot)
+{
+    return brick_fetch(&d->reader, ring->at + (at & (ring->slots - 1)) * sizeof *slot, slot, sizeof *slot);
+}
+
+/* The first slot of the record at the head of a ring whose writer is dead, if it is whole (O9): the last number that was
+ * given, and above that of the record below. 0: refused. */
 static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t head, uint64_t below, uint64_t attempts,
                     struct brick_record *record)
 {
     struct brick_record last = {.sequence = below};
-    uint64_t mask = ring->slots - 1;
-    if (below == 0 && head > 0 && !brick_fetch(&d->reader, ring->at + ((head - 1) & mask) * sizeof last, &last, sizeof last))
+    if (below == 0 && head > 0 && !slot_at(d, ring, head - 1, &last))
         return 0;
-    if (!brick_fetch(&d->reader, ring->at + (head & mask) * sizeof *record, record, sizeof *record))
+    if (last.sequence > attempts) /* no record's: the last slot of a longer one */
+        last.sequence = 0;
+    if (!slot_at(d, ring, head, record))
         return 0;
     if (record->sequence != attempts || record->sequence <= last.sequence)
         record->slots = 0;
     return 1;
 }
 
-static void record_one(struct brick_drain *d, const struct ring *ring, uint64_t at, const struct brick_record *record)
+static void record_some(struct brick_drain *d, const struct ring *ring, uint64_t at, const struct brick_record *slots,
+                        uint64_t count)
 {
-    struct copied c = {.slots = brick_track_room(&d->track, ring->lane, ring->which, at, 1), .count = 1};
+    struct copied c = {.slots = brick_track_room(&d->track, ring->lane, ring->which, at, count), .count = count};
     c.recorded = c.slots != NULL;
     if (c.recorded)
-        *c.slots = *record;
-    looked_at(d, &c, 1);
+        memcpy(c.slots, slots, count * sizeof *slots);
+    looked_at(d, &c, count);
     brick_track_end(&d->track);
 }
 
@@ -183,7 +193,7 @@ static int salvage_span(struct brick_drain *d, uint32_t n)
     if (brick_details_take(&d->details, &spans, &record, 1, 1) == 0)
         return 0;
     brick_details_keep(&d->details, &spans);
-    record_one(d, &ring, l->cursor.span, &record);
+    record_some(d, &ring, l->cursor.span, &record, 1);
     l->span_sequence = spans.sequence;
     l->cursor.span++;
     l->spans_salvaged++;
@@ -196,14 +206,18 @@ static int salvage_event(struct brick_drain *d, uint32_t n)
     const struct brick_lane *lane = &d->lines->lanes[n];
     const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
     uint64_t before = l->cursor.event.position;
-    struct brick_record record;
-    if (!salvaged(d, &ring, lane->event_head, l->cursor.event.sequence, lane->event_attempts, &record))
+    struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
+    if (!salvaged(d, &ring, lane->event_head, l->cursor.event.sequence, lane->event_attempts, slots))
         return 0;
-    if (record.slots != 1)
+    const uint64_t count = slots[0].slots;
+    if (count != 1 && (slots[0].kind != BRICK_KIND_CHECKED || count == 0 || count > least(BRICK_CHECKED_SLOTS_MAX, ring.slots)))
         return 1;
-    if (!brick_events_take(&d->events, &l->cursor.event, &record, 1, 1, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
+    for (uint64_t n = 1; n < count; n++)
+        if (!slot_at(d, &ring, lane->event_head + n, &slots[n]))
+            return 0;
+    if (!brick_events_take(&d->events, &l->cursor.event, slots, count, count, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
         return no_memory(d);
-    record_one(d, &ring, before, &record);
+    record_some(d, &ring, before, slots, count);
     l->events_salvaged += l->cursor.event.position - before;
     return 1;
 }

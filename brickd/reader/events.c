@@ -2,11 +2,21 @@
 
 #include <stdlib.h>
 
-static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_MEASURED; }
+static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_CHECKED; }
+
+/* What a first slot alone can tell; its tensors are bits. */
+static int checked_possible(const struct brick_record *r, uint32_t sites)
+{
+    const struct brick_checked *c = (const struct brick_checked *)(const void *)r;
+    return c->inputs <= BRICK_INPUTS_MAX && c->slots == BRICK_CHECKED_SLOTS(c->inputs) && c->site < sites
+           && c->relation < BRICK_RELATIONS && (int64_t)c->ticks >= 0;
+}
 
 /* No time and no amount that can be has the highest bit. */
-static int possible(const struct brick_record *r, uint32_t paths)
+static int possible(const struct brick_record *r, uint32_t paths, uint32_t sites)
 {
+    if (r->kind == BRICK_KIND_CHECKED)
+        return checked_possible(r, sites);
     const struct brick_defer *defer = (const struct brick_defer *)(const void *)r;
     const struct brick_finalize *finalize = (const struct brick_finalize *)(const void *)r;
     const struct brick_measured *measured = (const struct brick_measured *)(const void *)r;
@@ -52,10 +62,10 @@ int brick_events_take(struct brick_events *e, struct brick_event_cursor *c, cons
             c->position += left - i;
             return 1;
         }
-        if (r->sequence <= c->sequence || (known(r->kind) && !possible(r, e->paths))) {
+        if (r->sequence <= c->sequence || (known(r->kind) && !possible(r, e->paths, e->sites))) {
             e->rejected++;
         } else {
-            if (known(r->kind) && !append(e, r))
+            if (known(r->kind) && r->kind != BRICK_KIND_CHECKED && !append(e, r))
                 return 0;
             e->skipped += !known(r->kind);
             follow(e, c, r->sequence);

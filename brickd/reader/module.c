@@ -146,6 +146,9 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "KIND_DEFER", BRICK_KIND_DEFER) != 0
         || PyModule_AddIntConstant(module, "KIND_FINALIZE", BRICK_KIND_FINALIZE) != 0
         || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
+        || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
+        || PyModule_AddIntConstant(module, "SITE_OFF", BRICK_SITE_OFF) != 0
         || PyModule_AddIntConstant(module, "UNIT_TICKS", BRICK_UNIT_TICKS) != 0
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
         || PyModule_AddIntConstant(module, "UNIT_DEFERRED", BRICK_UNIT_DEFERRED) != 0

@@ -167,6 +167,36 @@ static PyObject *segment_paths(PyObject *self, PyObject *unused)
     return rows;
 }
 
+/* [(name, layer, unit)]: layer -1 without one; None where a site is not ready. */
+static PyObject *segment_sites(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    struct brick_process process;
+    if (!brick_reader_process(&s->reader, &process))
+        return refused(s);
+    const uint32_t room = s->reader.header.sites, sites = process.sites < room ? (uint32_t)process.sites : room;
+    PyObject *rows = NULL;
+    uint64_t *copy = PyMem_Calloc(sites + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    if (!brick_reader_sites(&s->reader, copy, sites, s->reader.header.names))
+        refused(s);
+    else
+        rows = PyList_New(sites);
+    for (uint32_t n = 0; rows != NULL && n < sites; n++) {
+        PyObject *row = (copy[n] & BRICK_KEY_READY) == 0
+                            ? Py_NewRef(Py_None)
+                            : Py_BuildValue("(IiI)", brick_key_name(copy[n]), (int)brick_key_layer(copy[n]),
+                                            brick_key_unit(copy[n]));
+        if (row == NULL)
+            Py_CLEAR(rows);
+        else
+            PyList_SET_ITEM(rows, n, row);
+    }
+    PyMem_Free(copy);
+    return rows;
+}
+
 static PyObject *segment_summaries(PyObject *self, PyObject *args)
 {
     Segment *s = (Segment *)self;
@@ -240,6 +270,7 @@ static PyMethodDef segment_methods[] = {
     {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
     {"names", segment_names, METH_NOARGS, "[(text, category) or None]."},
     {"paths", segment_paths, METH_NOARGS, "[(parent, name, layer, unit) or None]."},
+    {"sites", segment_sites, METH_NOARGS, "[(name, layer, unit) or None]."},
     {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving), added up over lanes."},
     {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},

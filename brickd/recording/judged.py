@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from brickd import _reader
 from brickd.reading import CLOCKS, Path, Reading
+from brickd.records import named_later
 
 _MOST = {"Q": 2**64 - 1, "I": 2**32 - 1, "H": 2**16 - 1, "i": 2**31 - 1}
 _LEAST = {"i": -(2**31)}
@@ -97,8 +98,9 @@ def _shape(record: str) -> tuple[tuple[str, int, str], ...]:
 
 
 def _fields(record: str, found: Mapping[str, Any]) -> Any:
-    """Those fields of a struct that this brickd knows."""
-    return {name: _field(found[name], count, code) for name, count, code in _shape(record)}
+    """Those fields of a struct that this brickd knows; what a later minor named was zero before it."""
+    complete = {**named_later(record), **found}
+    return {name: _field(complete[name], count, code) for name, count, code in _shape(record)}
 
 
 def _field(value: Any, count: int, code: str) -> Any:

@@ -68,6 +68,10 @@ class Inside:
         """What its consumer asked, as far as that is recorded."""
         return {"flags": self._reading.flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "sites": ()}
 
+    def sites(self) -> list[tuple[int, int, int] | None]:
+        """None: recordings do not keep them yet."""
+        return []
+
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first of the last slots that were recorded without a gap, and these."""
         if self._tails is None or self._tails.newest < newest:

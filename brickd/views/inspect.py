@@ -6,6 +6,8 @@ screens. Invariant: what the segment says is shown as it is, and nothing of it i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from brickd import _reader, records
@@ -19,6 +21,8 @@ from brickd.views.answer import Answer, Document, begun, require_readable
 from brickd.words import NOBODY
 from brickd.workers import select
 from brickd.world import Details, Inside, World
+
+Sites = Sequence[tuple[int, int, int] | None]
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:
@@ -56,6 +60,7 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
 
 def _inside(segment: Inside, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
     reading = segment.read()
+    sites = segment.sites()
     header = dict(reading.header)
     header |= {
         "uuid": reading.uuid,
@@ -75,7 +80,7 @@ def _inside(segment: Inside, worker: str | None, consumer: int | None, details: 
         "consumer_pid": consumer,
         "tick_ns": reading.tick_ns,
         "header": header,
-        "process": dict(reading.process),
+        "process": {**reading.process, "key": f"{reading.process['key']:016x}"},
         "control": {
             "flags": reading.flags,
             **settings(spans=reading.detailed, off=reading.off),
@@ -83,7 +88,8 @@ def _inside(segment: Inside, worker: str | None, consumer: int | None, details: 
         },
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
-        "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],
+        "sites": [_site(reading, sites, number) for number, site in enumerate(sites) if site is not None],
+        "lanes": [_lane(segment, reading, sites, number, lane, most) for number, lane, _ in reading.lanes],
         "taken": None if details is None else _taken(reading, details, most),
     }
 
@@ -107,7 +113,7 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
     }
 
 
-def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
+def _lane(segment: Inside, reading: Reading, sites: Sites, number: int, lane: Any, most: int) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False, newest=most)
     spans, strange = records.spans(slots)
     first_event, slots = segment.ring(number, events=True, newest=most)
@@ -120,7 +126,7 @@ def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) 
         "first_in_event_ring": first_event,
         "other_records": dict(strange + stranger),
         "spans": [_span(reading, span) for span in spans[max(0, len(spans) - most) :]],
-        "events": [_event(reading, event) for event in events[max(0, len(events) - most) :]],
+        "events": [_event(reading, sites, event) for event in events[max(0, len(events) - most) :]],
     }
 
 
@@ -131,6 +137,15 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
         "brick": reading.name(path.name) if path is not None else f"path#{number}",
         "layer": path.layer if path is not None and path.layer >= 0 else None,
     }
+
+
+def _site(reading: Reading, sites: Sites, number: int) -> dict[str, Any]:
+    """The kernel and the layer of a site, and whether it is looked at."""
+    site = sites[number] if number < len(sites) else None
+    if site is None:
+        return {"brick": f"site#{number}", "layer": None, "off": False}
+    name, layer, unit = site
+    return {"brick": reading.name(name), "layer": layer if layer >= 0 else None, "off": unit == _reader.SITE_OFF}
 
 
 def _is_given(reading: Reading, number: int) -> bool:
@@ -146,25 +161,68 @@ def _since_start(reading: Reading, ticks: int) -> int:
     return round((ticks - reading.header["anchor_ticks"]) * reading.tick_ns)
 
 
-def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
+def _event(reading: Reading, sites: Sites, event: dict[str, Any]) -> dict[str, Any]:
     """Of every kind with the same keys; None is what this kind does not say."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
+    checked = kind == _reader.KIND_CHECKED
     every = ends and event["every"] != 0
-    place = _place(reading, event["path"]) if starts else {"brick": None, "layer": None}
+    place = {"brick": None, "layer": None}
+    if starts:
+        place = _place(reading, event["path"])
+    elif checked:
+        site = _site(reading, sites, event["site"])
+        place = {"brick": site["brick"], "layer": site["layer"]}
+    ticks = event.get("start" if starts else "ticks")
     return {
         "sequence": event["sequence"],
         "kind": records.kind_name(kind),
         **place,
-        "since_start_ns": _since_start(reading, event["start" if starts else "ticks"]) if starts or ends else None,
+        "since_start_ns": None if ticks is None else _since_start(reading, ticks),
         "stream": f"{event['stream']:016x}" if starts or (ends and not every) else None,
         "every_stream": every if ends else None,
-        "id": None if ends else f"{event['id']:016x}",
+        "id": f"{event['id']:016x}" if "id" in event else None,
         "duration_ns": event.get("elapsed_ns"),
-        "step": f"{event['step']:016x}" if starts and event["step"] else None,
-        "elements": event.get("elements"),
+        "step": f"{event['step']:016x}" if event.get("step") else None,
+        "elements": event["tensors"][0]["elements"] if checked else event.get("elements"),
         "bytes": event.get("bytes"),
+        "checked": _checked(reading, event) if checked else None,
     }
+
+
+def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
+    """What a checksum says beside the keys of all events."""
+    relation, output = event["relation"], event["output"]
+    return {
+        "position": event["position"],
+        "relation": records.RELATIONS[relation] if relation < len(records.RELATIONS) else f"relation_{relation}",
+        "of": reading.name(event["of"]) if event["of"] else None,
+        "backend": reading.name(event["backend"]) if event["backend"] else None,
+        "valid_rows": None if event["valid"] == records.ALL else event["valid"],
+        "params": f"{event['params']:016x}" if event["params"] else None,
+        "more_inputs": event["flags"] & _reader.CHECKED_MORE != 0,
+        "fnv1a": f"{output['fnv1a']:016x}",
+        "shape": list(output["shape"][: output["dims"]]),
+        "dims": output["dims"],
+        "output": _tensor(event["tensors"][0]),
+        "inputs": [_tensor(tensor) for tensor in event["tensors"][1:]],
+    }
+
+
+def _tensor(tensor: dict[str, Any]) -> dict[str, Any]:
+    dtype = tensor["dtype"]
+    return {
+        "checksum": f"{tensor['checksum']:016x}",
+        "dtype": records.DTYPES[dtype] if dtype < len(records.DTYPES) else f"dtype_{dtype}",
+        "elements": tensor["elements"],
+        **{name: _finite(tensor[name]) for name in ("min", "max", "mean", "l2")},
+        **{name: tensor[name] for name in ("nan", "pos_inf", "neg_inf")},
+    }
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no other numbers."""
+    return value if math.isfinite(value) else None
 
 
 def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:
