@@ -118,8 +118,8 @@ def apart() -> Iterator[str]:
         patch.setenv("BRICKD_RUNTIME_DIR", runtime)
         patch.setenv("BRICKD_STATE_DIR", f"{runtime}/state")
         patch.delenv("BRICKD_SOCKET", raising=False)
-        for variable in ("BRICKD", "BRICKD_SERVICE", "BRICKD_WORKER", "BRICKD_CLOCK", "BRICKD_GROUP", "BRICKD_STRICT"):
-            patch.delenv(variable, raising=False)
+        for variable in ("", "_SERVICE", "_WORKER", "_CLOCK", "_GROUP", "_STRICT", "_KEY_FILE", "_SENSITIVE"):
+            patch.delenv(f"BRICKD{variable}", raising=False)
         yield name
         shutil.rmtree(runtime, ignore_errors=True)  # a test may have removed it
         for file in SHM.glob(name + "*"):

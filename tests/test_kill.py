@@ -9,16 +9,17 @@ import subprocess
 import sys
 
 import pytest
-from conftest import ROOT, SHM, WRITER, reading, readings
+from conftest import ROOT, SHM, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
 from forge import place
 
-from brickd import records
+from brickd import _reader, records
 from brickd.errors import SegmentRefused
 from brickd.files import find
 from brickd.segment import open_segment
 
-POINTS = sorted({name for source in WRITER for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
+SOURCES = (ROOT / "agent" / "src").glob("brick_*.[ch]")
+POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
 # What a death at the first pass of each point leaves: unpublished spans, summaries that stay odd, records lost.
 IN_BEGIN = {"begun": (1, 0, 0), "open": (0, 0, 0)}
@@ -40,11 +41,15 @@ IN_EVENT = {
     "event_counted": (True, False),
     "event_head": (True, True),
 }
-ELSEWHERE = {"header": 0, "published": 0, "name_text": 0, "path_claimed": 1}
+ELSEWHERE = {"header": 0, "published": 0, "name_text": 0, "path_claimed": 1, "site_claimed": 0}
+
+
+# The same of a checksum, which has slots besides the first.
+IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
 def test_every_named_step_of_the_write_is_known_here() -> None:
-    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | IN_EVENT.keys() | ELSEWHERE.keys()
+    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | IN_CHECKSUM.keys() | ELSEWHERE.keys()
 
 
 def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
@@ -124,6 +129,50 @@ def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished
     at_the_head = image[place(image, "event_ring", at - 1, number) :][:64]
     # Salvage: what lies at the head is whole if its number says so.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
+
+
+# The checksums of the program: of a tensor without an input and with two, and so on.
+@pytest.mark.parametrize("at", [1, 2, 3, 14])
+@pytest.mark.parametrize("point", IN_CHECKSUM)
+def test_a_death_while_a_checksum_is_written_leaves_at_most_that_one_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at, "checked")
+    whole, counted = IN_CHECKSUM[point]
+    dead = reading(prefix)
+    ((number, lane, _),) = dead.lanes
+    inputs = [0, 2] * 10
+    slots = [4 + 2 * n for n in inputs]
+    below = sum(slots[: at - 1])
+    assert (lane["event_attempts"], lane["event_head"], lane["event_records"]) == (at, below, at - 1 + counted)
+    with open_segment(dead.file) as segment:
+        events, others = records.events(segment.ring(number, events=True)[1])
+    assert others == {}
+    assert [(each["sequence"], each["inputs"]) for each in events] == list(enumerate(inputs[: at - 1], 1))
+    image = (SHM / dead.file).read_bytes()
+    around = b"".join(image[place(image, "event_ring", (below + n) % 128, number) :][:64] for n in range(slots[at - 1]))
+    found = [each for each in records.events(around)[0] if each["sequence"]] if whole else []
+    assert [(each["sequence"], each["inputs"], len(each["tensors"])) for each in found] == (
+        [(at, inputs[at - 1], inputs[at - 1] + 1)] * whole
+    )
+    assert len({each["tensors"][0]["checksum"] for each in (*events, *found)}) <= 1
+    fd = os.open(SHM / dead.file, os.O_RDWR)
+    try:
+        drain = _reader.Drain(fd)
+        drain.salvage()
+        assert _reader.drain([drain]) == []
+    finally:
+        os.close(fd)
+    assert drain.cursors()[0][1:4] == (below + slots[at - 1] * whole, at - 1 + whole, at - 1 + whole)
+    assert (drain.rejected, drain.skipped, drain.gaps) == (0, 0, 0)
+
+
+def test_a_death_between_a_site_and_its_key_leaves_a_number_that_nobody_uses(compiled: Compile, prefix: str) -> None:
+    left_by(compiled, "site_claimed", 1, "checked")
+    dead = reading(prefix)
+    assert dead.process["sites"] == 1
+    with open_segment(dead.file) as segment:
+        assert segment.sites() == [None]
 
 
 @pytest.mark.parametrize(("at", "open_then"), [(1, 0), (2, 1)])

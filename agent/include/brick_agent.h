@@ -20,7 +20,8 @@
  * of a thread, of a forked child; a path or a block of 64 paths met for the
  * first time; more spans open at once than ever before; a span ring just
  * turned on, a thread's first deferred work; a look once in ten seconds whether
- * the segment is still there. The calls for deferred work promise the same.
+ * the segment is still there. The calls for deferred work and for checksums
+ * promise the same, the latter but for a process's first, which reads a file.
  * What cannot be recorded is counted where `brickd inspect` shows it, so no
  * answer has to be looked at.
  *
@@ -84,6 +85,22 @@
  * NUMBERS. brick_fingerprint makes of a tensor what two workers' tensors can be
  * compared by: a checksum of every byte, statistics, a sketch. brick_fingerprint.h
  * has the definition. It records nothing.
+ *
+ * What a kernel's tensors came to is recorded at its site, which is the kernel
+ * and the layer. Inputs are taken before the call, which may overwrite them:
+ *
+ *   struct brick_taken in, out;
+ *   brick_take(rope, NULL, NULL, &x, &in);
+ *   rope_neox(...);
+ *   brick_take(rope, NULL, NULL, &y, &out);
+ *   brick_checksum(rope, NULL, NULL, &out, &in, 1);
+ *
+ * They are taken with a key of the service: the file that BRICKD_KEY_FILE names,
+ * else `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in
+ * ~/.local/state/brickd), of which its user alone may be the reader. Who needs it
+ * first makes it. Where it cannot be had the key is 0, which one line on stderr
+ * says. Workers of several hosts or containers are given the same file, or their
+ * checksums are not comparable.
  *
  * No call here makes one of CUDA, so that host functions of a stream
  * (cudaLaunchHostFunc) may record as well.
@@ -209,6 +226,57 @@ unsigned brick_finalize(const uint64_t *stream);
  * are counted apart up to 64; that of further ones is only known to be covered
  * when all are finalized, and that of one stream up to 16,777,215. */
 uint64_t brick_pending(void);
+
+/* ---- checksums ---------------------------------------------------------- */
+
+/* Why another worker must have the same numbers. */
+enum brick_agreement {
+    BRICK_AGREES_LOCAL = 0,      /* it need not: inputs and weights decide */
+    BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` holds it whole */
+    BRICK_AGREES_PARTIAL = 2,    /* each holds a part of the sum */
+    BRICK_AGREES_MOVED = 3       /* it is sent and received over the link `of` */
+};
+
+/* Where a checksum stands. What is left at zero is not said; NULL for all of it. */
+struct brick_at {
+    const uint32_t *layer;    /* else that of what is open for the key */
+    const uint64_t *step;     /* as well */
+    const uint64_t *position; /* else how often the site came since it was last at another step, on this lane */
+    uint64_t params;          /* a digest of what else must be equal */
+    uint32_t backend;         /* a name's number */
+    uint32_t relation;        /* enum brick_agreement */
+    uint32_t of;              /* a name's number: the group or the link, for all but local */
+};
+
+/* What was taken of a tensor; nothing, where dtype is 0. */
+struct brick_taken {
+    struct brick_fingerprint fingerprint;
+    uint64_t valid;
+    uint64_t shape[6]; /* the first dimensions */
+    uint32_t dims, dtype;
+    uint32_t extents; /* a digest of all dimensions */
+};
+
+/* Whether a checksum there would be recorded now: recording is on, and the site
+ * is not one that is off. So what leads to it may be spared. */
+int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
+
+/* Takes a tensor's fingerprint for a checksum of this kernel, at the same place.
+ * Where none is wanted it is not looked at. NULL, or a text that says why it could
+ * not be; that is counted. tensor NULL: one that the host could not make out. */
+const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
+                       struct brick_taken *taken);
+
+/* Records what was taken, whole or not at all: the output, and the inputs, of
+ * which eight stand apart and further ones in one checksum. One whose output was
+ * not taken counts as dropped. */
+unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
+                        const struct brick_taken *inputs, uint32_t count);
+
+/* A kernel whose name says embedding, logits, lm_head, token or sampling, in
+ * whatever case: from its tensors what customers wrote can be told. Such sites are
+ * off unless BRICKD_SENSITIVE=1 says otherwise. */
+int brick_is_sensitive(const char *kernel, size_t length);
 
 /* Above this an amount is a mistake, and counted as one; sums of real ones stay far from 2^64. Who has no such number
  * (it is negative where it comes from) passes the other. */

@@ -282,6 +282,9 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->no_lane = before->no_lane;
         now->lanes_refused = before->lanes_refused;
         now->blocks_refused = before->blocks_refused;
+        now->reserved[BRICK_PROCESS_SITES_REFUSED] = before->reserved[BRICK_PROCESS_SITES_REFUSED];
+        now->reserved[BRICK_PROCESS_TENSORS_REFUSED] = before->reserved[BRICK_PROCESS_TENSORS_REFUSED];
+        now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
         brick_segment_publish(s);

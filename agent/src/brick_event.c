@@ -1,65 +1,13 @@
-/* brick_event.c - events: what is told one by one, since it has a meaning only together with what comes later.
+/* brick_event.c - deferred work: told one by one, since it has a meaning only together with what comes later.
  *
- * Deferred work so far: that it began, that the host had waited for a stream,
+ * That it began, that the host had waited for a stream,
  * what a device measured. Written into the lane's event ring, whatever a
  * consumer asks of the span ring. As in brick_span.c there is no system call, no
  * allocation, no lock and no call into the host, but for a lane's first event.
  */
-#include "brick_record.h"
+#include "brick_ring.h"
 
 #include <string.h>
-
-/* ---- the ring ---------------------------------------------------------- */
-
-/* From here on an event is recorded or dropped: a gap between the numbers of two records shows that one was. */
-static void event_wanted(struct brick_thread *t)
-{
-    brick_add(&t->line->event_attempts, 1);
-    brick_fence_signal(); /* O14 */
-}
-
-static unsigned event_dropped(struct brick_thread *t, enum brick_kind kind)
-{
-    brick_add(&t->line->event_dropped[kind], 1);
-    return BRICK_REFUSED;
-}
-
-/* Where the next record goes, with `kept` more slots free behind it; NULL: no room, or no memory. */
-static void *event_slot(struct brick_thread *t, uint64_t kept)
-{
-    struct brick_ring *ring = &t->event_ring;
-    if ((BRICK_UNLIKELY(ring->memory != BRICK_MEMORY_THERE)
-         && !brick_ring_commit(t, ring, t->segment->layout.event_ring))
-        || !brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept))
-        return NULL;
-    BRICK_POINT("event");
-    return &ring->records[ring->head & (ring->slots - 1)];
-}
-
-/* The last eighth of the ring is kept for what ends, and the last eighth of that for the finalizes, which end most. */
-static uint64_t kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
-static uint64_t kept_from_measurements(const struct brick_thread *t) { return (t->event_ring.slots + 63) / 64; }
-
-static void event_publish(struct brick_thread *t, void *record, enum brick_kind kind)
-{
-    struct brick_record *r = (struct brick_record *)record;
-    struct brick_lane *line = t->line;
-    r->slots = 1;
-    r->kind = (uint16_t)kind;
-    BRICK_POINT("event_sequence");
-    brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
-    BRICK_POINT("event_counted");
-    brick_add(&line->event_records, 1); /* before the head: nobody has read more than there are */
-    BRICK_POINT("event_head");
-    brick_store_release(&line->event_head, ++t->event_ring.head); /* O10 */
-}
-
-static void event_over(struct brick_thread *t, uint64_t now)
-{
-    if (BRICK_UNLIKELY(now > t->look))
-        brick_look(t, now);
-    brick_idle(t);
-}
 
 /* ---- deferred work begins ---------------------------------------------- */
 
@@ -100,11 +48,11 @@ unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uin
     }
     elements = brick_checked(t, elements);
     bytes = brick_checked(t, bytes);
-    event_wanted(t);
+    brick_event_wanted(t);
     /* "Other" counts ticks: what finds no path of its own is not added to it. */
-    struct brick_defer *r = path != BRICK_OTHER ? event_slot(t, kept_from_starts(t)) : NULL;
+    struct brick_defer *r = path != BRICK_OTHER ? brick_event_slot(t, brick_kept_from_starts(t)) : NULL;
     if (r == NULL) {
-        outcome |= event_dropped(t, BRICK_KIND_DEFER);
+        outcome |= brick_event_dropped(t, BRICK_KIND_DEFER);
     } else {
         const uint64_t given = next_id(t);
         r->path = path;
@@ -114,12 +62,12 @@ unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uin
         r->step = step != NULL ? *step : above != NULL ? above->step : 0;
         r->elements = elements;
         r->bytes = bytes;
-        event_publish(t, r, BRICK_KIND_DEFER);
+        brick_event_publish(t, r, BRICK_KIND_DEFER, 1);
         brick_pending_add(stream);
         if (id != NULL)
             *id = given;
     }
-    event_over(t, now);
+    brick_event_over(t, now);
     return outcome;
 }
 
@@ -149,21 +97,21 @@ unsigned brick_finalize(const uint64_t *stream)
     struct brick_thread *t = enter_to_end(&outcome);
     if (t == NULL)
         return outcome;
-    event_wanted(t);
-    struct brick_finalize *r = event_slot(t, 0);
+    brick_event_wanted(t);
+    struct brick_finalize *r = brick_event_slot(t, 0);
     if (r != NULL)
         brick_pending_cover(stream); /* before the clock is read: what was counted until now began before that */
     const uint64_t now = brick_ticks(brick_agent.clock);
     if (r == NULL) {
-        outcome |= event_dropped(t, BRICK_KIND_FINALIZE);
+        outcome |= brick_event_dropped(t, BRICK_KIND_FINALIZE);
     } else {
         r->every = stream == NULL;
         r->ticks = now;
         r->stream = stream != NULL ? *stream : 0;
         memset(r->reserved, 0, sizeof r->reserved);
-        event_publish(t, r, BRICK_KIND_FINALIZE);
+        brick_event_publish(t, r, BRICK_KIND_FINALIZE, 1);
     }
-    event_over(t, now);
+    brick_event_over(t, now);
     return outcome;
 }
 
@@ -187,18 +135,18 @@ unsigned brick_measured(uint64_t id, uint64_t elapsed_ns)
         brick_add(&t->line->amounts, 1);
         outcome |= BRICK_REFUSED;
     } else {
-        event_wanted(t);
-        struct brick_measured *r = event_slot(t, kept_from_measurements(t));
+        brick_event_wanted(t);
+        struct brick_measured *r = brick_event_slot(t, brick_kept_from_measurements(t));
         if (r == NULL) {
-            outcome |= event_dropped(t, BRICK_KIND_MEASURED);
+            outcome |= brick_event_dropped(t, BRICK_KIND_MEASURED);
         } else {
             r->reserved0 = 0;
             r->id = id;
             r->elapsed_ns = elapsed_ns;
             memset(r->reserved, 0, sizeof r->reserved);
-            event_publish(t, r, BRICK_KIND_MEASURED);
+            brick_event_publish(t, r, BRICK_KIND_MEASURED, 1);
         }
     }
-    event_over(t, now);
+    brick_event_over(t, now);
     return outcome;
 }

@@ -11,6 +11,7 @@
  * which nearly always holds; where it does not, again with care.
  */
 #include "brick_kernel.h"
+#include "brick_mix.h"
 
 #include <string.h>
 
@@ -46,14 +47,6 @@ static const struct {
     [BRICK_FLOAT8_E5M2] = {1, false},
     [BRICK_FLOAT8_E5M2FNUZ] = {1, false},
 };
-
-static uint64_t splitmix64(uint64_t x)
-{
-    uint64_t z = x + UINT64_C(0x9E3779B97F4A7C15);
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
 
 /* ---- views -------------------------------------------------------------- */
 
@@ -401,7 +394,7 @@ static void finish(struct brick_fingerprint *f, struct view *v, struct pass *p)
     }
     f->elements = v->elements;
     f->bytes = v->elements * v->size;
-    f->checksum = splitmix64(p->checksum ^ splitmix64(f->bytes ^ splitmix64(p->dtype ^ splitmix64(p->key))));
+    f->checksum = brick_splitmix64(p->checksum ^ brick_splitmix64(f->bytes ^ brick_splitmix64(p->dtype ^ brick_splitmix64(p->key))));
     f->fnv1a = p->fnv1a;
     f->nan = s->nan;
     f->pos_inf = s->pos_inf;

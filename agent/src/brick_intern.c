@@ -1,6 +1,6 @@
-/* brick_intern.c - names and paths get their numbers.
+/* brick_intern.c - names, paths and sites get their numbers.
  *
- * Cold: once per name and once per place in the call tree. Several threads may
+ * Cold: once per name, per place in the call tree and per site. Several threads may
  * be here at once; nobody waits for anybody (see struct brick_entry).
  */
 #include "brick_internal.h"
@@ -33,8 +33,8 @@ static uint64_t power_of_two_from(uint64_t n)
 
 int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
 {
-    /* Four entries a path: a quarter full when every path is used, the rest for recursions. */
-    uint64_t entries = power_of_two_from((uint64_t)h->paths * 4), numbers = power_of_two_from((uint64_t)h->names * 2);
+    /* At most half full of paths and sites; recursions may take the half of what there is. */
+    uint64_t entries = power_of_two_from((uint64_t)h->paths * 4 + (uint64_t)h->sites * 2), numbers = power_of_two_from((uint64_t)h->names * 2);
     memset(t, 0, sizeof *t);
     t->entries = (struct brick_entry *)private_memory(entries * sizeof *t->entries);
     t->numbers = (uint32_t *)private_memory(numbers * sizeof *t->numbers);
@@ -161,9 +161,8 @@ static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
 
 static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
 {
-    /* At three quarters the table stops growing: the rest is found the slow way. */
-    if (brick_fetch_add(&t->used, 1) > t->entry_mask / 4 * 3)
-        return;
+    if ((value & BRICK_ENTRY_AGAIN) != 0 && brick_fetch_add(&t->recursions, 1) > t->entry_mask / 2)
+        return; /* found the slow way, each time */
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
         struct brick_entry *e = &t->entries[i];
         uint64_t free_value = 0;
@@ -215,6 +214,55 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     return value;
 }
 
+/* ---- sites ------------------------------------------------------------- */
+
+static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
+
+static int says(const uint8_t *text, size_t length, const char *word)
+{
+    size_t n = 0;
+    while (n < length && word[n] != 0 && lower(text[n]) == word[n])
+        n++;
+    return word[n] == 0;
+}
+
+int brick_is_sensitive(const char *kernel, size_t length)
+{
+    static const char *const words[] = {"embedding", "logits", "lm_head", "token", "sampling"};
+    for (size_t at = 0; at < length; at++)
+        for (size_t word = 0; word < sizeof words / sizeof *words; word++)
+            if (says((const uint8_t *)kernel + at, length - at, words[word]))
+                return 1;
+    return 0;
+}
+
+static int is_off(const struct brick_name *name)
+{
+    const char *wanted = getenv("BRICKD_SENSITIVE");
+    return brick_is_sensitive((const char *)name->text, brick_load_acquire32(&name->word) & BRICK_NAME_LENGTH)
+           && (wanted == NULL || strcmp(wanted, "1") != 0);
+}
+
+uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint32_t name, uint32_t layer)
+{
+    const uint64_t key = brick_site_entry(name, layer);
+    if (name == BRICK_OTHER || name >= s->header->names) /* "other" is many kernels */
+        return 0;
+    uint64_t value = entry_find_all(t, key);
+    if (value != 0)
+        return value;
+    const uint64_t number = take_number(&t->next_site, s->header->sites, &brick_process_of(s)->sites);
+    if (number == s->header->sites)
+        return 0;
+    const int off = is_off(&brick_names_of(s)[name]);
+    BRICK_POINT("site_claimed");
+    brick_store_release(&brick_sites_of(s)[number],
+                        brick_site_key(name, layer, off ? BRICK_SITE_OFF : BRICK_SITE_RECORDED)); /* O3 */
+    value = number | BRICK_ENTRY_CLAIMED | (off ? BRICK_ENTRY_OFF : 0);
+    entry_put(t, key, value);
+    return value;
+}
+
 /* ---- a new segment ----------------------------------------------------- */
 
 void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
@@ -244,25 +292,36 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     return 1;
 }
 
+static void keys_copy(uint64_t *to, const uint64_t *from, uint64_t count)
+{
+    for (uint64_t n = 0; n < count; n++) {
+        uint64_t key = brick_load_acquire(&from[n]);
+        if (key != 0)
+            brick_store_release(&to[n], key);
+    }
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
 int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from)
 {
-    uint64_t names = brick_load_relaxed(&t->next_name), paths = brick_load_relaxed(&t->next_path);
-    for (uint64_t n = 0; n < names && n < to->header->names; n++)
+    const uint64_t names = least(brick_load_relaxed(&t->next_name), to->header->names);
+    const uint64_t paths = least(brick_load_relaxed(&t->next_path), to->header->paths);
+    const uint64_t sites = least(brick_load_relaxed(&t->next_site), to->header->sites);
+    for (uint64_t n = 0; n < names; n++)
         if (!name_copy(to, from, n))
             return 0;
-    for (uint64_t n = 0; n < paths && n < to->header->paths; n++) {
-        uint64_t key = brick_load_acquire(&brick_paths_of(from)[n]);
-        if (key != 0)
-            brick_store_release(&brick_paths_of(to)[n], key);
-    }
-    raise_to(&brick_process_of(to)->names, names < to->header->names ? names : to->header->names);
-    raise_to(&brick_process_of(to)->paths, paths < to->header->paths ? paths : to->header->paths);
+    keys_copy(brick_paths_of(to), brick_paths_of(from), paths);
+    keys_copy(brick_sites_of(to), brick_sites_of(from), sites);
+    raise_to(&brick_process_of(to)->names, names);
+    raise_to(&brick_process_of(to)->paths, paths);
+    raise_to(&brick_process_of(to)->sites, sites);
     return 1;
 }
 
 void brick_tables_forked(struct brick_tables *t)
 {
     for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that the fork left behind */
-        if (t->entries[i].key == 0)
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* what is not written to stays the parent's page */
             t->entries[i].value = 0;
 }

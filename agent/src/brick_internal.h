@@ -3,8 +3,8 @@
  * One process has one agent. Its state is private memory; what others may see
  * is in the segment. The arrows between the files:
  *
- *   brick_span.c (spans), brick_event.c (events) -> brick_lane.c (threads), brick_pending.c
- *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths)
+ *   brick_span.c (spans), brick_event.c, brick_checked.c (events) -> brick_lane.c (threads), brick_pending.c
+ *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths, sites), brick_secret.c
  *        -> brick_segment.c (the file)              -> brick_memory.c, brick_clock.c
  */
 #ifndef BRICK_INTERNAL_H
@@ -127,23 +127,28 @@ static inline uint64_t *brick_paths_of(const struct brick_segment *s)
 {
     return (uint64_t *)(void *)(s->base + s->layout.paths);
 }
+static inline uint64_t *brick_sites_of(const struct brick_segment *s)
+{
+    return (uint64_t *)(void *)(s->base + s->layout.sites);
+}
 static inline uint8_t *brick_area_of(const struct brick_segment *s, uint32_t lane)
 {
     return s->base + s->layout.first + lane * s->layout.stride;
 }
 
-/* ---- names and paths --------------------------------------------------- */
+/* ---- names, paths, sites ----------------------------------------------- */
 
-/* A path's number by its key, in private memory. An entry is claimed by its
+/* A path's or a site's number by its key, in private memory. An entry is claimed by its
  * value and published by its key, so nobody ever waits for anybody: a thread
  * that meets a claimed entry goes past it, and at worst one key has two
  * numbers, whose summaries readers add up. */
 struct brick_entry {
     uint64_t key;   /* 0 until published (O3) */
-    uint64_t value; /* path | flags; 0 = free */
+    uint64_t value; /* number | flags; 0 = free */
 };
 #define BRICK_ENTRY_CLAIMED (UINT64_C(1) << 32)
 #define BRICK_ENTRY_AGAIN (UINT64_C(1) << 16) /* recursion: the path of an ancestor */
+#define BRICK_ENTRY_OFF (UINT64_C(1) << 17)   /* a site that is not looked at */
 
 struct brick_tables {
     struct brick_entry *entries;
@@ -151,9 +156,9 @@ struct brick_tables {
     uint32_t entry_shift;
     uint32_t *numbers; /* name number + 1 by hash; 0 = free */
     uint64_t number_mask;
-    uint64_t used;       /* entries, to stop while the table is still thin */
+    uint64_t recursions; /* entries of theirs, to stop while the table is still thin */
     uint64_t next_name;  /* here and not in a segment: one number is never given twice, whatever became of a segment */
-    uint64_t next_path;
+    uint64_t next_path, next_site;
 };
 
 static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t key)
@@ -161,8 +166,11 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
     return key * UINT64_C(0x9E3779B97F4A7C15) >> t->entry_shift;
 }
 
+/* A site's key in the private table: of a unit that no span asks for, since what stands below path 0 is looked up there. */
+static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
+
 /* The usual case: the value on the first look. 0: not published (path 0 has no entry). */
-static inline uint64_t brick_path_find(const struct brick_tables *t, uint64_t key)
+static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t key)
 {
     for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
         const struct brick_entry *e = &t->entries[i];
@@ -183,6 +191,8 @@ BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment 
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
+/* 0: its kernel has no name of its own, or there is no room. */
+BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint32_t name, uint32_t layer);
 
 /* ---- deferred work that pends ------------------------------------------ */
 
@@ -191,6 +201,15 @@ BRICK_HIDDEN void brick_pending_add(uint64_t stream);
 BRICK_HIDDEN int brick_pending_any(const uint64_t *stream);
 BRICK_HIDDEN void brick_pending_cover(const uint64_t *stream);
 BRICK_HIDDEN void brick_pending_forget(void); /* in a forked child: its parent's */
+
+/* ---- the service's secret ---------------------------------------------- */
+
+struct brick_secret {
+    uint64_t key;  /* of checksums; 0: there is none */
+    uint64_t name; /* by which others may know that they have the same */
+};
+/* Read at its first use, or made; after that the same for good. */
+BRICK_HIDDEN struct brick_secret brick_secret(void);
 
 /* ---- the agent --------------------------------------------------------- */
 

@@ -316,7 +316,7 @@ static void begin_off(struct brick_thread *t, const void *key)
 struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
                                         enum brick_arrival what)
 {
-    const unsigned spans = what != ARRIVES_SCOPE, ends = what != ARRIVES_ENDED;
+    const unsigned spans = what == ARRIVES_SPAN || what == ARRIVES_ENDED, ends = what == ARRIVES_SPAN || what == ARRIVES_SCOPE;
     if (brick_load_relaxed32(brick_agent.gate) == BRICK_OFF) {
         if (t != NULL && !t->busy && ends) {
             brick_busy(t);

@@ -9,8 +9,8 @@
 
 #include "brick_thread.h"
 
-/* What a call brings: a span or a scope, each with an end of its own, or what has none to come. */
-enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED };
+/* What a call brings: a span or a scope, each with an end of its own, or what has none to come; or nothing. */
+enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
 
 /* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
 BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
@@ -46,7 +46,7 @@ static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const
 /* The number of a path and whether it is an ancestor's. */
 static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
 {
-    uint64_t path = brick_path_find(&brick_agent.tables, path_key);
+    uint64_t path = brick_entry_find(&brick_agent.tables, path_key);
     return BRICK_LIKELY(path != 0) ? path : brick_path_intern(&brick_agent.tables, t->segment, path_key);
 }
 

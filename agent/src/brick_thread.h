@@ -39,6 +39,13 @@ union brick_node {
 };
 BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
 
+/* How often a site came since it was last at another step. In a table by the site's key and not its number: two threads
+ * may have given it one each. */
+struct brick_visits {
+    uint64_t site; /* as brick_site_entry has it; 0 = free */
+    uint64_t step, count;
+};
+
 #define BRICK_NODES 256u /* in a chunk */
 #define BRICK_CHUNKS 64u /* 16,384 spans open at once */
 #define BRICK_STACK_BUCKETS 256u
@@ -74,6 +81,7 @@ struct brick_thread {
     uint64_t committed[16];
     struct brick_ring span_ring, event_ring;
     uint64_t given; /* to deferred work: how many numbers, ever */
+    struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;

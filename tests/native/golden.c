@@ -121,10 +121,45 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(NULL);
 }
 
+/* Since 1.3: a checksum with all that can be said of it, at a site of the open layer; and one of a site that is off. */
+static void check(uint32_t kernel, uint64_t time)
+{
+    static const float numbers[2][3] = {{1, -2, 3}, {0, 0.5f, 1e30f}};
+    static const int64_t shape[] = {2, 3};
+    const struct brick_tensor tensor = {
+        .data = numbers, .dtype = BRICK_FLOAT32, .dims = 2, .shape = shape, .valid = 1};
+    const uint64_t position = 17;
+    const struct brick_at place = {.position = &position, .params = 99, .backend = name("CPU", NULL),
+                                .relation = BRICK_AGREES_REPLICATED, .of = name("tp", NULL)};
+    const uint32_t kernels[] = {kernel, name("token_ids", NULL)};
+    struct brick_taken taken;
+    at(time);
+    brick_layer_begin(2, NULL);
+    for (int n = 0; n < 2; n++) {
+        if (brick_take(kernels[n], NULL, &place, &tensor, &taken) != NULL)
+            abort();
+        brick_checksum(kernels[n], NULL, &place, &taken, NULL, 0);
+    }
+    brick_layer_end(2, NULL);
+}
+
+/* The same key for everybody. */
+static void key_file(char *path, size_t size)
+{
+    static const char text[] = "0123456789abcdeffedcba9876543210";
+    snprintf(path, size, "/tmp/golden-key-%d", (int)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || write(fd, text, sizeof text - 1) != (ssize_t)sizeof text - 1 || close(fd) != 0
+        || setenv("BRICKD_KEY_FILE", path, 1) != 0)
+        abort();
+}
+
 int main(int argc, char **argv)
 {
+    char key[64];
     if (argc != 2)
         return 2;
+    key_file(key, sizeof key);
     const struct brick_config config = {.service = "golden", .worker = "0.tp3.pp1", .prefix = "brickd-golden-",
                                         .clock = "monotonic", .lanes = 2, .paths = 64, .names = 64, .sites = 64,
                                         .span_slots = 8, .event_slots = 8};
@@ -169,6 +204,8 @@ int main(int argc, char **argv)
         return 1;
     brick_begin(decode, NULL, &step);
     defer(attention, 25000);
+    consume(0, EVENTS, 9);
+    check(attention, 26000);
     brick_end(decode, NULL, 0, 0);
     ask(0);
     at(30000);
@@ -179,5 +216,6 @@ int main(int argc, char **argv)
     output = argv[1];
     brick_test_point = copy_out;
     brick_end(attention, NULL, 1, 1);
+    unlink(key);
     return 0;
 }

@@ -1,0 +1,43 @@
+/* checked POINT PASS: twenty checksums, killed at the PASS-th time at POINT.
+ *
+ * By turns without an input and with two.
+ */
+#include "brick_internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *fatal;
+static long passes;
+
+static void die_here(const char *name)
+{
+    if (strcmp(name, fatal) == 0 && --passes == 0)
+        raise(SIGKILL);
+}
+
+int main(int count, char **arguments)
+{
+    static const float numbers[] = {1, 2, 3};
+    static const int64_t shape[] = {3};
+    const struct brick_tensor tensor = {
+        .data = numbers, .dtype = BRICK_FLOAT32, .dims = 1, .shape = shape, .valid = BRICK_ALL_ROWS};
+    const struct brick_config config = {.event_slots = 128};
+    struct brick_taken taken[2];
+    if (count != 3)
+        return 2;
+    fatal = arguments[1];
+    passes = atol(arguments[2]);
+    brick_test_point = die_here;
+    brick_init(&config);
+    uint32_t kernel = brick_name("kernel", 6, NULL);
+    for (int n = 0; n < 20; n++) {
+        for (int i = 0; i < 2; i++)
+            if (brick_take(kernel, NULL, NULL, &tensor, &taken[i]) != NULL)
+                return 3;
+        brick_checksum(kernel, NULL, NULL, &taken[0], taken, n % 2 ? 2 : 0);
+    }
+    return 0;
+}
