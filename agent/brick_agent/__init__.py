@@ -9,6 +9,7 @@
         ...
     with brick.step(17, kind="decode", rows=32), brick.layer(3):
         ...
+    brick.checksum("rope_neox", bytearray(8), input=bytearray(8))
     id = rms.defer(elements=4096)
     brick.finalize(durations={id: 12_500})
     @brick.trace
@@ -26,7 +27,9 @@ from brick_agent._core import (
     Fingerprint,
     Layer,
     Span,
+    Taken,
     brick,
+    checksum,
     disable,
     enable,
     finalize,
@@ -37,6 +40,7 @@ from brick_agent._core import (
     shutdown,
     span,
     step,
+    take,
 )
 from brick_agent._native import get_include
 from brick_agent._trace import trace
@@ -46,7 +50,9 @@ __all__ = [
     "Fingerprint",
     "Layer",
     "Span",
+    "Taken",
     "brick",
+    "checksum",
     "disable",
     "enable",
     "finalize",
@@ -58,5 +64,6 @@ __all__ = [
     "shutdown",
     "span",
     "step",
+    "take",
     "trace",
 ]

@@ -79,9 +79,37 @@ class _DLPack(Protocol):
     def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
+@final
+class Taken: ...
+
+_Input = Buffer | _DLPack | Taken
+
 def fingerprint(
     array: Buffer | _DLPack, /, *, valid: SupportsIndex | None = None, key: SupportsIndex = 0
 ) -> Fingerprint: ...
+def take(
+    kernel: str | Brick,
+    tensor: Buffer | _DLPack,
+    /,
+    *,
+    valid: SupportsIndex | None = None,
+    layer: SupportsIndex | None = None,
+    step: SupportsIndex | str | None = None,
+) -> Taken: ...
+def checksum(
+    kernel: str | Brick,
+    output: Buffer | _DLPack | Taken,
+    /,
+    *,
+    input: _Input | list[_Input] | tuple[_Input, ...] | None = None,
+    layer: SupportsIndex | None = None,
+    position: SupportsIndex | str | None = None,
+    step: SupportsIndex | str | None = None,
+    relation: str = "local",
+    valid: SupportsIndex | None = None,
+    backend: str | None = None,
+    params: Any = None,
+) -> None: ...
 def brick(name: str, category: str | None = None) -> Brick: ...
 def span(
     name: str,

@@ -214,6 +214,8 @@ static PyMethodDef core_methods[] = {
     {"finalize", (PyCFunction)(void (*)(void))core_finalize, METH_FASTCALL | METH_KEYWORDS, core_finalize_doc},
     {"pending", core_pending, METH_NOARGS, core_pending_doc},
     {"fingerprint", (PyCFunction)(void (*)(void))core_fingerprint, METH_FASTCALL | METH_KEYWORDS, core_fingerprint_doc},
+    {"take", (PyCFunction)(void (*)(void))core_take, METH_FASTCALL | METH_KEYWORDS, core_take_doc},
+    {"checksum", (PyCFunction)(void (*)(void))core_checksum, METH_FASTCALL | METH_KEYWORDS, core_checksum_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},
@@ -235,7 +237,7 @@ static int core_exec(PyObject *module)
         return -1;
     Py_DECREF(native);
     Py_XSETREF(core_state.brick_function, PyObject_GetAttrString(module, "brick"));
-    if (core_add_types(module) != 0 || core_add_fingerprint(module) != 0)
+    if (core_add_types(module) != 0 || core_add_fingerprint(module) != 0 || core_add_taken(module) != 0)
         return -1;
     if (core_state.handles != NULL)
         return 0;

@@ -6,6 +6,7 @@
  *   core_handle.c    names become handles; the segment opens
  *   core_span.c      the record path, and the amounts of a span
  *   core_deferred.c  work whose end is known later
+ *   core_checked.c   what a kernel's tensors came to
  *   core_fingerprint.c, core_tensor.c  numbers of a tensor, and where it lies
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
@@ -64,7 +65,7 @@ typedef struct {
 } Layer;
 
 typedef struct {
-    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *fingerprint_type;
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *fingerprint_type, *taken_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
@@ -162,6 +163,16 @@ typedef struct {
 /* 0, or -1 with an exception set and nothing held. */
 int core_tensor_hold(PyObject *array, CoreTensor *t);
 void core_tensor_release(CoreTensor *t);
+
+/* How many rows count, where `value` says it: 0, or -1 with an exception set. */
+int core_take_valid(PyObject *value, struct brick_tensor *t);
+/* To be looked at without the interpreter lock. */
+bool core_tensor_large(const struct brick_tensor *t);
+
+extern const char core_take_doc[], core_checksum_doc[];
+PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+int core_add_taken(PyObject *module);
 
 extern const char core_fingerprint_doc[];
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);

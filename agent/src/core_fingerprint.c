@@ -73,7 +73,7 @@ static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *n
     return -1;
 }
 
-static int take_valid(PyObject *value, struct brick_tensor *t)
+int core_take_valid(PyObject *value, struct brick_tensor *t)
 {
     if (value == Py_None)
         return 0;
@@ -162,12 +162,12 @@ static PyObject *result_of(const struct brick_fingerprint *f, uint32_t dtype)
 
 /* ---- the function --------------------------------------------------------- */
 
-static double bytes_of(const struct brick_tensor *t)
+bool core_tensor_large(const struct brick_tensor *t)
 {
     double elements = 1; /* an estimate: no product of shapes overflows it */
     for (uint32_t d = 0; d < t->dims; d++)
         elements *= (double)t->shape[d];
-    return elements * 8;
+    return elements * 8 >= UNLOCKED_BYTES;
 }
 
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
@@ -193,9 +193,9 @@ PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t g
     }
     if (core_tensor_hold(args[0], &t) != 0)
         return NULL;
-    if (take_valid(valid, &t.tensor) == 0) {
+    if (core_take_valid(valid, &t.tensor) == 0) {
         const char *refused;
-        if (bytes_of(&t.tensor) < UNLOCKED_BYTES) {
+        if (!core_tensor_large(&t.tensor)) {
             refused = brick_fingerprint(&t.tensor, key, &f);
         } else {
             Py_BEGIN_ALLOW_THREADS
