@@ -9,7 +9,9 @@ import struct
 import pytest
 from conftest import SHM, Worker, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, order, program, read_file
+from recorded import events
 
+from brickd import _reader
 from brickd.errors import SegmentRefused
 from brickd.files import find
 from brickd.segment import open_segment
@@ -60,6 +62,28 @@ def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
         process.process.stdin.close()  # type: ignore[union-attr]
         assert process.process.wait() == 0
     assert find(prefix) == []
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_sites_what_they_refused_and_the_name_of_the_key_come_along_and_positions_go_on(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bc")
+        before = reading(prefix)
+        taken_away(prefix, how)
+        order(process, "wc")
+        after = reading(prefix)
+        assert after.uuid != before.uuid
+        assert after.process["key"] == before.process["key"] != 0
+        assert (before.process["tensors_refused"], after.process["tensors_refused"]) == (1, 2)
+        with open_segment(after.file) as segment:
+            assert [None if site is None else (after.name(site[0]), site[2]) for site in segment.sites()] == [
+                ("mine", 0),
+                ("token", _reader.SITE_OFF),
+            ]
+        (found,) = events(after)
+        assert (found["site"], found["position"]) == (0, 2)
 
 
 @pytest.mark.parametrize("how", WAYS)

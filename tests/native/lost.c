@@ -8,6 +8,7 @@
  *   N  the same, as it gives the number of the path
  *   j  as w; as the next segment is published a third thread records 100 spans as the other, and ends
  *   x  the other thread ends
+ *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
 #include "brick_internal.h"
@@ -57,6 +58,19 @@ static void *other(void *unused)
         sem_post(&answered);
     }
     return NULL;
+}
+
+static void check(void)
+{
+    static const int64_t shape[] = {4};
+    const struct brick_tensor tensor = {
+        .data = "abcd", .dtype = BRICK_UINT8, .dims = 1, .shape = shape, .valid = BRICK_ALL_ROWS};
+    const uint32_t kernels[] = {mine_name, brick_name("token", 5, NULL), mine_name};
+    struct brick_taken taken;
+    for (int n = 0; n < 3; n++) {
+        brick_take(kernels[n], NULL, NULL, n < 2 ? &tensor : NULL, &taken);
+        brick_checksum(kernels[n], NULL, NULL, &taken, NULL, 0);
+    }
 }
 
 static uint64_t ask(char what)
@@ -129,6 +143,9 @@ int main(void)
             brick_store_release(&stop, 1);
             sem_wait(&answered);
             did = brick_load_relaxed(&theirs);
+            break;
+        case 'c':
+            check();
             break;
         case 'd':
             brick_defer(mine_name, NULL, 0, NULL, 0, 0, &did);
