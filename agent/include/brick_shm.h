@@ -120,6 +120,8 @@
  *                                   two of them is told by their difference, the compiler keeps their order
  *   O15 control, load               relaxed          a wish; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
+ *   O17 the next segment, store    full fence       of who gives a number and who opens the next segment, one at the
+ *       and a number's entry                        least sees what the other did, and takes it along
  *
  *   The copy in O11/O12 is a pread: the kernel's copy is an ordinary load for
  *   the memory model, and the fence stands between the two calls.

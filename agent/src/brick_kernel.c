@@ -88,7 +88,7 @@ static inline void brick_from_half(const char *restrict from, float *restrict to
 #define MULADD(a, b, c) ((a) * (b) + (c))
 #define MULTIPLY(a, b) ((U)_mm_mul_epu32((__m128i)(a), (__m128i)(b)))
 #define NEGATE(v, bits) ((D)((U)(v) ^ *(const U *)(const void *)brick_signs_of_2[(bits) & 3]))
-#define PROMOTE(from) ((D)_mm_cvtps_pd(_mm_castpd_ps(_mm_load_sd((const void *)(from)))))
+#define PROMOTE(from) ((D)_mm_cvtps_pd(_mm_castsi128_ps(_mm_loadl_epi64((const void *)(from)))))
 #define FROM_HALF(from, to) brick_from_half(from, to)
 #include "brick_kernel_body.h"
 
