@@ -30,6 +30,12 @@ Compile = Callable[..., Path]
 NATIVE = ROOT / "tests" / "native"
 
 
+def until_stopped(pid: int) -> None:
+    """Wait until a process stands still that was sent SIGSTOP, whoever its parent is."""
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        os.sched_yield()
+
+
 def counts(of: Reading) -> dict[str, int]:
     """How many spans ended under each name, wherever it stands and in whatever layer."""
     result: Counter[str] = Counter()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Worker
-from faults import Start, needs_namespaces
+from faults import Start, needs_namespaces, until_stopped
 from running import Running, running
 
 from brickd.files import find
@@ -100,7 +99,7 @@ def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start
                 pass
         daemon.ask("/set", b"service=api&spans=on")
         daemon.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, daemon.pid, os.WSTOPPED)
+        until_stopped(daemon.pid)
         work(one, 5)
         work(ends, 3)
         assert ends.end() == 0

@@ -11,7 +11,7 @@ import struct
 
 import pytest
 from conftest import SHM, Worker
-from faults import ALERT, Compile, Start, native, order, program
+from faults import ALERT, Compile, Start, native, order, program, until_stopped
 from forge import PAGE, U64
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
 from running import IGNORING, ignored, running
@@ -147,7 +147,7 @@ def test_who_lost_its_lock_lives_while_it_records_and_who_stands_still_while_it_
         with open_segment(file) as segment:
             assert segment.worker() is None
         stopped.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, stopped.pid, os.WSTOPPED)
+        until_stopped(stopped.pid)
         killed.kill()
         # By the time that the one is dead the others were looked at for as long.
         while not told(daemon, "worker_died"):
