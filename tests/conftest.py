@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -19,13 +20,13 @@ import tempfile
 import textwrap
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from loaded import Process, loaded
 
 from brickd.files import find
@@ -37,14 +38,27 @@ if TYPE_CHECKING:
     from serving import Daemon
 
 # The same examples at each run: few where somebody waits, many with `scripts/test --hypothesis-profile thorough`.
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=40)
-settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=400)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
+SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # which can take longer than all the examples
+settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=400, phases=SHRUNK)
 settings.load_profile("quick")
 
 # A shell's background jobs, and what nohup starts, ignore these, and so would every process of the tests.
 for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(ignored) is signal.SIG_IGN:
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: it is not looked through for what could be freed, now or ever after."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
 
 ROOT = Path(__file__).parent.parent
 SHM = Path("/dev/shm")
@@ -141,7 +155,8 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
         text = _PROGRAM + textwrap.dedent(program)
         process: Process
         if forked and not before and not python and all(name.startswith("BRICKD") for name in environment):
-            process = loaded("worker").start((text,), os.environ | environment)
+            what = "worker with numpy" if "import numpy" in text else "worker"
+            process = loaded(what).start((text,), os.environ | environment)
         else:
             process = subprocess.Popen(
                 [*before, sys.executable, *python, "-c", text],
@@ -283,12 +298,15 @@ def compiled() -> Callable[..., Path]:
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
     _forget_old()
     common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
-    headers = [path for folder in ("agent", "brickd", "tests") for path in sorted((ROOT / folder).rglob("*.h"))]
+    agents = [path for folder in ("include", "src") for path in (ROOT / "agent" / folder).glob("*.h")]
 
+    @functools.cache  # to read all of it takes longer than most programs run
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
         def make(target: Path) -> None:
             subprocess.run(["gcc", *common, *flags, "-o", target, *sources, "-lm"], check=True)
 
-        return kept(name, (version("gcc"), repr((common, flags)).encode(), *contents((*headers, *sources))), make)
+        besides = {path for source in sources for path in source.parent.glob("*.h")}
+        made_of = contents((*sorted({*agents, *besides}), *sources))
+        return kept(name, (version("gcc"), repr((common, flags)).encode(), *made_of), make)
 
     return build

@@ -40,8 +40,9 @@ def golden(minor: str = "1.0") -> bytes:
 
 @functools.cache
 def field(record: str, name: str) -> tuple[int, str, int]:
-    """Offset, code and size of a field of a struct."""
-    ((offset, count, code),) = [row[2:] for row in _reader.layout() if row[:2] == (record, name)]
+    """Offset, code and size of a field of a struct, whichever minor gave it its name."""
+    rows = [*_reader.layout(), *_reader.later()]
+    ((offset, count, code),) = [row[2:] for row in rows if row[:2] == (record, name)]
     return offset, code, count * struct.calcsize(code)
 
 

@@ -2,7 +2,8 @@
 
 Such a process has its own arguments, environment, directory, input and output, as one that a shell starts. A verb of
 `brickd` ends without an interpreter's farewell, which would take apart all that was loaded: what happens there is for
-`test_cli_skeleton.py`. A worker has all of it; what it was forked from has brick_agent and no segment.
+`test_cli_skeleton.py`. A worker has all of it; what it was forked from has brick_agent and no segment, and numpy where
+the worker imports that.
 """
 
 from __future__ import annotations
@@ -57,6 +58,14 @@ class Forked:
         if self.returncode is None:
             self.returncode = int(self._answer.recv(100))
         return self.returncode
+
+    def communicate(self) -> tuple[bytes, bytes]:
+        """Tell it nothing, and wait for its end: what it said, which is short."""
+        assert self.stdin is not None
+        self.stdin.close()
+        said = self.stdout.read(), self.stderr.read()
+        self.wait()
+        return said
 
     def send_signal(self, number: int) -> None:
         """Send it a signal, if it still runs."""
@@ -123,7 +132,7 @@ class Loaded:
 
 @functools.cache
 def loaded(what: str = "brickd") -> Loaded:
-    """The one of this process that forks verbs of `brickd`, or workers."""
+    """The one of this process that forks verbs of `brickd`, workers, or workers with numpy."""
     return Loaded(what)
 
 
@@ -214,9 +223,17 @@ def _worker() -> Callable[[], None]:
     return run
 
 
+def _worker_with_numpy() -> Callable[[], None]:
+    """The same, of a program that imports numpy, which takes ten times as long as all that a worker does besides."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no thread stands in the way of a fork
+    import numpy  # noqa: F401
+
+    return _worker()
+
+
 if __name__ == "__main__":
     what, number = sys.argv[1:]
-    becomes = {"brickd": _verb, "worker": _worker}[what]()
+    becomes = {"brickd": _verb, "worker": _worker, "worker with numpy": _worker_with_numpy}[what]()
     gc.freeze()  # or each that is forked copies all of it when it first collects, or ends
     _serve(int(number))
     becomes()

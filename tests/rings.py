@@ -75,7 +75,7 @@ class Rings:
         bytes_ = os.pread(self.fd, SLOT, forge.place(self.page, "consumer", lane))
         return np.frombuffer(bytes_, dtypes.dtype("consumer"))[0]
 
-    def write(self, lane: int, ring: str, records: dtypes.Array | bytes) -> None:
+    def write(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
         """Store slots from the head on, around the ring's end; whatever was there is overwritten. No head moves."""
         slot = self.heads.get((lane, ring), 0) % self.slots(ring)
         room = (self.slots(ring) - slot) * SLOT
@@ -83,7 +83,7 @@ class Rings:
         os.pwrite(self.fd, data[:room], forge.place(self.page, f"{ring}_ring", slot, lane))
         os.pwrite(self.fd, data[room:], forge.place(self.page, f"{ring}_ring", 0, lane))
 
-    def add(self, lane: int, ring: str, records: dtypes.Array | bytes) -> None:
+    def add(self, lane: int, ring: str, records: dtypes.Array | bytes | bytearray) -> None:
         """As a worker: the records, then the head."""
         self.write(lane, ring, records)
         slots = len(records) if isinstance(records, np.ndarray) else len(records) // SLOT

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from loaded import Process, loaded
 from serving import ask, following
 
 from brickd.runtime import runtime
+
+_REST_SECONDS = 0.02
 
 
 class Running:
@@ -31,6 +34,12 @@ class Running:
         answer = ask(runtime().socket, f"/v1{target}", body)
         assert answer.status == 200, answer.body
         return answer.document
+
+    def once(self, target: str, so: Callable[[Any], bool]) -> Any:
+        """What it answers with as soon as it is so; it is let work in between."""
+        while not so(document := self.ask(target)):
+            time.sleep(_REST_SECONDS)
+        return document
 
     def until(self, kind: str, since: int = 0) -> dict[str, Any]:
         """Wait until something of the kind has happened: the event."""
@@ -66,19 +75,26 @@ def ignored(pid: int) -> set[int]:
     return {number + 1 for number in range(64) if mask >> number & 1}
 
 
-UP = (sys.executable, "-P", "-m", "brickd", "up")
+BRICKD = (sys.executable, "-P", "-m", "brickd")
+UP = (*BRICKD, "up")
+
+
+def going(*arguments: str, under: Sequence[str] = (), **environment: str) -> Process:
+    """A verb that goes on, started and not waited for; `under` is what its command begins with: else it is forked."""
+    if not under:
+        return loaded().start(arguments, os.environ | environment)
+    return _command([*under, *BRICKD, *arguments], environment)
 
 
 def up(before: Sequence[str] = (), command: Sequence[str] = UP, **environment: str) -> Process:
-    """`brickd up`, started and not waited for; `before` is what its command begins with."""
-    if not before and command is UP:
-        return loaded().start(("up",), os.environ | environment)
-    return subprocess.Popen(
-        [*before, *command],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=os.environ | environment,
-    )
+    """`brickd up`, as `going` starts it; `before` is what its command begins with."""
+    if command is UP:
+        return going("up", under=before, **environment)
+    return _command([*before, *command], environment)
+
+
+def _command(command: Sequence[str], environment: dict[str, str]) -> Process:
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | environment)
 
 
 def refused(before: Sequence[str] = (), **environment: str) -> str:

@@ -30,7 +30,7 @@ pause()
 # Times that are the same however often they are read: those of a clock are converted anew by each reading.
 GIVEN = """
 norm, gemm = brick.brick("norm", category="norm"), brick.brick("gemm", category="ffn")
-slowness = int(os.environ["SLOWNESS"])
+slowness = int(os.environ.get("BRICKD_SLOWNESS", "1"))
 for number in range(3):
     with brick.layer(number):
         norm.record(1000 * slowness, elements=2, bytes=8)
@@ -48,7 +48,7 @@ def names(said: dict[str, object]) -> list[str]:
 
 def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> None:
     for slowness, service in enumerate(("api", "api", "batch"), 1):
-        started(worker, GIVEN, BRICKD_SERVICE=service, SLOWNESS=str(slowness))
+        started(worker, GIVEN, BRICKD_SERVICE=service, BRICKD_SLOWNESS=str(slowness))
     said = document("bricks")
     shares = sum(each.pop("share_percent") for each in said["bricks"])
     assert shares == pytest.approx(100, abs=0.1)
@@ -106,7 +106,7 @@ def test_what_top_cuts_off_is_counted(worker: Start) -> None:
 
 
 def test_a_category_is_chosen_and_shares_stay_those_of_all(worker: Start) -> None:
-    started(worker, SPANS)
+    started(worker, GIVEN)
     shares = {each["name"]: each["share_percent"] for each in document("bricks")["bricks"]}
     (gemm,) = document("bricks", "--category", "ffn")["bricks"]
     assert (gemm["name"], gemm["share_percent"]) == ("gemm", shares["gemm"])

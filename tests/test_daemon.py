@@ -110,8 +110,7 @@ def test_with_and_without_a_daemon_the_numbers_are_the_same(worker: Start, prefi
         ended.go()
         ended.end()
         daemon.until("worker_ended")
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
-            pass
+        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] == 20)
         asked = ("status?over=start", "workers", "bricks", "tree")
         with_daemon = {view.partition("?")[0]: daemon.ask(f"/{view}") for view in asked}
         daemon.end()

@@ -108,8 +108,7 @@ def everybody() -> Iterator[Shared]:
             each.paused()
             each.go()
             each.paused()
-        while len(daemon.ask("/workers")["workers"]) < 2:
-            pass
+        daemon.once("/workers", lambda said: len(said["workers"]) == 2)
         files = tuple(each["segment"] for each in daemon.ask("/workers")["workers"])
         yield Shared(daemon, healthy, files, prefix, start, spans=10)
 

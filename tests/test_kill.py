@@ -106,6 +106,11 @@ def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
     assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
 
 
+def event_slot(image: bytes, slot: int, lane: int) -> bytes:
+    at = place(image, "event_ring", slot, lane)
+    return image[at : at + 64]
+
+
 # The events of the program: two starts, a measurement, a finalize; and so on.
 @pytest.mark.parametrize("at", [1, 2, 3, 4, 40])
 @pytest.mark.parametrize("point", IN_EVENT)
@@ -125,8 +130,7 @@ def test_a_death_while_an_event_is_written_leaves_at_most_that_event_unpublished
     assert (first, others) == (0, {})
     assert [each["sequence"] for each in events] == list(range(1, at))
     assert [each["kind"] for each in events] == [(3, 3, 5, 4)[n % 4] for n in range(at - 1)]
-    image = (SHM / dead.file).read_bytes()
-    at_the_head = image[place(image, "event_ring", at - 1, number) :][:64]
+    at_the_head = event_slot((SHM / dead.file).read_bytes(), at - 1, number)
     # Salvage: what lies at the head is whole if its number says so.
     assert [each["sequence"] for each in records.events(at_the_head)[0] if each["sequence"]] == [at] * whole
 
@@ -150,7 +154,7 @@ def test_a_death_while_a_checksum_is_written_leaves_at_most_that_one_unpublished
     assert others == {}
     assert [(each["sequence"], each["inputs"]) for each in events] == list(enumerate(inputs[: at - 1], 1))
     image = (SHM / dead.file).read_bytes()
-    around = b"".join(image[place(image, "event_ring", (below + n) % 128, number) :][:64] for n in range(slots[at - 1]))
+    around = b"".join(event_slot(image, (below + n) % 128, number) for n in range(slots[at - 1]))
     found = [each for each in records.events(around)[0] if each["sequence"]] if whole else []
     assert [(each["sequence"], each["inputs"], len(each["tensors"])) for each in found] == (
         [(at, inputs[at - 1], inputs[at - 1] + 1)] * whole

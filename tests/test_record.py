@@ -7,8 +7,6 @@ import os
 import select
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +16,8 @@ from typing import Any
 import pytest
 from conftest import SHM
 from faults import Start, needs_namespaces
-from running import IGNORING, ignored, running
+from loaded import Process
+from running import IGNORING, going, ignored, running
 from verbs import brickd, document, started
 
 from brickd.runtime import runtime
@@ -47,14 +46,13 @@ def record(*arguments: str, code: int = 0) -> dict[str, Any]:
 
 
 @contextmanager
-def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+def recording(*arguments: str, under: Sequence[str] = ()) -> Iterator[Process]:
     """`brickd record`, as soon as it records."""
-    command = [*under, sys.executable, "-P", "-m", "brickd", "record", "--json", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with going("record", "--json", *arguments, under=under) as process:
         try:
             assert process.stderr is not None
             first = process.stderr.readline()
-            assert first.startswith("brickd: recording "), first + process.stderr.read()
+            assert first.startswith(b"brickd: recording "), first + process.stderr.read()
             yield process
         finally:
             process.kill()
@@ -255,7 +253,7 @@ def test_a_daemon_that_ends_keeps_what_it_recorded(worker: Start, tmp_path: Path
             daemon.end()
             out, words = process.communicate()
             said = json.loads(out)
-        assert words.endswith("brickd: ended before its time: the daemon ended\n")
+        assert words.endswith(b"brickd: ended before its time: the daemon ended\n")
         assert (process.returncode, said["why"]) == (0, "daemon_ended")
         assert document("status", str(file))["workers"][0]["ledger"]["spans"]["summarized"] == 200
 
@@ -268,7 +266,7 @@ def test_a_daemon_that_is_killed_leaves_what_it_recorded_up_to_there(worker: Sta
             _, said = process.communicate()
         (left,) = runtime().recordings.iterdir()
         assert process.returncode == 3
-        assert str(left) in said
+        assert os.fsencode(left) in said
         assert document("status", str(left))["workers"][0]["ledger"]["spans"]["summarized"] == 200
         assert "was not ended" in brickd("status", str(left)).stderr
 

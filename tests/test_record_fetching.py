@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from conftest import SHM
-from running import running
+from loaded import Process
+from running import going, running
 from serving import Daemon, ask, connected, request
 from test_recording_shelf import id_of, lying, shelf, written
 from verbs import brickd, document
@@ -120,12 +121,11 @@ def test_a_file_that_is_shorter_than_was_said_is_not_passed_for_whole(daemon: Da
 
 
 @contextmanager
-def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[subprocess.Popen[str]]:
+def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
     """`record --fetch` of a file that is too long, as soon as some of it has come; then it is as long as it was."""
     whole = path.stat().st_size
-    command = [sys.executable, "-P", "-m", "brickd", "record", "--fetch", id_of(path), "-o", str(out)]
     os.truncate(path, length)
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    with going("record", "--fetch", id_of(path), "-o", str(out)) as process:
         try:
             while not any(each.stat().st_size for each in out.parent.iterdir()):
                 assert process.poll() is None
@@ -176,7 +176,7 @@ def test_ctrl_c_while_a_file_comes_leaves_it_where_it_was(elsewhere: Path) -> No
     with running():
         with fetching(path, elsewhere / "run.brick") as process:
             process.send_signal(signal.SIGINT)
-            words = process.communicate()[1]
+            words = process.communicate()[1].decode()
         assert process.returncode == 130
         assert f"interrupted: the recording stays in {path} (brickd record --fetch {id_of(path)})" in words
         assert list(elsewhere.iterdir()) == []
@@ -199,7 +199,7 @@ def test_a_daemon_that_is_killed_while_a_file_comes_loses_nothing_and_the_next_o
     path = lying()
     with running() as daemon, fetching(path, elsewhere / "run.brick") as process:
         daemon.kill()
-        words = process.communicate()[1]
+        words = process.communicate()[1].decode()
     assert process.returncode == 2
     assert f"ended while it answered: the recording stays in {path}" in words
     assert list(elsewhere.iterdir()) == []
@@ -225,7 +225,7 @@ def test_what_is_there_by_the_time_it_comes_is_not_written_over(elsewhere: Path)
     with running():
         with fetching(path, out, 128 << 20) as process:
             out.write_text("somebody's")
-            words = process.communicate()[1]
+            words = process.communicate()[1].decode()
         assert (process.returncode, f"{out}: File exists: the recording stays in" in words) == (2, True)
     assert [(each.name, each.read_text()) for each in elsewhere.iterdir()] == [("run.brick", "somebody's")]
     assert path.exists()

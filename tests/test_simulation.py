@@ -129,7 +129,7 @@ def _accounted(terms: dict[str, int]) -> int:
     return terms["consumed"] + terms["in_ring"] + terms["lost_with_daemon"]
 
 
-@pytest.mark.parametrize("seeds", [range(n, n + 20) for n in range(0, 100, 20)], ids=str)
+@pytest.mark.parametrize("seeds", [range(n, n + 10) for n in range(0, 50, 10)], ids=str)
 def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         simulate(seed, tmp_path)
@@ -161,10 +161,11 @@ def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: 
     assert kills > len(seeds)
 
 
-def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(tmp_path: Path) -> None:
-    worlds = [simulate(seed, tmp_path, damage=0.5) for seed in range(60)]
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 500), marks=pytest.mark.slow)], ids=str)
+def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds: range, tmp_path: Path) -> None:
+    worlds = [simulate(seed, tmp_path, damage=0.5) for seed in seeds]
     broken = [world for world in worlds if world.damaged]
-    assert len(broken) > 5
+    assert len(broken) * 12 > len(seeds)
     for world in broken:
         assert [said for said in world.told if said[0] == "break"], "it is told"
 

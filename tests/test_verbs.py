@@ -129,13 +129,13 @@ def test_where_all_segments_are_of_another_user_nobody_is_told_that_there_are_no
     assert (code, told) == (0, f"brickd: {unread}\n")
 
 
-def test_a_reader_that_went_away_ends_it_in_silence(worker: Start) -> None:
+@pytest.mark.parametrize("verb", ASKED)
+def test_a_reader_that_went_away_ends_it_in_silence(worker: Start, verb: str) -> None:
     started(worker)
-    for verb in ASKED:
-        reader, writer = os.pipe()
-        os.close(reader)
-        command = [sys.executable, "-P", "-m", "brickd", *words(verb)]
-        ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-        os.close(writer)
-        assert ended.returncode == 0
-        assert ended.stderr in ("", "watching for 0.01 s whether anything moves\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-P", "-m", "brickd", *words(verb)]
+    ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert ended.returncode == 0
+    assert ended.stderr in ("", "watching for 0.01 s whether anything moves\n")

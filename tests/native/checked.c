@@ -2,21 +2,7 @@
  *
  * By turns without an input and with two.
  */
-#include "brick_internal.h"
-
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static const char *fatal;
-static long passes;
-
-static void die_here(const char *name)
-{
-    if (strcmp(name, fatal) == 0 && --passes == 0)
-        raise(SIGKILL);
-}
+#include "dies.h"
 
 int main(int count, char **arguments)
 {
@@ -26,11 +12,8 @@ int main(int count, char **arguments)
         .data = numbers, .dtype = BRICK_FLOAT32, .dims = 1, .shape = shape, .valid = BRICK_ALL_ROWS};
     const struct brick_config config = {.event_slots = 128};
     struct brick_taken taken[2];
-    if (count != 3)
+    if (!dies(count, arguments))
         return 2;
-    fatal = arguments[1];
-    passes = atol(arguments[2]);
-    brick_test_point = die_here;
     brick_init(&config);
     uint32_t kernel = brick_name("kernel", 6, NULL);
     for (int n = 0; n < 20; n++) {

@@ -2,28 +2,12 @@
  *
  * Each round is four events: two starts, one measurement, a finalize.
  */
-#include "brick_internal.h"
-
-#include <signal.h>
-#include <stdlib.h>
-#include <string.h>
-
-static const char *fatal;
-static long passes;
-
-static void die_here(const char *name)
-{
-    if (strcmp(name, fatal) == 0 && --passes == 0)
-        raise(SIGKILL);
-}
+#include "dies.h"
 
 int main(int count, char **arguments)
 {
-    if (count != 3)
+    if (!dies(count, arguments))
         return 2;
-    fatal = arguments[1];
-    passes = atol(arguments[2]);
-    brick_test_point = die_here;
     brick_init(NULL);
     uint32_t kernel = brick_name("kernel", 6, NULL);
     for (uint64_t round = 0; round < 10; round++) {

@@ -1,0 +1,26 @@
+/* dies.h - for programs that are killed at a named point of the writer: PROGRAM POINT PASS, at the PASS-th time there. */
+#include "brick_internal.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *fatal;
+static long passes;
+
+static void die_here(const char *name)
+{
+    if (strcmp(name, fatal) == 0 && --passes == 0)
+        raise(SIGKILL);
+}
+
+/* 0: these are not its arguments. */
+static int dies(int count, char **arguments)
+{
+    if (count != 3)
+        return 0;
+    fatal = arguments[1];
+    passes = atol(arguments[2]);
+    brick_test_point = die_here;
+    return 1;
+}
