@@ -8,17 +8,18 @@ one that the format cannot hold.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from brickd import _reader
+from brickd import _reader, records
 from brickd.ledger import Ledger
 from brickd.reading import Reading
 from brickd.words import many
 
 Kind = Literal[
-    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "amounts", "details", "events",
-    "signals",
+    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "amounts", "details", "sites",
+    "events", "signals",
 ]  # fmt: skip
 
 
@@ -75,8 +76,11 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not taken: {right}", spans=False))
     if dropped := ledger.details_dropped.total():
         found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
-    if dropped := ledger.events_dropped.total():
-        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(ledger.events_dropped.items()) if n)
+    if refused := process["sites_refused"]:
+        found.append(_without_site(reading, refused))
+    events = ledger.events_dropped - Counter({records.kind_name(_reader.KIND_CHECKED): refused})
+    if dropped := events.total():
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
         room = f"a thread's ring holds {header['event_slots']:,} until a daemon reads them (brickd up)"
         found.append(Loss("events", f"{many(dropped, 'event')} dropped ({kinds}): {room}", spans=False))
     if ledger.spans["nested"]:
@@ -94,6 +98,14 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
         return Loss("lane-memory", f"{many(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
     text = f"{many(spans, 'span')} not recorded: begun while the segment was being made"
     return Loss("opening", text, spans=True)
+
+
+def _without_site(reading: Reading, checksums: int) -> Loss:
+    sites = reading.header["sites"]
+    if reading.process["sites"] < sites:
+        return Loss("sites", f"{many(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
+    text = f"{many(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
+    return Loss("sites", text, spans=False, settings=_raised("sites", sites, _reader.SITES_MAX))
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,12 +78,33 @@ def splitmix64(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return z ^ z >> np.uint64(31)
 
 
-def _mixed(x: int) -> int:
-    return int(splitmix64(np.array([x % 2**64], np.uint64))[0])
+def siphash(message: bytes, key: int) -> int:
+    """SipHash-2-4 of any number of bytes, as its authors wrote it down."""
+    k0, k1 = key % 2**64, key >> 64
+    v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
+
+    def half_round(a: int, b: int, c: int, d: int, s: int, t: int) -> None:
+        v[a], v[c] = (v[a] + v[b]) % 2**64, (v[c] + v[d]) % 2**64
+        v[b], v[d] = (v[b] << s | v[b] >> 64 - s) % 2**64 ^ v[a], (v[d] << t | v[d] >> 64 - t) % 2**64 ^ v[c]
+        v[a] = (v[a] << 32 | v[a] >> 32) % 2**64
+
+    def rounds(count: int) -> None:
+        for _ in range(count):
+            half_round(0, 1, 2, 3, 13, 16)
+            half_round(2, 1, 0, 3, 17, 21)
+
+    padded = message + bytes(7 - len(message) % 8) + bytes([len(message) % 256])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v[3] ^= word
+        rounds(2)
+        v[0] ^= word
+    v[2] ^= 0xFF
+    rounds(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
 def hashes(blocks: int, key: int) -> npt.NDArray[np.uint64]:
-    return splitmix64(np.arange(blocks, dtype=np.uint64) ^ np.uint64(key))
+    return splitmix64(np.arange(blocks, dtype=np.uint64) ^ np.uint64(siphash(b"", key)))
 
 
 def weights(blocks: int, key: int) -> npt.NDArray[np.uint64]:
@@ -94,7 +117,7 @@ def weights(blocks: int, key: int) -> npt.NDArray[np.uint64]:
 def checksum(data: bytes, dtype: str, key: int) -> int:
     words = np.frombuffer(data + bytes(-len(data) % 64), "<u4").astype(np.uint64).reshape(-1, 16)
     total = int((words * weights(len(words), key)).sum(dtype=np.uint64))
-    return _mixed(total ^ _mixed(len(data) ^ _mixed(CODES[dtype] ^ _mixed(key))))
+    return siphash(struct.pack("<3Q", total, len(data), CODES[dtype]), key)
 
 
 def fnv1a(flat: Bytes, dtype: str) -> int:
@@ -197,6 +220,16 @@ class Fingerprint(ctypes.Structure):
     ]
 
 
+class Key(ctypes.Structure):
+    """struct brick_fingerprint_key."""
+
+    _fields_ = [("words", ctypes.c_uint64 * 2)]
+
+    @classmethod
+    def of(cls, key: int) -> Key:
+        return cls((key % 2**64, key >> 64))
+
+
 ALL_ROWS = 2**64 - 1
 
 
@@ -205,7 +238,7 @@ class Variants:
 
     def __init__(self, library: Path) -> None:
         self._native = ctypes.CDLL(str(library))
-        for name in ("fingerprint_by", "fingerprint_under"):
+        for name in ("fingerprint_by", "fingerprint_in_pieces", "fingerprint_under"):
             getattr(self._native, name).restype = ctypes.c_char_p
         self.names = [name for name in ("generic", "sse2", "avx2", "avx512") if self.has(name)]
 
@@ -216,10 +249,33 @@ class Variants:
     def ask(self, name: str, tensor: Tensor, key: int = 0) -> tuple[str | None, Fingerprint]:
         """Why there is none, '' if there is; what was filled in."""
         found = Fingerprint()
-        said = self._native.fingerprint_by(
-            name.encode(), ctypes.byref(tensor), ctypes.c_uint64(key), ctypes.byref(found)
-        )
+        said = self._native.fingerprint_by(name.encode(), ctypes.byref(tensor), Key.of(key), ctypes.byref(found))
         return None if said is None else said.decode(), found
+
+    def in_pieces(self, name: str, tensor: Tensor, sizes: list[int], key: int = 0) -> Fingerprint:
+        """The same, so many bytes at a time, by turns."""
+        found = Fingerprint()
+        bytes_ = (ctypes.c_uint64 * len(sizes))(*sizes)
+        said = self._native.fingerprint_in_pieces(
+            name.encode(),
+            ctypes.byref(tensor),
+            Key.of(key),
+            bytes_,
+            ctypes.c_uint64(len(sizes)),
+            ctypes.byref(found),
+        )
+        assert said == b"", said
+        return found
+
+    def siphash(self, words: Sequence[int], key: int) -> int:
+        """SipHash-2-4 of whole words, as C has it."""
+        self._native.siphash.restype = ctypes.c_uint64
+        held = (ctypes.c_uint64 * len(words))(*words)
+        return int(self._native.siphash(Key.of(key).words, held, ctypes.c_uint32(len(words))))
+
+    def moved(self, tensor: Tensor, other: Tensor) -> int:
+        """What is said of another tensor than the one that was begun: 0 done, 1 more is to come, 2 moved."""
+        return int(self._native.moved(ctypes.byref(tensor), ctypes.byref(other)))
 
     def under(self, modes: int, tensor: Tensor) -> tuple[str, Fingerprint]:
         """The same by what the processor chooses, while its floating-point register holds these modes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import stat
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ def said(f):
     return [f.checksum, f.fnv1a, f.dtype, f.elements, *counts, f.min, f.max, f.mean, f.l2, *f.sketch]
 def key():
     with open(os.environ["BRICKD_STATE_DIR"] + "/key") as file:
-        return int(file.read(16), 16)
+        return int(file.read(32), 16)
 """
 Site = tuple[str, int, bool]
 DTYPES = {2: "int8", 12: "float32", 13: "float64"}
@@ -133,6 +134,50 @@ with brick.step(18), brick.layer(3):
     assert got.process["sites"] == 4
 
 
+def test_whether_a_state_decides_is_recorded_where_the_host_says_so(worker: Start, prefix: str) -> None:
+    _, found, _, _ = recorded(
+        worker,
+        prefix,
+        """
+for stateful in (None, False, True, 1, "no"):
+    brick.checksum("attn", y, stateful=stateful)
+""",
+    )
+    assert [each["flags"] for each in found] == [0, 16, 32, 32, 32]
+
+
+def test_step_0_is_a_step_and_no_step_is_none(worker: Start, prefix: str) -> None:
+    _, found, known, _ = recorded(
+        worker,
+        prefix,
+        """
+brick.checksum("k", y)
+with brick.step(0):
+    brick.checksum("k", y)
+    with brick.layer(3), brick.span("around"), brick.span("within", step=None):
+        brick.checksum("k", y)
+    with brick.span("another", step=5):
+        brick.checksum("k", y)
+    brick.checksum("k", y, layer=3)
+with brick.span("none"):
+    brick.checksum("k", y)
+    brick.checksum("k", y, step=0)
+with brick.step(4), brick.span("first", step=0):
+    brick.checksum("k", y)
+""",
+    )
+    assert [(*place[1:], each["flags"]) for place, each in zip(places(known, found), found, strict=True)] == [
+        (-1, 0, 0, 0),
+        (-1, 0, 0, 2),
+        (3, 0, 0, 2),
+        (-1, 5, 0, 2),
+        (3, 0, 1, 2),
+        (-1, 0, 0, 0),
+        (-1, 0, 0, 2),
+        (-1, 0, 1, 2),
+    ]
+
+
 def test_what_else_decides_is_said(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,
@@ -159,11 +204,60 @@ told = said(brick.fingerprint(y, valid=2, key=key()))
     assert lost(got) == 0
 
 
+def test_what_moves_over_a_link_takes_one_name_however_many_blocks_there_are(worker: Start, prefix: str) -> None:
+    got, found, _, _ = recorded(
+        worker,
+        prefix,
+        """
+brick.checksum("kv_recv", y, relation="moved:prefill-decode", position="block 7")
+for n in range(10_000):
+    brick.checksum("kv_send", y, relation="moved:prefill-decode", position=f"block {n}")
+""",
+    )
+    assert [entry[0] for entry in got.names if entry] == ["other", "kv_recv", "prefill-decode", "kv_send"]
+    assert {(each["relation"], got.name(each["of"]), each["flags"]) for each in found} == {(3, "prefill-decode", 1)}
+    received, *sent = [each["position"] for each in found]
+    assert len(set(sent)) == len(sent) == (4096 - 512) // 4 - 1
+    assert sent.index(received) == 7
+
+
+def test_a_layer_that_is_none_is_not_taken_and_counted(worker: Start, prefix: str) -> None:
+    got, found, known, _ = recorded(
+        worker,
+        prefix,
+        """
+with brick.layer(3):
+    for layer in (-1, 2**24 - 1, 1.5, "4"):
+        brick.checksum("k", y, layer=layer, input=brick.take("k", x, layer=layer))
+""",
+    )
+    assert places(known, found) == [("k", -1, 0, position) for position in range(4)]
+    ((_, lane, _),) = got.lanes
+    assert lane["amounts"] == 4
+
+
 def test_valid_rows_are_meant_for_inputs_with_as_many_rows(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker, prefix, "brick.checksum('k', y, input=(x, np.ones((5, 4), 'f'), np.float64(3)), valid=2)"
     )
     assert [tensor["elements"] for tensor in found[0]["tensors"]] == [8, 8, 20, 1]
+
+
+def test_params_that_say_other_items_than_they_hold_are_taken_as_they_are(worker: Start, prefix: str) -> None:
+    _, found, _, _ = recorded(
+        worker,
+        prefix,
+        """
+class Told(dict):
+    def __init__(self, told): super().__init__(a=1); self.told = told
+    def items(self): return self.told
+for told in ([("b", 2)], [1, 2], [(object(), Told([(object(), {})]))], None):
+    brick.checksum("k", y, params=Told(told))
+brick.checksum("k", y, params={"a": 1})
+""",
+    )
+    assert len({each["params"] for each in found}) == 1
+    assert len(found) == 5
 
 
 def test_inputs_are_taken_before_the_call_overwrites_them(worker: Start, prefix: str) -> None:
@@ -238,6 +332,50 @@ brick.checksum("rope_neox", y)
     assert lane["event_attempts"] == len(found)
 
 
+TURNING = ("rotary_embedding", "apply_rotary_pos_embedding", "layers.3.RotaryEmbedding.forward", "rope_embedding",
+           "yarn.RoPE_Embedding", "embedding_rope")  # fmt: skip
+NOT_TURNING = ("rotary_lm.embedding", "europe_embedding", "property_embeddings", "rope_token_ids", "rope.embedding",
+               "rotary_embedding.embedding", "rotary_embedding/logits", "a:embedding:rope")  # fmt: skip
+
+
+TELLING = ("LMHead", "lm-head", "lmhead", "logit", "embed_tokens", "wte", "unembed", "input_ids", "Sampler",
+           "top.sample", "multinomial", "wpe_wte")  # fmt: skip
+NOT_TELLING = ("downsample", "resampled", "swte", "emb", "mlp.up")
+
+
+def test_what_tells_a_customers_words_is_off_by_any_of_its_usual_names(worker: Start, prefix: str) -> None:
+    source = f"for name in {TELLING + NOT_TELLING}: brick.checksum(name, y if name in {NOT_TELLING} else Watched())"
+    _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
+    assert [site[0] for site in known if site and site[2]] == list(TELLING)
+    assert len(found) == len(NOT_TELLING)
+
+
+def test_an_embedding_that_turns_by_position_gives_nothing_away(worker: Start, prefix: str) -> None:
+    source = f"for name in {TURNING + NOT_TURNING}: brick.checksum(name, y if name in {TURNING} else Watched())"
+    _, found, known, _ = recorded(worker, prefix, UNSEEN + source)
+    assert [site[0] for site in known if site and not site[2]] == list(TURNING)
+    assert [site[0] for site in known if site and site[2]] == list(NOT_TURNING)
+    assert len(found) == len(TURNING)
+
+
+def test_what_an_embedding_turns_is_not_told_by_what_was_cut_off(worker: Start, prefix: str) -> None:
+    names = ["embedding." + "x" * 120 + ".rope", "x" * 120 + ".rope.embedding", "embedding" + "x" * 120 + "_rope"]
+    _, found, known, _ = recorded(worker, prefix, UNSEEN + f"for name in {names}: brick.checksum(name, Watched())")
+    assert [site[2] for site in known if site] == [True] * 3
+    assert found == []
+
+
+def test_a_name_that_is_cut_still_says_that_it_is_off(worker: Start, prefix: str) -> None:
+    names = ["block." * 19 + "lm_head", "é" * 200 + ".Logits.gather", "a" * 109 + "token" + "b" * 20, "x" * 200]
+    source = f"for name in {names}: brick.checksum(name, Watched() if 'xxx' not in name else y)"
+    got, found, known, _ = recorded(worker, prefix, UNSEEN + source)
+    cut = [site for site in known if site]
+    assert [site[2] for site in cut] == [True, True, True, False]
+    assert [site[0][-16:-8] for site in cut] == ["lm_head~", "é~logit~", "a~token~", "xxxxxxx~"]
+    assert all(len(site[0].encode()) <= 120 for site in cut)
+    assert (len(found), got.process["names_cut"]) == (1, 4)
+
+
 def test_while_recording_is_off_nothing_is_looked_at(worker: Start, prefix: str) -> None:
     _, found, known, _ = recorded(
         worker,
@@ -278,11 +416,11 @@ def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, p
     assert (stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)) == (0o600, 0o700)
     text = file.read_text().strip()
     got = readings(prefix)
-    assert [each.process["key"] for each in got] == [int(text[16:], 16)] * 4
+    assert [each.process["key"] for each in got] == [int(text[32:], 16)] * 4
     assert len({events(each)[0]["tensors"][0]["checksum"] for each in got}) == 1
     for one in got:
         image = (SHM / one.file).read_bytes()
-        assert int(text[:16], 16).to_bytes(8, "little") not in image
+        assert not [half for half in (text[:16], text[16:32]) if int(half, 16).to_bytes(8, "little") in image]
     for each in processes:
         each.go()
         assert (each.end(), each.said) == (0, "")
@@ -291,11 +429,18 @@ def test_the_key_is_made_once_for_its_user_alone_and_never_told(worker: Start, p
 @pytest.mark.parametrize(
     ("content", "mode", "why"),
     [
-        ("0123456789abcdef" * 2, 0o640, "may be read or changed by others"),
-        ("0123456789abcdef" * 2, 0o602, "may be read or changed by others"),
-        ("0123456789abcdef", 0o600, "holds no 32 hexadecimal digits"),
-        ("0123456789abcdeg" * 2, 0o600, "holds no 32 hexadecimal digits"),
-        ("0" * 32, 0o600, "holds a key that is none"),
+        ("0123456789abcdef" * 3, 0o640, "may be read or changed by others"),
+        ("0123456789abcdef" * 3, 0o602, "may be read or changed by others"),
+        ("0123456789abcdef", 0o600, "holds no 48 hexadecimal digits"),
+        ("0123456789abcdeg" * 3, 0o600, "holds no 48 hexadecimal digits"),
+        ("0123456789abcdef" * 3 + "0\n", 0o600, "holds no 48 hexadecimal digits, and nothing else"),
+        ("0123456789abcdef" * 3 + "\n\n", 0o600, "holds no 48 hexadecimal digits, and nothing else"),
+        ("0" * 32 + "1" * 16, 0o600, "holds a key that is none"),
+        ("1" * 32 + "0" * 16, 0o600, "holds a key that is none"),
+        *(
+            ("0123456789abcdef" * 2 + end, 0o600, "holds 32 hexadecimal digits, a key of 64 bits, and 48 are wanted")
+            for end in ("", "\n")
+        ),
         (None, 0o700, "is no file"),
     ],
 )
@@ -318,19 +463,100 @@ def test_a_key_file_that_is_none_is_refused_and_told_once(
     assert process.end() == 0
     assert process.said.count("\n") == 1
     assert f"{file} {why}" in process.said
+    assert (": remove it, and another is made" in process.said) == ("64 bits" in why)
+
+
+def test_a_key_that_cannot_be_had_for_now_is_waited_for_and_all_checksums_have_it(worker: Start, prefix: str) -> None:
+    got, found, _, told = recorded(
+        worker,
+        prefix,
+        """
+import resource
+brick.init()
+soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+for _ in range(4): brick.checksum("k", y)
+taken = brick.take("k", y)
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+for _ in range(16): brick.checksum("k", y)
+brick.checksum("k", y, input=taken)
+told = said(brick.fingerprint(y, key=key()))[0]
+""",
+    )
+    name = int((Path(os.environ["BRICKD_STATE_DIR"]) / "key").read_text()[32:], 16)
+    # Looked for at the first, then at the first, second, fourth and eighth that came after that.
+    assert [each["position"] for each in found] == list(range(7, 21))
+    assert {f"{each['tensors'][0]['checksum']:016x}" for each in found} == {told}
+    assert found[-1]["tensors"][1]["dtype"] == 0
+    assert (got.process["key"], lost(got), got.process["tensors_refused"]) == (name, 7, 0)
+
+
+def test_why_checksums_wait_for_their_key_is_told_once(worker: Start) -> None:
+    process = worker(
+        NUMBERS
+        + """
+import resource
+brick.init()
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+for _ in range(9): brick.checksum("k", y)
+pause()
+"""
+    )
+    process.paused()
+    process.go()
+    assert process.end() == 0
+    assert process.said.count("\n") == 1
+    assert process.said.startswith("brickd: no checksums until there is the service's key: ")
+    assert "Too many open files" in process.said
 
 
 def test_a_given_key_file_is_used(worker: Start, prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "secret"
-    file.write_text("00000000000000050000000000000009\n")
+    file.write_text("000000000000000300000000000000050000000000000009\n")
     file.chmod(0o400)
     got, found, _, told = recorded(
         worker,
         prefix,
-        "brick.checksum('k', y); told = said(brick.fingerprint(y, key=5))",
+        "brick.checksum('k', y); told = said(brick.fingerprint(y, key=3 << 64 | 5))",
         BRICKD_KEY_FILE=str(file),
     )
     assert (f"{found[0]['tensors'][0]['checksum']:016x}", got.process["key"]) == (told[0], 9)
+
+
+# ---- how the processor rounds -----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the register is that of x86-64")
+@pytest.mark.parametrize("modes", [0x0000, 0x5F80, 0xFFC0], ids=["traps", "up", "flush"])
+def test_modes_of_the_processor_change_nothing_that_is_recorded_and_stay_as_they_were(
+    worker: Start, prefix: str, modes: int
+) -> None:
+    """Where exceptions trap, a number that is rounded unguarded ends the process."""
+    _, found, _, told = recorded(
+        worker,
+        prefix,
+        f"""
+import ctypes
+libm = ctypes.CDLL("libm.so.6")
+registers = (ctypes.c_uint32 * 8)()
+libm.fegetenv(registers)
+usual = registers[7]
+tensors = np.array([1e300, 0.1]), np.array([-0.1, 1e-300]), np.array([1e-40], "f")
+for n in range(2):
+    for tensor in tensors:
+        registers[7] = {modes} if n else usual
+        libm.fesetenv(registers)
+        brick.checksum("k", tensor, input=tensor)
+        libm.fegetenv(registers)
+        told = registers[7]
+        registers[7] = usual
+        libm.fesetenv(registers)
+""",
+    )
+    assert told == modes
+    seen = [[tensor[name] for tensor in each["tensors"] for name in ("min", "max", "mean", "l2")] for each in found]
+    assert seen[:3] == seen[3:]
+    assert seen[2][0] > 0
 
 
 # ---- threads, forks ----------------------------------------------------------------------------------------------
@@ -413,12 +639,57 @@ brick.finalize()
     assert lane["event_attempts"] == lane["event_records"] + sum(lane["event_dropped"])
 
 
+def test_while_a_ring_is_full_nothing_is_looked_at_and_all_is_counted(worker: Start, prefix: str) -> None:
+    got, found, _, _ = recorded(
+        worker,
+        prefix,
+        UNSEEN
+        + """
+import struct
+for n in range(600):
+    brick.checksum("k", y, input=x)
+head = 6 * ((4096 - 512) // 6)
+before = brick.take("k", Watched())
+brick.checksum("k", Watched(), input=[Watched()])
+os.pwrite(_core._segment_fd(), struct.pack("<2Q", head, 2**64 - 1 - head), 8192 + 16)
+brick.checksum("k", y, input=before)
+""",
+    )
+    room = (4096 - 512) // 6
+    assert lost(got) == 600 - room + 1
+    last = found[-1]
+    assert (last["sequence"], last["position"]) == (602, 601)
+    assert [tensor["dtype"] for tensor in last["tensors"]] == [12, 0]
+    assert got.process["tensors_refused"] == 0
+
+
 def test_positions_go_on_over_what_was_dropped(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker, prefix, "for t in (y, object(), y, np.array(['x']), y): brick.checksum('k', t, step=4)"
     )
     assert [each["position"] for each in found] == [0, 2, 4]
     assert (lost(got), got.process["tensors_refused"]) == (2, 2)
+
+
+def test_memory_to_count_visits_in_is_asked_for_seldom(worker: Start, prefix: str) -> None:
+    got, found, _, _ = recorded(
+        worker,
+        prefix,
+        """
+import resource
+brick.checksum("k", y, position=0)
+with open("/proc/self/statm") as statm: pages = int(statm.read().split()[0])
+unlimited = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (4096 * pages, unlimited[1]))
+for _ in range(5): brick.checksum("k", y)
+brick.checksum("k", y, position=1)
+resource.setrlimit(resource.RLIMIT_AS, unlimited)
+for _ in range(9): brick.checksum("k", y)
+""",
+    )
+    # Asked for at the first, second, fourth and eighth; what the host counts itself needs none.
+    assert [(each["position"], each["flags"]) for each in found] == [(0, 1), (1, 1), *((n, 0) for n in range(7))]
+    assert lost(got) == 7
 
 
 def test_more_sites_than_there_is_room_for_are_refused_and_counted(worker: Start, prefix: str) -> None:
@@ -437,6 +708,18 @@ with brick.span("spans go on"), brick.layer(3):
     assert got.process["sites_refused"] == 5000 - 2048
     assert len(found) + lost(got) == 5001
     assert {"spans go on", "below"} <= {got.name(path.name) for path in got.paths if path}
+
+
+@pytest.mark.parametrize(
+    ("said", "set_to", "room"), [("", "100", 128), ("brick.init(sites=192)", "100", 192), ("", "99999", 16384)]
+)
+def test_how_many_sites_there_are_is_set_as_other_sizes_are(
+    worker: Start, prefix: str, said: str, set_to: str, room: int
+) -> None:
+    program = said + "\nfor n in range(200): brick.checksum('k', b'', layer=n)"
+    got, _, _, _ = recorded(worker, prefix, program, BRICKD_SITES=set_to)
+    assert got.header["sites"] == room
+    assert (got.process["sites"], got.process["sites_refused"]) == (min(200, room), max(200 - room, 0))
 
 
 def test_a_span_below_other_is_on_no_path_of_a_sites_number(worker: Start, prefix: str) -> None:
@@ -473,6 +756,21 @@ for _ in range(100_000): deep = [deep]
 strange = [Raises(ValueError("\\ud800")), Raises(MemoryError()), Strange(), Nothing(), None, 3, "text"]
 strange += [np.array([1j]), np.array([{}])]
 """
+
+
+def test_what_an_interrupt_ends_is_counted_as_dropped(worker: Start, prefix: str) -> None:
+    got, found, _, _ = recorded(
+        worker,
+        prefix,
+        HOSTILE
+        + """
+for output, input in ((y, x), (Raises(KeyboardInterrupt()), x), (y, Raises(SystemExit())), (y, x)):
+    try: brick.checksum("k", output, input=input)
+    except BaseException: pass
+""",
+    )
+    assert [each["position"] for each in found] == [0, 3]
+    assert lost(got) == 2
 
 
 def test_nothing_that_is_given_raises(worker: Start, prefix: str) -> None:
@@ -513,6 +811,22 @@ pause()
     assert process.said.startswith("brickd: a tensor has no checksum: ")
 
 
+def test_what_cannot_be_read_is_asked_why_once(worker: Start, prefix: str) -> None:
+    _, _, _, told = recorded(
+        worker,
+        prefix,
+        HOSTILE
+        + """
+class Asked(Exception):
+    def __str__(self): asked.append(1); return "why"
+asked = []
+for _ in range(3): brick.checksum("k", Raises(Asked()))
+told = asked
+""",
+    )
+    assert told == [1]
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -522,6 +836,7 @@ pause()
         "brick.checksum('k', y, relation='near')",
         "brick.checksum('k', y, layer=-1)",
         "brick.checksum('k', y, params=object())",
+        "brick.checksum('k', y, stateful='no')",
         "brick.checksum('k', y, position=1.5)",
         "brick.take('k', object())",
     ],
@@ -534,8 +849,16 @@ def test_in_strict_mode_a_mistake_raises(worker: Start, call: str) -> None:
 
 
 def test_an_interrupt_is_not_swallowed(worker: Start) -> None:
-    call = "try: brick.checksum('k', Raises(KeyboardInterrupt()))\nexcept KeyboardInterrupt: pause()"
-    process = worker(NUMBERS + HOSTILE + call)
+    source = """
+class Asked:
+    def __getattr__(self, name): raise KeyboardInterrupt
+for tensor in (Raises(KeyboardInterrupt()), Asked()):
+    try: brick.checksum("k", tensor)
+    except KeyboardInterrupt: pause()
+"""
+    process = worker(NUMBERS + HOSTILE + source)
+    process.paused()
+    process.go()
     process.paused()
     process.go()
     assert process.end() == 0
@@ -550,6 +873,8 @@ def test_inspect_shows_them(worker: Start, prefix: str) -> None:
         + """
 brick.checksum("rope_neox", y, input=x, layer=3, step=17, position=5)
 brick.checksum("token_ids", y)
+with brick.step(0):
+    brick.checksum("rope_neox", y, position=7)
 report(said(brick.fingerprint(y, key=key()))[0])
 pause()
 """
@@ -557,7 +882,8 @@ pause()
     checksum = process.heard()
     process.paused()
     shown = brickd("inspect").stdout
-    (row,) = [line for line in shown.splitlines() if checksum in line]
+    row, first = [line for line in shown.splitlines() if checksum in line]
+    assert first.split()[-6:-4] == ["0000000000000000", "7"]
     assert row.split()[:3] == ["1", "rope_neox", "3"]
     assert row.split()[-6:] == ["0000000000000011", "5", "float32", "3x4", checksum, "1"]
     assert "off without BRICKD_SENSITIVE=1: token_ids" in shown

@@ -58,7 +58,7 @@ def test_every_number_of_this_machine_has_a_fingerprint(code: str) -> None:
             agrees(brick.fingerprint(numbers.astype(order + code)), numbers)
 
 
-@given(st.integers(0, 2**32), st.integers(0, 2**64 - 1))
+@given(st.integers(0, 2**32), st.integers(0, 2**128 - 1))
 def test_views_valid_rows_and_keys_come_through(seed: int, key: int) -> None:
     random = np.random.default_rng(seed)
     whole = random.standard_normal((8, 9, 10)).astype(random.choice(["e", "f", "d"]))
@@ -77,6 +77,16 @@ def test_bytes_arrays_and_what_is_read_only_or_empty_have_a_fingerprint() -> Non
     fixed.flags.writeable = False
     agrees(brick.fingerprint(fixed), fixed)
     agrees(brick.fingerprint(np.broadcast_to(np.float64(3), (40, 50))), np.full((40, 50), 3.0))
+
+
+def test_arrays_of_ctypes_which_say_no_strides_have_a_fingerprint() -> None:
+    numbers = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    held = (ctypes.c_float * 4 * 3 * 2).from_buffer_copy(numbers.tobytes())
+    assert memoryview(held).strides == numbers.strides, "which a memoryview makes up"
+    agrees(brick.fingerprint(held), numbers)
+    agrees(brick.fingerprint(held, valid=1), numbers[:1])
+    agrees(brick.fingerprint(ctypes.c_double(2.5)), np.array(2.5))
+    agrees(brick.fingerprint((ctypes.c_int16 * 0)()), np.zeros(0, np.int16))
 
 
 def test_a_tensor_of_more_than_a_mebibyte_has_the_same_fingerprint() -> None:
@@ -136,8 +146,9 @@ def test_what_has_no_fingerprint_is_said(given: Any, kind: type[Exception], said
         ({"valid": -1}, ValueError, "valid is -1, wanted an integer from 0 to 3"),
         ({"valid": 2**70}, ValueError, f"valid is {2**70}, wanted an integer from 0 to 3"),
         ({"valid": 1.5}, TypeError, "'float' object cannot be interpreted as an integer"),
-        ({"key": 2**64}, ValueError, f"key is {2**64}, wanted an integer from 0 to {2**64 - 1}"),
-        ({"key": -1}, ValueError, f"key is -1, wanted an integer from 0 to {2**64 - 1}"),
+        ({"key": 2**128}, ValueError, f"key is {2**128}, wanted an integer from 0 to 2^128-1"),
+        ({"key": -1}, ValueError, "key is -1, wanted an integer from 0 to 2^128-1"),
+        ({"key": -(2**200)}, ValueError, "wanted an integer from 0 to 2^128-1"),
         ({"key": "secret"}, TypeError, "'str' object cannot be interpreted as an integer"),
         ({"rows": 1}, TypeError, "fingerprint got an unexpected keyword argument 'rows'"),
     ],
@@ -241,6 +252,37 @@ def test_memory_that_is_pinned_for_a_device_is_this_hosts() -> None:
         agrees(brick.fingerprint(pinned), BF16, "bfloat16")
 
 
+class Refusing(np.ndarray[Any, Any]):
+    """numpy refuses the buffer of a moment in time, as others do that of a bfloat16."""
+
+    other: Any
+
+    def __dlpack_device__(self) -> Any:
+        return self.other.__dlpack_device__()
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self.other.__dlpack__(**keywords)
+
+
+def _refusing(other: Any) -> Any:
+    array = np.zeros(10, "M8[s]").view(Refusing)
+    array.other = other
+    return array
+
+
+def test_what_refuses_its_buffer_is_asked_for_dlpack() -> None:
+    with pytest.raises(ValueError, match="cannot include dtype 'M' in a buffer"):
+        memoryview(_refusing(None))
+    agrees(brick.fingerprint(_refusing(Producer(BF16, code=4)), valid=7), BF16, "bfloat16", 7)
+
+
+def test_what_refuses_both_says_why_the_last_one_did_and_what_has_but_a_buffer_why_that_one_did() -> None:
+    assert refused(_refusing(_on(2)))[1].startswith("brick_agent: a tensor on device 2 of DLPack (CUDA)")
+    released = memoryview(b"gone")
+    released.release()
+    assert refused(released) == (ValueError, "operation forbidden on released memoryview object")
+
+
 def _on(device: int) -> Producer:
     elsewhere = Producer(EIGHTS)
     elsewhere.asked_device = (device, 0)
@@ -263,6 +305,7 @@ REFUSED: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: Producer(EIGHTS, dims=65), ValueError, "of 65 dimensions, at most 64 wanted"),
     (lambda: Producer(EIGHTS, dims=-1), ValueError, "of -1 dimensions, at most 64 wanted"),
     (lambda: Producer(EIGHTS, data=0), ValueError, "of which there is no data has no fingerprint"),
+    (lambda: Producer(EIGHTS, shape=0), ValueError, "of 1 dimensions and no shape"),
     (lambda: _of_version(2), ValueError, "a tensor of DLPack 2.0, wanted 1"),
     (lambda: _giving(None), TypeError, "__dlpack__ gave None, wanted a capsule 'dltensor' or 'dltensor_versioned'"),
     (lambda: _giving(brick._core.native), TypeError, "__dlpack__ gave <capsule object"),
@@ -309,6 +352,30 @@ def test_a_capsule_is_given_back_whatever_becomes_of_it(versioned: bool) -> None
     refused(Producer(numbers, versioned), valid=11)
     agrees(brick.fingerprint(Producer(numbers, versioned)), numbers)
     assert sys.getrefcount(numbers) == before
+
+
+class Deleted(Producer):
+    """Whose capsule runs Python when it is deleted."""
+
+    def __init__(self, of: Bytes, **changes: int) -> None:
+        super().__init__(of, False, **changes)
+        self.deleted: list[int] = []
+
+    def __dlpack__(self, **keywords: object) -> Any:
+        own = super().__dlpack__(**keywords)
+        self._destroy = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(lambda _: self.deleted.append(int("1")))
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        self.own = own
+        return new(_pointer(own, b"dltensor"), b"dltensor", ctypes.cast(self._destroy, ctypes.c_void_p))
+
+
+def test_a_capsule_that_runs_python_as_it_is_deleted_changes_nothing_of_what_is_raised() -> None:
+    good, strange = Deleted(EIGHTS), Deleted(EIGHTS, code=5)
+    agrees(brick.fingerprint(good), EIGHTS)
+    assert refused(strange)[0] is TypeError
+    assert refused(good, valid=257) == (ValueError, "brick_agent: valid is 257, wanted an integer from 0 to 256")
+    assert (good.deleted, strange.deleted) == ([1, 1], [1])
 
 
 # ---- what is given back --------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from forge import golden, header_value, put, seal, segment_of
 from brickd.ledger import ledger_of
 from brickd.losses import Loss, losses
 
-LANES, NAMES, PATHS = (header_value(golden(), what) for what in ("lanes", "names", "paths"))
+LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes", "names", "paths", "sites"))
 
 
 def lost(*, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, **process: int) -> list[Loss]:
@@ -43,6 +43,8 @@ def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
         ({"names": NAMES}, "tables", (f"BRICKD_NAMES={2 * NAMES}",)),
         ({"names": 2**64 - 1, "paths": PATHS}, "tables", (f"BRICKD_NAMES={2 * NAMES}", f"BRICKD_PATHS={2 * PATHS}")),
         ({"names_refused": 3}, "names", ()),
+        ({"sites": SITES, "sites_refused": 7}, "sites", (f"BRICKD_SITES={2 * SITES}",)),
+        ({"sites": SITES - 1, "sites_refused": 7}, "sites", ()),
         ({"blocks_refused": 2}, "memory", ()),
         ({"lane": {"rejected": (4, 0)}}, "clock", ()),
         ({"lane": {"rejected": (0, 4)}}, "nesting", ()),
@@ -80,6 +82,15 @@ def test_what_cost_nothing_is_no_loss() -> None:
 def test_of_one_thing_nothing_is_said_in_the_plural(counted: dict[str, Any], told: str) -> None:
     (loss,) = lost(**counted)
     assert loss.text.startswith(told)
+
+
+def test_a_checksum_without_a_site_is_no_event_for_which_a_ring_had_no_room() -> None:
+    dropped = {"event_dropped": (*6 * (0,), 9, *9 * (0,))}
+    kinds = {loss.kind: loss.text for loss in lost(lane=dropped, sites=SITES, sites_refused=7)}
+    assert kinds == {
+        "sites": f"7 checksums dropped: more kernels and weights at their layers than its {SITES} sites",
+        "events": "2 events dropped (2 checked): a thread's ring holds 4 until a daemon reads them (brickd up)",
+    }
 
 
 def test_dropped_events_are_told_by_kind_with_the_room_there_is_and_who_would_make_more() -> None:

@@ -21,7 +21,8 @@
  * first time; more spans open at once than ever before; a span ring just
  * turned on, a thread's first deferred work; a look once in ten seconds whether
  * the segment is still there. The calls for deferred work and for checksums
- * promise the same, the latter but for a process's first, which reads a file.
+ * promise the same, the latter but for a process's first, which reads a file (and
+ * where that has failed, a few later ones).
  * What cannot be recorded is counted where `brickd inspect` shows it, so no
  * answer has to be looked at.
  *
@@ -99,7 +100,8 @@
  * else `key` in BRICKD_STATE_DIR (else in $XDG_STATE_HOME/brickd, else in
  * ~/.local/state/brickd), of which its user alone may be the reader. Who needs it
  * first makes it. Where it cannot be had the key is 0, which one line on stderr
- * says. Workers of several hosts or containers are given the same file, or their
+ * says; where that passes (no descriptor or room left, say), it says so, and until
+ * it is had checksums are dropped and counted: all of a process have one key. Workers of several hosts or containers are given the same file, or their
  * checksums are not comparable.
  *
  * No call here makes one of CUDA, so that host functions of a stream
@@ -128,7 +130,7 @@ struct brick_config {
     uint32_t lanes;          /* BRICKD_LANES: threads that record at once; 32 */
     uint32_t paths;          /* BRICKD_PATHS: places in the call tree; 1,024 */
     uint32_t names;          /* BRICKD_NAMES: 4,096 */
-    uint32_t sites;          /* 2,048 */
+    uint32_t sites;          /* BRICKD_SITES: kernels at their layers that have checksums; 2,048 */
     uint32_t span_slots;     /* 4,096 */
     uint32_t event_slots;    /* 4,096 */
 };
@@ -170,8 +172,9 @@ enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" when there was none */
 
 /* The number of a name, the same at each call, for all threads; 0 ("other")
- * when no more fit. A name of more than 120 bytes is cut. The first category
- * declared for a name stays; NULL declares none. The text may go afterwards.
+ * when no more fit. A name of more than 120 bytes is cut, but says the word still
+ * that makes it sensitive (brick_is_sensitive). The first category declared for a
+ * name stays; NULL declares none. The text may go afterwards.
  *
  * BRICK_UNNAMED while there is no telling: another thread is opening the
  * segment, or none is open and recording is off. What is begun under it is
@@ -186,8 +189,9 @@ uint32_t brick_names_room(void); /* how many names there can be; opens nothing *
 int brick_is_off(void);
 
 /* step: on whose behalf in the engine's count (a request, an iteration); NULL
- * takes that of the span around. elements, bytes: what was worked on, 0 where
- * that is not known. */
+ * takes that of the span around. The step 0 is one to the checksums within; in the
+ * details of spans and of deferred work it looks like none. elements, bytes: what
+ * was worked on, 0 where that is not known. */
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
@@ -234,18 +238,28 @@ enum brick_agreement {
     BRICK_AGREES_LOCAL = 0,      /* it need not: inputs and weights decide */
     BRICK_AGREES_REPLICATED = 1, /* each member of the group `of` holds it whole */
     BRICK_AGREES_PARTIAL = 2,    /* each holds a part of the sum */
-    BRICK_AGREES_MOVED = 3       /* it is sent and received over the link `of` */
+    BRICK_AGREES_MOVED = 3       /* it is sent and received over the link `of`; which piece of it, `position` says */
+};
+
+/* Whether a state decides what the output is that no input and no params show: a cache, a random number. */
+enum brick_statefulness {
+    BRICK_STATE_BY_NAME = 0, /* nobody says so: one does where the kernel's name says attention, cache, sampling, ... */
+    BRICK_STATELESS = 1,
+    BRICK_STATEFUL = 2
 };
 
 /* Where a checksum stands. What is left at zero is not said; NULL for all of it. */
 struct brick_at {
-    const uint32_t *layer;    /* else that of what is open for the key */
+    const uint32_t *layer;    /* else that of what is open for the key; above the largest: none, and counted as an amount */
     const uint64_t *step;     /* as well */
-    const uint64_t *position; /* else how often the site came since it was last at another step, on this lane */
+    const uint64_t *position; /* else how often the site came since it was last at another step, on this lane. Of what is
+                                 moved: the hash of its block, the key of its message, the same at both ends */
     uint64_t params;          /* a digest of what else must be equal */
     uint32_t backend;         /* a name's number */
     uint32_t relation;        /* enum brick_agreement */
-    uint32_t of;              /* a name's number: the group or the link, for all but local */
+    uint32_t state;           /* enum brick_statefulness */
+    uint32_t of;              /* a name's number: the group or the link, for all but local. Names are few (4,096): none of
+                                 what differs from message to message */
 };
 
 /* What was taken of a tensor; nothing, where dtype is 0. */
@@ -257,13 +271,15 @@ struct brick_taken {
     uint32_t extents; /* a digest of all dimensions */
 };
 
-/* Whether a checksum there would be recorded now: recording is on, and the site
- * is not one that is off. So what leads to it may be spared. */
+/* Whether a checksum there would be recorded now: recording is on, the site is
+ * not one that is off, and there is room for it. So what leads to it may be spared. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
 
 /* Takes a tensor's fingerprint for a checksum of this kernel, at the same place.
- * Where none is wanted it is not looked at. NULL, or a text that says why it could
- * not be; that is counted. tensor NULL: one that the host could not make out. */
+ * Where none is wanted (brick_wants), and while the service's key cannot be had, it
+ * is not looked at. NULL, or a text that says
+ * why it could not be; that is counted. tensor NULL: one that the host could not
+ * make out. */
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken);
 
@@ -273,9 +289,11 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 
-/* A kernel whose name says embedding, logits, lm_head, token or sampling, in
+/* A kernel whose name says embed, logit, lm_head, token, input_ids, wte, multinomial or sampl(e, ing), in
  * whatever case: from its tensors what customers wrote can be told. Such sites are
- * off unless BRICKD_SENSITIVE=1 says otherwise. */
+ * off unless BRICKD_SENSITIVE=1 says otherwise. An embedding whose own part of the
+ * name (between dots) says rotary or rope is none of them: it turns what it is given
+ * by its position, and looks no token up. */
 int brick_is_sensitive(const char *kernel, size_t length);
 
 /* Above this an amount is a mistake, and counted as one; sums of real ones stay far from 2^64. Who has no such number

@@ -10,14 +10,16 @@
  * values enter nothing. A tensor of no dimension is one element.
  *
  * All arithmetic on integers is modulo 2^64 and unsigned; XOR, AND, >> and <<
- * are those of C. The key is a 64-bit secret of the service, 0 where there is
- * none. One mixing function:
+ * are those of C. The key is a 128-bit secret of the service, 0 where there is
+ * none. Two functions mix:
  *
  *   splitmix64(x):  z = x + 0x9E3779B97F4A7C15
  *                   z = (z XOR (z >> 30)) * 0xBF58476D1CE4E5B9
  *                   z = (z XOR (z >> 27)) * 0x94D049BB133111EB
  *                   z XOR (z >> 31)
- *   h(b) = splitmix64(b XOR key)          of the block with number b = 0, 1, ...
+ *   sip(a, ...) = SipHash-2-4 of the numbers in brackets, 8 little-endian bytes
+ *                 each (of none, no byte), with the 16 little-endian bytes of the key
+ *   h(b)        = splitmix64(b XOR sip())   of the block with number b = 0, 1, ...
  *
  * CHECKSUM. The elements' bytes, one after the other in flat order, each
  * element's as they lie in the memory of a little-endian machine, are read as
@@ -34,10 +36,10 @@
  *   D807AA98 12835B01 243185BE 550C7DC3 72BE5D74 80DEB1FE 9BDC06A7 C19BF174
  *
  *   S        = the sum of u * w over all words
- *   checksum = splitmix64(S XOR splitmix64(bytes XOR splitmix64(dtype XOR splitmix64(key))))
+ *   checksum = sip(S, bytes, dtype)
  *
  * with the number of bytes and that of the type (enum brick_dtype). Any order
- * of summation gives the same; one word that changes always shows.
+ * of summation gives the same S; one word that changes always changes it.
  *
  * VALUES. What follows sees the elements as numbers: a bool is 1 where its byte
  * is not 0, an integer of 64 bits is rounded to float64. NaN, +Inf and -Inf are
@@ -56,6 +58,12 @@
  *   sqrt(sum of (a.sketch - b.sketch)^2) / a.l2
  *
  * estimates the L2 norm of what differs, relative to that of the first.
+ *
+ * WHO KNOWS SOME TENSORS. The S of two of them would give its weights away, and
+ * the sketch of one shows bits of h. So S goes into sip alone, and h has a key
+ * that sip made: whoever works that out knows sip of one message more, and nothing
+ * else of the key. Checksums tell whoever has not the key which tensors are equal,
+ * and no more; sketches tell more, of whatever key (README.md, under recordings).
  *
  * FNV1A. The checksum of the profiler that brickd grew out of: FNV-1a with 64
  * bits over the first 64 elements (or as many as there are), each as the 4
@@ -107,6 +115,11 @@ struct brick_tensor {
 #define BRICK_DIMS_MAX 64
 #define BRICK_ALL_ROWS UINT64_MAX
 
+/* A number of 128 bits, the lower half first. */
+struct brick_fingerprint_key {
+    uint64_t words[2];
+};
+
 struct brick_fingerprint {
     uint64_t checksum;
     uint64_t fnv1a;
@@ -125,7 +138,30 @@ struct brick_fingerprint {
  *
  * NULL, and *fingerprint is filled in; else a text that says what cannot be, and
  * *fingerprint is all zero. */
-const char *brick_fingerprint(const struct brick_tensor *tensor, uint64_t key, struct brick_fingerprint *fingerprint);
+const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
+                              struct brick_fingerprint *fingerprint);
+
+/* The same a piece at a time, with the same promises, and to the last bit the same result. A tensor on the way: wherever it
+ * lies, it must not be moved. */
+struct brick_pieces {
+    uint64_t own[512];
+};
+enum brick_pieces_state {
+    BRICK_PIECES_DONE = 0,
+    BRICK_PIECES_MORE = 1,
+    BRICK_PIECES_MOVED = 2 /* this is not the tensor that was begun: it lies elsewhere, or has another shape or dtype */
+};
+
+/* NULL, or a text that says what cannot be. */
+const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
+                               struct brick_fingerprint_key key);
+
+/* Takes so many more bytes of it, in steps of 4,096, at least one. The tensor's memory, and what describes it, are needed
+ * during the call alone. */
+enum brick_pieces_state brick_pieces_add(struct brick_pieces *pieces, const struct brick_tensor *tensor, uint64_t bytes);
+
+/* Once it is done. */
+void brick_pieces_end(const struct brick_pieces *pieces, struct brick_fingerprint *fingerprint);
 
 #ifdef __cplusplus
 }

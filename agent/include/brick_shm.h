@@ -473,7 +473,7 @@ struct brick_span {
     uint64_t start;    /* ticks; of a time that was given, the moment when it was */
     uint64_t duration; /* in the path's unit */
     uint64_t child;
-    uint64_t step;     /* 0 = none */
+    uint64_t step;     /* 0 = none was said, or the step 0: a span cannot tell them apart, a checksum can */
     uint64_t elements; /* of a step: its rows */
     uint64_t bytes;    /* of a step: its valid rows, which are the elements of its summary */
 };
@@ -494,7 +494,7 @@ struct brick_defer {
     uint64_t start;    /* ticks */
     uint64_t stream;   /* the host's own number of it; 0 where none was said */
     uint64_t id;       /* lane + 1 in the upper 16 bits, from 1 within the lane: given once in a process */
-    uint64_t step;
+    uint64_t step;     /* as a span's */
     uint64_t elements;
     uint64_t bytes;
 };
@@ -533,12 +533,12 @@ struct brick_checked {
     uint16_t slots;    /* 2 + 2 for each tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
     uint64_t ticks;    /* when its output was there */
-    uint64_t step;     /* 0: none */
+    uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
     uint64_t position;
     uint64_t params;   /* a digest of what else must be equal; 0: nothing was said */
     uint64_t valid;    /* rows that count; all ones: all */
     uint16_t backend;  /* a name's number; 0: none was said */
-    uint16_t of;       /* a name's number: the group or key of the relation */
+    uint16_t of;       /* a name's number: the group or the link of the relation */
     uint8_t relation;  /* enum brick_relation */
     uint8_t inputs;    /* whose tensors follow that of the output */
     uint8_t flags;     /* enum brick_checked_flags */
@@ -559,7 +559,7 @@ struct brick_tensor_sums {
     float min, max;
     uint32_t nan, pos_inf, neg_inf; /* all ones: so many or more */
     uint32_t shape;    /* a digest of all its dimensions */
-    uint8_t dtype;     /* enum brick_dtype; 0: it could not be read, and the rest is 0 */
+    uint8_t dtype;     /* enum brick_dtype; 0: it was not read, and the rest is 0 */
     uint8_t reserved[7];
 };
 struct brick_tensor_sketch {
@@ -576,7 +576,7 @@ enum brick_relation {
     BRICK_LOCAL = 0,      /* it need not: inputs and weights decide */
     BRICK_REPLICATED = 1, /* each member of the group holds it whole */
     BRICK_PARTIAL = 2,    /* each holds a part of the sum */
-    BRICK_MOVED = 3,      /* sent and received under this key */
+    BRICK_MOVED = 3,      /* sent and received over this link; `position` says which piece */
     BRICK_RELATIONS = 4,
 };
 enum brick_checked_flags {
@@ -585,6 +585,9 @@ enum brick_checked_flags {
     BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum is that of its own and the
                                    further ones', its elements are the sum of theirs, its values are 0 */
     BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation */
+    BRICK_CHECKED_STATELESS = 16, /* the host said: inputs and params are all that decides what the output is */
+    BRICK_CHECKED_STATEFUL = 32, /* the host said: a state does, too, that these do not show. Neither: its site's name is
+                                    all that tells */
 };
 #define BRICK_INPUTS_MAX 8u
 #define BRICK_CHECKED_SLOTS(inputs) (2u + 2u * (1u + (inputs)))

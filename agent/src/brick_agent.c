@@ -79,9 +79,10 @@ static uint32_t number_setting(uint32_t given, const char *variable, uint32_t ot
     return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-static uint32_t rounded_up(uint32_t n, uint32_t to)
+/* To a multiple of a block, of which `most` is one. */
+static uint32_t rounded_up(uint32_t n, uint32_t most)
 {
-    return n > BRICK_NUMBERS_MAX ? BRICK_NUMBERS_MAX : (n + to - 1) / to * to;
+    return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
 }
 
 /* Cut at a character's border; what would break a line or a path becomes '_'. */
@@ -123,11 +124,11 @@ static const char *make_plan(struct brick_plan *plan, const struct brick_config 
     h->clock = brick_clock_choose(
         clock, setting(c->clocksource, "", "/sys/devices/system/clocksource/clocksource0/current_clocksource"));
     h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
-    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_BLOCK);
-    h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_BLOCK);
-    if (h->lanes == 0 || h->paths == 0 || h->names == 0)
-        return "BRICKD_LANES, BRICKD_PATHS and BRICKD_NAMES must be numbers above 0";
-    h->sites = c->sites != 0 ? c->sites : 2048;
+    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_NUMBERS_MAX);
+    h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_NUMBERS_MAX);
+    h->sites = rounded_up(number_setting(c->sites, "BRICKD_SITES", 2048), BRICK_SITES_MAX);
+    if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0)
+        return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES and BRICKD_SITES must be numbers above 0";
     h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
     h->event_slots = c->event_slots != 0 ? c->event_slots : 4096;
     h->buckets = BRICK_BUCKETS;

@@ -2,13 +2,14 @@
  *
  * A tensor's fingerprint is taken apart from its record, since the kernel may
  * overwrite its inputs. It is computed outside of the busy section; while
- * recording is off, or for a site that is off, nothing is read. As in
- * brick_span.c there is no system call and no allocation, but for the first
- * checksum of a process, of a lane and of a site.
+ * recording is off, for a site that is off and while the ring is full, nothing is
+ * read. As in brick_span.c there is no system call and no allocation, but for the
+ * first checksum of a process, of a lane and of a site.
  */
 #include "brick_ring.h"
 
 #include "brick_mix.h"
+#include "brick_modes.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -27,7 +28,7 @@ struct place {
     uint64_t key;   /* of the site, as the private table has it */
     uint64_t value; /* its number and flags; 0: none */
     uint64_t step;
-    int has_step;
+    uint32_t has_step; /* 0 or 1: it was said; a step of 0 is one too */
 };
 
 static struct place place_of(struct brick_thread *t, uint32_t kernel, const void *key, const struct brick_at *at)
@@ -41,19 +42,21 @@ static struct place place_of(struct brick_thread *t, uint32_t kernel, const void
         if (s != NULL && s->top != NULL) {
             layer = s->top->layer;
             p.step = s->top->step;
+            p.has_step = (s->top->inherits & BRICK_FRAME_STEP) != 0;
         }
     }
     if (at->layer != NULL)
-        layer = *at->layer;
-    if (at->step != NULL)
+        layer = *at->layer <= BRICK_LAYER_MAX ? *at->layer : BRICK_NO_LAYER;
+    if (at->step != NULL) {
         p.step = *at->step;
-    p.has_step = at->step != NULL || p.step != 0;
-    if (kernel > UINT16_MAX || (layer > BRICK_LAYER_MAX && layer != BRICK_NO_LAYER))
+        p.has_step = 1;
+    }
+    if (kernel > UINT16_MAX)
         return p;
     p.key = brick_site_entry(kernel, layer);
     p.value = brick_entry_find(&brick_agent.tables, p.key);
     if (BRICK_UNLIKELY(p.value == 0))
-        p.value = brick_site_intern(&brick_agent.tables, t->segment, kernel, layer);
+        p.value = brick_site_intern(&brick_agent.tables, t->segment, p.key);
     return p;
 }
 
@@ -67,6 +70,8 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 {
     const uint64_t visits = visits_of(t);
     if (BRICK_UNLIKELY(t->visits == NULL)) {
+        if (!brick_seldom(++t->unvisited))
+            return 0;
         void *memory = mmap(NULL, visits * sizeof *t->visits, PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         if (memory == MAP_FAILED)
@@ -77,8 +82,8 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
     while (t->visits[i].site != p->key && t->visits[i].site != 0)
         i = (i + 1) & (visits - 1);
     struct brick_visits *v = &t->visits[i];
-    if (v->site == 0 || v->step != p->step)
-        *v = (struct brick_visits){.site = p->key, .step = p->step, .count = 0};
+    if (v->site == 0 || v->step != p->step || v->has_step != p->has_step)
+        *v = (struct brick_visits){.site = p->key, .step = p->step, .has_step = p->has_step & 1u};
     *before = v->count++;
     return 1;
 }
@@ -87,6 +92,12 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 static const struct brick_at here;
 
+/* Behind its first slot: its others, and those that are kept from starts. */
+static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
+{
+    return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
+}
+
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at)
 {
     unsigned outcome = BRICK_DONE;
@@ -94,17 +105,21 @@ int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at)
     if (t == NULL)
         return 0;
     const struct place p = place_of(t, kernel, key, at != NULL ? at : &here);
+    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && brick_event_room(t, kept_free(t, 0));
     brick_idle(t);
-    return p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0;
+    return wanted;
 }
 
-static uint64_t key_told(struct brick_process *process)
+int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key)
 {
-    const struct brick_secret secret = brick_secret();
+    struct brick_secret secret;
+    if (!brick_secret(&secret))
+        return 0;
     uint64_t *name = &process->reserved[BRICK_PROCESS_KEY];
     if (BRICK_UNLIKELY(brick_load_relaxed(name) != secret.name))
         brick_store_relaxed(name, secret.name);
-    return secret.key;
+    *key = secret.key;
+    return 1;
 }
 
 static uint32_t digest_of_shape(const struct brick_tensor *tensor)
@@ -115,6 +130,16 @@ static uint32_t digest_of_shape(const struct brick_tensor *tensor)
     return (uint32_t)(digest >> 32);
 }
 
+void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor)
+{
+    for (uint32_t d = 0; d < tensor->dims && d < SHAPE_MAX; d++)
+        taken->shape[d] = (uint64_t)tensor->shape[d];
+    taken->dtype = tensor->dtype;
+    taken->dims = tensor->dims;
+    taken->extents = digest_of_shape(tensor);
+    taken->valid = tensor->valid;
+}
+
 const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
                        struct brick_taken *taken)
 {
@@ -122,18 +147,15 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     if (!brick_wants(kernel, key, at))
         return NULL;
     struct brick_process *process = brick_process_of(__atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE));
-    const char *refused = tensor == NULL ? "there is none"
-                                         : brick_fingerprint(tensor, key_told(process), &taken->fingerprint);
+    struct brick_fingerprint_key secret;
+    if (tensor != NULL && !brick_key_told(process, &secret))
+        return NULL; /* told there; its checksum is dropped */
+    const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
         return refused;
     }
-    for (uint32_t d = 0; d < tensor->dims && d < SHAPE_MAX; d++)
-        taken->shape[d] = (uint64_t)tensor->shape[d];
-    taken->dtype = tensor->dtype;
-    taken->dims = tensor->dims;
-    taken->extents = digest_of_shape(tensor);
-    taken->valid = tensor->valid;
+    brick_taken_of(taken, tensor);
     return NULL;
 }
 
@@ -141,16 +163,27 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
 
 static uint32_t so_many(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
 
+/* A call of its own: see brick_modes.h. */
+static __attribute__((noinline)) void narrow(float to[2], double least, double most)
+{
+    to[0] = (float)least;
+    to[1] = (float)most;
+}
+
 static void put_tensor(const struct brick_thread *t, uint64_t ahead, const struct brick_taken *taken)
 {
     const struct brick_fingerprint *f = &taken->fingerprint;
+    float bounds[2];
+    const unsigned hosts = brick_modes_usual();
+    narrow(bounds, f->min, f->max);
+    brick_modes_restore(hosts);
     const struct brick_tensor_sums sums = {
         .checksum = f->checksum,
         .elements = f->elements,
         .mean = f->mean,
         .l2 = f->l2,
-        .min = (float)f->min,
-        .max = (float)f->max,
+        .min = bounds[0],
+        .max = bounds[1],
         .nan = so_many(f->nan),
         .pos_inf = so_many(f->pos_inf),
         .neg_inf = so_many(f->neg_inf),
@@ -161,7 +194,7 @@ static void put_tensor(const struct brick_thread *t, uint64_t ahead, const struc
     memcpy(brick_event_at(t, ahead + 1), f->sketch, sizeof f->sketch);
 }
 
-static void put_output(const struct brick_thread *t, const struct brick_taken *taken)
+void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken)
 {
     struct brick_output output = {.fnv1a = taken->fingerprint.fnv1a, .dims = taken->dims};
     memcpy(output.shape, taken->shape, sizeof output.shape);
@@ -225,12 +258,13 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)
         brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* taken for none */
     brick_event_wanted(t);
-    struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, brick_kept_from_starts(t) + slots - 1u) : NULL;
+    struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
     if (r == NULL) {
         outcome |= brick_event_dropped(t, BRICK_KIND_CHECKED);
     } else {
-        put_output(t, output);
+        brick_put_output(t, output);
         put_inputs(t, inputs, count);
         BRICK_POINT("checked");
         r->site = (uint32_t)(p.value & 0xFFFF);
@@ -242,7 +276,9 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         put_relation(t, at, r);
         r->inputs = (uint8_t)kept;
         r->flags = (uint8_t)((at->position != NULL ? BRICK_CHECKED_POSITION : 0) | (p.has_step ? BRICK_CHECKED_STEP : 0)
-                             | (count > kept ? BRICK_CHECKED_MORE : 0));
+                             | (count > kept ? BRICK_CHECKED_MORE : 0)
+                             | (at->state == BRICK_STATELESS ? BRICK_CHECKED_STATELESS : 0)
+                             | (at->state >= BRICK_STATEFUL ? BRICK_CHECKED_STATEFUL : 0));
         r->reserved = 0;
         brick_event_publish(t, r, BRICK_KIND_CHECKED, slots);
     }

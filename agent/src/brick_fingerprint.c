@@ -1,7 +1,8 @@
 /* brick_fingerprint.c - the fingerprint of a tensor, as brick_fingerprint.h defines it.
  *
  * Owns: views (which element comes next in flat order), what is left of a block
- * at the end, what is made of the sums. Must not know: segments, records.
+ * at the end, what is made of the sums, how far a tensor in pieces is. Must not
+ * know: segments, records.
  * Invariants: nothing outside the view is read, nothing but the result written;
  * each element is read once, but where float64 needs another scale.
  *
@@ -11,13 +12,10 @@
  * which nearly always holds; where it does not, again with care.
  */
 #include "brick_kernel.h"
-#include "brick_mix.h"
+#include "brick_modes.h"
+#include "brick_siphash.h"
 
 #include <string.h>
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
 
 #define PIECE_BYTES (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN * 4)
 #define PIECE_ELEMENTS (BRICK_PIECE_BLOCKS * BRICK_SIXTEEN)
@@ -168,22 +166,25 @@ static void gather(struct view *v, char *to, size_t count)
 struct pass {
     const struct brick_kernel *kernel;
     uint32_t dtype;
-    uint64_t key;
+    struct brick_fingerprint_key key;
+    uint64_t hashed;   /* the key of the blocks' hashes, which is made of it */
     double scale;      /* of float64: what it is multiplied by */
     uint64_t words;    /* blocks of words so far */
     uint64_t elements; /* blocks of elements so far */
-    uint64_t checksum;
+    uint64_t sum;      /* of the words */
     uint64_t fnv1a;
     struct brick_sums sums;
 };
 
-static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dtype, uint64_t key, double scale)
+static void begin(struct pass *p, const struct brick_kernel *kernel, uint32_t dtype, struct brick_fingerprint_key key,
+                  double scale)
 {
     p->kernel = kernel;
     p->dtype = dtype;
     p->key = key;
+    p->hashed = brick_siphash(key.words, NULL, 0);
     p->scale = scale;
-    p->words = p->elements = p->checksum = 0;
+    p->words = p->elements = p->sum = 0;
     p->fnv1a = UINT64_C(0xCBF29CE484222325);
     memset(&p->sums, 0, sizeof p->sums);
     for (int j = 0; j < BRICK_SIXTEEN; j++) {
@@ -267,12 +268,12 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
     const struct brick_kernel *kernel = p->kernel;
     uint64_t hashes[BRICK_PIECE_BLOCKS] BRICK_ALIGNED;
     size_t size = dtypes[p->dtype].size, blocks = length / 64, rest = length % 64;
-    kernel->hashes(hashes, p->words, blocks + (rest > 0), p->key);
-    p->checksum += kernel->checksum(bytes, hashes, blocks);
+    kernel->hashes(hashes, p->words, blocks + (rest > 0), p->hashed);
+    p->sum += kernel->checksum(bytes, hashes, blocks);
     if (rest > 0) {
         char last[64] = {0};
         memcpy(last, bytes + blocks * 64, rest);
-        p->checksum += kernel->checksum(last, hashes + blocks, 1);
+        p->sum += kernel->checksum(last, hashes + blocks, 1);
     }
     p->words += blocks;
     if (size == 4) {
@@ -281,7 +282,7 @@ static void add_piece(struct pass *p, const char *bytes, size_t length)
     }
     for (size_t left = length / size; left > 0;) {
         size_t count = left < PIECE_ELEMENTS ? left : PIECE_ELEMENTS;
-        kernel->hashes(hashes, p->elements, (count + BRICK_SIXTEEN - 1) / BRICK_SIXTEEN, p->key);
+        kernel->hashes(hashes, p->elements, (count + BRICK_SIXTEEN - 1) / BRICK_SIXTEEN, p->hashed);
         add_elements(p, bytes, hashes, count);
         bytes += count * size;
         p->elements += count / BRICK_SIXTEEN;
@@ -311,22 +312,23 @@ static uint64_t fnv1a(const struct pass *p, const char *elements, size_t count)
     return hash;
 }
 
-static void walk(struct pass *p, struct view *v)
+/* So many elements more, of those that are left: whole pieces, but at the end. */
+static void walk(struct pass *p, struct view *v, uint64_t *left, uint64_t elements)
 {
     char gathered[PIECE_BYTES] BRICK_ALIGNED;
     const bool one_run = in_one_run(v);
-    const char *from = one_run ? v->data : gathered;
-    rewind_view(v);
-    for (uint64_t left = v->elements, most = PIECE_BYTES / v->size; left > 0;) {
-        size_t count = left < most ? (size_t)left : (size_t)most;
+    const uint64_t most = PIECE_BYTES / v->size, until = *left > elements ? *left - elements : 0;
+    const char *from = one_run && v->data != NULL ? v->data + (v->elements - *left) * v->size : gathered;
+    while (*left > until) {
+        size_t count = *left < most ? (size_t)*left : (size_t)most;
         if (!one_run)
             gather(v, gathered, count);
-        if (left == v->elements)
+        if (*left == v->elements)
             p->fnv1a = fnv1a(p, from, count < FNV_ELEMENTS ? count : FNV_ELEMENTS);
         add_piece(p, from, count * v->size);
         if (one_run)
             from += count * v->size;
-        left -= count;
+        *left -= count;
     }
 }
 
@@ -384,7 +386,8 @@ static void put_sums(struct brick_fingerprint *f, const struct pass *p, double u
     f->l2 = square_root(squares) * unscaled;
 }
 
-static void finish(struct brick_fingerprint *f, struct view *v, struct pass *p)
+/* What one pass tells, but for the sums; the exponent of the scale that these need. */
+static uint64_t put_bounds(struct brick_fingerprint *f, const struct view *v, const struct pass *p)
 {
     const struct brick_sums *s = &p->sums;
     double least = s->bounds.least[0], most = s->bounds.most[0];
@@ -394,7 +397,7 @@ static void finish(struct brick_fingerprint *f, struct view *v, struct pass *p)
     }
     f->elements = v->elements;
     f->bytes = v->elements * v->size;
-    f->checksum = brick_splitmix64(p->checksum ^ brick_splitmix64(f->bytes ^ brick_splitmix64(p->dtype ^ brick_splitmix64(p->key))));
+    f->checksum = brick_siphash(p->key.words, (const uint64_t[]){p->sum, f->bytes, p->dtype}, 3);
     f->fnv1a = p->fnv1a;
     f->nan = s->nan;
     f->pos_inf = s->pos_inf;
@@ -402,38 +405,112 @@ static void finish(struct brick_fingerprint *f, struct view *v, struct pass *p)
     bool none = least > most;
     f->min = none ? 0 : least + 0.0; /* -0 becomes 0 */
     f->max = none ? 0 : most + 0.0;
-    uint64_t exponent = scale_exponent(f->max > -f->min ? f->max : -f->min);
-    if (exponent != 1023) {
-        begin(p, p->kernel, p->dtype, p->key, power_of_two(exponent));
-        walk(p, v);
-    }
-    put_sums(f, p, power_of_two(2046 - exponent));
+    return scale_exponent(f->max > -f->min ? f->max : -f->min);
 }
 
-const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor, uint64_t key,
-                                   struct brick_fingerprint *fingerprint)
-{
+/* ---- in pieces ------------------------------------------------------------- */
+
+/* A tensor on the way. */
+struct course {
     struct view view;
     struct pass pass;
-    memset(fingerprint, 0, sizeof *fingerprint);
-    const char *refused = make_view(&view, tensor);
+    uint64_t left;     /* elements of this pass that are to come */
+    uint64_t exponent; /* of the scale; 0: the first pass is not over yet */
+    struct brick_fingerprint found;
+};
+BRICK_ASSERT(sizeof(struct course) + 64 <= sizeof(struct brick_pieces), "it has room, wherever that begins");
+
+/* The widest vectors want it aligned, and the caller's memory may not be. */
+static struct course *course_of(const struct brick_pieces *pieces)
+{
+    return (struct course *)(((uintptr_t)pieces + 63) / 64 * 64);
+}
+
+/* False: all is taken. */
+static bool course_add(struct course *c, uint64_t bytes)
+{
+    const uint64_t most = PIECE_BYTES / c->view.size, elements = bytes / c->view.size / most * most;
+    const unsigned hosts = brick_modes_usual();
+    walk(&c->pass, &c->view, &c->left, elements > 0 ? elements : most);
+    bool more = c->left > 0;
+    if (!more && c->exponent == 0) {
+        c->exponent = put_bounds(&c->found, &c->view, &c->pass);
+        if (c->exponent != 1023) {
+            begin(&c->pass, c->pass.kernel, c->pass.dtype, c->pass.key, power_of_two(c->exponent));
+            rewind_view(&c->view);
+            c->left = c->view.elements;
+            more = true;
+        }
+    }
+    if (!more)
+        put_sums(&c->found, &c->pass, power_of_two(2046 - c->exponent));
+    brick_modes_restore(hosts);
+    return more;
+}
+
+static const char *course_begin(struct course *c, const struct brick_kernel *kernel, const struct brick_tensor *tensor,
+                                struct brick_fingerprint_key key)
+{
+    memset(&c->found, 0, sizeof c->found);
+    const char *refused = make_view(&c->view, tensor);
     if (refused != NULL)
         return refused;
-#if defined(__x86_64__)
-    /* Rounding to nearest, subnormals as they are, no trap: whatever the host has set, the numbers are the same. */
-    const unsigned modes = _mm_getcsr();
-    _mm_setcsr(0x1F80);
-#endif
-    begin(&pass, kernel, tensor->dtype, key, 1);
-    walk(&pass, &view);
-    finish(fingerprint, &view, &pass);
-#if defined(__x86_64__)
-    _mm_setcsr(modes);
-#endif
+    begin(&c->pass, kernel, tensor->dtype, key, 1);
+    rewind_view(&c->view);
+    c->left = c->view.elements;
+    c->exponent = 0;
     return NULL;
 }
 
-const char *brick_fingerprint(const struct brick_tensor *tensor, uint64_t key, struct brick_fingerprint *fingerprint)
+static bool is_begun(const struct course *c, const struct brick_tensor *tensor)
+{
+    struct view v;
+    return tensor->dtype == c->pass.dtype && make_view(&v, tensor) == NULL && v.data == c->view.data
+           && v.elements == c->view.elements && v.dims == c->view.dims
+           && memcmp(v.shape, c->view.shape, v.dims * sizeof *v.shape) == 0
+           && memcmp(v.stride, c->view.stride, v.dims * sizeof *v.stride) == 0;
+}
+
+const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
+                                    const struct brick_tensor *tensor, struct brick_fingerprint_key key)
+{
+    return course_begin(course_of(pieces), kernel, tensor, key);
+}
+
+const char *brick_pieces_begin(struct brick_pieces *pieces, const struct brick_tensor *tensor,
+                               struct brick_fingerprint_key key)
+{
+    return brick_pieces_begin_with(brick_kernel_choose(), pieces, tensor, key);
+}
+
+enum brick_pieces_state brick_pieces_add(struct brick_pieces *pieces, const struct brick_tensor *tensor, uint64_t bytes)
+{
+    struct course *c = course_of(pieces);
+    if (!is_begun(c, tensor))
+        return BRICK_PIECES_MOVED;
+    return course_add(c, bytes) ? BRICK_PIECES_MORE : BRICK_PIECES_DONE;
+}
+
+void brick_pieces_end(const struct brick_pieces *pieces, struct brick_fingerprint *fingerprint)
+{
+    *fingerprint = course_of(pieces)->found;
+}
+
+/* ---- whole ----------------------------------------------------------------- */
+
+const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
+                                   struct brick_fingerprint_key key, struct brick_fingerprint *fingerprint)
+{
+    struct course course;
+    const char *refused = course_begin(&course, kernel, tensor, key);
+    while (refused == NULL && course_add(&course, UINT64_MAX))
+        continue;
+    *fingerprint = course.found;
+    return refused;
+}
+
+const char *brick_fingerprint(const struct brick_tensor *tensor, struct brick_fingerprint_key key,
+                              struct brick_fingerprint *fingerprint)
 {
     return brick_fingerprint_with(brick_kernel_choose(), tensor, key, fingerprint);
 }

@@ -66,17 +66,24 @@ static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
     return number;
 }
 
+/* What is not there is a hole, and must not be touched. */
+static int name_is_there(const struct brick_segment *s, uint64_t number)
+{
+    const uint64_t block = number / BRICK_BLOCK;
+    return (brick_load_acquire(&s->name_blocks[block / 64]) >> block % 64 & 1) != 0;
+}
+
 static int name_has_memory(struct brick_segment *s, uint64_t number)
 {
-    uint64_t block = number / BRICK_BLOCK, bit = UINT64_C(1) << block % 64, *word = &s->name_blocks[block / 64];
-    if ((brick_load_acquire(word) & bit) != 0)
+    if (name_is_there(s, number))
         return 1;
+    uint64_t block = number / BRICK_BLOCK;
     uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_name);
     if (!brick_segment_commit(s, s->layout.names + block * bytes, bytes)) {
         brick_fetch_add(&brick_process_of(s)->blocks_refused, 1);
         return 0;
     }
-    __atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
+    __atomic_fetch_or(&s->name_blocks[block / 64], UINT64_C(1) << block % 64, __ATOMIC_RELEASE);
     return 1;
 }
 
@@ -93,14 +100,77 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-/* Cut at a character's border, and told from its like by eight digits of its hash. */
+static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
+
+static int says(const char *text, size_t length, const char *word)
+{
+    size_t n = 0;
+    while (n < length && word[n] != 0 && lower((uint8_t)text[n]) == word[n])
+        n++;
+    return word[n] == 0;
+}
+
+static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr finds a zero too */
+static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+
+/* Whether the part of a name that begins here says rotary, or rope where a word begins: it looks no token up. */
+static int turns_positions(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length && !ends_part(text[at]); at++)
+        if (says(text + at, length - at, "rotary")
+            || (says(text + at, length - at, "rope") && (at == 0 || !is_letter(text[at - 1]))))
+            return 1;
+    return 0;
+}
+
+/* The first word of a name that makes its sites sensitive; NULL: none. */
+static const char *sensitive_word(const char *text, size_t length)
+{
+    static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
+    static const char *const begin[] = {"sampl", "wte"}; /* a word: no downsample */
+    static const char embed[] = "embed";
+    int turns = 0;
+    for (size_t at = 0; at < length; at++) {
+        if (at == 0 || ends_part(text[at - 1]))
+            turns = turns_positions(text + at, length - at);
+        if (!turns && says(text + at, length - at, embed))
+            return embed;
+        for (size_t word = 0; word < sizeof begin / sizeof *begin; word++)
+            if ((at == 0 || !is_letter(text[at - 1])) && says(text + at, length - at, begin[word]))
+                return begin[word];
+        for (size_t word = 0; word < sizeof words / sizeof *words; word++)
+            if (says(text + at, length - at, words[word]))
+                return words[word];
+    }
+    return NULL;
+}
+
+int brick_is_sensitive(const char *kernel, size_t length) { return sensitive_word(kernel, length) != NULL; }
+
+/* As much of a text as ends at a character's border. */
+static size_t whole_characters(const char *text, size_t end)
+{
+    while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
+        end--;
+    return end;
+}
+
+/* Cut at a character's border, and told from its like by eight digits of its hash. What makes it sensitive is kept. */
 static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
-    size_t end = BRICK_NAME_MAX - 9;
-    while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
-        end--;
-    memcpy(cut, text, end);
+    size_t end = whole_characters(text, BRICK_NAME_MAX - 9);
+    const char *word = sensitive_word(text, length);
+    if (word == NULL || sensitive_word(text, end) != NULL) {
+        memcpy(cut, text, end);
+    } else {
+        const size_t more = strlen(word);
+        end = whole_characters(text, end - more - 1);
+        memcpy(cut, text, end);
+        cut[end++] = '~';
+        memcpy(cut + end, word, more);
+        end += more;
+    }
     cut[end++] = '~';
     uint64_t h = hash_text((const uint8_t *)text, length);
     for (int digit = 0; digit < 8; digit++)
@@ -216,24 +286,12 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 /* ---- sites ------------------------------------------------------------- */
 
-static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
-
-static int says(const uint8_t *text, size_t length, const char *word)
+/* Whether a name has this number: a host may say any. */
+static int name_is_given(const struct brick_segment *s, uint32_t number)
 {
-    size_t n = 0;
-    while (n < length && word[n] != 0 && lower(text[n]) == word[n])
-        n++;
-    return word[n] == 0;
-}
-
-int brick_is_sensitive(const char *kernel, size_t length)
-{
-    static const char *const words[] = {"embedding", "logits", "lm_head", "token", "sampling"};
-    for (size_t at = 0; at < length; at++)
-        for (size_t word = 0; word < sizeof words / sizeof *words; word++)
-            if (says((const uint8_t *)kernel + at, length - at, words[word]))
-                return 1;
-    return 0;
+    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" is many kernels */
+        return 0;
+    return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
 }
 
 static int is_off(const struct brick_name *name)
@@ -243,10 +301,10 @@ static int is_off(const struct brick_name *name)
            && (wanted == NULL || strcmp(wanted, "1") != 0);
 }
 
-uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint32_t name, uint32_t layer)
+uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
-    const uint64_t key = brick_site_entry(name, layer);
-    if (name == BRICK_OTHER || name >= s->header->names) /* "other" is many kernels */
+    const uint32_t name = brick_key_name(key), layer = brick_key_layer(key);
+    if (!name_is_given(s, name))
         return 0;
     uint64_t value = entry_find_all(t, key);
     if (value != 0)
@@ -274,9 +332,8 @@ void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
 
 static int name_copy(struct brick_segment *to, const struct brick_segment *from, uint64_t number)
 {
-    uint64_t block = number / BRICK_BLOCK;
-    if ((brick_load_acquire(&from->name_blocks[block / 64]) >> block % 64 & 1) == 0)
-        return 1; /* a hole must not be touched */
+    if (!name_is_there(from, number))
+        return 1;
     const struct brick_name *source = &brick_names_of(from)[number];
     uint32_t word = brick_load_acquire32(&source->word);
     if ((word & BRICK_NAME_READY) == 0)

@@ -37,6 +37,9 @@ extern void (*brick_test_point)(const char *name);
 #define BRICK_POINT(name) ((void)0)
 #endif
 
+/* What was in vain is tried again the first, second, fourth, eighth ... time that it is wanted. */
+static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
+
 /* ---- clock ------------------------------------------------------------- */
 
 static inline uint64_t brick_clock_ns(clockid_t clock)
@@ -192,7 +195,7 @@ BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
 BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 /* 0: its kernel has no name of its own, or there is no room. */
-BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint32_t name, uint32_t layer);
+BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);
 
 /* ---- deferred work that pends ------------------------------------------ */
 
@@ -205,11 +208,12 @@ BRICK_HIDDEN void brick_pending_forget(void); /* in a forked child: its parent's
 /* ---- the service's secret ---------------------------------------------- */
 
 struct brick_secret {
-    uint64_t key;  /* of checksums; 0: there is none */
-    uint64_t name; /* by which others may know that they have the same */
+    struct brick_fingerprint_key key; /* 0: there is none */
+    uint64_t name;                    /* by which others may know that they have the same */
 };
-/* Read at its first use, or made; after that the same for good. */
-BRICK_HIDDEN struct brick_secret brick_secret(void);
+/* Read at its first use, or made; after that the same for good, so that no process has checksums of two keys. 0: it cannot
+ * be had now, for a reason that passes. */
+BRICK_HIDDEN int brick_secret(struct brick_secret *secret);
 
 /* ---- the agent --------------------------------------------------------- */
 

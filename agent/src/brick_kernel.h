@@ -71,6 +71,11 @@ BRICK_HIDDEN const struct brick_kernel *brick_kernel_named(const char *name);
 
 /* brick_fingerprint by a variant of the caller's choice. */
 BRICK_HIDDEN const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
-                                                uint64_t key, struct brick_fingerprint *fingerprint);
+                                                struct brick_fingerprint_key key,
+                                                struct brick_fingerprint *fingerprint);
+/* And brick_pieces_begin. */
+BRICK_HIDDEN const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
+                                                 const struct brick_tensor *tensor,
+                                                 struct brick_fingerprint_key key);
 
 #endif

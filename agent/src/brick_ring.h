@@ -23,13 +23,19 @@ static inline struct brick_record *brick_event_at(const struct brick_thread *t, 
     return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
 }
 
+/* Whether the ring has memory, and more than `kept` slots are free. */
+static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
+{
+    struct brick_ring *ring = &t->event_ring;
+    return (BRICK_LIKELY(ring->memory == BRICK_MEMORY_THERE)
+            || brick_ring_commit(t, ring, t->segment->layout.event_ring))
+           && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
+}
+
 /* Where the next record goes, with `kept` more slots free behind it; NULL: no room, or no memory. */
 static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
 {
-    struct brick_ring *ring = &t->event_ring;
-    if ((BRICK_UNLIKELY(ring->memory != BRICK_MEMORY_THERE)
-         && !brick_ring_commit(t, ring, t->segment->layout.event_ring))
-        || !brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept))
+    if (!brick_event_room(t, kept))
         return NULL;
     BRICK_POINT("event");
     return brick_event_at(t, 0);
@@ -57,6 +63,11 @@ static inline void brick_event_publish(struct brick_thread *t, void *record, enu
     t->event_ring.head += slots;
     brick_store_release(&line->event_head, t->event_ring.head); /* O10 */
 }
+
+/* Of brick_checked.c: the key of checksums, its name told (0: it cannot be had now); what a tensor is, beside its fingerprint; the slots of an output. */
+BRICK_HIDDEN int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key);
+BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
+BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);
 
 static inline void brick_event_over(struct brick_thread *t, uint64_t now)
 {

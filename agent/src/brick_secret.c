@@ -1,9 +1,10 @@
 /* brick_secret.c - the key of the service's checksums: read once, or made by whoever needs it first.
  *
- * A file of 32 hexadecimal digits that its user alone may read. The first 16 are
+ * A file of 48 hexadecimal digits that its user alone may read. The first 32 are
  * the key, which goes nowhere; the others are its name, which stands in the
  * segment: chosen as the key was, it says nothing of it. Knows nothing of
- * tensors. As in brick_segment.c nothing is allocated and no lock is taken.
+ * tensors. As in brick_segment.c nothing is allocated and no lock is taken. What
+ * settles it is settled for the process's life; an error that passes does not.
  */
 #include "brick_internal.h"
 
@@ -16,7 +17,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DIGITS 32
+#define KEY_DIGITS 32
+#define DIGITS (KEY_DIGITS + 16)
+#define SHORT_DIGITS 32 /* of a file that a brick-agent made whose keys were of 64 bits */
 #define TEMPORARY ".0123456789abcdef" /* what the name of the file that is written first has more */
 
 struct place {
@@ -49,10 +52,25 @@ static uint64_t number_of(const char *digits)
     return number;
 }
 
+/* NULL, or what is wrong with it. */
+static const char *secret_of(const char *text, struct brick_secret *secret)
+{
+    const size_t digits = strspn(text, "0123456789abcdef");
+    const int alone = text[digits] == 0 || strcmp(text + digits, "\n") == 0;
+    if (alone && digits == SHORT_DIGITS)
+        return "holds 32 hexadecimal digits, a key of 64 bits, and 48 are wanted: remove it, and another is made";
+    if (!alone || digits != DIGITS)
+        return "holds no 48 hexadecimal digits, and nothing else";
+    secret->key.words[1] = number_of(text);
+    secret->key.words[0] = number_of(text + 16);
+    secret->name = number_of(text + KEY_DIGITS);
+    return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "holds a key that is none" : NULL;
+}
+
 /* NULL, or what is wrong with it, with errno where the system says more. */
 static const char *secret_read(const char *path, struct brick_secret *secret)
 {
-    char text[DIGITS + 1] = {0};
+    char text[DIGITS + 3] = {0}; /* beyond the digits a line's end, and what should not be there */
     struct stat status;
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
@@ -65,14 +83,10 @@ static const char *secret_read(const char *path, struct brick_secret *secret)
         wrong = "is another user's";
     else if ((status.st_mode & 077) != 0)
         wrong = "may be read or changed by others: chmod 600";
-    else if (read(fd, text, DIGITS) != DIGITS || strspn(text, "0123456789abcdef") != DIGITS)
-        wrong = "holds no 32 hexadecimal digits";
+    else if (read(fd, text, sizeof text - 1) < 0)
+        wrong = "cannot be read";
     close(fd);
-    if (wrong != NULL)
-        return wrong;
-    secret->key = number_of(text);
-    secret->name = number_of(text + 16);
-    return secret->key == 0 || secret->name == 0 ? "holds a key that is none" : NULL;
+    return wrong != NULL ? wrong : secret_of(text, secret);
 }
 
 static void directories_make(const char *path)
@@ -118,53 +132,79 @@ static void secret_make(const struct place *p)
     errno = error;
 }
 
-static void complain(const char *path, const char *wrong)
+/* Of the process or of its machine, and not of the file. */
+static int passes(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
+           || error == EDQUOT;
+}
+
+static void complain(const char *what, const char *path, const char *wrong)
 {
     char line[4400];
     const int error = errno;
-    const int length = snprintf(line, sizeof line,
-                                "brickd: checksums are made without the service's key: %s %s%s%s (BRICKD_KEY_FILE)\n", path,
+    const int length = snprintf(line, sizeof line, "brickd: %s the service's key: %s %s%s%s (BRICKD_KEY_FILE)\n", what, path,
                                 wrong, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
         return;
 }
 
-static struct brick_secret secret_get(void)
+#define WITHOUT "checksums are made without"
+
+/* 1: it is what it will be, though it be none. */
+static int secret_get(struct brick_secret *secret, int tells)
 {
-    struct brick_secret secret = {0, 0};
     struct place place;
+    *secret = (struct brick_secret){.name = 0};
     if (!place_find(&place)) {
         errno = 0;
-        complain("its file", "has no place: set BRICKD_STATE_DIR");
-        return secret;
+        complain(WITHOUT, "its file", "has no place: set BRICKD_STATE_DIR");
+        return 1;
     }
-    const char *wrong = secret_read(place.path, &secret);
+    const char *wrong = secret_read(place.path, secret);
     if (wrong != NULL && errno == ENOENT) {
         secret_make(&place);
         const int error = errno;
-        wrong = secret_read(place.path, &secret);
+        wrong = secret_read(place.path, secret);
         if (wrong != NULL && errno == ENOENT)
             errno = error; /* why it was not made */
     }
-    if (wrong != NULL) {
-        complain(place.path, wrong);
-        secret = (struct brick_secret){0, 0};
+    if (wrong == NULL)
+        return 1;
+    *secret = (struct brick_secret){.name = 0};
+    if (!passes(errno)) {
+        complain(WITHOUT, place.path, wrong);
+        return 1;
     }
-    return secret;
+    if (tells)
+        complain("no checksums until there is", place.path, wrong);
+    return 0;
 }
 
-struct brick_secret brick_secret(void)
+int brick_secret(struct brick_secret *secret)
 {
     static struct brick_secret settled;
-    static uint32_t state; /* 1: one thread is about to settle it; 2: it has */
-    if (BRICK_LIKELY(brick_load_acquire32(&state) == 2))
-        return settled;
-    const int error = errno; /* the host's own */
-    const struct brick_secret found = secret_get();
-    errno = error;
-    if (brick_claim32(&state, 0, 1)) {
-        settled = found;
-        brick_store_release32(&state, 2);
+    static uint32_t state;   /* 1: one thread is about to settle it; 2: it has */
+    static uint32_t failed;  /* it could not be had */
+    static uint64_t wanted;  /* since then, how often */
+    if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
+        *secret = settled;
+        return 1;
     }
-    return brick_load_acquire32(&state) == 2 ? settled : found; /* what it read itself: it is the same file */
+    if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&wanted, 1) + 1))
+        return 0;
+    const int error = errno; /* the host's own */
+    const int found = secret_get(secret, !brick_load_relaxed32(&failed));
+    errno = error;
+    if (!found) {
+        brick_store_relaxed32(&failed, 1);
+        return 0;
+    }
+    if (brick_claim32(&state, 0, 1)) {
+        settled = *secret;
+        brick_store_release32(&state, 2);
+    } else if (brick_load_acquire32(&state) == 2) {
+        *secret = settled;
+    } /* else what it read itself: it is the same file */
+    return 1;
 }

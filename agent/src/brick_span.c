@@ -110,13 +110,17 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
         return outcome | begin_refused(t, s);
 
     const struct brick_frame *above = s->top;
-    uint32_t parent = BRICK_ROOT, layer = BRICK_NO_LAYER, again = 0;
-    uint64_t inherited = 0;
+    uint32_t parent = BRICK_ROOT, layer = BRICK_NO_LAYER, inherits = 0;
+    uint64_t of_step = 0;
     if (above != NULL) {
         parent = above->path;
         layer = above->layer;
-        again = above->again;
-        inherited = above->step;
+        inherits = above->inherits;
+        of_step = above->step;
+    }
+    if (step != NULL) {
+        inherits |= BRICK_FRAME_STEP;
+        of_step = *step;
     }
     uint64_t path = brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_TICKS));
     struct brick_frame *f = frame_push(t, s);
@@ -131,8 +135,8 @@ unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step)
     f->brick = (uint16_t)brick;
     f->path = (uint16_t)(path & 0xFFFF);
     f->layer = layer;
-    f->again = again | (uint32_t)(path & BRICK_ENTRY_AGAIN);
-    f->step = step != NULL ? *step : inherited;
+    f->inherits = inherits | (uint32_t)(path & BRICK_FRAME_AGAIN);
+    f->step = of_step;
     f->older = t->newest;
     f->newer = NULL;
     if (f->older != NULL)
@@ -255,7 +259,7 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
     }
 
     uint64_t duration = now - f->start, child = f->child;
-    uint64_t again = BRICK_UNLIKELY(f->again) && path_open_below(f) ? duration : 0;
+    uint64_t again = BRICK_UNLIKELY(f->inherits & BRICK_FRAME_AGAIN) && path_open_below(f) ? duration : 0;
     struct brick_frame *above = f->below;
     while (BRICK_UNLIKELY(above != NULL && above->scope))
         above = above->below;
@@ -358,7 +362,7 @@ unsigned brick_layer_begin(uint32_t layer, const void *key)
     f->scope = 1;
     f->layer = layer;
     f->path = above != NULL ? above->path : BRICK_ROOT;
-    f->again = above != NULL ? above->again : 0;
+    f->inherits = above != NULL ? above->inherits : 0;
     f->step = above != NULL ? above->step : 0;
     brick_idle(t);
     return outcome;

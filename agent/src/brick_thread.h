@@ -11,6 +11,11 @@
 
 #include <signal.h>
 
+enum brick_frame_bits {
+    BRICK_FRAME_STEP = 1,                  /* a step was said, here or below: 0 is one too */
+    BRICK_FRAME_AGAIN = BRICK_ENTRY_AGAIN, /* here or below, a recursion was folded: the path may be open more than once */
+};
+
 /* An open span, or an open layer scope. */
 struct brick_frame {
     struct brick_frame *below;         /* around it, for the same key */
@@ -19,7 +24,7 @@ struct brick_frame {
     uint16_t brick, path;
     uint32_t layer;
     uint32_t scope; /* a layer scope: no span */
-    uint32_t again; /* somewhere below, a recursion was folded: the path may be open more than once */
+    uint32_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
 };
 
 /* What one key has open. Holds no memory of a key with nothing open, but for
@@ -43,7 +48,8 @@ BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
  * may have given it one each. */
 struct brick_visits {
     uint64_t site; /* as brick_site_entry has it; 0 = free */
-    uint64_t step, count;
+    uint64_t step;
+    uint64_t count : 63, has_step : 1;
 };
 
 #define BRICK_NODES 256u /* in a chunk */
@@ -89,6 +95,7 @@ struct brick_thread {
     uint32_t hand; /* of the sweep */
     uint64_t inherited; /* of the numbers in `given`: those that a parent gave before it forked */
     uint64_t refused[16]; /* blocks asked for in vain */
+    uint64_t unvisited;   /* how often `visits` was wanted before it was there */
     struct brick_segment *segment; /* the one its pointers lead into */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };

@@ -104,18 +104,18 @@ static int given_count(PyObject *value, uint32_t *count)
 
 static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"service", "worker", "lanes", "paths", "names", NULL};
+    static char *names[] = {"service", "worker", "lanes", "paths", "names", "sites", NULL};
     core_note_program();
     struct brick_config c = {0};
     PyObject *given[2] = {Py_None, Py_None}, *texts[2] = {NULL, NULL}, *zero = PyLong_FromLong(0);
-    PyObject *counts[3] = {zero, zero, zero};
+    PyObject *counts[4] = {zero, zero, zero, zero};
     PyObject *result = NULL;
     if (zero != NULL
-        && PyArg_ParseTupleAndKeywords(args, keywords, "|OO$OOO:init", names, &given[0], &given[1], &counts[0],
-                                       &counts[1], &counts[2])
+        && PyArg_ParseTupleAndKeywords(args, keywords, "|OO$OOOO:init", names, &given[0], &given[1], &counts[0],
+                                       &counts[1], &counts[2], &counts[3])
         && given_text(given[0], &texts[0], &c.service) == 0 && given_text(given[1], &texts[1], &c.worker) == 0
         && given_count(counts[0], &c.lanes) == 0 && given_count(counts[1], &c.paths) == 0
-        && given_count(counts[2], &c.names) == 0 && core_open(&c) == 0)
+        && given_count(counts[2], &c.names) == 0 && given_count(counts[3], &c.sites) == 0 && core_open(&c) == 0)
         result = PyBool_FromLong(brick_state() == BRICK_ON);
     Py_XDECREF(texts[0]);
     Py_XDECREF(texts[1]);
@@ -163,7 +163,8 @@ PyDoc_STRVAR(core_brick_doc,
 PyDoc_STRVAR(core_span_doc,
 "span(name, /, *, category=None, elements=0, bytes=0, step=None)\n--\n\n"
 "Time the body of a `with` without a handle.\n\n"
-"step: an integer or a string that says on whose behalf; spans inside inherit it.\n\n"
+"step: an integer or a string that says on whose behalf; spans inside inherit it. Of the step 0 the details of spans say\n"
+"what they say of none; checksums tell the two apart.\n\n"
 ">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_step_doc,
@@ -180,11 +181,11 @@ PyDoc_STRVAR(core_layer_doc,
 ">>> with brick.layer(3), brick.span(\"attention\"):\n"
 "...     pass\n");
 PyDoc_STRVAR(core_init_doc,
-"init(service=None, worker=None, *, lanes=0, paths=0, names=0)\n--\n\n"
+"init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n--\n\n"
 "Open this process's segment now rather than at its first span; True when it records.\n\n"
 "worker: a number within the service, or coordinates (0.tp3.pp1). Never raises and may be called\n"
 "again; the first call decides. What is not given, or cannot be, comes from BRICKD_SERVICE,\n"
-"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, else from defaults.\n\n"
+"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, else from defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,

@@ -139,6 +139,8 @@ int core_resolve(Brick *b);
 /* The same without the interpreter lock: these raise nothing. */
 void core_open_unlocked(void);
 void core_resolve_unlocked(Brick *b);
+/* A name that UTF-8 can hold; a new reference, or NULL with an exception set. */
+PyObject *core_text(PyObject *value);
 Brick *core_handle_new(PyObject *name, PyObject *category);
 /* The handle of a name, made at its first mention: a borrowed reference. Out of
  * memory or of room for names it is "other", and the loss is counted. */

@@ -25,16 +25,23 @@ const char core_take_doc[] = PyDoc_STR(
 ">>> brick.checksum(\"scale\", x, input=before)\n");
 const char core_checksum_doc[] = PyDoc_STR(
 "checksum(kernel, output, /, *, input=None, layer=None, position=None, step=None, relation='local', valid=None,\n"
-"         backend=None, params=None)\n--\n\n"
+"         backend=None, params=None, stateful=None)\n--\n\n"
 "Record what a kernel's tensors came to, so that it can be compared with other workers.\n\n"
 "kernel: a name or a handle. output: what fingerprint() takes. input: the same, what take() gave, or a list or a tuple of\n"
 "several. layer, step: else those of the layer and the span around. position: an integer or a string; else how often this\n"
 "kernel came in this layer since it was last at another step, on this thread. relation: why another worker must have the\n"
-"same output: \"local\", where only inputs and weights decide, \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\".\n"
+"same output: \"local\", where only inputs and weights decide, \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". What\n"
+"moves over a link has its block's hash or its message's key as the position, at both ends; the link is a name, as a pair\n"
+"of stages is, and names are few (4,096).\n"
 "valid: how many rows of the output count, and of each input with as many rows. backend: a name. params: what else\n"
-"decides, as JSON has it.\n\n"
-"Never raises. What cannot be read (on a device, of no known type) is counted, and told once. Kernels called embedding,\n"
-"logits, lm_head, token or sampling are looked at with BRICKD_SENSITIVE=1 alone: their numbers say what customers wrote.\n\n"
+"decides, as JSON has it. stateful: whether a state decides, too, that neither input nor params show, as a cache or a\n"
+"random number; else the kernel's name tells (attention, cache, sampling, ...). Such a kernel need not come to the same in\n"
+"two workers that have the same input. One that reads a cache may have stateful=False and what filled that cache, as the\n"
+"tokens so far, among its inputs.\n\n"
+"Never raises. What cannot be read (on a device, of no known type) is counted, and told once. Kernels whose name says\n"
+"embed, logit, lm_head, token, input_ids, wte, multinomial or sample are looked at with BRICKD_SENSITIVE=1 alone: their\n"
+"numbers say what customers wrote.\n"
+"(An embedding called rotary or rope looks no token up, and is none of them.)\n\n"
 ">>> from array import array\n"
 ">>> x, y = array(\"f\", [1, 2]), array(\"f\", [2, 4])\n"
 ">>> with brick.step(17), brick.layer(3):\n"
@@ -78,13 +85,9 @@ int core_add_taken(PyObject *module)
 /* The exception that is set: -1 in strict mode, and where it is not of a tensor's making (an interrupt). */
 static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
 
-static void tell_once(const char *why)
+static void tell(const char *why)
 {
-    static bool told;
     char line[400];
-    if (told)
-        return;
-    told = true;
     const int length = snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", why);
     if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
         return;
@@ -92,15 +95,21 @@ static void tell_once(const char *why)
 
 static int forgive(void)
 {
+    static bool told;
     if (must_raise() != 0)
         return -1;
+    if (told) {
+        PyErr_Clear();
+        return 0;
+    }
+    told = true;
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
     PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
     const char *text = said != NULL ? PyUnicode_AsUTF8(said) : NULL, *own = "brick_agent: ";
     if (text != NULL && strncmp(text, own, strlen(own)) == 0)
         text += strlen(own);
-    tell_once(text != NULL ? text : "it raised");
+    tell(text != NULL ? text : "it raised");
     PyErr_Clear();
     Py_XDECREF(said);
     Py_XDECREF(type);
@@ -194,6 +203,14 @@ static int to_relation(struct place *p, PyObject *value)
     return core_complain(RELATION, value);
 }
 
+static int to_stateful(struct place *p, PyObject *value)
+{
+    if (value == Py_None)
+        return 0;
+    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* what cannot be made out, too */
+    return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
+}
+
 /* ---- params --------------------------------------------------------------- */
 
 static uint64_t mixed(uint64_t digest, uint64_t next) { return brick_splitmix64(digest ^ next); }
@@ -225,15 +242,12 @@ static int digest_of(PyObject *value, uint64_t *digest);
 /* The same whatever the order in which its members were put in. */
 static int digest_of_members(PyObject *members, uint64_t *digest)
 {
-    PyObject *items = PyMapping_Items(members);
+    PyObject *items = PyDict_Items(members); /* what it holds, whatever its class says of it */
     uint64_t sum = 0, key = 0, value = 0;
     int wrong = items == NULL ? -1 : 0;
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {
         PyObject *item = PyList_GET_ITEM(items, n);
-        if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 2)
-            wrong = -1;
-        else
-            wrong = digest_of(PyTuple_GET_ITEM(item, 0), &key) | digest_of(PyTuple_GET_ITEM(item, 1), &value);
+        wrong = digest_of(PyTuple_GET_ITEM(item, 0), &key) || digest_of(PyTuple_GET_ITEM(item, 1), &value) ? -1 : 0;
         sum += mixed(mixed(0, key), value);
     }
     Py_XDECREF(items);
@@ -410,6 +424,8 @@ static int keyword(struct place *p, PyObject *name, PyObject *value, PyObject **
         return to_backend(p, value);
     else if (PyUnicode_CompareWithASCIIString(name, "params") == 0)
         return to_params(p, value);
+    else if (PyUnicode_CompareWithASCIIString(name, "stateful") == 0)
+        return to_stateful(p, value);
     else
         return unexpected("checksum", name);
     return 0;
@@ -426,17 +442,19 @@ static int record(struct place *p, PyObject *output, PyObject *input)
     const Py_ssize_t count = !is_several ? input != Py_None : held != NULL ? PyTuple_GET_SIZE(held) : 0;
     if (count > FEW)
         inputs = PyMem_Calloc((size_t)count, sizeof *inputs);
+    const bool is_whole = held != NULL && inputs != NULL;
     int wrong = 0;
-    if (held == NULL || inputs == NULL) { /* no memory: it is dropped, as one without an output */
+    if (!is_whole) /* no memory */
         PyErr_Clear();
+    else
+        wrong = take(p, output, true, &rows, &out);
+    for (Py_ssize_t n = 0; is_whole && wrong == 0 && n < count; n++)
+        wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, &inputs[n]);
+    if (is_whole && wrong == 0) {
+        brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
+    } else { /* it is dropped, as one without an output, and counted as that */
         memset(&out, 0, sizeof out);
         brick_checksum(p->kernel->number, p->key, &p->at, &out, NULL, 0);
-    } else {
-        wrong = take(p, output, true, &rows, &out);
-        for (Py_ssize_t n = 0; wrong == 0 && n < count; n++)
-            wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, &inputs[n]);
-        if (wrong == 0)
-            brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
     }
     if (inputs != few)
         PyMem_Free(inputs);
@@ -450,7 +468,7 @@ PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t give
     PyObject *input = Py_None;
     if (given != 2) {
         PyErr_SetString(PyExc_TypeError, "brick_agent: checksum takes a kernel and its output, then keywords: input, layer, "
-                                         "position, step, relation, valid, backend, params");
+                                         "position, step, relation, valid, backend, params, stateful");
         return NULL;
     }
     if (brick_is_off())

@@ -8,13 +8,13 @@ const char core_fingerprint_doc[] = PyDoc_STR(
 "What two tensors can be compared by without having both: a checksum of every byte, statistics, a sketch.\n\n"
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
 "memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64; of any shape and strides. valid: how\n"
-"many rows, the first ones of dimension 0, count; all where not said. key: an integer from 0 to 2^64-1; only fingerprints\n"
-"of one key compare. Records nothing; raises where there is no fingerprint.\n\n"
+"many rows, the first ones of dimension 0, count; all where not said. key: an integer from 0 to 2^128-1; only\n"
+"fingerprints of one key compare. Records nothing; raises where there is no fingerprint.\n\n"
 "The memory is held meanwhile: it is neither freed nor resized. From 1 MiB on, other threads of Python run; one that\n"
 "writes to the tensor leaves a fingerprint of neither state. brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
 ">>> brick.fingerprint(array(\"f\", [1, 2, 3])).checksum\n"
-"'53b88df3fea6b112'\n"
+"'78bae40d05ce2a1b'\n"
 ">>> a, b = array(\"f\", [3, 4, 5, 6]), array(\"f\", [3, 4, 5, 9])\n"
 ">>> brick.fingerprint(a).checksum == brick.fingerprint(b).checksum\n"
 "False\n"
@@ -70,6 +70,24 @@ static int natural(PyObject *value, uint64_t most, const char *name, uint64_t *n
         return -1;
     PyErr_Format(PyExc_ValueError, "brick_agent: %s is %S, wanted an integer from 0 to %llu", name, value,
                  (unsigned long long)most);
+    return -1;
+}
+
+static int to_key(PyObject *value, struct brick_fingerprint_key *key)
+{
+    PyObject *index = PyNumber_Index(value), *places = PyLong_FromLong(64);
+    PyObject *upper = index != NULL && places != NULL ? PyNumber_Rshift(index, places) : NULL;
+    if (upper != NULL) {
+        key->words[0] = PyLong_AsUnsignedLongLongMask(index);
+        key->words[1] = PyLong_AsUnsignedLongLong(upper); /* of a negative number: -1, which overflows */
+    }
+    Py_XDECREF(index);
+    Py_XDECREF(places);
+    Py_XDECREF(upper);
+    if (!PyErr_Occurred())
+        return 0;
+    if (upper != NULL && PyErr_ExceptionMatches(PyExc_OverflowError))
+        PyErr_Format(PyExc_ValueError, "brick_agent: key is %S, wanted an integer from 0 to 2^128-1", value);
     return -1;
 }
 
@@ -173,7 +191,7 @@ bool core_tensor_large(const struct brick_tensor *t)
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     PyObject *valid = Py_None, *result = NULL;
-    uint64_t key = 0;
+    struct brick_fingerprint_key key = {{0, 0}};
     CoreTensor t;
     struct brick_fingerprint f;
     if (given != 1) {
@@ -187,7 +205,7 @@ PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t g
         } else if (PyUnicode_CompareWithASCIIString(name, "key") != 0) {
             PyErr_Format(PyExc_TypeError, "brick_agent: fingerprint got an unexpected keyword argument '%U'", name);
             return NULL;
-        } else if (natural(args[1 + i], UINT64_MAX, "key", &key) != 0) {
+        } else if (to_key(args[1 + i], &key) != 0) {
             return NULL;
         }
     }

@@ -102,8 +102,7 @@ void core_resolve_unlocked(Brick *b)
 
 /* ---- handles ----------------------------------------------------------- */
 
-/* A name that UTF-8 can hold; a new reference, or NULL with an exception set. */
-static PyObject *to_text(PyObject *value)
+PyObject *core_text(PyObject *value)
 {
     if (!PyUnicode_Check(value)) {
         if (core_strict()) {
@@ -147,8 +146,8 @@ Brick *core_handle(PyObject *value, PyObject *category)
         && category == Py_None)
         return (Brick *)found;
     PyErr_Clear();
-    PyObject *name = to_text(value);
-    PyObject *kind = name == NULL || category == Py_None ? Py_NewRef(Py_None) : to_text(category);
+    PyObject *name = core_text(value);
+    PyObject *kind = name == NULL || category == Py_None ? Py_NewRef(Py_None) : core_text(category);
     if (name == NULL || kind == NULL)
         goto failed;
     if (kind != Py_None)

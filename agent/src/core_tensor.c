@@ -1,15 +1,28 @@
-/* core_tensor.c - a Python object's memory as a tensor: the buffer protocol, else DLPack.
+/* core_tensor.c - a Python object's memory as a tensor: the buffer protocol, where it has or gives none DLPack.
  *
  * Owns: what both say of types, shapes and devices, and the hold on the memory.
  * Must not know: what becomes of the tensor. Whatever holds is held until
  * core_tensor_release; where core_tensor_hold fails, nothing is.
  *
  * A capsule of DLPack is read and never consumed: its name stays, so that the
- * producer's own destructor frees it with our reference, on every way out.
+ * producer's own destructor frees it with our reference, on every way out. It
+ * may run Python, which must find no exception of ours, and take none along.
  */
 #include "core.h"
 
 #include <string.h>
+
+/* ---- shapes --------------------------------------------------------------- */
+
+/* 0, or -1 with an exception set. */
+static int check_dims(long dims, const void *shape)
+{
+    if (dims < 0 || dims > BRICK_DIMS_MAX)
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions, at most %d wanted", dims, BRICK_DIMS_MAX);
+    else if (dims > 0 && shape == NULL)
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %ld dimensions and no shape", dims);
+    return PyErr_Occurred() ? -1 : 0;
+}
 
 /* ---- the buffer protocol -------------------------------------------------- */
 
@@ -28,11 +41,9 @@ static uint32_t dtype_of_format(char kind, Py_ssize_t size)
     return kind >= 'a' ? ints[size] : uints[size];
 }
 
-static int hold_buffer(PyObject *array, CoreTensor *t)
+static int take_buffer(CoreTensor *t)
 {
-    Py_buffer *b = &t->buffer;
-    if (PyObject_GetBuffer(array, b, PyBUF_RECORDS_RO) != 0)
-        return -1;
+    const Py_buffer *b = &t->buffer;
     const char *format = b->format != NULL ? b->format : "B", *kind = format + (strchr("@=<>!", *format) != NULL && *format);
     t->tensor.dtype = kind[0] != '\0' && kind[1] == '\0' ? dtype_of_format(*kind, b->itemsize) : 0;
     if (t->tensor.dtype == 0)
@@ -44,18 +55,19 @@ static int hold_buffer(PyObject *array, CoreTensor *t)
                      "brick_agent: a tensor of format '%s' is in the byte order of another machine; wanted this one's: "
                      "array.astype(array.dtype.newbyteorder('='))",
                      format);
-    else if (b->ndim > BRICK_DIMS_MAX)
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %d dimensions, at most %d wanted", b->ndim, BRICK_DIMS_MAX);
-    if (PyErr_Occurred()) {
-        PyBuffer_Release(b);
+    if (PyErr_Occurred() || check_dims(b->ndim, b->shape) != 0) {
+        core_tensor_release(t);
         return -1;
     }
     t->tensor.data = b->buf;
     t->tensor.dims = (uint32_t)b->ndim;
     for (int d = 0; d < b->ndim; d++) {
         t->shape[d] = b->shape[d];
-        t->strides[d] = b->strides[d];
+        if (b->strides != NULL)
+            t->strides[d] = b->strides[d];
     }
+    if (b->strides == NULL) /* though asked for: so ctypes exports its arrays, which lie in C order */
+        t->tensor.strides = NULL;
     return 0;
 }
 
@@ -143,17 +155,15 @@ static int asked_device(PyObject *array)
     return PyErr_Occurred() ? -1 : of_this_host(kind);
 }
 
-static PyObject *asked_capsule(PyObject *array)
+static PyObject *asked_capsule(PyObject *method)
 {
-    PyObject *method = PyObject_GetAttrString(array, "__dlpack__");
-    PyObject *none = method != NULL ? PyTuple_New(0) : NULL;
+    PyObject *none = PyTuple_New(0);
     PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
     PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
     if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* of before there were versions */
         PyErr_Clear();
         capsule = PyObject_Call(method, none, NULL);
     }
-    Py_XDECREF(method);
     Py_XDECREF(none);
     Py_XDECREF(version);
     return capsule;
@@ -190,10 +200,8 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
                      dl->code, dl->bits, dl->lanes);
         return -1;
     }
-    if (dl->dims < 0 || dl->dims > BRICK_DIMS_MAX) {
-        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of %d dimensions, at most %d wanted", dl->dims, BRICK_DIMS_MAX);
+    if (check_dims(dl->dims, dl->shape) != 0)
         return -1;
-    }
     t->tensor.data = dl->data != NULL ? (const char *)dl->data + dl->byte_offset : NULL;
     t->tensor.dims = (uint32_t)dl->dims;
     for (int d = 0; d < dl->dims; d++) {
@@ -206,21 +214,39 @@ static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
     return 0;
 }
 
-static int hold_dlpack(PyObject *array, CoreTensor *t)
+static int hold_dlpack(PyObject *array, PyObject *method, CoreTensor *t)
 {
-    if (asked_device(array) != 0)
-        return -1;
-    t->capsule = asked_capsule(array);
+    if (asked_device(array) == 0)
+        t->capsule = asked_capsule(method);
     if (t->capsule == NULL)
         return -1;
     const struct dl_tensor *dl = in_capsule(t->capsule);
     if (dl != NULL && take_dlpack(t, dl) == 0)
         return 0;
-    Py_CLEAR(t->capsule);
+    core_tensor_release(t);
     return -1;
 }
 
 /* ---- either --------------------------------------------------------------- */
+
+/* Its __dlpack__. What has none is refused; what refused its buffer, for the reason that is set. */
+static PyObject *dlpack_of(PyObject *array)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *method = PyObject_GetAttrString(array, "__dlpack__");
+    if (method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Restore(type, value, traceback);
+        if (type == NULL)
+            PyErr_Format(PyExc_TypeError, "brick_agent: a tensor must have the buffer protocol or __dlpack__, not %R",
+                         (PyObject *)Py_TYPE(array));
+        return NULL;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return method;
+}
 
 int core_tensor_hold(PyObject *array, CoreTensor *t)
 {
@@ -228,19 +254,26 @@ int core_tensor_hold(PyObject *array, CoreTensor *t)
     t->tensor.shape = t->shape;
     t->tensor.strides = t->strides;
     t->tensor.valid = BRICK_ALL_ROWS;
-    if (PyObject_CheckBuffer(array))
-        return hold_buffer(array, t);
-    if (PyObject_HasAttrString(array, "__dlpack__"))
-        return hold_dlpack(array, t);
-    PyErr_Format(PyExc_TypeError, "brick_agent: a tensor must have the buffer protocol or __dlpack__, not %R",
-                 (PyObject *)Py_TYPE(array));
-    return -1;
+    if (PyObject_CheckBuffer(array)) {
+        if (PyObject_GetBuffer(array, &t->buffer, PyBUF_RECORDS_RO) == 0)
+            return take_buffer(t);
+        if (!PyErr_ExceptionMatches(PyExc_Exception)) /* an interrupt */
+            return -1;
+    }
+    /* Also where a buffer is refused: of bfloat16 that protocol has no format, and DLPack has one. */
+    PyObject *method = dlpack_of(array);
+    const int held = method != NULL ? hold_dlpack(array, method, t) : -1;
+    Py_XDECREF(method);
+    return held;
 }
 
 void core_tensor_release(CoreTensor *t)
 {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
     if (t->capsule != NULL)
         Py_CLEAR(t->capsule);
     else
         PyBuffer_Release(&t->buffer);
+    PyErr_Restore(type, value, traceback);
 }

@@ -148,6 +148,9 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
         || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_STEP", BRICK_CHECKED_STEP) != 0
         || PyModule_AddIntConstant(module, "SITE_OFF", BRICK_SITE_OFF) != 0
         || PyModule_AddIntConstant(module, "UNIT_TICKS", BRICK_UNIT_TICKS) != 0
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
@@ -156,6 +159,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
         || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
+        || PyModule_AddIntConstant(module, "SITES_MAX", BRICK_SITES_MAX) != 0
         || PyModule_AddIntConstant(module, "NUMBERS_MAX", BRICK_NUMBERS_MAX) != 0
         || PyModule_AddIntConstant(module, "RECORDING_MAJOR", BRICK_RECORDING_MAJOR) != 0
         || PyModule_AddIntConstant(module, "RECORDING_FIRST", (long)BRICK_RECORDING_FIRST) != 0

@@ -167,6 +167,8 @@ def _event(reading: Reading, sites: Sites, event: dict[str, Any]) -> dict[str, A
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
     checked = kind == _reader.KIND_CHECKED
     every = ends and event["every"] != 0
+    # A checksum alone can say that its step is the step 0.
+    has_step = event.get("step", 0) != 0 or (checked and event["flags"] & _reader.CHECKED_STEP != 0)
     place = {"brick": None, "layer": None}
     if starts:
         place = _place(reading, event["path"])
@@ -183,7 +185,7 @@ def _event(reading: Reading, sites: Sites, event: dict[str, Any]) -> dict[str, A
         "every_stream": every if ends else None,
         "id": f"{event['id']:016x}" if "id" in event else None,
         "duration_ns": event.get("elapsed_ns"),
-        "step": f"{event['step']:016x}" if event.get("step") else None,
+        "step": f"{event['step']:016x}" if has_step else None,
         "elements": event["tensors"][0]["elements"] if checked else event.get("elements"),
         "bytes": event.get("bytes"),
         "checked": _checked(reading, event) if checked else None,

@@ -1,8 +1,10 @@
 /* tensors.c - fingerprints of one tensor, and what they are compared with: reading it, FNV-1a over every byte. */
 #include "brick_kernel.h"
+#include "brick_siphash.h"
 
 #include <stdlib.h>
 
+static const struct brick_fingerprint_key none;
 static float *data;
 static volatile uint64_t sink; /* what was computed is used */
 
@@ -21,6 +23,12 @@ float *tensor_make(uint64_t elements)
 int tensor_has(const char *variant) { return brick_kernel_named(variant) != NULL; }
 const char *tensor_chosen(void) { return brick_kernel_choose()->name; }
 
+/* What the checksum of so many of them is whose words came to a sum. */
+uint64_t tensor_checksum(uint32_t dtype, uint64_t elements, uint64_t sum)
+{
+    return brick_siphash(none.words, (const uint64_t[]){sum, elements * 4, dtype}, 3);
+}
+
 /* How many of so many fingerprints of the first elements have the checksum that they should. */
 uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t elements, uint64_t wanted, uint64_t times)
 {
@@ -30,7 +38,7 @@ uint64_t tensor_fingerprints(const char *variant, uint32_t dtype, uint64_t eleme
     struct brick_fingerprint found;
     uint64_t right = 0;
     while (times-- > 0)
-        right += brick_fingerprint_with(kernel, &tensor, 0, &found) == NULL && found.checksum == wanted;
+        right += brick_fingerprint_with(kernel, &tensor, none, &found) == NULL && found.checksum == wanted;
     return right;
 }
 

@@ -27,6 +27,7 @@ from benchmarks.timed import rows
 
 LARGE, SMALL, TINY = 1 << 24, 4096, 64
 BYTES = 4 * LARGE
+_FLOAT32 = 12  # its number among the dtypes
 
 VARIANTS = ("avx512", "avx2", "sse2", "generic")
 READ = f"reading {BYTES >> 20} MiB"
@@ -71,7 +72,7 @@ def _library(folder: Path) -> ctypes.CDLL:
     native.tensor_make.restype = ctypes.POINTER(ctypes.c_float)
     native.tensor_make.argtypes = (ctypes.c_uint64,)
     native.tensor_chosen.restype = ctypes.c_char_p
-    native.tensor_fingerprints.restype = ctypes.c_uint64
+    native.tensor_checksum.restype = native.tensor_fingerprints.restype = ctypes.c_uint64
     return native
 
 
@@ -98,18 +99,22 @@ class _Tensor:
     def __post_init__(self) -> None:
         self.array = np.ctypeslib.as_array(self.native.tensor_make(LARGE), (LARGE,))
 
+    def checksum(self, elements: int, total: int) -> int:
+        made = self.native.tensor_checksum(_FLOAT32, ctypes.c_uint64(elements), ctypes.c_uint64(total))
+        return int(made)
+
     def repeat(self, variant: str, elements: int) -> Callable[[int], int]:
-        wanted = numeric.fingerprint(self.array[:elements])[0]
-        arguments = (variant.encode(), 12, ctypes.c_uint64(elements), ctypes.c_uint64(wanted))
+        wanted = self.checksum(elements, numeric.fingerprint(self.array[:elements])[0])
+        arguments = (variant.encode(), _FLOAT32, ctypes.c_uint64(elements), ctypes.c_uint64(wanted))
         return lambda times: int(self.native.tensor_fingerprints(*arguments, ctypes.c_uint64(times)))
 
     def in_numpy(self) -> Callable[[int], int]:
         got = brick.fingerprint(self.array)
 
         def right() -> bool:
-            checksum, sketch, stats = numeric.fingerprint(self.array)
+            total, sketch, stats = numeric.fingerprint(self.array)
             alike = np.allclose(sketch, got.sketch, rtol=0, atol=1e-6 * got.l2)
-            return checksum == int(got.checksum, 16) and alike and stats["max"] == got.max
+            return self.checksum(LARGE, total) == int(got.checksum, 16) and alike and stats["max"] == got.max
 
         return lambda times: sum(right() for _ in range(times))
 

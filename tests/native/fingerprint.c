@@ -1,10 +1,13 @@
 /* fingerprint.c - the fingerprint for tests: by a variant of their choice, under modes of their choice. */
 #include "brick_kernel.h"
+#include "brick_siphash.h"
+
+static const struct brick_fingerprint_key none;
 
 /* "" when done; NULL where this machine has no such variant; else why it was refused. */
-const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, uint64_t key,
+const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                            struct brick_fingerprint *fingerprint);
-const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, uint64_t key,
+const char *fingerprint_by(const char *variant, const struct brick_tensor *tensor, struct brick_fingerprint_key key,
                            struct brick_fingerprint *fingerprint)
 {
     const struct brick_kernel *kernel = brick_kernel_named(variant);
@@ -14,6 +17,39 @@ const char *fingerprint_by(const char *variant, const struct brick_tensor *tenso
     return refused != NULL ? refused : "";
 }
 
+/* The same in pieces: so many bytes at a time, by turns. */
+const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor *tensor,
+                                  struct brick_fingerprint_key key, const uint64_t *bytes, uint64_t turns,
+                                  struct brick_fingerprint *fingerprint);
+const char *fingerprint_in_pieces(const char *variant, const struct brick_tensor *tensor,
+                                  struct brick_fingerprint_key key, const uint64_t *bytes, uint64_t turns,
+                                  struct brick_fingerprint *fingerprint)
+{
+    static struct {
+        char odd; /* no alignment that vectors like */
+        struct brick_pieces pieces;
+    } held;
+    const struct brick_kernel *kernel = brick_kernel_named(variant);
+    if (kernel == NULL)
+        return NULL;
+    const char *refused = brick_pieces_begin_with(kernel, &held.pieces, tensor, key);
+    if (refused != NULL)
+        return refused;
+    enum brick_pieces_state now = BRICK_PIECES_MORE;
+    for (uint64_t turn = 0; now == BRICK_PIECES_MORE; turn++)
+        now = brick_pieces_add(&held.pieces, tensor, bytes[turn % turns]);
+    brick_pieces_end(&held.pieces, fingerprint);
+    return now == BRICK_PIECES_DONE ? "" : "it has moved";
+}
+
+/* What is said of `other` where `tensor` was begun. */
+int moved(const struct brick_tensor *tensor, const struct brick_tensor *other);
+int moved(const struct brick_tensor *tensor, const struct brick_tensor *other)
+{
+    static struct brick_pieces pieces;
+    return brick_pieces_begin(&pieces, tensor, none) == NULL ? (int)brick_pieces_add(&pieces, other, 1) : -1;
+}
+
 /* "" when done and modes and flags are as they were. */
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint);
 const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor, struct brick_fingerprint *fingerprint)
@@ -21,14 +57,18 @@ const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor,
 #if defined(__x86_64__)
     const unsigned before = _mm_getcsr();
     _mm_setcsr(modes);
-    const char *refused = brick_fingerprint(tensor, 0, fingerprint);
+    const char *refused = brick_fingerprint(tensor, none, fingerprint);
     const unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     if (after != modes)
         return "the modes have changed";
 #else
     (void)modes;
-    const char *refused = brick_fingerprint(tensor, 0, fingerprint);
+    const char *refused = brick_fingerprint(tensor, none, fingerprint);
 #endif
     return refused != NULL ? refused : "";
 }
+
+/* As brick_fingerprint.c and the reader's redact.c take it. */
+uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count);
+uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count) { return brick_siphash(key, words, count); }

@@ -146,7 +146,7 @@ static void check(uint32_t kernel, uint64_t time)
 /* The same key for everybody. */
 static void key_file(char *path, size_t size)
 {
-    static const char text[] = "0123456789abcdeffedcba9876543210";
+    static const char text[] = "0123456789abcdef" "8796a5b4c3d2e1f0" "fedcba9876543210";
     snprintf(path, size, "/tmp/golden-key-%d", (int)getpid());
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (fd < 0 || write(fd, text, sizeof text - 1) != (ssize_t)sizeof text - 1 || close(fd) != 0
