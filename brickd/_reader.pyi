@@ -20,8 +20,10 @@ KIND_FINALIZE: int
 KIND_MEASURED: int
 KIND_CHECKED: int
 CHECKED_MORE: int
+CHECKED_POSITION: int
 CHECKED_STEP: int
 CHECKED_STATEFUL: int
+CHECKED_WEIGHT: int
 CHECKED_STATELESS: int
 SITE_OFF: int
 LANES_MAX: int
@@ -87,6 +89,8 @@ class Process(TypedDict):
     sites_refused: int
     tensors_refused: int
     key: int
+    weights: int
+    scans: int
 
 class Lane(TypedDict):
     begun: int
@@ -120,6 +124,7 @@ class Control(TypedDict):
     fingerprint_rate: int
     dump_site: int
     reopen: int
+    weights: int
     sites: tuple[int, ...]
 
 class Row(TypedDict):

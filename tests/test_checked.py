@@ -14,6 +14,7 @@ from faults import Start, counts
 from recorded import events
 from verbs import brickd
 
+from brickd import _reader
 from brickd.ledger import ledger_of
 from brickd.reading import Reading
 from brickd.segment import open_segment
@@ -202,6 +203,57 @@ told = said(brick.fingerprint(y, valid=2, key=key()))
     assert (fourth["params"], fifth["params"] != 0, third["params"] != 0) == (0, True, True)
     assert first["tensors"][0]["elements"] == 8
     assert lost(got) == 0
+
+
+def test_of_which_generation_the_weights_are_is_said_once_a_second_one_is_known_of(worker: Start, prefix: str) -> None:
+    _, found, _, _ = recorded(
+        worker,
+        prefix,
+        """
+weights = {"w": b"1"}
+def both():
+    brick.checksum("k", y)
+    brick.checksum("k", y, params={"a": 1})
+both()
+brick.weights(weights)  # counted: the first
+both()
+for generation in ("v0", "v1", "v0", 0, None):
+    brick.weights(weights, generation=generation)
+    both()
+brick.checksum("k", y, relation="moved:pp0-1", params={"a": 1})
+brick.checksum("k", y, relation="replicated:tp", params={"a": 1})
+""",
+    )
+    params = [each["params"] for each in found if not each["flags"] & _reader.CHECKED_WEIGHT]
+    plain, more, moved, replicated = params[:-2:2], params[1:-2:2], *params[-2:]
+    assert (plain[:2], len(set(more[:2]))) == ([0, 0], 1)
+    v0, v1, again, zero, sixth = plain[2:]
+    assert v0 == again
+    assert len({0, v0, v1, zero, sixth, *more}) == 5 + 5
+    assert (moved, replicated) == (more[0], more[-1])
+
+
+def test_a_forked_child_has_the_weights_of_its_parent(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+brick.weights({"w": b"1"}, generation="v1")
+brick.checksum("k", b"1")
+if os.fork() == 0:
+    brick.checksum("k", b"1")
+    pause()
+    os._exit(0)
+pause()
+"""
+    )
+    process.paused()
+    process.paused()
+    said = [each for of in readings(prefix) for each in events(of)]
+    params = [each["params"] for each in said if not each["flags"] & _reader.CHECKED_WEIGHT]
+    assert len(params) == 2
+    assert params[0] == params[1] != 0
+    process.go()
+    process.go()
+    assert process.end() == 0
 
 
 def test_what_moves_over_a_link_takes_one_name_however_many_blocks_there_are(worker: Start, prefix: str) -> None:

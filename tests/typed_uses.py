@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from typing import assert_type
 
 import brick_agent as brick
@@ -58,6 +58,16 @@ class Model:
         return 1
 
 
+class Parameters:
+    """What torch's modules are to a type checker: each method may be told more than it is."""
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, object]]:
+        return iter([(prefix, None)])
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, object]]:
+        return iter([(prefix, None)])
+
+
 async def uses() -> None:
     assert_type(plain(1, b="y"), bool)
     assert_type(await waits(1), str)
@@ -78,6 +88,10 @@ async def uses() -> None:
         b.stop(Integer(), Integer())
     with brick.step(Integer(), rows=Integer(), valid=Integer()), brick.span("s", elements=Integer()):
         assert_type(by_place(1), int)
+    brick.weights({"layers.0.w": b"numbers"}, rescan_s=Float(), generation="v2", share=0.01)
+    brick.weights(Parameters(), generation=Integer())
+    brick.weights([b"numbers"])  # type: ignore[arg-type]
+    brick.weights({"w": "text"})  # type: ignore[dict-item]
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
     b.stop(Float())  # type: ignore[arg-type]

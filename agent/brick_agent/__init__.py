@@ -10,6 +10,7 @@
     with brick.step(17, kind="decode", rows=32), brick.layer(3):
         ...
     brick.checksum("rope_neox", bytearray(8), input=bytearray(8))
+    brick.weights({"layers.0.up.weight": bytearray(8)}, rescan_s=3600)
     id = rms.defer(elements=4096)
     brick.finalize(durations={id: 12_500})
     @brick.trace
@@ -41,6 +42,7 @@ from brick_agent._core import (
     span,
     step,
     take,
+    weights,
 )
 from brick_agent._native import get_include
 from brick_agent._trace import trace
@@ -66,4 +68,5 @@ __all__ = [
     "step",
     "take",
     "trace",
+    "weights",
 ]

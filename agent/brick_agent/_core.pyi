@@ -1,4 +1,4 @@
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, SupportsFloat, SupportsIndex, final
 
@@ -79,6 +79,10 @@ class _DLPack(Protocol):
     def __dlpack__(self, *args: Any, **keywords: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
+class _Module(Protocol):
+    def named_parameters(self) -> Iterable[tuple[str, Any]]: ...
+    def named_buffers(self) -> Iterable[tuple[str, Any]]: ...
+
 @final
 class Taken: ...
 
@@ -110,6 +114,14 @@ def checksum(
     backend: str | None = None,
     params: Any = None,
     stateful: bool | None = None,
+) -> None: ...
+def weights(
+    tensors: Mapping[str, Buffer | _DLPack] | _Module,
+    /,
+    *,
+    rescan_s: SupportsFloat | SupportsIndex | None = None,
+    generation: SupportsIndex | str | None = None,
+    share: SupportsFloat | SupportsIndex = 0.005,
 ) -> None: ...
 def brick(name: str, category: str | None = None) -> Brick: ...
 def span(

@@ -104,6 +104,8 @@
  * it is had checksums are dropped and counted: all of a process have one key. Workers of several hosts or containers are given the same file, or their
  * checksums are not comparable.
  *
+ * A model's parameters are recorded in the same way: brick_weights.h.
+ *
  * No call here makes one of CUDA, so that host functions of a stream
  * (cudaLaunchHostFunc) may record as well.
  */
@@ -130,7 +132,7 @@ struct brick_config {
     uint32_t lanes;          /* BRICKD_LANES: threads that record at once; 32 */
     uint32_t paths;          /* BRICKD_PATHS: places in the call tree; 1,024 */
     uint32_t names;          /* BRICKD_NAMES: 4,096 */
-    uint32_t sites;          /* BRICKD_SITES: kernels at their layers that have checksums; 2,048 */
+    uint32_t sites;          /* BRICKD_SITES: kernels and weights at their layers that have checksums; 2,048 */
     uint32_t span_slots;     /* 4,096 */
     uint32_t event_slots;    /* 4,096 */
 };
@@ -254,7 +256,8 @@ struct brick_at {
     const uint64_t *step;     /* as well */
     const uint64_t *position; /* else how often the site came since it was last at another step, on this lane. Of what is
                                  moved: the hash of its block, the key of its message, the same at both ends */
-    uint64_t params;          /* a digest of what else must be equal */
+    uint64_t params;          /* a digest of what else must be equal; the generation of the weights (brick_weights.h) is
+                                 mixed into it */
     uint32_t backend;         /* a name's number */
     uint32_t relation;        /* enum brick_agreement */
     uint32_t state;           /* enum brick_statefulness */

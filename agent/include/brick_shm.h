@@ -271,6 +271,9 @@ struct brick_control {
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
+/* Since 1.3, in `reserved`. */
+#define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
+
 /* ---- consumer lines ---------------------------------------------------- */
 
 /* A tail and its complement: the writer believes only a matching pair within
@@ -312,6 +315,8 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
 #define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read: on a device, of no known type */
 #define BRICK_PROCESS_KEY 4          /* the name of the key that checksums are made with; 0: none was needed or to be had */
+#define BRICK_PROCESS_WEIGHTS 5      /* tensors whose weights are watched; those that are gone no more, those that cannot be read too */
+#define BRICK_PROCESS_SCANS 6        /* how often all of them have been recorded into this segment, as far as they could be */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
@@ -526,16 +531,18 @@ BRICK_ASSERT(sizeof(struct brick_measured) == sizeof(struct brick_record), "a me
  * are of the same thing where site, step, position and the occurrence are the
  * same: `position` is the host's own number, or else how often the site came
  * since it was last at another step, in this lane. The writer keeps as much of
- * the ring free of them as of starts. */
+ * the ring free of them as of starts, and three eighths of it free of weights,
+ * which wait until there is room. */
 struct brick_checked {
     uint64_t sequence;
     uint32_t site;
     uint16_t slots;    /* 2 + 2 for each tensor */
     uint16_t kind;     /* BRICK_KIND_CHECKED */
-    uint64_t ticks;    /* when its output was there */
+    uint64_t ticks;    /* when its output was there; of a weight, when it had been read */
     uint64_t step;     /* 0 without BRICK_CHECKED_STEP: none */
     uint64_t position;
-    uint64_t params;   /* a digest of what else must be equal; 0: nothing was said */
+    uint64_t params;   /* a digest of what else must be equal, the generation of the weights included (of a weight, and of
+                          what is moved: not); 0: nothing was said, and no second generation is known of */
     uint64_t valid;    /* rows that count; all ones: all */
     uint16_t backend;  /* a name's number; 0: none was said */
     uint16_t of;       /* a name's number: the group or the link of the relation */
@@ -584,7 +591,8 @@ enum brick_checked_flags {
     BRICK_CHECKED_STEP = 2,     /* the host said it, here or around */
     BRICK_CHECKED_MORE = 4,     /* it had more inputs than are here: the last one's checksum is that of its own and the
                                    further ones', its elements are the sum of theirs, its values are 0 */
-    BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation */
+    BRICK_CHECKED_WEIGHT = 8,   /* a parameter, not a kernel's output: `step` is its generation, `position` that of its
+                                   expert, its site's name what is left of its own (brick_weights.h) */
     BRICK_CHECKED_STATELESS = 16, /* the host said: inputs and params are all that decides what the output is */
     BRICK_CHECKED_STATEFUL = 32, /* the host said: a state does, too, that these do not show. Neither: its site's name is
                                     all that tells */
@@ -707,6 +715,9 @@ static const struct brick_field brick_fields[] = {
     {"process", "tensors_refused",
      (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_TENSORS_REFUSED), 8, 'Q'},
     {"process", "key", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_KEY), 8, 'Q'},
+    {"process", "weights", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_WEIGHTS), 8, 'Q'},
+    {"process", "scans", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_SCANS), 8, 'Q'},
+    {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))

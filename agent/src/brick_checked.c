@@ -238,6 +238,16 @@ static void put_relation(struct brick_thread *t, const struct brick_at *at, stru
     brick_add(&t->line->amounts, !can_be);
 }
 
+/* Of which weights it came belongs to what must be equal, but where something else says why it is. */
+static uint64_t params_of(const struct brick_at *at, uint8_t relation)
+{
+    const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
+    if (generation == 0 || relation == BRICK_MOVED)
+        return at->params;
+    const uint64_t params = brick_splitmix64(at->params ^ generation);
+    return params != 0 ? params : 1;
+}
+
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count)
 {
@@ -271,9 +281,9 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
         r->ticks = now;
         r->step = p.step;
         r->position = position;
-        r->params = at->params;
         r->valid = output->valid;
         put_relation(t, at, r);
+        r->params = params_of(at, r->relation);
         r->inputs = (uint8_t)kept;
         r->flags = (uint8_t)((at->position != NULL ? BRICK_CHECKED_POSITION : 0) | (p.has_step ? BRICK_CHECKED_STEP : 0)
                              | (count > kept ? BRICK_CHECKED_MORE : 0)

@@ -312,7 +312,7 @@ uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint
     const uint64_t number = take_number(&t->next_site, s->header->sites, &brick_process_of(s)->sites);
     if (number == s->header->sites)
         return 0;
-    const int off = is_off(&brick_names_of(s)[name]);
+    const int off = key != brick_weight_entry(name, layer) && is_off(&brick_names_of(s)[name]);
     BRICK_POINT("site_claimed");
     brick_store_release(&brick_sites_of(s)[number],
                         brick_site_key(name, layer, off ? BRICK_SITE_OFF : BRICK_SITE_RECORDED)); /* O3 */

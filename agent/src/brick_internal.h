@@ -3,7 +3,8 @@
  * One process has one agent. Its state is private memory; what others may see
  * is in the segment. The arrows between the files:
  *
- *   brick_span.c (spans), brick_event.c, brick_checked.c (events) -> brick_lane.c (threads), brick_pending.c
+ *   brick_span.c (spans), brick_event.c, brick_checked.c, brick_weights.c (events)
+ *        -> brick_lane.c (threads), brick_pending.c
  *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths, sites), brick_secret.c
  *        -> brick_segment.c (the file)              -> brick_memory.c, brick_clock.c
  */
@@ -171,6 +172,8 @@ static inline uint64_t brick_entry_place(const struct brick_tables *t, uint64_t 
 
 /* A site's key in the private table: of a unit that no span asks for, since what stands below path 0 is looked up there. */
 static inline uint64_t brick_site_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7F); }
+/* The same of a parameter: its numbers say nothing of customers, whatever it is called, so it is never off. */
+static inline uint64_t brick_weight_entry(uint32_t name, uint32_t layer) { return brick_site_key(name, layer, 0x7E); }
 
 /* The usual case: the value on the first look. 0: not published (path 0 has no entry). */
 static inline uint64_t brick_entry_find(const struct brick_tables *t, uint64_t key)
@@ -229,6 +232,9 @@ struct brick_agent {
     struct brick_tables tables;
     struct brick_thread *threads; /* one per lane */
     struct brick_segment *segment;
+    /* A digest of the generation of the weights, 0 before a second one is known of: what is recorded while it changes is of
+     * either. A forked child has its parent's weights, and this. */
+    uint64_t generation;
     /* Cold. */
     uint32_t reopening;  /* one thread is at it */
     uint32_t closed;     /* shut down: for good */

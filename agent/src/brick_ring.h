@@ -1,4 +1,5 @@
-/* brick_ring.h - the event ring, as the calls that write into it share it: brick_event.c, brick_checked.c. */
+/* brick_ring.h - the event ring, as the calls that write into it share it: brick_event.c, brick_checked.c,
+ * brick_weights.c. */
 #ifndef BRICK_RING_H
 #define BRICK_RING_H
 

@@ -7,6 +7,7 @@
  *   core_span.c      the record path, and the amounts of a span
  *   core_deferred.c  work whose end is known later
  *   core_checked.c   what a kernel's tensors came to
+ *   core_weights.c   a model's parameters
  *   core_fingerprint.c, core_tensor.c  numbers of a tensor, and where it lies
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
@@ -64,6 +65,8 @@ typedef struct {
     uint32_t layer;
 } Layer;
 
+typedef struct CoreWeights CoreWeights;
+
 typedef struct {
     PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *fingerprint_type, *taken_type;
     PyObject *handles; /* dict: name -> Brick */
@@ -72,6 +75,7 @@ typedef struct {
     Brick *other;      /* what a name gets when there is no more room */
     Span *spare[SPARE_SPANS];
     int spares;
+    CoreWeights *weights; /* those that are watched; or NULL */
     unsigned swept;
     unsigned refused; /* names refused before there was a counter for them */
     char program[128];
@@ -175,6 +179,11 @@ extern const char core_take_doc[], core_checksum_doc[];
 PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 int core_add_taken(PyObject *module);
+
+extern const char core_weights_doc[];
+PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords);
+/* At the end of a step, where weights are watched; -1 with an exception set, for an interrupt. */
+int core_weights_turn(void);
 
 extern const char core_fingerprint_doc[];
 PyObject *core_fingerprint(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);

@@ -54,7 +54,10 @@ PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, P
     if (brick_off_here())
         Py_RETURN_NONE;
     const void *key = core_key();
-    return core_ended(brick_step_end(s->brick->number, key, s->elements, s->bytes), key);
+    PyObject *ended = core_ended(brick_step_end(s->brick->number, key, s->elements, s->bytes), key);
+    if (__builtin_expect(core_state.weights != NULL, 0) && ended != NULL && core_weights_turn() != 0)
+        Py_CLEAR(ended);
+    return ended;
 }
 
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)

@@ -147,6 +147,8 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "KIND_FINALIZE", BRICK_KIND_FINALIZE) != 0
         || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
         || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_POSITION", BRICK_CHECKED_POSITION) != 0
+        || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0

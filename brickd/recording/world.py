@@ -66,7 +66,8 @@ class Inside:
 
     def control(self) -> _reader.Control:
         """What its consumer asked, as far as that is recorded."""
-        return {"flags": self._reading.flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "sites": ()}
+        flags = self._reading.flags
+        return {"flags": flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "weights": 0, "sites": ()}
 
     def sites(self) -> list[tuple[int, int, int] | None]:
         """None: recordings do not keep them yet."""

@@ -1,0 +1,150 @@
+/* weights.c - an engine that has a few tensors and scrubs them; built with a short BRICK_LOOK_TICKS.
+ *
+ * One letter each from stdin, answered with a number when done:
+ *   l  all weights are loaded: how many are read          L  so they are while another thread is at a turn
+ *   w  turns until a whole scan is recorded: how often the last tensor, the largest, was held
+ *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
+ *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
+ *   t  two threads take turns until ten scans are recorded: how many there were
+ *   f  a child that is forked while it is at a turn records all, and ends by itself: what it came to
+ */
+#include "brick_internal.h"
+
+#include "brick_weights.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COUNT 5
+#define LARGE (UINT64_C(1) << 23) /* bytes: no machine reads these in a slice */
+
+static uint8_t *large;
+static uint32_t name;
+static int moving, forking;
+static uint64_t held;
+static char before[96];
+
+static struct brick_weight each[COUNT];
+static struct brick_weights weights;
+
+static uint64_t until_scanned(uint64_t scans);
+
+static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
+{
+    static const int64_t few[] = {3}, many[] = {LARGE};
+    (void)host;
+    if (forking && number == COUNT - 1) {
+        forking = 0;
+        *(pid_t *)host = fork();
+        if (*(pid_t *)host == 0) /* this turn is the parent's, and never ends here */
+            _exit(until_scanned(1) == 1 ? 0 : 1);
+    }
+    *tensor = (struct brick_tensor){.dtype = BRICK_UINT8, .dims = 1, .valid = BRICK_ALL_ROWS};
+    tensor->shape = number == COUNT - 1 ? many : few;
+    tensor->data = large + (moving ? ++held % 2 : 0);
+    held += number == COUNT - 1 && !moving;
+    return number == 1 ? BRICK_GONE : number == 2 ? BRICK_UNREADABLE : BRICK_HELD;
+}
+
+/* As a reader sees it. */
+static uint64_t scans(void)
+{
+    struct brick_header header;
+    struct brick_layout layout;
+    struct brick_process process;
+    const int fd = brick_segment_fd();
+    if (pread(fd, &header, sizeof header, 0) != sizeof header || !brick_layout_compute(&header, &layout)
+        || pread(fd, &process, sizeof process, (off_t)layout.process) != sizeof process)
+        exit(3);
+    return process.reserved[BRICK_PROCESS_SCANS];
+}
+
+static void step(void)
+{
+    brick_begin(name, NULL, NULL);
+    brick_step_end(name, NULL, 0, 0);
+    brick_weights_turn(&weights);
+}
+
+static uint64_t until_scanned(uint64_t more)
+{
+    step(); /* which opens a child's own segment */
+    for (const uint64_t begun = scans(); scans() < begun + more;)
+        step();
+    return more;
+}
+
+static void *other(void *unused)
+{
+    (void)unused;
+    until_scanned(10);
+    return NULL;
+}
+
+static uint64_t obey(char letter)
+{
+    static pid_t child;
+    pthread_t thread;
+    int status = 0;
+    switch (letter) {
+    case 'L':
+        brick_store_relaxed32(&weights.busy, (uint32_t)getpid());
+        /* fall through */
+    case 'l':
+        strcpy(before, brick_segment_name());
+        brick_weights_load(&weights);
+        strcpy(before, brick_segment_name());
+        if (letter == 'L')
+            brick_store_relaxed32(&weights.busy, 0);
+        return weights.read;
+    case 'w':
+        held = 0;
+        until_scanned(1);
+        return held;
+    case 'n':
+        while (strcmp(before, brick_segment_name()) == 0)
+            step();
+        while (scans() == 0)
+            step();
+        return 0;
+    case 'r':
+        weights.rescan_ns = 1;
+        return 0;
+    case 'm':
+        moving = 1;
+        return 0;
+    case 't':
+        if (pthread_create(&thread, NULL, other, NULL) != 0)
+            exit(3);
+        until_scanned(10);
+        pthread_join(thread, NULL);
+        return scans() >= 10;
+    default:
+        weights.host = &child;
+        forking = 1;
+        until_scanned(1);
+        return waitpid(child, &status, 0) == child ? (uint64_t)status : 1;
+    }
+}
+
+int main(void)
+{
+    static const char *const names[COUNT] = {"layers.0.w", "gone", "unreadable", "experts.3.w", "large"};
+    const struct brick_config config = {.event_slots = 1 << 14};
+    large = calloc(LARGE + 1, 1);
+    if (large == NULL || brick_init(&config) != BRICK_ON)
+        return 3;
+    name = brick_name("step", 4, NULL);
+    weights = (struct brick_weights){.each = each, .count = COUNT, .hold = hold, .share_ppm = 1000000};
+    for (uint64_t n = 0; n < COUNT; n++)
+        brick_weight_named(&each[n], names[n], strlen(names[n]));
+    for (char letter; read(STDIN_FILENO, &letter, 1) == 1;) {
+        printf("%llu\n", (unsigned long long)obey(letter));
+        fflush(stdout);
+    }
+    return 0;
+}
