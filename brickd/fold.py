@@ -117,6 +117,10 @@ class Fold(Generic[Key]):
         """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
         return self._fold.row(number)
 
+    def histogram(self, number: int) -> list[int]:
+        """How many spans of a row lie in each bucket of the format, in ticks of the reading that was added first."""
+        return self._fold.histogram(number)
+
     def alone(
         self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None
     ) -> Iterator[tuple[Key, Sums]]:

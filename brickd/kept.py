@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 from brickd import _reader
 from brickd.composed import composed, plain
 from brickd.packed import packed, text
-from brickd.reading import Path, Reading
+from brickd.reading import Path, Reading, Site
 from brickd.records import named_later
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
@@ -30,7 +30,7 @@ _alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash
 
 
 class Shared(list[Row]):
-    """Names or paths, which workers of one service mostly have in common; they do not change any more.
+    """Names, paths or sites, which workers of one service mostly have in common; they do not change any more.
 
     Attributes:
         number: which of all that this process holds.
@@ -65,6 +65,7 @@ def compact(reading: Reading) -> Reading:
         reading,
         names=shared(reading.names),
         paths=shared(reading.paths),
+        sites=shared(reading.sites),
         summaries=_packed(reading.summaries),
         latency=_packed(reading.latency),
     )
@@ -75,7 +76,7 @@ def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
 
 
 def written(reading: Reading) -> str:
-    """A reading as JSON, its names and paths by their numbers."""
+    """A reading as JSON, its names, paths and sites by their numbers."""
     header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
     document = {
         **{name: getattr(reading, name) for name in _PLAIN},
@@ -84,32 +85,50 @@ def written(reading: Reading) -> str:
         "names": shared(reading.names).number,
         "paths": shared(reading.paths).number,
     }
+    if reading.sites:  # most have none
+        document["sites"] = shared(reading.sites).number
     tables = {name: text(_packed(getattr(reading, name))) for name in _ARRAYS}
     return composed({name: plain(value) for name, value in document.items()} | tables)
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The names and the paths of readings, by their numbers."""
+    """The names, the paths and the sites of readings, by their numbers; who has no sites has no number for them."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]
     paths: Mapping[int, Shared[Path | None]]
+    sites: Mapping[int, Shared[Site | None]]
 
     @classmethod
-    def over(cls, readings: Iterable[Reading]) -> Tables:
+    def over(cls, readings: Collection[Reading]) -> Tables:
         """Those of these readings."""
-        each = [(shared(reading.names), shared(reading.paths)) for reading in readings]
-        return cls({names.number: names for names, _ in each}, {paths.number: paths for _, paths in each})
+        return cls(
+            _numbered(reading.names for reading in readings),
+            _numbered(reading.paths for reading in readings),
+            _numbered(reading.sites for reading in readings if reading.sites),
+        )
 
     def __or__(self, other: Tables) -> Tables:
         """Both."""
-        return Tables({**self.names, **other.names}, {**self.paths, **other.paths})
+        return Tables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
+
+    def without(self, numbers: Container[int]) -> Tables:
+        """Those that have other numbers."""
+        return Tables(
+            {number: rows for number, rows in self.names.items() if number not in numbers},
+            {number: rows for number, rows in self.paths.items() if number not in numbers},
+            {number: rows for number, rows in self.sites.items() if number not in numbers},
+        )
+
+    def numbers(self) -> set[int]:
+        """All of them."""
+        return {*self.names, *self.paths, *self.sites}
 
     def texts(self) -> dict[str, str]:
         """As members of an object in JSON."""
         return {
             what: composed({str(number): rows.text() for number, rows in table.items()})
-            for what, table in (("names", self.names), ("paths", self.paths))
+            for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))
         }
 
     @classmethod
@@ -124,7 +143,15 @@ class Tables:
                 int(number): Shared(None if row is None else Path(*row) for row in rows)
                 for number, rows in document["paths"].items()
             },
+            {
+                int(number): Shared(None if row is None else Site(*row) for row in rows)
+                for number, rows in document.get("sites", {}).items()
+            },
         )
+
+
+def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
+    return {each.number: each for each in map(shared, tables)}
 
 
 def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
@@ -138,6 +165,7 @@ def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
             "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
             "names": tables.names[document["names"]],
             "paths": tables.paths[document["paths"]],
+            "sites": tables.sites[document["sites"]] if "sites" in document else [],
         }
         | {name: packed(document[name]) for name in _ARRAYS}
     )
@@ -191,6 +219,7 @@ def added(one: Reading, other: Reading) -> Reading:
         paths=paths,
         summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
         latency=_merged(one.latency, other.latency, rows),
+        sites=[],
         lanes=_together(one.lanes + other.lanes),
         process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
         deferred=dict(Counter(one.deferred) + Counter(other.deferred)),

@@ -24,6 +24,19 @@ class Path(NamedTuple):
     unit: int
 
 
+class Site(NamedTuple):
+    """A place where numbers are compared: a kernel's name and its layer, which is -1 without one."""
+
+    name: int
+    layer: int
+    unit: int
+
+    @property
+    def off(self) -> bool:
+        """Whether it is not looked at."""
+        return self.unit == _reader.SITE_OFF
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """Who a segment's worker says it is, and whether it lives: all that its name depends on.
@@ -74,6 +87,7 @@ class Reading(Identity):
         now_ticks: what the worker's clock showed; None where that is not known.
         flags: what its consumer asks of its worker; of those that are gone nothing is asked.
         drained: whether anybody read its rings; what was kept somewhere was.
+        sites: by their numbers; None of what is on its way.
     """
 
     process: _reader.Process
@@ -90,6 +104,7 @@ class Reading(Identity):
     deferred: Mapping[str, int] = field(default_factory=dict)
     flags: int = 0
     drained: bool = True
+    sites: list[Site | None] = field(default_factory=list)
 
     @property
     def ended(self) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import struct
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 from brickd import _reader
@@ -27,6 +29,7 @@ DTYPES = (
     "float32", "float64", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
 ALL = 2**64 - 1  # valid rows of a tensor all of whose rows count
+_VALUES = ("min", "max", "mean", "l2")  # of a tensor, and what its recording may leave out
 
 
 def kind_name(kind: int) -> str:
@@ -38,10 +41,11 @@ def kind_name(kind: int) -> str:
     return _NAMES.get(kind, f"kind_{kind}")
 
 
-def fields_of(record: str) -> list[tuple[str, int, int, str]]:
+@functools.cache
+def fields_of(record: str) -> tuple[tuple[str, int, int, str], ...]:
     """The (name, offset, count, code) of a struct's fields, of whatever minor the struct is."""
-    frozen = [row[1:] for row in _reader.layout() if row[0] == record]
-    return frozen or [row[1:] for row in _reader.later() if row[0] == record]
+    frozen = tuple(row[1:] for row in _reader.layout() if row[0] == record)
+    return frozen or tuple(row[1:] for row in _reader.later() if row[0] == record)
 
 
 @functools.cache
@@ -72,8 +76,31 @@ def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
     """The same of the events: each with the fields of its own kind.
 
     A checksum has its `output`, the second slot, and `tensors`: the fields of the two slots of each, the output first.
+    Values that its recording left out are None, the seed's checksum included.
     """
     return _found(slots, {kind: kind_name(kind) for kind in EVENTS})
+
+
+def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
+    """What one of a checksum's tensors came to, as JSON has it."""
+    dtype = tensor["dtype"]
+    return {
+        "checksum": f"{tensor['checksum']:016x}",
+        "dtype": DTYPES[dtype] if dtype < len(DTYPES) else f"dtype_{dtype}",
+        "elements": tensor["elements"],
+        **{name: _finite(tensor[name]) for name in _VALUES},
+        **{name: tensor[name] for name in ("nan", "pos_inf", "neg_inf")},
+    }
+
+
+def seeds_checksum(output: Mapping[str, Any]) -> str | None:
+    """FNV-1a of an output, as JSON has it."""
+    return None if output["fnv1a"] is None else f"{output['fnv1a']:016x}"
+
+
+def _finite(value: float | None) -> float | None:
+    """JSON has no other numbers."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
@@ -95,6 +122,10 @@ def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:
     checked["tensors"] = [
         _fields("tensor_sums", slots, place) | _fields("tensor_sketch", slots, place + SLOT_BYTES) for place in places
     ]
+    if checked["output"]["fnv1a"] == 0:  # as no tensor has it
+        checked["output"]["fnv1a"] = None
+        for tensor in checked["tensors"]:
+            tensor.update(dict.fromkeys(_VALUES))
     return True
 
 

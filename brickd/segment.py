@@ -16,7 +16,7 @@ from brickd import _reader
 from brickd.clock import Clock, Now
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.files import File, opened
-from brickd.reading import Identity, Path, Reading, label
+from brickd.reading import Identity, Path, Reading, Site, label
 
 
 class Segment(File):
@@ -80,10 +80,10 @@ class Segment(File):
         with _refusing(self.name):
             return self._copier.control()
 
-    def sites(self) -> list[tuple[int, int, int] | None]:
-        """The (name, layer, unit) of each site; None of what is on its way."""
+    def sites(self) -> list[Site | None]:
+        """Each site by its number; None of what is on its way."""
         with _refusing(self.name):
-            return self._copier.sites()
+            return _sites(tuple(self._copier.sites()))
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots: all, for a ring is small."""
@@ -99,9 +99,10 @@ class Segment(File):
         with _refusing(self.name):
             pid = self.worker()
             summaries, odd, moving = self._copier.summaries()
-            # Paths after summaries and names after paths: what is counted has a path, what has a path has a name. In
-            # one that lies there may be fewer paths by then.
+            # Paths after summaries and names after paths and sites: what is counted has a path, what has a path or a
+            # site has a name. In one that lies there may be fewer paths by then.
             paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
+            sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
             tick_ns, now_ticks = self.now()
             return Reading(
@@ -120,6 +121,7 @@ class Segment(File):
                 memory_bytes=self.memory_bytes,
                 flags=self._copier.control()["flags"],
                 drained=self.drained(),
+                sites=sites,
             )
 
 
@@ -127,6 +129,11 @@ class Segment(File):
 def _paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
     """What all workers with these paths share: most of a service have the same."""
     return [None if row is None else Path._make(row) for row in rows]
+
+
+@functools.lru_cache(maxsize=16)
+def _sites(rows: tuple[tuple[int, int, int] | None, ...]) -> list[Site | None]:
+    return [None if row is None else Site._make(row) for row in rows]
 
 
 @contextmanager

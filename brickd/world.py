@@ -99,10 +99,6 @@ class Inside(Protocol):
         """What the consumer asked of the worker."""
         ...
 
-    def sites(self) -> list[tuple[int, int, int] | None]:
-        """The (name, layer, unit) of each site, as far as they are known; None of what is on its way."""
-        ...
-
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots; so many of the newest are wanted."""
         ...

@@ -15,6 +15,7 @@ from brickd.doctor import (
     daemon,
     finding,
     installed,
+    keys,
     logind,
     losses,
     memory_group,
@@ -611,6 +612,47 @@ def test_a_checkpoint_that_cannot_be_read_or_written_is_broken() -> None:
     assert (damaged.state, damaged.fix) == ("broken", "mv '/run/x/c d' '/run/x/c d'.refused")
     full = of_daemon(Daemon("/run/x", pid=7, trouble="No space left on device"))["checkpoint"]
     assert (full.state, full.fix) == ("broken", "df /run/x")
+
+
+# ---- keys
+
+
+def of_keys(*given: int | None, service: str = "api") -> tuple[Known, ...]:
+    return tuple(
+        Known(f"{service}/{n}", f"brickd-{service}{n}", pid=n, service=service, key=key) for n, key in enumerate(given)
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "seen", "about"),
+    [
+        ((7, 7, 9), "in api/2 another than in api/0", ("api/2",)),
+        ((9, 7, None, 7), "in api/0 another than in api/1", ("api/0",)),
+        ((7, 0), "none in api/1, one in api/0", ("api/1",)),
+        ((0, 0, 7), "one in api/2, none in api/0", ("api/2",)),
+        ((7, 0, 9), "in api/1, api/2 another than in api/0", ("api/1", "api/2")),
+    ],
+)
+def test_who_has_another_key_than_most_of_its_service_is_told(
+    given: tuple[int | None, ...], seen: str, about: tuple[str, ...]
+) -> None:
+    (found,) = keys.judge(Segments(of_keys(*given) + of_keys(8, 8, service="batch")), "/s/a key")
+    assert (found.name, found.state, found.seen, found.about) == ("keys", "advice", seen, about)
+    assert found.fix == "BRICKD_KEY_FILE='/s/a key'"
+
+
+def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() -> None:
+    dead = of_keys(7, 9)[1]._replace(pid=None)
+    for workers in (
+        of_keys(7, 7),
+        of_keys(0, 0),
+        of_keys(7, None),
+        (),
+        (*of_keys(7), dead),
+        of_keys(7) + of_keys(9, service="b"),
+    ):
+        (found,) = keys.judge(Segments(workers), "/key")
+        assert (found.name, found.state) == ("keys", "ok")
 
 
 # ---- recordings, spans in detail

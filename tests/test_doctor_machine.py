@@ -62,6 +62,27 @@ def test_a_dead_workers_segment_is_told_with_its_size_and_prune(worker: Start, p
     assert "1 of dead workers (api/0), " in finding["seen"]
 
 
+def test_a_worker_with_another_key_than_its_service_is_told(worker: Start, tmp_path: Path) -> None:
+    other, bad = tmp_path / "other", tmp_path / "bad"
+    for file, mode in ((other, 0o600), (bad, 0o644)):
+        file.write_text("0123456789abcdef" * 3)
+        file.chmod(mode)
+    programs = {"api/0": "x", "api/1": "x", "api/2": "x", "api/3": "x", "api/4": "object()"}
+    for name, tensor in programs.items():
+        given = {"api/2": {"BRICKD_KEY_FILE": str(other)}, "api/3": {"BRICKD_KEY_FILE": str(bad)}}.get(name, {})
+        process = worker(
+            f"x = b'123'\nbrick.init()\nbrick.checksum('k', {tensor})\npause()",
+            BRICKD_SERVICE="api",
+            BRICKD_WORKER=name.partition("/")[2],
+            **given,
+        )
+        process.paused()
+    finding = about(examined(), "keys", "api/2")
+    assert (finding["state"], finding["about"]) == ("advice", ["api/2", "api/3"])
+    assert finding["seen"] == "in api/2, api/3 another than in api/0"
+    assert finding["fix"] == f"BRICKD_KEY_FILE={os.environ['BRICKD_STATE_DIR']}/key"
+
+
 def test_a_refused_file_is_told_with_its_reason(worker: Start, prefix: str) -> None:
     started(worker)
     (SHM / f"{prefix}junk").write_bytes(b"\1" * 8192)

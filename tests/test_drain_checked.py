@@ -1,4 +1,4 @@
-"""Checksums drained: records of several slots, judged by their first, passed over whole, salvaged whole or not."""
+"""Checksums drained: records of several slots, judged by their first, handed out whole, salvaged whole or not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def defers(*sequences: int) -> bytes:
 
 
 @pytest.mark.parametrize("before", [*range(BATCH - 20, BATCH + 1), 8192 - 10])
-def test_a_checksum_is_passed_over_whole_across_batches_and_the_rings_end(before: int) -> None:
+def test_a_checksum_is_handed_out_whole_across_batches_and_the_rings_end(before: int) -> None:
     with rings(event_slots=8192) as r:
         drain = r.drain()
         r.add(0, "event", defers(*range(1, before + 1)))
@@ -38,6 +38,9 @@ def test_a_checksum_is_passed_over_whole_across_batches_and_the_rings_end(before
         r.publish(drain)
         r.add(0, "event", checked(before + 1, 8) + defers(before + 2) + checked(before + 3))
         assert events_of(_reader.drain([drain])) == defers(before + 2)
+        assert drain.checked == 20 + 4
+        assert drain.take_checked() == checked(before + 1, 8) + checked(before + 3)
+        assert drain.take_checked() == b"", "once"
         assert (drain.rejected, drain.skipped, drain.gaps) == (0, 0, 0)
         assert drain.cursors() == [(0, before + 25, before + 3, before + 3, 0)]
 
@@ -59,6 +62,32 @@ def test_one_that_cannot_be_is_counted_and_the_next_is_taken(values: dict[str, i
         drain = r.drain()
         assert events_of(_reader.drain([drain])) == defers(2)
         assert (drain.rejected, drain.skipped) == (1, 0)
+
+
+def test_those_of_several_lanes_come_one_after_the_other_and_those_of_an_earlier_pass_not_again() -> None:
+    with rings(lanes=2, event_slots=64) as r:
+        drain = r.drain()
+        r.add(0, "event", checked(1))
+        _reader.drain([drain])
+        r.add(0, "event", checked(2, 1))
+        r.add(1, "event", checked(1, 2) + checked(2))
+        _reader.drain([drain])
+        assert drain.take_checked() == checked(2, 1) + checked(1, 2) + checked(2)
+        _reader.drain([drain])
+        assert (drain.checked, drain.take_checked()) == (0, b"")
+
+
+def test_one_pass_takes_so_many_and_the_next_one_goes_on() -> None:
+    with rings(event_slots=1 << 17) as r:
+        drain = r.drain()
+        r.add(0, "event", b"".join(checked(n, 8) for n in range(1, 4001)))
+        counts: list[int] = []
+        while not counts or counts[-1]:
+            _reader.drain([drain])
+            assert len(drain.take_checked()) == drain.checked * SLOT
+            counts.append(drain.checked)
+        assert sum(counts) == 4000 * 20
+        assert counts[0] in range(65536, 65536 + 20)
 
 
 @given(

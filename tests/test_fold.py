@@ -304,3 +304,15 @@ def test_a_worker_whose_recursions_outlast_it_takes_no_time_from_others() -> Non
 def test_whatever_the_reader_lets_through_gives_finite_numbers(entries: list[dict[str, float]]) -> None:
     row = with_one_honest(*[hostile(**entry) for entry in entries])
     assert all(math.isfinite(value) and value >= 0 for value in row.values() if isinstance(value, float | int))
+
+
+@given(WORKERS)
+def test_a_histogram_holds_every_span_in_the_bucket_of_the_first_clock(workers: list[Measured]) -> None:
+    fold = folded(workers)
+    for index in range(-1, 6):
+        found = fold.histogram(index)
+        assert (len(found), sum(found)) == (128, fold.row(index)["count"])
+        parts = in_row(workers, index) if index >= 0 else []
+        if all(tick == workers[0].tick_ns for tick, _ in parts):
+            each = [bucket_of(d) for _, path in parts for d in path.durations]
+            assert found == np.bincount(np.array(each, int), minlength=128).tolist()

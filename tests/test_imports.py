@@ -72,7 +72,7 @@ LAYERS = (
     {"brickd.recording.source", "brickd.recording.written"},
     {"brickd.recording.tables", "brickd.recording.writer"},
     {"brickd.recording.contents", "brickd.recording.recorder"},
-    {"brickd.recording.recordings"},
+    {"brickd.recording.checked", "brickd.recording.recordings"},
     {
         "brickd.collector",
         "brickd.shares",
@@ -89,7 +89,7 @@ LAYERS = (
     {"brickd.stragglers"},
     {"brickd.lookout"},
     {"brickd.recording.world"},
-    {"brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
+    {"brickd.doctor.keys", "brickd.doctor.losses", "brickd.doctor.memory_group", "brickd.doctor.namespaces"},
     {"brickd.wire"},
     {"brickd.client"},
     {"brickd.doctor.daemon", "brickd.unfetched"},

@@ -139,6 +139,54 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
         assert process.end() == 0
 
 
+def test_a_kernels_number_that_was_never_given_has_no_site_and_touches_no_memory(
+    compiled: Compile, prefix: str, tmp_path: Path
+) -> None:
+    """Where /dev/shm is full, a look at what has no memory would end the process."""
+    source = tmp_path / "never.c"
+    source.write_text(
+        """
+        #include "brick_agent.h"
+        #include <stdio.h>
+        #include <sys/stat.h>
+        #include <unistd.h>
+        static long blocks(void)
+        {
+            struct stat status;
+            return fstat(brick_segment_fd(), &status) == 0 ? (long)status.st_blocks : -1;
+        }
+        int main(void)
+        {
+            static const int64_t shape[] = {1};
+            const struct brick_tensor tensor = {
+                .data = "x", .dtype = BRICK_UINT8, .dims = 1, .shape = shape, .valid = BRICK_ALL_ROWS};
+            const uint32_t kernels[] = {
+                brick_name("kernel", 6, NULL), 2, 63, 64, 1000, 4095, 4096, 65535, 65536, BRICK_UNNAMED};
+            struct brick_taken taken;
+            char turn;
+            long taken_before = 0;
+            for (unsigned n = 0; n < sizeof kernels / sizeof *kernels; n++) {
+                if (brick_take(kernels[n], NULL, NULL, &tensor, &taken) != NULL)
+                    return 3;
+                brick_checksum(kernels[n], NULL, NULL, &taken, NULL, 0);
+                if (n == 0)
+                    taken_before = blocks();
+            }
+            printf("%ld\\n", blocks() - taken_before);
+            fflush(stdout);
+            return read(0, &turn, 1) == 1 ? 0 : 4;
+        }
+        """
+    )
+    with native(compiled("never", (source, *WRITER))) as process:
+        assert process.heard() == 0
+        got = reading(prefix)
+        assert [site and got.name(site.name) for site in got.sites] == ["kernel"]
+        assert got.process["sites_refused"] == 9
+        process.go()
+        assert process.end() == 0
+
+
 def test_a_writer_that_is_unloaded_ends_as_at_exit_and_can_be_loaded_again(compiled: Compile, prefix: str) -> None:
     writer = compiled("writer.so", WRITER, "-shared", "-fPIC")
     with native(compiled("unload", (NATIVE / "unload.c",)), str(writer)) as process:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
@@ -247,3 +247,21 @@ def test_of_two_threads_that_write_at_once_one_is_refused_and_what_stands_there_
         assert len(snapshots) + refused == 30
         seen.chunks = [chunk for chunk in seen.chunks if chunk.kind == _reader.CHUNK_RECORDS]
         assert positions(seen) == {(0, 0): list(range(30_000))}
+
+
+def test_into_a_spool_that_has_come_to_its_end_nothing_goes_and_nobody_learns_its_key() -> None:
+    with workers(1) as ((r, drain),), memory() as fd:
+        spool = _reader.Spool(1 << 20, redacts=True)
+        drain.record_into(spool)
+        work(r, drain, 0, 10)
+        drain.record_into(None)
+        spool.end()
+        uses: list[Callable[[], object]] = [spool.ready, spool.clear, spool.end, lambda: begin(fd).write(spool, 0)]
+        for use in uses:
+            with pytest.raises(RuntimeError, match="another thread"):
+                use()
+        for use in (lambda: spool.key_name(7), lambda: spool.step(7), lambda: spool.tensors(bytes(192))):
+            with pytest.raises(RuntimeError, match="its key is gone"):
+                use()
+        spool.wake()
+        assert spool.refused_slots == 0

@@ -16,6 +16,7 @@ from brickd.doctor import (
     container,
     daemon,
     installed,
+    keys,
     logind,
     losses,
     memory_group,
@@ -48,6 +49,7 @@ class Facts:
     processes: processes.Processes
     daemon: daemon.Daemon
     recordings: tuple[recordings.Left, ...] = ()
+    key_file: str = ""
 
 
 def examine() -> list[Finding]:
@@ -75,6 +77,7 @@ def observe() -> Facts:
         processes=processes.observe(_reader.DIRECTORY),
         daemon=daemon.observe(runtime(), os.geteuid()),
         recordings=recordings.observe(),
+        key_file=keys.observe(runtime().state),
     )
 
 
@@ -107,6 +110,7 @@ def judge(facts: Facts) -> list[Finding]:
         namespaces.judge_locks(around, workers),
         *namespaces.judge_silence(around, facts.container),
         *losses.judge(workers, facts.shm, facts.container),
+        *keys.judge(workers, facts.key_file),
         *daemon.judge(facts.daemon),
         recordings.judge(facts.recordings),
         clock.judge_source(facts.clock),

@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from brickd import _reader
+from brickd import _reader, records
 from brickd.doctor.container import Container, run_as
 from brickd.doctor.finding import Finding, State, fine, listed, mib
 from brickd.errors import NotPermitted, SegmentRefused
@@ -35,6 +35,9 @@ class Known(NamedTuple):
         most_bytes: what it may take.
         losses: what it could not record.
         unread: it keeps each span in detail, and nobody reads them.
+        service: which runs it.
+        key: the name of the key that its checksums were made with; 0: they were made without one; None: there are none,
+            or nobody can tell.
     """
 
     name: str
@@ -47,6 +50,8 @@ class Known(NamedTuple):
     most_bytes: int = 0
     losses: tuple[Loss, ...] = ()
     unread: bool = False
+    service: str = ""
+    key: int | None = None
 
 
 class Refused(NamedTuple):
@@ -139,7 +144,20 @@ def _known(worker: Worker) -> Known:
         most_bytes=header["size"],
         losses=tuple(losses(worker.reading, worker.ledger)),
         unread=worker.reading.unread,
+        service=worker.reading.service,
+        key=worker.reading.process["key"] or (0 if _made_without(worker) else None),
     )
+
+
+def _made_without(worker: Worker) -> bool:
+    """Whether a worker whose segment names no key made a checksum all the same.
+
+    Each site that is not off had one, or one that was counted as lost.
+    """
+    reading, ledger = worker.reading, worker.ledger
+    lost = reading.process["tensors_refused"] + ledger.events_dropped[records.kind_name(_reader.KIND_CHECKED)]
+    recorded = any(lane["event_records"] for _, lane, _ in reading.lanes)
+    return recorded and lost == 0 and any(site is not None and not site.off for site in reading.sites)
 
 
 def _refused(error: SegmentRefused) -> Refused:

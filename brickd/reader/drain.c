@@ -27,6 +27,7 @@ void brick_drain_free(struct brick_drain *d)
 {
     brick_details_free(&d->details);
     free(d->events.records);
+    free(d->events.checked);
     free(d->lanes);
     free(d->lines);
 }
@@ -83,7 +84,7 @@ static int start(struct brick_drain *d, uint32_t seen)
 int brick_drain_pass(struct brick_drain *d, struct brick_record *batch)
 {
     uint32_t seen;
-    d->events.count = 0;
+    d->events.count = d->events.slots = d->events.whole = d->events.owed = 0;
     d->fill = d->held = 0;
     d->complete = 1;
     if (d->refused)

@@ -13,7 +13,7 @@
 #include "events.h"
 #include "track.h"
 
-/* Event records of one segment that one pass takes at most; the rest comes with the next. */
+/* Event records of one segment that one pass takes at most, and slots of checksums; the rest comes with the next. */
 #define BRICK_EVENTS_MAX 65536u
 
 /* Slots that are copied at once: few enough to stay in the second cache until they are taken. */

@@ -33,6 +33,7 @@ static struct outcome pass(Drain *self)
         .rejected = d->details.rejected + d->events.rejected,
         .skipped = d->details.skipped + d->events.skipped,
         .gaps = d->events.gaps,
+        .checked = d->events.whole,
         .fill = d->fill,
         .held = d->held,
         .breaks = d->breaks,

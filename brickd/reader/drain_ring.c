@@ -44,11 +44,13 @@ struct copied {
     int recorded;
 };
 
-/* Copies what lies below the head, as far as a batch and the ring go in one piece. */
-static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, struct brick_record *batch)
+/* Copies what lies below the head, as far as a batch and the ring go in one piece; the next record begins at `next`. */
+static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next,
+                          struct brick_record *batch)
 {
     uint64_t slot = at & (ring->slots - 1), count = least(least(ring->slots - slot, ring->head - at), BRICK_BATCH);
-    struct brick_record *room = brick_track_room(&d->track, ring->lane, ring->which, at, count);
+    const struct brick_stretch stretch = {ring->lane, ring->which, at, count, next - at};
+    struct brick_record *room = brick_track_room(&d->track, &stretch);
     struct brick_record *to = room != NULL ? room : batch;
     if (!brick_fetch(&d->reader, ring->at + slot * sizeof *to, to, count * sizeof *to))
         count = 0;
@@ -75,7 +77,7 @@ static int take_spans(struct brick_drain *d, const struct ring *ring, struct bri
     spans.sequence = l->span_sequence;
     spans.kept = 0;
     for (uint64_t at = *cursor; at < ring->head;) {
-        struct copied c = copy(d, ring, at, batch);
+        struct copied c = copy(d, ring, at, *cursor > at ? *cursor : at, batch);
         if (c.count == 0)
             return 0;
         if (*cursor < at + c.count) {
@@ -96,10 +98,13 @@ static int take_spans(struct brick_drain *d, const struct ring *ring, struct bri
 static int take_events(struct brick_drain *d, const struct ring *ring, struct brick_record *batch)
 {
     struct brick_event_cursor *c = &d->lanes[ring->lane].cursor.event;
-    for (uint64_t at = c->position; at < ring->head && (at < c->position || d->events.count < BRICK_EVENTS_MAX);) {
-        struct copied copied = copy(d, ring, at, batch);
+    const struct brick_events *e = &d->events;
+    for (uint64_t at = c->position;
+         at < ring->head && (at < c->position || e->count + e->slots < BRICK_EVENTS_MAX);) {
+        struct copied copied = copy(d, ring, at, c->position, batch);
         if (copied.count == 0)
             return 0;
+        brick_events_rest(&d->events, copied.slots, least(copied.count, c->position - at));
         if (c->position < at + copied.count) {
             uint64_t skip = c->position - at;
             if (!brick_events_take(&d->events, c, copied.slots + skip, copied.count - skip, ring->head - c->position,
@@ -171,7 +176,8 @@ static int salvaged(struct brick_drain *d, const struct ring *ring, uint64_t hea
 static void record_some(struct brick_drain *d, const struct ring *ring, uint64_t at, const struct brick_record *slots,
                         uint64_t count)
 {
-    struct copied c = {.slots = brick_track_room(&d->track, ring->lane, ring->which, at, count), .count = count};
+    const struct brick_stretch stretch = {ring->lane, ring->which, at, count, 0};
+    struct copied c = {.slots = brick_track_room(&d->track, &stretch), .count = count};
     c.recorded = c.slots != NULL;
     if (c.recorded)
         memcpy(c.slots, slots, count * sizeof *slots);
@@ -215,7 +221,7 @@ static int salvage_event(struct brick_drain *d, uint32_t n)
     for (uint64_t n = 1; n < count; n++)
         if (!slot_at(d, &ring, lane->event_head + n, &slots[n]))
             return 0;
-    if (!brick_events_take(&d->events, &l->cursor.event, slots, count, count, BRICK_EVENTS_MAX + BRICK_LANES_MAX))
+    if (!brick_events_take(&d->events, &l->cursor.event, slots, count, count, SIZE_MAX))
         return no_memory(d);
     record_some(d, &ring, before, slots, count);
     l->events_salvaged += l->cursor.event.position - before;

@@ -211,11 +211,27 @@ static PyObject *drain_recent(PyObject *self, PyObject *unused)
     return PyBytes_FromStringAndSize((const char *)copy, (Py_ssize_t)(count * sizeof *copy));
 }
 
+static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    struct brick_events *e = &d->drain.events;
+    lock(d);
+    struct brick_record *slots = e->checked;
+    size_t count = e->whole;
+    e->checked = NULL;
+    e->slots = e->whole = e->slots_room = e->owed = 0;
+    unlock(d);
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)slots, (Py_ssize_t)(count * sizeof *slots));
+    free(slots);
+    return bytes;
+}
+
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
     {"record_into", drain_record_into, METH_VARARGS,
      "record_into(spool, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
+    {"take_checked", drain_take_checked, METH_NOARGS, "The slots of the checksums of the last pass, each whole; once."},
     {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
     {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
     {NULL, NULL, 0, NULL},
@@ -226,6 +242,7 @@ static PyMemberDef drain_members[] = {
     {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
     {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
     {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},
+    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of checksums that the last pass took."},
     {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
     {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
     {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},

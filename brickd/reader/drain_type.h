@@ -9,7 +9,7 @@
 
 /* The attributes. */
 struct drain_numbers {
-    unsigned long long activity, spans, rejected, skipped, gaps;
+    unsigned long long activity, spans, rejected, skipped, gaps, checked;
     double fill, held;
     unsigned int breaks;
     char complete, ended;

@@ -191,6 +191,23 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
                          (unsigned long long)r->bytes, "worst", m->whose, "spread", spread(m));
 }
 
+static PyObject *fold_histogram(PyObject *self, PyObject *index)
+{
+    Fold *f = (Fold *)self;
+    Py_ssize_t i = PyLong_AsSsize_t(index);
+    if (i == -1 && PyErr_Occurred())
+        return NULL;
+    PyObject *buckets = PyList_New(BRICK_BUCKETS);
+    for (Py_ssize_t b = 0; buckets != NULL && b < (Py_ssize_t)BRICK_BUCKETS; b++) {
+        PyObject *spans = PyLong_FromDouble(i >= 0 && i < f->count ? f->rows[i].histogram[b] : 0);
+        if (spans == NULL)
+            Py_CLEAR(buckets);
+        else
+            PyList_SET_ITEM(buckets, b, spans);
+    }
+    return buckets;
+}
+
 static PyObject *fold_sums(PyObject *self, PyObject *unused)
 {
     Fold *f = (Fold *)self;
@@ -210,6 +227,7 @@ static PyMethodDef fold_methods[] = {
     {"add", fold_add, METH_VARARGS,
      "add(summaries, rows, parents, flags, tick_ns, whose=0): what the one with this number recorded."},
     {"row", fold_row, METH_O, "row(index) -> its numbers by name."},
+    {"histogram", fold_histogram, METH_O, "histogram(index) -> [spans in each bucket of the first worker's tick]."},
     {"sums", fold_sums, METH_NOARGS, "sums() -> [(count, self_ns, elements) of each row]."},
     {NULL, NULL, 0, NULL},
 };

@@ -101,7 +101,11 @@ static PyMethodDef reader_methods[] = {
     {"find_chunk", reader_find_chunk, METH_VARARGS,
      "find_chunk(key, blocks) -> (offset, kind, length, number, at_ns, body_sum) of the first head in there, or None."},
     {"recording_sum", reader_sum, METH_VARARGS, "recording_sum(key, blocks) -> the checksum of a body."},
-    {"recorded_from", reader_records, METH_O, "recorded_from(body) -> (worker, lane, ring, first) of RECORDS."},
+    {"recorded_from", reader_records, METH_O, "recorded_from(body) -> (worker, lane, ring, inside, first) of RECORDS."},
+    {"walk", reader_walk, METH_VARARGS,
+     "walk(slots, at, wanted) -> the slot of the first record at `wanted` or behind it; None: that is not known."},
+    {"checked", reader_checked, METH_VARARGS,
+     "checked(slots, at, last) -> (whole checksums, slot of one that was cut or their count, last number, missing, rejected)."},
     {"recording_end", reader_end, METH_O,
      "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
@@ -175,6 +179,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHUNK_BEGINNING", BRICK_CHUNK_BEGINNING) != 0
         || PyModule_AddIntConstant(module, "CHUNK_TABLES", BRICK_CHUNK_TABLES) != 0
         || PyModule_AddIntConstant(module, "CHUNK_ENDING", BRICK_CHUNK_ENDING) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_WEIGHTS", BRICK_CHUNK_WEIGHTS) != 0
         || PyModule_AddIntConstant(module, "CHUNK_KINDS", BRICK_CHUNK_KINDS) != 0
         || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
         return -1;

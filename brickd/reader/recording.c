@@ -1,5 +1,7 @@
 #include "recording.h"
 
+#include "mix.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,17 +10,10 @@
 
 /* ---- checksum ---------------------------------------------------------- */
 
-static uint64_t mixed(uint64_t z) /* of splitmix64: it has an inverse */
-{
-    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
-    return z ^ z >> 31;
-}
-
 void brick_sum_begin(struct brick_sum *s, const struct brick_key *key)
 {
     for (uint64_t j = 0; j < 8; j++)
-        s->lanes[j] = mixed(mixed(key->words[0] + (j + 1) * ODD) + key->words[1]);
+        s->lanes[j] = brick_mixed(brick_mixed(key->words[0] + (j + 1) * ODD) + key->words[1]);
     s->blocks = 0;
 }
 
@@ -53,9 +48,9 @@ void brick_sum_add(struct brick_sum *s, const void *blocks, uint64_t count)
 
 uint64_t brick_sum_end(const struct brick_sum *s)
 {
-    uint64_t h = mixed(s->blocks);
+    uint64_t h = brick_mixed(s->blocks);
     for (int j = 0; j < 8; j++)
-        h = mixed(h + ODD + s->lanes[j]);
+        h = brick_mixed(h + ODD + s->lanes[j]);
     return h;
 }
 
@@ -81,7 +76,7 @@ struct brick_key brick_title_key(const struct brick_title *title)
 {
     struct brick_key key;
     memcpy(key.words, title->id, sizeof key.words);
-    key.words[1] += mixed(title->number + ODD); /* no chunk of one file is one of another */
+    key.words[1] += brick_mixed(title->number + ODD); /* no chunk of one file is one of another */
     return key;
 }
 

@@ -1,4 +1,4 @@
-/* recording.h - the file form of recordings, version 1.0.
+/* recording.h - the file form of recordings, version 1.2.
  *
  * The one home of the form: what writes recordings and what reads them share
  * this file and nothing else. Prose first, structs after it.
@@ -77,7 +77,7 @@
 #include <stdint.h>
 
 #define BRICK_RECORDING_MAJOR 1
-#define BRICK_RECORDING_MINOR 0
+#define BRICK_RECORDING_MINOR 2
 
 #define BRICK_TITLE_MAGIC UINT64_C(0x6365726b63697262) /* "brickrec" */
 #define BRICK_CHUNK_MAGIC UINT64_C(0x6b6e68636b697262) /* "brikchnk" */
@@ -97,6 +97,7 @@ enum {
     BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
     BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
     BRICK_CHUNK_ENDING = 8,   /* why it came to its end, and what it came to */
+    BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: what was known of workers' weights when the file began */
     BRICK_CHUNK_KINDS         /* above the last one that is known */
 };
 
@@ -134,8 +135,8 @@ BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
 struct brick_records {
     uint32_t worker; /* as WORKERS says */
     uint32_t lane;
-    uint32_t ring; /* 0: spans, 1: events */
-    uint32_t reserved0;
+    uint32_t ring;   /* 0: spans, 1: events */
+    uint32_t inside; /* since 1.1: so many of the first slots belong to a record that began before them, or are no record's */
     uint64_t first; /* position of the first slot in its ring */
     uint64_t reserved[5];
 };

@@ -1,6 +1,7 @@
 /* recording_call.c - brickd._reader: what a reader of recordings asks of their form. */
 #include "recording.h"
 #include "types.h"
+#include "walk.h"
 
 PyObject *reader_title(PyObject *module, PyObject *bytes)
 {
@@ -95,7 +96,54 @@ PyObject *reader_records(PyObject *module, PyObject *body)
     struct brick_records records;
     if (!begins(body, &records, sizeof records))
         return NULL;
-    return Py_BuildValue("(IIIK)", records.worker, records.lane, records.ring, (unsigned long long)records.first);
+    return Py_BuildValue("(IIIIK)", records.worker, records.lane, records.ring, records.inside,
+                         (unsigned long long)records.first);
+}
+
+/* Slots, and the numbers of which the first one lies below their count, or is it; 0, with an exception. */
+static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
+{
+    if (!PyArg_ParseTuple(args, format, slots, at, other))
+        return 0;
+    const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
+    if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "slot %llu of %zd bytes: whole slots are wanted, and one of them", *at, slots->len);
+    PyBuffer_Release(slots);
+    return 0;
+}
+
+PyObject *reader_walk(PyObject *module, PyObject *args)
+{
+    Py_buffer slots;
+    unsigned long long at, wanted;
+    if (!slots_of(args, "y*KK:walk", &slots, &at, &wanted))
+        return NULL;
+    const uint64_t count = (uint64_t)slots.len / sizeof(struct brick_record);
+    const uint64_t next = brick_walk(slots.buf, at, wanted < count ? wanted : count);
+    PyBuffer_Release(&slots);
+    if (next == UINT64_MAX)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(next);
+}
+
+PyObject *reader_checked(PyObject *module, PyObject *args)
+{
+    Py_buffer slots;
+    unsigned long long at, last;
+    if (!slots_of(args, "y*KK:checked", &slots, &at, &last))
+        return NULL;
+    const uint64_t count = (uint64_t)slots.len / sizeof(struct brick_record);
+    struct brick_walked w = {.last = last};
+    PyObject *found = PyBytes_FromStringAndSize(NULL, slots.len - (Py_ssize_t)(at * sizeof(struct brick_record)));
+    if (found != NULL) {
+        brick_walk_checked(slots.buf, at, count, (struct brick_record *)(void *)PyBytes_AS_STRING(found), &w);
+        _PyBytes_Resize(&found, (Py_ssize_t)(w.slots * sizeof(struct brick_record)));
+    }
+    PyBuffer_Release(&slots);
+    return found == NULL ? NULL
+                         : Py_BuildValue("(NKKKK)", found, (unsigned long long)w.cut, (unsigned long long)w.last,
+                                         (unsigned long long)w.missing, (unsigned long long)w.rejected);
 }
 
 PyObject *reader_end(PyObject *module, PyObject *body)

@@ -1,5 +1,7 @@
 #include "spool.h"
 
+#include "walk.h"
+
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
@@ -10,10 +12,13 @@
 /* The consumer is woken when so much of the room is used: early enough that the rest lasts until it has come. */
 #define WAKE_PART 4
 
-int brick_spool_begin(struct brick_spool *s, uint64_t bytes)
+int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left)
 {
     memset(s, 0, sizeof *s);
     s->size = brick_blocks_of(bytes);
+    s->left = left;
+    if (!brick_redactor_begin(&s->redactor, left))
+        return 0;
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (s->wake < 0)
         return 0;
@@ -28,14 +33,16 @@ int brick_spool_begin(struct brick_spool *s, uint64_t bytes)
 
 void brick_spool_free(struct brick_spool *s)
 {
+    brick_redactor_end(&s->redactor);
     munmap(s->memory, s->size);
     close(s->wake);
+    s->wake = -1;
 }
 
 void brick_spool_wake(const struct brick_spool *s)
 {
     const uint64_t one = 1;
-    ssize_t put = write(s->wake, &one, sizeof one); /* it fails where it was woken 2^64 times: then it is awake */
+    ssize_t put = write(s->wake, &one, sizeof one); /* it fails where it was woken 2^64 times, or nobody waits any more */
     (void)put;
 }
 
@@ -106,11 +113,22 @@ struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *posi
 
 static void free_up_to(struct brick_spool *s, uint64_t position) { brick_store_release(&s->tail, position); }
 
+/* Once: what is left of a piece has the mark, too. In the file a head has none. */
+static void redact(struct brick_spool *s, struct brick_chunk *piece)
+{
+    struct brick_records *of = (struct brick_records *)(void *)(piece + 1);
+    if (piece->reserved0 == 0)
+        brick_redact(&s->redactor, of, of + 1, brick_piece_slots(piece));
+    piece->reserved0 = 1;
+}
+
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end)
 {
     uint64_t behind = s->tail;
     struct brick_chunk *piece = brick_spool_look(s, &behind, end);
     free_up_to(s, piece != NULL ? behind - sizeof *piece - piece->length : behind);
+    if (piece != NULL && s->left != BRICK_LEFT_ALL)
+        redact(s, piece);
     return piece;
 }
 
@@ -127,8 +145,11 @@ void brick_spool_took(struct brick_spool *s, struct brick_chunk *piece, uint64_t
         struct brick_records records;
     } rest;
     memcpy(&rest, piece, sizeof rest);
+    const struct brick_record *from = (const struct brick_record *)(const void *)((const uint8_t *)piece + sizeof rest);
+    uint64_t next = brick_walk(from, rest.records.inside, slots), all = brick_piece_slots(piece);
     rest.head.length -= taken;
     rest.records.first += slots;
+    rest.records.inside = (uint32_t)(next != UINT64_MAX ? next - slots : all - slots);
     memcpy((uint8_t *)piece + taken, &rest, sizeof rest);
     free_up_to(s, s->tail + taken);
 }

@@ -22,6 +22,7 @@
 
 #include "brick_shm.h"
 #include "recording.h"
+#include "redact.h"
 
 /* What stands before the slots of a piece. */
 #define BRICK_SPOOL_BEFORE ((uint64_t)(sizeof(struct brick_chunk) + sizeof(struct brick_records)))
@@ -39,10 +40,12 @@ struct brick_spool {
     uint8_t apart_too[BRICK_BLOCK];
     uint64_t tail;
     uint64_t charged; /* of these, to files: the consumer's */
+    enum brick_left left; /* of the records that leave it */
+    struct brick_redactor redactor; /* the consumer's, where that is not all */
 };
 
-/* 0, with errno: there is none. */
-int brick_spool_begin(struct brick_spool *s, uint64_t bytes);
+/* 0, with errno: there is none. Where not all is left no piece comes out of it as it was put there. */
+int brick_spool_begin(struct brick_spool *s, uint64_t bytes, enum brick_left left);
 void brick_spool_free(struct brick_spool *s);
 
 /* Has the consumer's wait come to its end; from anywhere. */
@@ -69,7 +72,7 @@ void brick_spool_refuse(struct brick_spool *s, uint64_t slots);
 uint64_t brick_spool_ready(const struct brick_spool *s);
 /* The piece at *at, which is moved behind it; NULL: there is none below `end`, which ready() gave. */
 struct brick_chunk *brick_spool_look(const struct brick_spool *s, uint64_t *at, uint64_t end);
-/* The oldest piece, likewise; it keeps its room. */
+/* The oldest piece, likewise; it keeps its room. The one way to its slots. */
 struct brick_chunk *brick_spool_oldest(struct brick_spool *s, uint64_t end);
 static inline uint64_t brick_piece_slots(const struct brick_chunk *piece)
 {

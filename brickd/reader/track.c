@@ -38,16 +38,17 @@ static void begin(struct brick_track *t, const struct brick_records *records, ui
         brick_spool_leave(t->spool);
 }
 
-struct brick_record *brick_track_room(struct brick_track *t, uint32_t lane, uint32_t ring, uint64_t first, uint64_t count)
+struct brick_record *brick_track_room(struct brick_track *t, const struct brick_stretch *s)
 {
-    const struct brick_records records = {.worker = t->worker, .lane = lane, .ring = ring, .first = first};
+    const struct brick_records records = {
+        .worker = t->worker, .lane = s->lane, .ring = s->ring, .inside = (uint32_t)s->inside, .first = s->first};
     if (t->spool == NULL)
         return NULL;
-    uint64_t slots = t->slots + count;
+    uint64_t slots = t->slots + s->count;
     if (t->place != NULL && (slots > BRICK_TRACK_SLOTS || !brick_spool_reaches(t->spool, piece_of(slots))))
         brick_track_end(t);
     if (t->place == NULL)
-        begin(t, &records, count);
+        begin(t, &records, s->count);
     return t->place != NULL ? (struct brick_record *)(void *)(t->place + piece_of(t->slots)) : NULL;
 }
 

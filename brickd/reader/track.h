@@ -21,8 +21,15 @@ struct brick_track {
     uint64_t slots;            /* that are in it */
 };
 
+/* Slots of one ring. */
+struct brick_stretch {
+    uint32_t lane, ring;
+    uint64_t first, count;
+    uint64_t inside; /* so many of them belong to a record that began before */
+};
+
 /* Where these slots are to be copied: behind those of the last call, of the same ring, or after an end. NULL: elsewhere. */
-struct brick_record *brick_track_room(struct brick_track *t, uint32_t lane, uint32_t ring, uint64_t first, uint64_t count);
+struct brick_record *brick_track_room(struct brick_track *t, const struct brick_stretch *s);
 /* So many of them were copied there, and stay. */
 void brick_track_took(struct brick_track *t, uint64_t count);
 /* So many were copied elsewhere. */

@@ -28,6 +28,8 @@ PyObject *reader_find_chunk(PyObject *module, PyObject *args);
 PyObject *reader_sum(PyObject *module, PyObject *args);
 PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
+PyObject *reader_walk(PyObject *module, PyObject *args);
+PyObject *reader_checked(PyObject *module, PyObject *args);
 
 struct reader_state {
     PyTypeObject *drain, *packed, *spool;

@@ -2,14 +2,14 @@
 
 Owns: which of its chunks are believed, and what is said of those that are not. Must not know: other files, views.
 Invariants: whatever is in the file, what adds up is shown and what does not is told with its place; however much that
-is, what is in memory of it does not grow with the file: of snapshots, names and paths the places of the last few, of
-events the newest, of records none.
+is, what is in memory of it does not grow with the file: of snapshots and of what their readings share the places of the
+last few, of events the newest, of records none.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from typing import Any
 
 from brickd import _reader
@@ -99,28 +99,29 @@ class Contents:
             self._refuse(chunk, error)
             return None
 
-    def records(self, uuid: str) -> Iterator[Records]:
-        """What was taken from a worker's rings, the oldest first."""
-        if (number := self._number(uuid)) is None:
+    def records(self, uuids: Set[str]) -> Iterator[tuple[str, Records]]:
+        """What was taken from the rings of workers, the oldest first, each with its worker's uuid."""
+        if not (whose := self._whose(uuids)):
             return
         for chunk in self.form.only(_reader.CHUNK_RECORDS):
             try:
                 found = records(chunk.body)
             except ValueError:  # it was told when all was read
                 continue
-            if found.worker == number:
-                yield found
+            if (uuid := whose.get(found.worker)) is not None:
+                yield uuid, found
 
-    def _number(self, uuid: str) -> int | None:
-        """What the file calls a worker: it may say so behind its first records, where it had no room before them."""
+    def _whose(self, uuids: Set[str]) -> dict[int, str]:
+        """Whom numbers stand for: the file may say so behind their first records, where it had no room before them."""
+        whose: dict[int, str] = {}
         for chunk in self.form.only(_reader.CHUNK_WORKERS):
             try:
                 numbers = read_numbers(chunk.body)
             except ValueError:
                 continue
-            if uuid in numbers:
-                return numbers[uuid]
-        return None
+            for uuid in sorted(uuids & numbers.keys()):
+                whose.setdefault(numbers[uuid], uuid)
+        return whose
 
     def _refuse(self, chunk: Chunk, error: ValueError) -> None:
         """Tell what does not add up: once, however often it is read."""

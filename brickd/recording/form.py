@@ -66,6 +66,7 @@ class Records(NamedTuple):
     Attributes:
         worker: the number that its writer gave it.
         events: whether it is the event ring of the lane.
+        inside: so many of the first slots belong to a record that began before them, or are no record's.
         first: position of the first slot.
         slots: hostile; 64 bytes each.
     """
@@ -73,6 +74,7 @@ class Records(NamedTuple):
     worker: int
     lane: int
     events: bool
+    inside: int
     first: int
     slots: bytes
 
@@ -206,7 +208,7 @@ def records(body: bytes) -> Records:
     Raises:
         ValueError: it is none.
     """
-    worker, lane, ring, first = _reader.recorded_from(body)
+    worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, wanted 0 or 1")
-    return Records(worker, lane, ring == 1, first, body[_BLOCK:])
+    return Records(worker, lane, ring == 1, inside, first, body[_BLOCK:])

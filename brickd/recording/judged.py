@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from brickd import _reader
-from brickd.reading import CLOCKS, Path, Reading
+from brickd.reading import CLOCKS, Path, Reading, Site
 from brickd.records import named_later
 
 _MOST = {"Q": 2**64 - 1, "I": 2**32 - 1, "H": 2**16 - 1, "i": 2**31 - 1}
@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 
 
 def reading(found: Reading) -> Reading:
-    """A reading with the fields that this brickd knows, whose names and paths were judged where they stood.
+    """A reading with the fields that this brickd knows, whose tables were judged where they stood.
 
     Raises:
         ValueError: it cannot be one.
@@ -80,6 +80,16 @@ def paths(found: Sequence[Path | None]) -> None:
             whole(path.name)
             whole(path.layer, -1, _MOST["i"])
             _require(path.unit in _UNITS, "a unit", path.unit)
+
+
+def sites(found: Sequence[Site | None]) -> None:
+    """As `names`."""
+    _require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
+    for site in found:
+        if site is not None:
+            whole(site.name)
+            whole(site.layer, -1, _MOST["i"])
+            whole(site.unit)
 
 
 def _summaries(found: Reading) -> None:

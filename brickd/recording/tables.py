@@ -1,4 +1,4 @@
-"""Which names and paths are in force at a place of a recording.
+"""Which names, paths and sites are in force at a place of a recording.
 
 Owns: out of which chunks they come, and how many of these are held. Must not know: what readings make of them.
 Invariants: what stands at a place is read with what stood before it there; however many a file holds, those of the last
@@ -35,7 +35,7 @@ class _Found(NamedTuple):
     size: int
 
 
-_NOTHING = kept.Tables({}, {})
+_NOTHING = kept.Tables({}, {}, {})
 
 
 class Tables:

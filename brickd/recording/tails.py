@@ -1,13 +1,15 @@
 """The newest slots of a worker's rings, as they pass by.
 
-Owns: how many of them are held. Must not know: where they come from, what is in them. Invariant: a ring's slots are
-given as far as they follow one another without a gap, and never are many more of them in memory than are wanted.
+Owns: how many of them are held. Must not know: where they come from, what is in them. Invariants: a ring's slots are
+given as far as they follow one another without a gap, from the beginning of a record on; never are many more of them in
+memory than are wanted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from brickd import _reader
 from brickd.recording.form import Records
 from brickd.records import SLOT_BYTES
 
@@ -33,13 +35,16 @@ class Tails:
         if ring is None:
             return
         first, slots = ring
-        if found.first != first + len(slots) // SLOT_BYTES:
-            first, slots = found.first, bytearray()
-        whole = len(found.slots) // SLOT_BYTES * SLOT_BYTES
-        slots += found.slots[:whole]
+        begin, end = 0, len(found.slots) // SLOT_BYTES * SLOT_BYTES
+        if not slots or found.first != first + len(slots) // SLOT_BYTES:
+            begin = min(found.inside * SLOT_BYTES, end)
+            first, slots = found.first + begin // SLOT_BYTES, bytearray()
+        slots += found.slots[begin:end]
         if (over := len(slots) - self._room) > self._room // 4:
-            del slots[:over]
-            first += over // SLOT_BYTES
+            at = _reader.walk(slots, 0, over // SLOT_BYTES)
+            at = len(slots) // SLOT_BYTES if at is None else at
+            del slots[: at * SLOT_BYTES]
+            first += at
         self._rings[found.lane, found.events] = first, slots
 
     def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from brickd import _reader
@@ -18,6 +18,7 @@ from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.lookout import Lookout
 from brickd.reading import Reading
+from brickd.recording.checked import Checked
 from brickd.recording.contents import Contents
 from brickd.recording.events import RecordedEvents
 from brickd.recording.file import Reads, nobody
@@ -69,10 +70,6 @@ class Inside:
         flags = self._reading.flags
         return {"flags": flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "weights": 0, "sites": ()}
 
-    def sites(self) -> list[tuple[int, int, int] | None]:
-        """None: recordings do not keep them yet."""
-        return []
-
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first of the last slots that were recorded without a gap, and these."""
         if self._tails is None or self._tails.newest < newest:
@@ -83,7 +80,7 @@ class Inside:
         """Those of all lanes at once, for the files are long."""
         tails = Tails((number for number, _, _ in self._reading.lanes), newest)
         for file in self._files:
-            for found in file.records(self._reading.uuid):
+            for _, found in file.records({self._reading.uuid}):
                 tails.take(found)
         return tails
 
@@ -173,6 +170,10 @@ class Recorded:
         """What was taken stands in the rings here."""
 
     # ---- the recording itself
+
+    def checked(self, uuids: Set[str]) -> Checked:
+        """The checksums of some workers, from the first file on."""
+        return Checked(self._files, uuids)
 
     def now_ns(self) -> int:
         """When the snapshot that is shown was taken, by a clock that nobody set."""

@@ -1,8 +1,8 @@
 """What stands in a recording: its beginning, snapshots, events and its end, each as the body of a chunk.
 
-Owns: these bodies, JSON with packed summaries in it. Must not know: files, when anything is
-written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError, whatever is in
-it; names and paths stand in a file once for all readings that share them.
+Owns: these bodies, JSON with packed summaries in it. Must not know: files, when
+anything is written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError,
+whatever is in it; names, paths and sites stand in a file once for all readings that share them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def event(of: Event) -> bytes:
 
 
 def tables(of: Snapshot, written: set[int]) -> bytes | None:
-    """The names and paths of a snapshot's readings that were not written before; None where there are none.
+    """The names, paths and sites of a snapshot's readings that were not written before; None where there are none.
 
     Args:
         of: the snapshot that is to be written next.
@@ -111,14 +111,10 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
             those that stand before them.
     """
     afresh = not written
-    every = kept.Tables.over(worker.reading for worker in of.survey.workers)
-    new = kept.Tables(
-        {number: rows for number, rows in every.names.items() if number not in written},
-        {number: rows for number, rows in every.paths.items() if number not in written},
-    )
-    if not new.names and not new.paths:
+    new = kept.Tables.over([worker.reading for worker in of.survey.workers]).without(written)
+    if not (numbers := new.numbers()):
         return None
-    written |= new.names.keys() | new.paths.keys()
+    written |= numbers
     return composed({"afresh": plain(afresh)} | new.texts()).encode()
 
 
@@ -126,7 +122,7 @@ def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
     """The body of a snapshot.
 
     Args:
-        of: what is written, but for names and paths.
+        of: what is written, but for names, paths and sites.
         daemon: what the daemon said of itself.
         counts: of the recording up to here, without this snapshot.
     """
@@ -210,13 +206,15 @@ def read_tables(body: bytes) -> tuple[kept.Tables, bool]:
     """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
     with judged.judging():
         document = judged.document(body)
-        for what in ("names", "paths"):
-            judged.limited(document[what], _TABLES_MAX)
+        for what in ("names", "paths", "sites"):
+            judged.limited(document.get(what, ()), _TABLES_MAX)
         found = kept.Tables.of(document)
         for names in found.names.values():
             judged.names(names)
         for paths in found.paths.values():
             judged.paths(paths)
+        for sites in found.sites.values():
+            judged.sites(sites)
         return found, document.get("afresh") is True
 
 

@@ -6,8 +6,6 @@ screens. Invariant: what the segment says is shown as it is, and nothing of it i
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from brickd import _reader, records
@@ -21,8 +19,6 @@ from brickd.views.answer import Answer, Document, begun, require_readable
 from brickd.words import NOBODY
 from brickd.workers import select
 from brickd.world import Details, Inside, World
-
-Sites = Sequence[tuple[int, int, int] | None]
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:
@@ -60,7 +56,6 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
 
 def _inside(segment: Inside, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
     reading = segment.read()
-    sites = segment.sites()
     header = dict(reading.header)
     header |= {
         "uuid": reading.uuid,
@@ -88,8 +83,8 @@ def _inside(segment: Inside, worker: str | None, consumer: int | None, details: 
         },
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
-        "sites": [_site(reading, sites, number) for number, site in enumerate(sites) if site is not None],
-        "lanes": [_lane(segment, reading, sites, number, lane, most) for number, lane, _ in reading.lanes],
+        "sites": [_site(reading, number) for number, site in enumerate(reading.sites) if site is not None],
+        "lanes": [_lane(segment, reading, number, lane, most) for number, lane, _ in reading.lanes],
         "taken": None if details is None else _taken(reading, details, most),
     }
 
@@ -113,7 +108,7 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
     }
 
 
-def _lane(segment: Inside, reading: Reading, sites: Sites, number: int, lane: Any, most: int) -> dict[str, Any]:
+def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False, newest=most)
     spans, strange = records.spans(slots)
     first_event, slots = segment.ring(number, events=True, newest=most)
@@ -126,7 +121,7 @@ def _lane(segment: Inside, reading: Reading, sites: Sites, number: int, lane: An
         "first_in_event_ring": first_event,
         "other_records": dict(strange + stranger),
         "spans": [_span(reading, span) for span in spans[max(0, len(spans) - most) :]],
-        "events": [_event(reading, sites, event) for event in events[max(0, len(events) - most) :]],
+        "events": [_event(reading, event) for event in events[max(0, len(events) - most) :]],
     }
 
 
@@ -139,13 +134,12 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
     }
 
 
-def _site(reading: Reading, sites: Sites, number: int) -> dict[str, Any]:
-    """The kernel and the layer of a site, and whether it is looked at."""
-    site = sites[number] if number < len(sites) else None
+def _site(reading: Reading, number: int) -> dict[str, Any]:
+    """The kernel and the layer of a site, and whether it is off."""
+    site = reading.sites[number] if number < len(reading.sites) else None
     if site is None:
         return {"brick": f"site#{number}", "layer": None, "off": False}
-    name, layer, unit = site
-    return {"brick": reading.name(name), "layer": layer if layer >= 0 else None, "off": unit == _reader.SITE_OFF}
+    return {"brick": reading.name(site.name), "layer": site.layer if site.layer >= 0 else None, "off": site.off}
 
 
 def _is_given(reading: Reading, number: int) -> bool:
@@ -161,7 +155,7 @@ def _since_start(reading: Reading, ticks: int) -> int:
     return round((ticks - reading.header["anchor_ticks"]) * reading.tick_ns)
 
 
-def _event(reading: Reading, sites: Sites, event: dict[str, Any]) -> dict[str, Any]:
+def _event(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
     """Of every kind with the same keys; None is what this kind does not say."""
     kind = event["kind"]
     starts, ends = kind == _reader.KIND_DEFER, kind == _reader.KIND_FINALIZE
@@ -173,7 +167,7 @@ def _event(reading: Reading, sites: Sites, event: dict[str, Any]) -> dict[str, A
     if starts:
         place = _place(reading, event["path"])
     elif checked:
-        site = _site(reading, sites, event["site"])
+        site = _site(reading, event["site"])
         place = {"brick": site["brick"], "layer": site["layer"]}
     ticks = event.get("start" if starts else "ticks")
     return {
@@ -203,28 +197,12 @@ def _checked(reading: Reading, event: dict[str, Any]) -> dict[str, Any]:
         "valid_rows": None if event["valid"] == records.ALL else event["valid"],
         "params": f"{event['params']:016x}" if event["params"] else None,
         "more_inputs": event["flags"] & _reader.CHECKED_MORE != 0,
-        "fnv1a": f"{output['fnv1a']:016x}",
+        "fnv1a": records.seeds_checksum(output),
         "shape": list(output["shape"][: output["dims"]]),
         "dims": output["dims"],
-        "output": _tensor(event["tensors"][0]),
-        "inputs": [_tensor(tensor) for tensor in event["tensors"][1:]],
+        "output": records.tensor_document(event["tensors"][0]),
+        "inputs": [records.tensor_document(tensor) for tensor in event["tensors"][1:]],
     }
-
-
-def _tensor(tensor: dict[str, Any]) -> dict[str, Any]:
-    dtype = tensor["dtype"]
-    return {
-        "checksum": f"{tensor['checksum']:016x}",
-        "dtype": records.DTYPES[dtype] if dtype < len(records.DTYPES) else f"dtype_{dtype}",
-        "elements": tensor["elements"],
-        **{name: _finite(tensor[name]) for name in ("min", "max", "mean", "l2")},
-        **{name: tensor[name] for name in ("nan", "pos_inf", "neg_inf")},
-    }
-
-
-def _finite(value: float) -> float | None:
-    """JSON has no other numbers."""
-    return value if math.isfinite(value) else None
 
 
 def _span(reading: Reading, span: dict[str, Any]) -> dict[str, Any]:

@@ -193,7 +193,7 @@ static void recorder_begin(struct brick_recorder *to, struct brick_spool *spool)
                                   .ahead = random64() % 9000};
     int fd = memfd_create("recording", 0);
     if (fd < 0 || !brick_recorder_begin(to, fd, &title)
-        || !brick_spool_begin(spool, BRICK_SPOOL_LEAST + random64() % 30000))
+        || !brick_spool_begin(spool, BRICK_SPOOL_LEAST + random64() % 30000, (enum brick_left)(random64() % 3)))
         wrong("no recording");
 }
 

@@ -374,7 +374,7 @@ int main(int argc, char **argv)
         return 2;
     for (int i = 0; i < BRICKS; i++)
         bricks[i] = brick_name(names[i], strlen(names[i]), NULL);
-    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK)) /* a ring has less, two have more */
+    if (!brick_spool_begin(&spool, 100 * BRICK_BLOCK, BRICK_LEFT_ALL)) /* a ring has less, two have more */
         return 2;
     pthread_t threads[WRITERS + 4];
     void *(*const others[])(void *) = {consumer, recorder, reader, observer};

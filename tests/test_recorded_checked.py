@@ -1,0 +1,274 @@
+"""Checksums out of recordings: each whole, once, in the order of its lane, and what is not there is counted."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT, events, rings
+from tapes import FIRST, begin, content, flush, forged, form, memory
+from test_recorded_sites import SITES, checked
+
+from brickd import _reader, dtypes, records
+from brickd.recording.checked import Checked, Lost
+from brickd.recording.contents import Contents
+from brickd.recording.form import records as records_of
+from brickd.recording.tails import Tails
+from brickd.recording.world import opened
+
+MINE, OTHER = "11" * 16, "22" * 16
+WORKERS = json.dumps({MINE: 7, OTHER: 8}).encode()
+Lane = dict[int, list[bytes]]
+
+
+def made(sequence: int, inputs: int = 0, **values: int) -> bytes:
+    """A checksum's slots; in those behind the first is what looks like records."""
+    head = np.zeros(1, dtypes.dtype("checked"))
+    usual = {"sequence": sequence, "slots": 4 + 2 * inputs, "inputs": inputs, "kind": _reader.KIND_CHECKED}
+    for name, value in (usual | values).items():
+        head[name] = value
+    looks = events({"sequence": sequence + 1000, "kind": 6, "slots": 4}).tobytes()
+    return head.tobytes() + looks * (int(head["slots"][0]) - 1)
+
+
+def defer(sequence: int) -> bytes:
+    return events({"sequence": sequence, "id": sequence}).tobytes()
+
+
+def strange(sequence: int, slots: int) -> bytes:
+    return events({"sequence": sequence, "kind": 99, "slots": slots}).tobytes() + b"\7" * SLOT * (slots - 1)
+
+
+@contextmanager
+def read(files: Sequence[bytes]) -> Iterator[list[Contents]]:
+    """Files of one recording with this in them."""
+    with ExitStack() as stack:
+        fds = [stack.enter_context(memory(each)) for each in files]
+        yield [Contents(stack.enter_context(form(fd))) for fd in fds]
+
+
+def taken(files: Sequence[bytes], *uuids: str) -> tuple[dict[str, bytes], dict[str, Lost]]:
+    """All that is in them of these workers."""
+    with read(files) as contents:
+        found = Checked(contents, set(uuids or (MINE,)))
+        whole: dict[str, bytes] = {}
+        for uuid, slots in found:
+            whole[uuid] = whole.get(uuid, b"") + slots
+        return whole, found.lost
+
+
+def sequences(slots: bytes) -> list[int]:
+    found, others = records.events(slots)
+    assert not others
+    return [each["sequence"] for each in found]
+
+
+@dataclass
+class Tape:
+    """Files that are written, one after another, each of so many bytes."""
+
+    files: list[bytes]
+    limit: int
+
+    def write(self, spool: _reader.Spool) -> None:
+        """All that waits."""
+        while True:
+            with memory() as fd:
+                recording = begin(fd, self.limit, number=len(self.files))
+                recording.append(_reader.CHUNK_WORKERS, 1, WORKERS)
+                try:
+                    flush(recording, spool)
+                except OSError:
+                    recording.close()
+                    self.files.append(content(fd))
+                    continue
+                recording.close()
+                self.files.append(content(fd))
+                return
+
+
+KINDS = st.sampled_from([*((n, "checked") for n in (0, 0, 0, 1, 8)), (1, "defer"), (1, "strange"), (30, "strange")])
+PASSES = st.lists(st.tuples(st.integers(0, 1), st.lists(KINDS, max_size=12)), min_size=1, max_size=6)
+
+
+def filled(passes: list[tuple[int, list[tuple[int, str]]]], limit: int) -> tuple[list[bytes], Lane]:
+    """Files into which rings were drained, and the checksums that stood in each lane."""
+    tape, stood, numbers = Tape([], limit), Lane(), [0, 0]
+    with rings(lanes=2, event_slots=512) as r:
+        drain, spool = r.drain(), _reader.Spool()
+        drain.record_into(spool, 7)
+        for lane, kinds in passes:
+            slots = b""
+            for size, kind in kinds:
+                numbers[lane] += 1
+                number = numbers[lane]
+                if kind == "checked":
+                    one = made(number, size, position=lane)  # of two lanes never the same
+                    stood.setdefault(lane, []).append(one)
+                else:
+                    one = defer(number) if kind == "defer" else strange(number, size)
+                slots += one
+            r.add(lane, "event", slots)
+            _reader.drain([drain])
+            r.publish(drain)
+        tape.write(spool)
+    return tape.files, stood
+
+
+@given(PASSES, st.sampled_from([640, 704, 768, 1280, 1 << 16]))
+def test_each_checksum_is_given_whole_and_once_wherever_files_and_chunks_end(
+    passes: list[tuple[int, list[tuple[int, str]]]], limit: int
+) -> None:
+    files, stood = filled(passes, limit)
+    whole, lost = taken(files)
+    assert sorted(whole.get(MINE, b"")) == sorted(b"".join(b"".join(each) for each in stood.values()))
+    rest = whole.get(MINE, b"")
+    while rest:  # each lane's in order, whole
+        for lane in stood.values():
+            if lane and rest.startswith(lane[0]):
+                rest = rest[len(lane.pop(0)) :]
+                break
+        else:
+            raise AssertionError("a checksum that stood nowhere, or in another order")
+    assert all(each == Lost() for each in lost.values())
+
+
+@given(PASSES, st.sampled_from([640, 704, 768]), st.data())
+def test_of_files_that_are_missing_or_cut_anywhere_what_is_given_is_whole(
+    passes: list[tuple[int, list[tuple[int, str]]]], limit: int, data: st.DataObject
+) -> None:
+    files, stood = filled(passes, limit)
+    number = data.draw(st.integers(0, len(files) - 1))
+    cut = data.draw(st.none() | st.integers(FIRST, len(files[number])))
+    files[number : number + 1] = [] if cut is None else [files[number][:cut]]
+    whole, lost = taken(files)
+    every = {one for lane in stood.values() for one in lane}
+    rest, given_ = whole.get(MINE, b""), 0
+    while rest:
+        slots = int.from_bytes(rest[12:14], "little")
+        assert rest[: slots * SLOT] in every
+        rest, given_ = rest[slots * SLOT :], given_ + 1
+    assert given_ <= sum(map(len, stood.values()))
+    assert sum(each.cut for each in lost.values()) <= 2
+    assert all(each.rejected == 0 for each in lost.values())
+
+
+def piece(slots: bytes, first: int, inside: int = 0, worker: int = 7, lane: int = 0, ring: int = 1) -> bytes:
+    """The body of a chunk of records."""
+    return np.array([worker, lane, ring, inside], "<u4").tobytes() + first.to_bytes(8, "little") + bytes(40) + slots
+
+
+def tape(*bodies: bytes) -> bytes:
+    return forged([(_reader.CHUNK_WORKERS, 1, WORKERS), *((_reader.CHUNK_RECORDS, 1, body) for body in bodies)])
+
+
+ONE, TWO, THREE = made(1), made(2, 1), made(3)
+
+
+@pytest.mark.parametrize(
+    ("bodies", "given_", "lost"),
+    [
+        ([piece(ONE + TWO, 0), piece(THREE, 10)], [1, 2, 3], Lost()),
+        ([piece(ONE + TWO[: 2 * SLOT], 0), piece(TWO[2 * SLOT :] + THREE, 6, 4)], [1, 2, 3], Lost()),
+        ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT : 3 * SLOT], 5, 5), piece(TWO[3 * SLOT :] + THREE, 7, 3)],
+         [1, 2, 3], Lost()),
+        # The first chunk is not there: what belongs to a record before is no record.
+        ([piece(TWO[2 * SLOT :] + THREE, 6, 4)], [3], Lost()),
+        # One in the middle is not there.
+        ([piece(ONE + TWO[:SLOT], 0), piece(TWO[3 * SLOT :] + THREE, 7, 3)], [1, 3], Lost(cut=1, missing=1)),
+        ([piece(ONE + TWO[:SLOT], 0), piece(THREE, 10)], [1, 3], Lost(cut=1, missing=1)),
+        ([piece(ONE, 0), piece(THREE, 10)], [1, 3], Lost(missing=1)),
+        # The file ends within one.
+        ([piece(ONE + TWO[: 5 * SLOT], 0)], [1], Lost(cut=1)),
+        # What says nothing of where it begins, or something else than what came before.
+        ([piece(ONE + TWO[:SLOT], 0), piece(TWO[SLOT:] + THREE, 5, 2), piece(made(4), 13)], [1, 4],
+         Lost(cut=1, missing=2)),
+        # Lanes do not mix, nor rings.
+        ([piece(ONE + TWO[:SLOT], 0), piece(made(9), 0, lane=1), piece(TWO, 0, ring=0),
+          piece(TWO[SLOT:] + THREE, 5, 5)], [1, 9, 2, 3], Lost()),
+        # Twice the same, and before what was.
+        ([piece(ONE, 0), piece(ONE, 0), piece(TWO, 4)], [1, 2], Lost(rejected=1)),
+        # None that can be.
+        ([piece(made(1, inputs=9, slots=22) + made(2, slots=6) + made(3, relation=4) + made(4, ticks=2**63) + made(5),
+                0)], [5], Lost(rejected=4)),
+        ([piece(ONE + bytes(SLOT) + THREE, 0)], [1], Lost(rejected=1)),
+        ([piece(ONE[:-1], 0)], [], Lost(cut=1)),
+        ([piece(b"", 0)], [], Lost()),
+        ([piece(ONE, 0, 4), piece(TWO, 4, 2**32 - 1), piece(THREE, 2**64 - 1)], [3], Lost()),
+        ([piece(ONE, 0, lane=1024), piece(ONE, 0, lane=2**32 - 1)], [], None),
+        ([b"none of records"], [], None),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
+    bodies: list[bytes], given_: list[int], lost: Lost | None
+) -> None:
+    whole, found = taken([tape(*bodies)])
+    assert sequences(whole.get(MINE, b"")) == given_
+    assert found == ({} if lost is None else {MINE: lost})
+
+
+def test_a_checksum_in_two_files_is_whole_where_both_are_given_in_a_row() -> None:
+    one, two = tape(piece(ONE + TWO[:SLOT], 0)), tape(piece(TWO[SLOT:] + THREE, 5, 5))
+    assert sequences(taken([one, two])[0][MINE]) == [1, 2, 3]
+    assert taken([one]) == ({MINE: ONE}, {MINE: Lost(cut=1)})
+    assert taken([two]) == ({MINE: THREE}, {MINE: Lost()})
+
+
+def test_several_workers_are_read_in_one_pass() -> None:
+    content_ = tape(piece(ONE + TWO[:SLOT], 0), piece(ONE, 0, worker=8), piece(ONE, 0, worker=9),
+                    piece(TWO[SLOT:], 5, 5))  # fmt: skip
+    passes: list[int] = []
+
+    def reads(path: str, at: int, of: int) -> None:
+        passes.append(at)
+
+    with memory(content_) as fd, form(fd, reads) as opened_:
+        contents = Contents(opened_)
+        before = len(passes)
+        found = Checked([contents], {MINE, OTHER, "nobody"})
+        assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)]
+        assert found.lost == {MINE: Lost(), OTHER: Lost()}
+        assert len(passes) - before <= 2
+        assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)], "as often as one likes"
+
+
+def test_the_checksums_of_a_worker_are_those_that_it_made(worker: Start, tmp_path: Path) -> None:
+    file, _ = checked(worker, tmp_path)
+    with opened([file]) as world:
+        (there,) = world.survey().workers
+        found = world.checked({there.reading.uuid})
+        (slots,) = [slots for _, slots in found]
+        events_, _ = records.events(slots)
+        places = [there.reading.sites[each["site"]] for each in events_]
+        assert [(there.reading.name(site.name), site.layer) for site in places if site] == [
+            (name, -1 if layer is None else layer) for name, layer, off in SITES if not off
+        ]
+        assert found.lost == {there.reading.uuid: Lost()}
+
+
+@pytest.mark.parametrize("newest", [1, 1000])
+def test_the_newest_of_many_checksums_are_shown_whichever_chunk_they_begin_in(newest: int) -> None:
+    generator = random.Random(newest)
+    slots = b"".join(made(n, generator.choice([0, 1, 8])) for n in range(1, 3000))
+    tails, at, count = Tails([0], newest), 0, len(slots) // SLOT
+    while at < count:
+        size = min(generator.randint(1, 700), count - at)
+        behind = _reader.walk(slots, 0, at)
+        assert behind is not None
+        tails.take(records_of(piece(slots[at * SLOT : (at + size) * SLOT], at, behind - at)))
+        at += size
+    first, held = tails.ring(0, events=True)
+    assert first + len(held) // SLOT == count
+    shown = sequences(held)
+    assert shown[-1] == 2999
+    assert shown == list(range(shown[0], 3000))
+    assert len(held) // SLOT > max(newest, 1024) - 20, "but for what is left of a record"
