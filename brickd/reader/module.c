@@ -1,5 +1,6 @@
 /* module.c - brickd._reader: the reader's face in CPython. */
 #include "fold.h"
+#include "prints.h"
 #include "recording.h"
 #include "types.h"
 
@@ -106,6 +107,9 @@ static PyMethodDef reader_methods[] = {
      "walk(slots, at, wanted) -> the slot of the first record at `wanted` or behind it; None: that is not known."},
     {"checked", reader_checked, METH_VARARGS,
      "checked(slots, at, last) -> (whole checksums, slot of one that was cut or their count, last number, missing, rejected)."},
+    {"tensor_error", reader_tensor_error, METH_VARARGS,
+     "tensor_error(one, other) -> the other's relative error, or None; each is what follows the head of a checksum's"
+     " record without inputs."},
     {"recording_end", reader_end, METH_O,
      "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
@@ -127,13 +131,14 @@ static int reader_exec(PyObject *module)
     PyTypeObject *summaries = type_add(module, &summaries_spec), *recording = type_add(module, &recording_spec);
     state->drain = type_add(module, &drain_spec);
     state->packed = type_add(module, &packed_spec);
+    state->prints = type_add(module, &prints_spec);
     state->spool = type_add(module, &spool_spec);
     Py_XDECREF(segment);
     Py_XDECREF(fold);
     Py_XDECREF(summaries);
     Py_XDECREF(recording);
     if (segment == NULL || fold == NULL || summaries == NULL || recording == NULL || state->drain == NULL
-        || state->packed == NULL || state->spool == NULL)
+        || state->packed == NULL || state->prints == NULL || state->spool == NULL)
         return -1;
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
@@ -155,6 +160,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
+        || PyModule_AddIntConstant(module, "SITE_STATEFUL", (long)BRICK_SITE_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STEP", BRICK_CHECKED_STEP) != 0
         || PyModule_AddIntConstant(module, "SITE_OFF", BRICK_SITE_OFF) != 0
@@ -192,6 +198,7 @@ static int reader_traverse(PyObject *module, visitproc visit, void *arg)
     if (state != NULL) {
         Py_VISIT(state->drain);
         Py_VISIT(state->packed);
+        Py_VISIT(state->prints);
         Py_VISIT(state->spool);
     }
     return 0;
@@ -203,6 +210,7 @@ static int reader_clear(PyObject *module)
     if (state != NULL) {
         Py_CLEAR(state->drain);
         Py_CLEAR(state->packed);
+        Py_CLEAR(state->prints);
         Py_CLEAR(state->spool);
     }
     return 0;

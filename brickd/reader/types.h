@@ -16,6 +16,7 @@ extern PyType_Spec recording_spec; /* recording_type.c */
 extern PyType_Spec spool_spec;     /* spool_type.c */
 extern PyType_Spec summaries_spec; /* summaries_type.c */
 extern PyType_Spec packed_spec;    /* packed_type.c */
+extern PyType_Spec prints_spec;    /* prints_type.c */
 
 /* Functions of the module: drain_call.c, calls.c, recording_call.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
@@ -30,9 +31,10 @@ PyObject *reader_records(PyObject *module, PyObject *body);
 PyObject *reader_end(PyObject *module, PyObject *body);
 PyObject *reader_walk(PyObject *module, PyObject *args);
 PyObject *reader_checked(PyObject *module, PyObject *args);
+PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* prints_type.c */
 
 struct reader_state {
-    PyTypeObject *drain, *packed, *spool;
+    PyTypeObject *drain, *packed, *prints, *spool;
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */

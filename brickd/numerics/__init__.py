@@ -1,0 +1,1 @@
+"""What workers' tensors come to: heard, set side by side, judged."""

@@ -1,0 +1,74 @@
+"""Sites of many workers under one number: digests that stand for what workers call things.
+
+Owns: which digest stands for which text, and what a site is called. Must not know: segments, what was recorded there.
+Invariants: the same text has the same digest for all workers of one process's life, and no worker can make two texts
+share one; how many sites are known by name is bounded.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import re
+from typing import NamedTuple
+
+from brickd import _reader
+
+SITES_MAX = 65_536  # as many as are counted apart: BRICK_SITE_COUNTS_MAX of prints.h
+
+_KEY = os.urandom(16)
+_STATEFUL = re.compile(
+    r"attn|attention|sdpa|(?<![a-z])(mla|mha|gqa|mqa)(?![a-z])|flash|cache|(?<![a-z])kv(?![a-z])|mamba|(?<![a-z])ssm"
+    r"|lstm|(?<![a-z])(gru|rnn)|recurrent|(?<![a-z])sampl|multinomial|dropout|random",
+    re.IGNORECASE,
+)
+# What the parts of an attention are called that read nothing but their inputs.
+_PLAIN = re.compile(r"((.*_)?[qkvo]+|.*proj(ection)?|.*dense|.*norm|rotary.*|rope.*|out(put)?|add)", re.IGNORECASE)
+
+
+class Site(NamedTuple):
+    """Where numbers are compared; `layer` is -1 without one."""
+
+    kernel: str
+    layer: int
+    category: str
+
+
+def is_stateful(site: Site) -> bool:
+    """Whether its name says that a state decides there which no input shows: a cache, a random number."""
+    if _PLAIN.fullmatch(site.kernel.rpartition(".")[2]):
+        return False
+    return site.category.casefold() == "attention" or _STATEFUL.search(site.kernel) is not None
+
+
+@functools.lru_cache(maxsize=SITES_MAX)
+def digest(text: str) -> int:
+    """What stands for a text: any number of 64 bits but 0."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=_KEY).digest(), "little") or 1
+
+
+def site_digest(kernel: str, layer: int) -> int:
+    """What stands for a site, whatever its category is, and whether a state decides there."""
+    return digest(f"{layer}\0{kernel}") & ~_reader.SITE_STATEFUL
+
+
+class Sites:
+    """Those that were heard of, by digest."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, Site] = {}
+        self._numbers: dict[int, int] = {}  # by what stands for it, whatever its category
+
+    def number(self, site: Site) -> int:
+        """What stands for a site; whoever is first to say of what category it is, is believed."""
+        plain = site_digest(site.kernel, site.layer)
+        number = self._numbers.get(plain)
+        if number is None:
+            number = plain | (_reader.SITE_STATEFUL if is_stateful(site) else 0)
+            if len(self._known) < SITES_MAX:
+                self._numbers[plain], self._known[number] = number, site
+        return number
+
+    def __getitem__(self, number: int) -> Site:
+        return self._known.get(number) or Site(f"site#{number:x}", -1, "other")

@@ -1,0 +1,111 @@
+/* match.h - prints of some workers set side by side.
+ *
+ * By run: those of one site, step, position and shard, the first of each worker
+ * with the first of the others, and so on. By input: those of one site, context
+ * and inputs, whenever they came. Whoever has that in no shard, or in no context,
+ * that another has it in, too, stands beside one of another, for the reason why
+ * not. What stands side by side is a row; in it there is one print of a worker at
+ * the most, and one that the others are held against: that which most say, else
+ * that of the worker that was named first.
+ *
+ * A comparison is one other worker in a row beside that one.
+ */
+#ifndef BRICKD_MATCH_H
+#define BRICKD_MATCH_H
+
+#include "prints.h"
+
+enum brick_class {
+    BRICK_CLASS_IDENTICAL = 0,
+    BRICK_CLASS_WITHIN,
+    BRICK_CLASS_DIVERGED,
+    /* Not comparable: */
+    BRICK_CLASS_DTYPE,
+    BRICK_CLASS_SHAPE,
+    BRICK_CLASS_FORM,    /* of the inputs */
+    BRICK_CLASS_BACKEND,
+    BRICK_CLASS_PARAMS,
+    BRICK_CLASS_VALID,
+    BRICK_CLASS_RELATION,
+    BRICK_CLASS_REPEATS,  /* not as often in each worker, and not always the same */
+    BRICK_CLASS_UNSTEADY, /* most workers contradict themselves */
+    BRICK_CLASS_WORK,     /* a step that began with other inputs: other work was done */
+    BRICK_CLASS_VALUES,   /* by run: how far they are apart was not recorded, and nothing says that they must be equal */
+    BRICK_CLASS_STATEFUL,   /* by input: not equal, where something decides that no input shows */
+    BRICK_CLASS_SHARD,      /* each has a part of the model that is not the other's */
+    BRICK_CLASSES
+};
+
+/* A print in a row. */
+struct brick_member {
+    uint64_t number;
+    uint32_t worker; /* which of those that were named */
+    uint8_t class;   /* of its comparison with the one that it is held against, which is identical with itself */
+};
+
+/* A row that is not identical throughout. */
+struct brick_row_found {
+    uint64_t ticks;    /* of the first of its prints, in the order of the workers; by input of the first that worker had */
+    size_t first;      /* its prints begin there in m->members */
+    uint32_t members;
+    uint32_t against;  /* which of these the others are held against, */
+    uint32_t worst;    /* and which is furthest from it */
+    uint32_t step;     /* which of m->steps; by input all ones */
+    float error;       /* of the worst: relative, estimated; no number: not known */
+    float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */
+    float tolerance;
+    uint8_t class;     /* diverged where any member is, else the last in order of its members' */
+};
+
+struct brick_step {
+    uint64_t step;
+    uint32_t workers; /* that have it */
+    uint8_t diverged; /* a row of it did */
+    uint8_t other;    /* it was other work */
+};
+
+/* Of one site. */
+struct brick_site_found {
+    uint64_t site;
+    uint64_t ticks;    /* when it was first recorded, by the first of the workers that have it, */
+    uint32_t worker;   /* which this is: what two clocks show is in no order */
+    uint64_t prints;
+    uint64_t compared, classes[BRICK_CLASSES];
+    uint64_t lone;     /* prints beside which none of another worker stands */
+    uint64_t bare;     /* by input: prints without inputs */
+    uint64_t missing, uncertain; /* by run: in steps that another worker has too; uncertain: the first or last of a worker's */
+    float error;       /* the largest that is within */
+};
+
+/* Of one worker. */
+struct brick_edge {
+    uint64_t first, last; /* ticks of its prints */
+    uint64_t prints;
+    uint64_t declared; /* those whose step the host said */
+    uint64_t missing, uncertain; /* as of a site */
+};
+
+struct brick_match {
+    /* Wanted. */
+    const uint32_t *workers; /* the order in which they were named */
+    const uint64_t *since;   /* of each: no prints before these ticks */
+    size_t count;
+    const uint64_t *step;    /* this one alone; NULL: all */
+    int by_input;
+    double rtol;             /* below 0: what the dtype and the size of the reduction lead one to expect */
+
+    /* Found. */
+    struct brick_row_found *rows; /* all that are not identical, in the order of the first worker that has one */
+    struct brick_member *members;
+    struct brick_step *steps;
+    struct brick_site_found *sites;
+    struct brick_edge *edges; /* of each worker */
+    size_t rows_count, members_count, steps_count, sites_count;
+    uint64_t prints;         /* that were looked at */
+};
+
+/* 0: there is no memory. In any case brick_match_free is to follow. */
+int brick_match(const struct brick_prints *p, struct brick_match *m);
+void brick_match_free(struct brick_match *m);
+
+#endif

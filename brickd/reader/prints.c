@@ -1,0 +1,436 @@
+#include "prints.h"
+
+#include "mix.h"
+#include "walk.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ODD UINT64_C(0x9E3779B97F4A7C15)
+
+#define COUNT_MAX ((1u << 12) - 1)
+#define ALONE_MAX ((1u << 20) - 1)
+
+/* Four slots are the least that a record has, and so many cells its table takes at most. */
+#define SLOTS_OF_A_PRINT 4u
+#define CELLS_OF_A_PRINT 4u
+#define SLOTS_MIN ((size_t)1024)
+#define BYTES_OF_A_SLOT \
+    (sizeof(struct brick_record) \
+     + (sizeof(struct brick_print) + CELLS_OF_A_PRINT * sizeof(struct brick_cell)) / SLOTS_OF_A_PRINT)
+
+void brick_prints_init(struct brick_prints *p, size_t bytes_max, uint64_t key)
+{
+    memset(p, 0, sizeof *p);
+    p->bytes_max = bytes_max;
+    p->key = key;
+}
+
+void brick_prints_free(struct brick_prints *p)
+{
+    free(p->prints);
+    free(p->slots);
+    free(p->cells);
+    free(p->counts);
+}
+
+static uint64_t digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + ODD)); }
+
+/* ---- room --------------------------------------------------------------- */
+
+static struct brick_print *print_of(const struct brick_prints *p, uint64_t number)
+{
+    return &p->prints[number & (p->prints_room - 1)];
+}
+
+const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number) { return print_of(p, number); }
+
+void brick_prints_slots(const struct brick_prints *p, const struct brick_print *print, struct brick_record *slots)
+{
+    for (uint64_t n = 0; n < print->slots; n++)
+        slots[n] = p->slots[(print->at + n) & (p->slots_room - 1)];
+}
+
+/* Rings of twice the room. 0: there is no memory, or the bound forbids it. */
+static int grow(struct brick_prints *p)
+{
+    struct brick_prints wider = *p;
+    wider.slots_room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
+    wider.prints_room = wider.slots_room / SLOTS_OF_A_PRINT;
+    if (wider.slots_room > SLOTS_MIN && wider.slots_room > p->bytes_max / BYTES_OF_A_SLOT)
+        return 0;
+    wider.slots = malloc(wider.slots_room * sizeof *wider.slots);
+    wider.prints = malloc(wider.prints_room * sizeof *wider.prints);
+    if (wider.slots == NULL || wider.prints == NULL) {
+        free(wider.slots);
+        free(wider.prints);
+        return 0;
+    }
+    for (uint64_t n = p->first; n < p->end; n++)
+        *print_of(&wider, n) = *print_of(p, n);
+    for (uint64_t n = p->slots_first; n < p->slots_end; n++)
+        wider.slots[n & (wider.slots_room - 1)] = p->slots[n & (p->slots_room - 1)];
+    free(p->prints);
+    free(p->slots);
+    *p = wider;
+    return 1;
+}
+
+static void count_gone(struct brick_prints *p);
+
+static int make_room(struct brick_prints *p, uint64_t slots)
+{
+    while (p->slots_end - p->slots_first + slots > p->slots_room || p->end - p->first == p->prints_room) {
+        if (grow(p))
+            continue;
+        if (p->first == p->end)
+            return 0;
+        count_gone(p);
+        p->first++;
+        p->slots_first = p->first < p->end ? print_of(p, p->first)->at : p->slots_end;
+    }
+    return 1;
+}
+
+/* ---- what is counted ---------------------------------------------------- */
+
+static struct brick_site_count *count_place(const struct brick_prints *p, uint32_t service, uint64_t site)
+{
+    uint64_t i = digest(p->key ^ service, site);
+    for (;; i++) {
+        struct brick_site_count *c = &p->counts[i & (p->counts_room - 1)];
+        if (!c->used || (c->site == site && c->service == service))
+            return c;
+    }
+}
+
+/* The counts in a table of so much room, but for those of one service. 0: there is no memory. */
+static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
+{
+    struct brick_prints other = *p;
+    other.counts_room = room;
+    other.counts_used = 0;
+    other.counts = calloc(room, sizeof *other.counts);
+    if (other.counts == NULL)
+        return 0;
+    for (size_t n = 0; n < p->counts_room; n++) {
+        const struct brick_site_count *c = &p->counts[n];
+        if (!c->used || (c->site != 0 && c->service == without))
+            continue;
+        *count_place(&other, c->service, c->site) = *c;
+        other.counts_used++;
+    }
+    free(p->counts);
+    *p = other;
+    return 1;
+}
+
+static int grow_counts(struct brick_prints *p)
+{
+    return move_counts(p, p->counts_room > 0 ? 2 * p->counts_room : 256, UINT64_MAX);
+}
+
+int brick_prints_forget(struct brick_prints *p, uint32_t service)
+{
+    return p->counts_room == 0 || move_counts(p, p->counts_room, service);
+}
+
+/* NULL: there is no memory. */
+static struct brick_site_count *count_of(struct brick_prints *p, uint32_t service, uint64_t site)
+{
+    if (2 * (p->counts_used + 2) > p->counts_room && !grow_counts(p))
+        return NULL;
+    struct brick_site_count *c = count_place(p, service, site);
+    if (!c->used && p->counts_used >= BRICK_SITE_COUNTS_MAX) {
+        service = 0;
+        site = 0;
+        c = count_place(p, service, site);
+    }
+    if (!c->used) {
+        *c = (struct brick_site_count){.site = site, .service = service, .used = 1};
+        p->counts_used++;
+    }
+    return c;
+}
+
+/* ---- groups ------------------------------------------------------------- */
+
+uint64_t brick_prints_group(const struct brick_prints *p, const struct brick_print *print)
+{
+    uint64_t group = digest(digest(digest(p->key ^ print->service, print->site), print->context), print->inputs);
+    return group != 0 ? group : 1;
+}
+
+static int stands(const struct brick_prints *p, const struct brick_cell *cell)
+{
+    return cell->group != 0 && cell->count > 0 && cell->newest >= p->first;
+}
+
+const struct brick_cell *brick_prints_cell(const struct brick_prints *p, uint64_t group, size_t *from)
+{
+    for (; *from < p->cells_room; ++*from) {
+        const struct brick_cell *cell = &p->cells[(group + *from) & (p->cells_room - 1)];
+        if (cell->group == 0)
+            return NULL;
+        if (cell->group == group && stands(p, cell)) {
+            ++*from;
+            return cell;
+        }
+    }
+    return NULL;
+}
+
+static void put_cell(struct brick_prints *p, const struct brick_cell *cell)
+{
+    size_t i = cell->group & (p->cells_room - 1);
+    while (p->cells[i].group != 0)
+        i = (i + 1) & (p->cells_room - 1);
+    p->cells[i] = *cell;
+    p->cells_used++;
+}
+
+/* Room for one more. Cells that do not stand are in the way until the table is made anew. 0: there is no memory. */
+static int room_for_a_cell(struct brick_prints *p)
+{
+    if (2 * (p->cells_used + 1) <= p->cells_room)
+        return 1;
+    struct brick_cell *before = p->cells;
+    size_t room = p->cells_room, standing = 0;
+    for (size_t n = 0; n < room; n++)
+        standing += (size_t)stands(p, &before[n]);
+    const size_t wanted = 3 * (standing + 1) <= room ? room : room > 0 ? 2 * room : SLOTS_MIN;
+    struct brick_cell *after = calloc(wanted, sizeof *after);
+    if (after == NULL)
+        return 0;
+    p->cells = after;
+    p->cells_room = wanted;
+    p->cells_used = 0;
+    for (size_t n = 0; n < room; n++)
+        if (stands(p, &before[n]))
+            put_cell(p, &before[n]);
+    free(before);
+    return 1;
+}
+
+/* What was alone meets nobody any more. */
+static void count_alone(const struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
+{
+    struct brick_site_count *count = count_place(p, print->service, print->site);
+    if (!count->used)
+        count = count_place(p, 0, 0);
+    if (count->used) /* else its service is known no more */
+        count->gone += cell->alone;
+}
+
+/* The oldest print goes. */
+static void count_gone(struct brick_prints *p)
+{
+    const struct brick_print *print = print_of(p, p->first);
+    const struct brick_cell *cell;
+    if (!brick_print_is_grouped(print) || p->cells_room == 0)
+        return;
+    const uint64_t group = brick_prints_group(p, print);
+    for (size_t from = 0; (cell = brick_prints_cell(p, group, &from)) != NULL;) {
+        if (cell->newest != p->first)
+            continue;
+        count_alone(p, print, cell);
+        return;
+    }
+}
+
+static int in_order(const void *one, const void *other)
+{
+    const uint32_t a = *(const uint32_t *)one, b = *(const uint32_t *)other;
+    return (a > b) - (a < b);
+}
+
+void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count)
+{
+    qsort(workers, count, sizeof *workers, in_order);
+    for (size_t n = 0; n < p->cells_room; n++) {
+        struct brick_cell *cell = &p->cells[n];
+        if (!stands(p, cell) || bsearch(&cell->worker, workers, count, sizeof *workers, in_order) == NULL)
+            continue;
+        count_alone(p, print_of(p, cell->newest), cell);
+        cell->count = 0;
+    }
+}
+
+/* The print with this number says it too. Whether its group has another output. */
+static int join(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
+{
+    const struct brick_print *print = print_of(p, number);
+    const uint64_t group = brick_prints_group(p, print);
+    struct brick_cell *own = NULL, *last = NULL, *cell;
+    uint32_t outputs = 0;
+    int met = 0, unlike = 0;
+    for (size_t from = 0; (cell = (struct brick_cell *)brick_prints_cell(p, group, &from)) != NULL;) {
+        unlike |= cell->output != print->output;
+        if (cell->worker == print->worker) {
+            outputs++;
+            own = cell->output == print->output ? cell : own;
+            last = cell;
+        } else {
+            met = 1;
+            count->met += cell->alone;
+            cell->alone = 0;
+        }
+    }
+    count->met += (uint64_t)met;
+    if (own == NULL && outputs == BRICK_OUTPUTS_MAX) {
+        own = last;
+        own->output = print->output;
+    }
+    if (own == NULL) {
+        const struct brick_cell fresh = {
+            .group = group, .output = print->output, .newest = number, .worker = print->worker, .count = 1, .alone = !met};
+        put_cell(p, &fresh);
+    } else {
+        own->newest = number;
+        own->count += own->count < COUNT_MAX;
+        own->alone += !met && own->alone < ALONE_MAX;
+    }
+    return unlike;
+}
+
+/* ---- adding ------------------------------------------------------------- */
+
+/* What stands for a number; 0: it is not known. */
+static uint64_t text_of(const uint64_t *texts, size_t count, uint32_t number, int named)
+{
+    const uint64_t text = number < count ? texts[number] : 0;
+    return text != 0 || named ? text : brick_mixed(ODD + number) | BRICK_SITE_STATEFUL;
+}
+
+static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
+{
+    return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
+}
+
+/* Of what each member of a group holds whole, and of what is moved, the relation says who must have the same. */
+static int is_of_a_shard(const struct brick_checked *c)
+{
+    return c->relation == BRICK_LOCAL || c->relation == BRICK_PARTIAL;
+}
+
+static enum brick_added make(const struct brick_speaker *by, const struct brick_record *slots, size_t left,
+                             struct brick_print *print)
+{
+    const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+    if (c->kind != BRICK_KIND_CHECKED || !brick_checked_possible(c) || c->slots > left)
+        return BRICK_ADDED_NOT;
+    *print = (struct brick_print){
+        .step = c->step,
+        .position = c->position,
+        .ticks = c->ticks,
+        .params = c->params,
+        .valid = c->valid,
+        .shard = is_of_a_shard(c) ? by->shard : 0,
+        .worker = by->worker,
+        .service = by->service,
+        .slots = c->slots,
+        .relation = c->relation,
+        .inputs_count = c->inputs,
+        .flags = c->flags,
+    };
+    print->site = text_of(by->sites, by->sites_count, c->site, by->named);
+    print->backend = c->backend != 0 ? text_of(by->names, by->names_count, c->backend, by->named) : 1;
+    print->of = c->of != 0 ? text_of(by->names, by->names_count, c->of, by->named) : 1;
+    if (print->site == 0 || print->backend == 0 || print->of == 0)
+        return BRICK_ADDED_UNKNOWN;
+    const struct brick_tensor_sums *output = sums_of(slots, 0);
+    if (output->dtype == 0) /* nothing came out: two of those would be equal */
+        return BRICK_ADDED_NOT;
+    print->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
+                    || ((print->site & BRICK_SITE_STATEFUL) != 0 && (c->flags & BRICK_CHECKED_STATELESS) == 0);
+    print->output = output->checksum;
+    print->shape = output->shape;
+    print->dtype = output->dtype;
+    uint64_t form = c->inputs, inputs = c->inputs;
+    int readable = c->inputs > 0;
+    for (uint32_t n = 1; n <= c->inputs; n++) {
+        const struct brick_tensor_sums *input = sums_of(slots, n);
+        form = digest(form, (uint64_t)input->dtype << 32 | input->shape);
+        inputs = digest(inputs, input->checksum);
+        readable &= input->dtype != 0;
+    }
+    print->form = (uint32_t)(form >> 32);
+    print->inputs = readable ? inputs | 1 : 0;
+    uint64_t context = digest(print->backend, print->of);
+    context = digest(digest(digest(context, print->params), print->valid), print->shard);
+    context = digest(context, (uint64_t)print->shape << 32 | print->form);
+    print->context = digest(context, (uint64_t)print->stateful << 16 | (uint64_t)print->dtype << 8 | print->relation);
+    return BRICK_ADDED;
+}
+
+static void put(struct brick_prints *p, struct brick_print *print, const struct brick_record *slots)
+{
+    print->at = p->slots_end;
+    for (uint64_t n = 0; n < print->slots; n++)
+        p->slots[(print->at + n) & (p->slots_room - 1)] = slots[n];
+    p->slots_end += print->slots;
+    *print_of(p, p->end++) = *print;
+}
+
+static void tell_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
+{
+    count->unlike++;
+    p->unlike_all++;
+    if (count->round != p->round) {
+        count->round = p->round;
+        count->told = 0;
+    }
+    if (count->told == BRICK_UNLIKE_OF_A_SITE || p->unlike_count == BRICK_UNLIKE_MAX)
+        return;
+    count->told++;
+    p->unlike[p->unlike_count++] = number;
+}
+
+enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
+                                  const struct brick_record *slots, size_t left)
+{
+    struct brick_print print;
+    enum brick_added made = make(by, slots, left, &print);
+    if (made != BRICK_ADDED) {
+        p->refused += made == BRICK_ADDED_NOT;
+        return made;
+    }
+    if (p->bytes_max == 0)
+        return BRICK_ADDED;
+    struct brick_site_count *count = count_of(p, print.service, print.site);
+    if (count == NULL || !make_room(p, print.slots) || !room_for_a_cell(p))
+        return BRICK_ADDED_NO_MEMORY;
+    count->prints++;
+    put(p, &print, slots);
+    count->bare += print.inputs == 0;
+    count->stateful += print.inputs != 0 && print.stateful;
+    if (!brick_print_is_grouped(&print))
+        return BRICK_ADDED;
+    if (join(p, p->end - 1, count))
+        tell_unlike(p, p->end - 1, count);
+    return BRICK_ADDED;
+}
+
+void brick_prints_looked(struct brick_prints *p)
+{
+    p->unlike_count = 0;
+    p->round++;
+}
+
+int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const uint32_t *workers, size_t count)
+{
+    struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
+    for (uint64_t n = from->first; n < from->end; n++) {
+        struct brick_print print = *print_of(from, n);
+        size_t i = 0;
+        while (i < count && workers[i] != print.worker)
+            i++;
+        if (i == count)
+            continue;
+        if (!make_room(p, print.slots))
+            return 0;
+        brick_prints_slots(from, &print, slots);
+        put(p, &print, slots);
+    }
+    return 1;
+}

@@ -1,0 +1,133 @@
+/* prints.h - what workers said of their tensors: the newest of it, and who said the same of the same.
+ *
+ * A print is one CHECKED record with what it is compared by. Names are known by
+ * digests of their texts, so that the numbers of one worker's segment mean
+ * nothing here. Prints stand in the order in which they came, within a bound of
+ * bytes: what has no room any more goes, the oldest first, and is counted.
+ *
+ * Prints of one site, context and inputs are a group: in it every output must be
+ * the same. For each output of each worker it has a cell, as long as the newest
+ * print that said so is here and the worker is not mute. In no group is what has no inputs, and where
+ * something decides that these do not show.
+ */
+#ifndef BRICKD_PRINTS_H
+#define BRICKD_PRINTS_H
+
+#include "brick_shm.h"
+
+#include <stddef.h>
+
+/* Of a site's number: where a record says nothing of that, no input shows all that decides there. */
+#define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
+
+struct brick_print {
+    uint64_t site;    /* of a kernel and a layer */
+    uint64_t context; /* of all below that must be equal for two to be comparable */
+    uint64_t inputs;  /* of the checksums of all inputs; 0: there are none, or one could not be read */
+    uint64_t output;  /* the checksum */
+    uint64_t step, position, ticks;
+    uint64_t backend, of, params, valid;
+    uint64_t shard;   /* whose numbers these are alone; 0: nobody's, or its relation says that all shards have them */
+    uint64_t at;      /* of its slots, counted from the first that ever came */
+    uint32_t worker, service;
+    uint32_t shape;   /* of the output */
+    uint32_t form;    /* of the inputs: dtypes and shapes */
+    uint16_t slots;
+    uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
+    uint8_t stateful;   /* something decides what no input shows */
+    uint8_t reserved;
+};
+
+struct brick_cell {
+    uint64_t group; /* 0: it is free */
+    uint64_t output;
+    uint64_t newest; /* the number of the print */
+    uint32_t worker;
+    uint32_t count : 12; /* how often it was said; so often, or more; 0: the worker is mute */
+    uint32_t alone : 20; /* since another worker last had the same to do */
+};
+#define BRICK_OUTPUTS_MAX 2u /* cells of one worker in a group: it contradicts itself, and more of them would say no more */
+
+/* Of one site of a service, since the beginning. */
+struct brick_site_count {
+    uint64_t site;
+    uint32_t service;
+    uint32_t used;
+    uint64_t prints;
+    uint64_t bare;   /* without inputs */
+    uint64_t stateful; /* with inputs that do not show all that decides */
+    uint64_t met;    /* another worker had the same to do */
+    uint64_t unlike; /* its group had another output */
+    uint64_t gone;   /* they were no opinion any more before another worker had the same to do */
+    uint32_t round, told; /* so many were told since p->round began, if it was this one */
+};
+#define BRICK_SITE_COUNTS_MAX 65536u /* further ones are counted in the place of site 0 */
+
+/* So many that are unlike wait to be looked at, of a site a few: it hides no other one. */
+#define BRICK_UNLIKE_MAX 256u
+#define BRICK_UNLIKE_OF_A_SITE 4u
+
+struct brick_prints {
+    struct brick_print *prints;  /* a ring */
+    struct brick_record *slots;  /* a ring */
+    struct brick_cell *cells;
+    struct brick_site_count *counts;
+    uint64_t first, end;           /* numbers of prints */
+    uint64_t slots_first, slots_end;
+    size_t prints_room, slots_room, cells_room, counts_room; /* powers of two, or 0 */
+    size_t cells_used, counts_used;
+    size_t bytes_max;              /* 0: nothing is held, or counted */
+    uint64_t refused;              /* records that are none */
+    uint64_t unlike_all;           /* how many there were */
+    uint64_t unlike[BRICK_UNLIKE_MAX]; /* the numbers of those that wait */
+    uint32_t unlike_count, round;
+    uint64_t key;                  /* so that nobody can tell which groups lie beside each other */
+};
+
+/* Whose records, and what its numbers stand for: digests of texts, 0 of those that are not known. */
+struct brick_speaker {
+    uint32_t worker, service;
+    uint64_t shard; /* of the model, that it holds; 0: all of it */
+    const uint64_t *sites, *names;
+    size_t sites_count, names_count;
+    int named; /* else what is not known stands for itself */
+};
+
+void brick_prints_init(struct brick_prints *p, size_t bytes_max, uint64_t key);
+void brick_prints_free(struct brick_prints *p);
+
+enum brick_added {
+    BRICK_ADDED = 0,
+    BRICK_ADDED_NOT,     /* it is no record */
+    BRICK_ADDED_UNKNOWN, /* one of its numbers is not known to the speaker */
+    BRICK_ADDED_NO_MEMORY
+};
+
+/* Adds the record that begins here, of the `left` slots that there are. */
+enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
+                                  const struct brick_record *slots, size_t left);
+
+/* Nothing is known of a service's sites any more. 0: there is no memory, and nothing is changed. */
+int brick_prints_forget(struct brick_prints *p, uint32_t service);
+
+/* What some workers said is no opinion any more: in no group is anything of theirs. Sorts the numbers. */
+void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count);
+
+/* Nobody waits any more. */
+void brick_prints_looked(struct brick_prints *p);
+
+/* Has those of some workers beside its own, as if they had come now; they meet nobody. 0: there is no memory. */
+int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const uint32_t *workers, size_t count);
+
+/* The print of a number from p->first to p->end - 1, and its slots, one behind the other (BRICK_CHECKED_SLOTS_MAX fit). */
+const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number);
+void brick_prints_slots(const struct brick_prints *p, const struct brick_print *print, struct brick_record *slots);
+
+/* Whether it is in a group at all; and in which. */
+static inline int brick_print_is_grouped(const struct brick_print *print) { return print->inputs != 0 && !print->stateful; }
+uint64_t brick_prints_group(const struct brick_prints *p, const struct brick_print *print);
+
+/* The next cell of a group from place *from on; NULL: there is none. *from starts at 0. */
+const struct brick_cell *brick_prints_cell(const struct brick_prints *p, uint64_t group, size_t *from);
+
+#endif

@@ -1,0 +1,91 @@
+#include "tolerance.h"
+
+#include "brick_fingerprint.h"
+
+#include <math.h>
+
+#define UNITS 8.0 /* of rounding: what several operators in a row come to */
+
+static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
+{
+    return (const struct brick_tensor_sums *)(const void *)&slots[2 + 2 * tensor];
+}
+
+static const float *places_of(const struct brick_record *slots, uint32_t tensor)
+{
+    return ((const struct brick_tensor_sketch *)(const void *)&slots[3 + 2 * tensor])->places;
+}
+
+/* Half the distance from 1 to the next number; 0: it has no such thing. */
+static double rounding(uint8_t dtype)
+{
+    switch (dtype) {
+    case BRICK_FLOAT64:
+        return 0x1p-53;
+    case BRICK_FLOAT32:
+        return 0x1p-24;
+    case BRICK_FLOAT16:
+        return 0x1p-11;
+    case BRICK_BFLOAT16:
+        return 0x1p-8;
+    case BRICK_FLOAT8_E4M3FN:
+    case BRICK_FLOAT8_E4M3FNUZ:
+        return 0x1p-4;
+    case BRICK_FLOAT8_E5M2:
+    case BRICK_FLOAT8_E5M2FNUZ:
+        return 0x1p-3;
+    default:
+        return 0;
+    }
+}
+
+int brick_is_float(uint8_t dtype) { return rounding(dtype) > 0; }
+
+int brick_values_left_out(const struct brick_record *slots) /* no tensor has this checksum of the seed's */
+{
+    return ((const struct brick_output *)(const void *)&slots[1])->fnv1a == 0;
+}
+
+float brick_tensor_error(const struct brick_record *one, const struct brick_record *other, uint32_t tensor)
+{
+    const struct brick_tensor_sums *a = sums_of(one, tensor), *b = sums_of(other, tensor);
+    if (a->dtype == b->dtype && a->dtype != 0 && a->checksum == b->checksum)
+        return 0;
+    if (a->dtype == 0 || b->dtype == 0 || a->elements != b->elements || a->shape != b->shape || a->nan != b->nan
+        || a->pos_inf != b->pos_inf || a->neg_inf != b->neg_inf || brick_values_left_out(one)
+        || brick_values_left_out(other))
+        return NAN;
+    const float *x = places_of(one, tensor), *y = places_of(other, tensor);
+    double squares = 0;
+    for (int i = 0; i < 16; i++)
+        squares += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+    if (squares == 0)
+        return 0;
+    const double norm = a->l2 > 0 ? a->l2 : b->l2;
+    return norm > 0 ? (float)(sqrt(squares) / norm) : NAN;
+}
+
+/* How many numbers went into one of the output: as many as a row of the largest input has. */
+static double reduction(const struct brick_record *slots)
+{
+    const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+    const struct brick_output *output = (const struct brick_output *)(const void *)&slots[1];
+    const uint64_t elements = sums_of(slots, 0)->elements;
+    const uint64_t columns = output->dims > 0 && output->dims <= 6 ? output->shape[output->dims - 1] : elements;
+    const double rows = columns > 0 && columns <= elements ? (double)elements / (double)columns : 1;
+    double most = (double)columns;
+    for (uint32_t n = 1; n <= c->inputs && n <= BRICK_INPUTS_MAX; n++)
+        most = fmax(most, (double)sums_of(slots, n)->elements / rows);
+    return fmax(most, 1);
+}
+
+float brick_tolerance(const struct brick_record *one, const struct brick_record *other, double rtol)
+{
+    const double x = rounding(sums_of(one, 0)->dtype), y = rounding(sums_of(other, 0)->dtype);
+    if (x == 0 || y == 0)
+        return 0;
+    if (rtol >= 0)
+        return (float)rtol;
+    const double coarser = fmax(x, y), sum = fmin(coarser, 0x1p-24);
+    return (float)(UNITS * (coarser + sum * sqrt(fmax(reduction(one), reduction(other)))));
+}

@@ -1,0 +1,205 @@
+/* prints.c - fingerprints of all kinds and bytes that are none, heard and set side by side: prints SEED SECONDS
+ *
+ * Every print stands in one place, every comparison is of one class, groups hold
+ * what a walk through all prints finds. Sanitizers judge the rest.
+ */
+#include "match.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { WORKERS = 5, NUMBERS = 8 };
+
+static uint64_t state;
+
+static uint64_t random64(void) /* splitmix64 */
+{
+    uint64_t z = state += UINT64_C(0x9E3779B97F4A7C15);
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static uint64_t below(uint64_t n) { return random64() % n; }
+
+static void wrong(const char *what)
+{
+    fprintf(stderr, "prints: %s\n", what);
+    exit(1);
+}
+
+static void *block(size_t bytes)
+{
+    void *p = malloc(bytes > 0 ? bytes : 1);
+    if (p == NULL)
+        exit(2);
+    return p;
+}
+
+/* A record in a block of its own size; now and then of bits that nobody meant. */
+static struct brick_record *record(size_t *slots)
+{
+    const uint32_t inputs = (uint32_t)below(4);
+    *slots = BRICK_CHECKED_SLOTS(inputs);
+    struct brick_record *r = block(*slots * sizeof *r);
+    memset(r, 0, *slots * sizeof *r);
+    struct brick_checked *c = (struct brick_checked *)(void *)r;
+    *c = (struct brick_checked){
+        .site = (uint32_t)below(3),
+        .slots = (uint16_t)*slots,
+        .kind = BRICK_KIND_CHECKED,
+        .ticks = below(1000),
+        .step = below(4),
+        .position = below(3),
+        .flags = below(5) == 0 ? BRICK_CHECKED_STATEFUL : 0,
+        .valid = below(50) == 0 ? below(9) : UINT64_MAX,
+        .backend = (uint16_t)(below(20) == 0),
+        .inputs = (uint8_t)inputs,
+    };
+    for (uint32_t n = 0; n <= inputs; n++) {
+        struct brick_tensor_sums *s = (struct brick_tensor_sums *)(void *)&r[2 + 2 * n];
+        float *places = (float *)(void *)&r[3 + 2 * n];
+        *s = (struct brick_tensor_sums){.checksum = below(3), .elements = below(3), .l2 = (double)below(3),
+                                        .dtype = (uint8_t)(below(30) == 0 ? 0 : 12)};
+        places[0] = (float)s->checksum;
+    }
+    if (below(10) == 0)
+        for (uint64_t n = below(6); n > 0; n--)
+            ((uint8_t *)r)[below(*slots * sizeof *r)] = (uint8_t)random64();
+    if (below(50) == 0)
+        *slots = 1 + below(*slots); /* cut */
+    struct brick_record *exact = block(*slots * sizeof *r);
+    memcpy(exact, r, *slots * sizeof *r);
+    free(r);
+    return exact;
+}
+
+static uint64_t muted_from[WORKERS]; /* what a worker said before this print is no opinion */
+
+static void check_group(const struct brick_prints *p)
+{
+    const uint64_t chosen = p->first + below(p->end - p->first);
+    const struct brick_print *print = brick_prints_at(p, chosen);
+    if (!brick_print_is_grouped(print))
+        return;
+    const uint64_t group = brick_prints_group(p, print);
+    uint64_t newest = 0;
+    size_t cells = 0, from = 0;
+    const struct brick_cell *cell;
+    while ((cell = brick_prints_cell(p, group, &from)) != NULL) {
+        cells++;
+        if (cell->newest < p->first || cell->newest >= p->end)
+            wrong("a cell whose print is not here");
+        if (cell->newest < muted_from[cell->worker])
+            wrong("a mute worker has an opinion");
+        newest = cell->newest > newest ? cell->newest : newest;
+    }
+    uint64_t last = 0;
+    size_t said = 0;
+    for (uint64_t n = p->first; n < p->end; n++) {
+        const struct brick_print *each = brick_prints_at(p, n);
+        if (!brick_print_is_grouped(each) || brick_prints_group(p, each) != group || n < muted_from[each->worker])
+            continue;
+        said++;
+        last = n;
+    }
+    if ((cells == 0) != (said == 0) || cells > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
+        wrong("a group is not what its prints say");
+}
+
+static void mute(struct brick_prints *p)
+{
+    uint32_t *workers = block(2 * sizeof *workers);
+    workers[0] = (uint32_t)below(WORKERS);
+    workers[1] = (uint32_t)below(WORKERS);
+    for (int n = 0; n < 2; n++)
+        muted_from[workers[n]] = p->end;
+    brick_prints_mute(p, workers, 2);
+    free(workers);
+}
+
+static void check_match(const struct brick_prints *p, int by_input)
+{
+    const uint32_t workers[] = {3, 0, 4, 1};
+    const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
+    struct brick_match m = {.workers = workers, .since = since, .count = 2 + below(3), .by_input = by_input,
+                            .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
+    if (!brick_match(p, &m))
+        exit(2);
+    uint64_t prints = 0, held = 0;
+    for (size_t i = 0; i < m.sites_count; i++) {
+        const struct brick_site_found *s = &m.sites[i];
+        uint64_t classes = 0;
+        for (int c = 0; c < BRICK_CLASSES; c++)
+            classes += s->classes[c];
+        prints += s->prints;
+        if (classes != s->compared)
+            wrong("a comparison without a class, or with two");
+    }
+    for (size_t i = 0; i < m.count; i++)
+        held += m.edges[i].prints;
+    if (prints != m.prints || held != m.prints)
+        wrong("a print in no place, or in two");
+    for (size_t i = 0; i < m.rows_count; i++) {
+        const struct brick_row_found *row = &m.rows[i];
+        if (row->first + row->members > m.members_count || row->against >= row->members || row->worst >= row->members
+            || m.members[row->first + row->against].class != BRICK_CLASS_IDENTICAL)
+            wrong("a row that is held against nothing");
+        const uint64_t shard = brick_prints_at(p, m.members[row->first + row->against].number)->shard;
+        for (uint32_t n = 0; n < row->members; n++) {
+            const struct brick_member *member = &m.members[row->first + n];
+            if (member->class <= BRICK_CLASS_DIVERGED && brick_prints_at(p, member->number)->shard != shard)
+                wrong("shards that are compared with each other");
+        }
+    }
+    brick_match_free(&m);
+}
+
+static void once(void)
+{
+    struct brick_prints p, some;
+    const uint64_t numbers[NUMBERS] = {0, 11, 12, 13, 14, 15, 16, 17};
+    memset(muted_from, 0, sizeof muted_from);
+    brick_prints_init(&p, below(2) == 0 ? 0 : 1 << 20, random64());
+    for (uint64_t n = 100 + below(2000); n > 0; n--) {
+        const struct brick_speaker by = {.worker = (uint32_t)below(WORKERS), .sites = numbers, .names = numbers,
+                                         .sites_count = NUMBERS, .names_count = NUMBERS, .named = below(4) != 0,
+                                         .shard = below(3) == 0 ? 1 + below(2) : 0};
+        size_t slots;
+        struct brick_record *r = record(&slots);
+        brick_prints_add(&p, &by, r, slots);
+        free(r);
+        if (below(500) == 0 && !brick_prints_forget(&p, (uint32_t)below(2)))
+            exit(2);
+        if (below(500) == 0)
+            mute(&p);
+    }
+    if (p.end > p.first) {
+        check_group(&p);
+        check_match(&p, 0);
+        check_match(&p, 1);
+    }
+    brick_prints_init(&some, SIZE_MAX, 0);
+    const uint32_t chosen[] = {1, 4};
+    if (!brick_prints_copy(&some, &p, chosen, 2))
+        exit(2);
+    if (some.end > 0)
+        check_match(&some, 0);
+    brick_prints_free(&some);
+    brick_prints_free(&p);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 3)
+        return 2;
+    state = strtoull(argv[1], NULL, 10);
+    const time_t end = time(NULL) + atoi(argv[2]);
+    unsigned rounds = 0;
+    for (; time(NULL) < end; rounds++)
+        once();
+    printf("%u rounds\n", rounds);
+    return 0;
+}

@@ -1,0 +1,88 @@
+"""Checksums that no worker made: records as a worker would leave them, of tensors that are told."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from brickd import _reader, dtypes
+
+FLOAT32 = 12
+ALL = 2**64 - 1
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """What is said of one."""
+
+    checksum: int
+    l2: float = 1.0
+    sketch: tuple[float, ...] = (0.0,) * 16
+    elements: int = 64
+    shape: int = 1
+    dtype: int = FLOAT32
+    nan: int = 0
+
+
+@dataclass(frozen=True)
+class Said:
+    """A record."""
+
+    output: Tensor
+    inputs: tuple[Tensor, ...] = ()
+    site: int = 1
+    step: int = 0
+    position: int = 0
+    ticks: int = 0
+    params: int = 0
+    valid: int = ALL
+    backend: int = 0
+    of: int = 0
+    relation: int = 0
+    flags: int = 0
+    fnv1a: int = 1  # 0: what no key made was left out
+    extents: tuple[int, ...] = field(default=(1, 64))
+
+    def slots(self) -> bytes:
+        """As it stands in a ring."""
+        slots = 4 + 2 * len(self.inputs)
+        own = ("site", "step", "position", "ticks", "params", "valid", "backend", "of", "relation", "flags")
+        head = _one(
+            "checked",
+            slots=slots,
+            kind=_reader.KIND_CHECKED,
+            inputs=len(self.inputs),
+            sequence=1,
+            **{name: getattr(self, name) for name in own},
+        )
+        shape = (*self.extents, *(0,) * (6 - len(self.extents)))
+        output = _one("output", fnv1a=self.fnv1a, dims=len(self.extents), shape=shape)
+        return head + output + b"".join(map(_tensor, (self.output, *self.inputs)))
+
+
+def _tensor(of: Tensor) -> bytes:
+    told = {name: getattr(of, name) for name in ("checksum", "l2", "elements", "shape", "dtype", "nan")}
+    return _one("tensor_sums", **told) + _one("tensor_sketch", places=of.sketch)
+
+
+def _one(record: str, **values: Any) -> bytes:
+    row = np.zeros(1, dtypes.dtype(record))
+    for name, value in values.items():
+        row[name] = value
+    return row.tobytes()
+
+
+NUMBERS = array("Q", range(1000, 1064))  # what stands for the first numbers of sites and of names
+
+
+def add(
+    prints: _reader.Prints, worker: int, said: Sequence[Said], service: int = 0, *, shard: int = 0, named: bool = True
+) -> tuple[int, list[int], bytes]:
+    """Have a worker say it: how many bytes were taken, who is unlike, records of weights."""
+    records = b"".join(each.slots() for each in said)
+    taken, weights = prints.add(worker, service, shard, NUMBERS, NUMBERS, records, named)
+    return taken, prints.unlike(), weights

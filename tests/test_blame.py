@@ -1,0 +1,149 @@
+"""A row judged: whose fault a difference is, from what went in and what came out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from said import Said, Tensor, add
+
+from brickd import _reader
+from brickd.numerics import blame
+from brickd.numerics.blame import Blame, Judgement, NotFinite, Verdict
+from brickd.numerics.matched import match
+from brickd.numerics.sites import Site
+
+MLP, ATTENTION = Site("mlp", 3, "ffn"), Site("scores", 3, "Attention")
+INT64 = 5
+
+
+def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
+    return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
+
+
+def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False) -> Judgement:
+    """The second one beside the first, in a step that began well."""
+    prints = _reader.Prints(1 << 20)
+    for number, said in enumerate((one, other)):
+        add(prints, number, [Said(GOOD, SAME, site=2), replace(said, ticks=1)])
+    (row,) = match(prints, [0, 1], [0, 0], by_input=by_input).rows
+    against, worst = (blame.read(prints, member.number) for member in row.members)
+    assert against is not None
+    assert worst is not None
+    return blame.judged(row, site, against, worst)
+
+
+GOOD, WRONG = off(1), off(2, 0.5)
+SAME, NEARLY, OTHERS = (off(7),), (off(8, 1e-8),), (off(9, 0.5),)
+
+
+@pytest.mark.parametrize("by_input", [False, True])
+def test_whose_inputs_are_equal_is_the_culprit(by_input: bool) -> None:
+    said = judged(Said(GOOD, SAME), Said(WRONG, SAME), by_input=by_input)
+    assert (said.verdict, said.blame, said.error, said.inputs_error) == (Verdict.DIVERGED, Blame.CULPRIT, 0.5, 0.0)
+
+
+def test_whose_inputs_differ_passes_it_on() -> None:
+    assert judged(Said(GOOD, SAME), Said(WRONG, OTHERS)).blame == Blame.PROPAGATED
+    assert judged(Said(GOOD, SAME), Said(WRONG, (Tensor(9, nan=1),))).blame == Blame.PROPAGATED
+    assert judged(Said(GOOD, SAME), Said(WRONG, (off(9, shape=4),))).blame == Blame.PROPAGATED
+    assert judged(Said(GOOD, SAME), Said(WRONG, SAME * 2)).blame == Blame.PROPAGATED
+
+
+def test_where_inputs_were_not_given_or_not_read_nobody_is_blamed() -> None:
+    for inputs in ((), (off(7, dtype=0),)):
+        assert judged(Said(GOOD, inputs), Said(WRONG, inputs)).blame == Blame.UNKNOWN
+    assert judged(Said(GOOD, SAME), Said(WRONG)).blame == Blame.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "site",
+    [
+        ATTENTION,
+        Site("attn.scores", -1, "other"),
+        Site("kv_update", 0, "other"),
+        Site("paged_cache", 0, "ffn"),
+        *(
+            Site(name, 0, "other")
+            for name in ("mla_decode", "sdpa", "gqa", "flashinfer_decode", "mamba", "ssm_scan", "lstm")
+        ),
+    ],
+)
+def test_attention_may_have_it_from_its_cache(site: Site) -> None:
+    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), site).blame == Blame.HERE_OR_CACHE
+    assert judged(Said(GOOD, SAME), Said(WRONG, OTHERS), site).blame == Blame.PROPAGATED
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "attn.qkv",
+        "layers.*.self_attn.q_proj",
+        "attn.norm",
+        "attn.rotary",
+        "attn.out",
+        "attn_qkv",
+        "attention.output.dense",
+    ],
+)
+def test_a_part_of_attention_that_reads_its_inputs_alone_has_no_cache_to_blame(kernel: str) -> None:
+    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), Site(kernel, 3, "attention")).blame == Blame.CULPRIT
+
+
+@pytest.mark.parametrize("kernel", ["formula", "downsample", "small", "gamma"])
+def test_a_name_that_only_looks_like_one_of_a_state_has_none(kernel: str) -> None:
+    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), Site(kernel, 3, "other")).blame == Blame.CULPRIT
+
+
+def test_inputs_that_rounding_tells_apart_explain_what_is_not_many_times_as_much() -> None:
+    assert judged(Said(GOOD, SAME), Said(WRONG, NEARLY)).blame == Blame.CULPRIT
+    within = (off(8, 5e-7),)
+    assert judged(Said(GOOD, SAME), Said(off(2, 6e-6), within)).blame == Blame.CULPRIT
+    close = judged(Said(GOOD, (off(7, elements=1 << 20),)), Said(off(2, 5e-4), (off(8, 1e-4, elements=1 << 20),)))
+    assert close.blame == Blame.UNKNOWN
+    # A token, or an expert, may be another one for less than any rounding.
+    assert judged(Said(off(1, dtype=INT64), SAME), Said(off(2, 1.0, dtype=INT64), NEARLY)).blame != Blame.CULPRIT
+
+
+def test_inputs_beyond_those_there_is_room_for_are_known_to_be_equal_and_not_how_much_they_differ() -> None:
+    def more(said: Said) -> Said:
+        return replace(said, flags=_reader.CHECKED_MORE)
+
+    assert judged(more(Said(GOOD, SAME)), more(Said(WRONG, SAME))).blame == Blame.CULPRIT
+    assert judged(more(Said(GOOD, SAME)), more(Said(WRONG, NEARLY))).blame == Blame.UNKNOWN
+
+
+def test_nan_is_born_where_no_input_has_any_and_passed_on_where_one_has() -> None:
+    nan, nan_in = off(2, nan=3), (off(9, nan=1),)
+    assert judged(Said(GOOD, SAME), Said(nan, SAME)).not_finite == NotFinite.BORN
+    assert judged(Said(nan, SAME), Said(GOOD, SAME)).not_finite == NotFinite.BORN
+    assert judged(Said(GOOD, SAME), Said(nan, nan_in)).not_finite == NotFinite.PASSED_ON
+    assert judged(Said(GOOD), Said(nan)).not_finite == NotFinite.UNKNOWN
+    assert judged(Said(off(1, nan=3), SAME), Said(off(2, 0.5, nan=3), SAME)).not_finite is None
+
+
+def test_other_experts_are_a_verdict_of_their_own() -> None:
+    ids, others = off(1, dtype=INT64), off(2, 1.0, dtype=INT64)
+    router = Site("moe.router_ids", 2, "other")
+    assert judged(Said(ids, SAME), Said(others, SAME), router).verdict == Verdict.ROUTING
+    assert judged(Said(ids, SAME), Said(others, SAME), MLP).verdict == Verdict.DIVERGED
+    assert judged(Said(GOOD, SAME), Said(WRONG, SAME), router).verdict == Verdict.DIVERGED
+    assert judged(Said(ids, SAME), Said(others, SAME), Site("routine", 2, "other")).verdict == Verdict.DIVERGED
+
+
+def test_what_is_not_comparable_says_why_and_what_is_within_alarms_nobody() -> None:
+    shape = judged(Said(GOOD, SAME), Said(off(2, shape=9), SAME))
+    assert (shape.verdict, shape.reason, shape.blame) == (Verdict.NOT_COMPARABLE, "shape", None)
+    assert judged(Said(GOOD, SAME), Said(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
+
+
+def test_what_is_shown_of_a_print_has_no_number_that_json_lacks() -> None:
+    prints = _reader.Prints(1 << 20)
+    add(prints, 0, [Said(replace(GOOD, l2=float("nan"), nan=64), step=17, position=2, extents=(8, 8))])
+    said = blame.read(prints, 0)
+    assert said is not None
+    shown = said.document()
+    assert shown["l2"] is None
+    assert (shown["nan"], shown["shape"], shown["step"], shown["position"]) == (64, [8, 8], f"{17:016x}", 2)
+    assert (shown["checksum"], shown["dtype"]) == (f"{1:016x}", "float32")
+    assert blame.read(prints, 1) is None

@@ -1,0 +1,375 @@
+"""Workers side by side: what is held against what, and what that comes to."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from said import Said, Tensor, add
+
+from brickd import _reader
+from brickd.numerics.matched import Class, Matched, match
+
+MiB = 1 << 20
+IN = (Tensor(7),)
+
+
+def matched(
+    *workers: Sequence[Said],
+    by_input: bool = False,
+    rtol: float | None = None,
+    rows_max: int = 4096,
+    shards: Sequence[int] = (),
+) -> Matched:
+    prints = _reader.Prints(64 * MiB)
+    for number, said in enumerate(workers):
+        add(prints, number, said, shard=shards[number] if shards else 0)
+    return match(prints, range(len(workers)), [0] * len(workers), by_input=by_input, rtol=rtol, rows_max=rows_max)
+
+
+def classes(of: Matched) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for site in of.sites:
+        total.update({Class(n).name: count for n, count in enumerate(site.classes) if count})
+    return dict(total)
+
+
+def off(checksum: int, by: float, l2: float = 1.0, **values: int) -> Tensor:
+    return Tensor(checksum, l2, (by, *(0.0,) * 15), **values)
+
+
+def test_nothing_is_nothing() -> None:
+    found = matched([], [])
+    assert (found.prints, found.rows, found.sites) == (0, [], [])
+
+
+def test_by_run_the_same_site_step_and_position_stand_side_by_side() -> None:
+    one = [Said(Tensor(n), IN, step=n // 2, position=n % 2, ticks=n) for n in range(6)]
+    assert classes(matched(one, one)) == {"IDENTICAL": 6}
+    assert matched(one, one).steps == (3, 0, 0)
+    assert matched(one, [Said(Tensor(1), IN, step=9)]).steps == (0, 4, 0)
+
+
+def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
+    good = [Said(Tensor(n), IN, position=n, ticks=100 + n) for n in range(6)]
+    bad = [Said(off(n + 50, 1.0) if n in (2, 4) else Tensor(n), IN, position=n, ticks=n) for n in range(6)]
+    found = matched(good, bad[::-1])
+    assert [(row.ticks, row.class_, row.error, row.inputs_error) for row in found.rows] == [
+        (102, Class.DIVERGED, 1.0, 0.0),
+        (104, Class.DIVERGED, 1.0, 0.0),
+    ]
+    assert classes(found) == {"IDENTICAL": 4, "DIVERGED": 2}
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
+def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, ...]) -> None:
+    said = [[Said(Tensor(1), IN)], [Said(Tensor(1), IN)], [Said(off(2, 1.0), IN)]]
+    found = matched(*(said[n] for n in order))
+    (row,) = found.rows
+    assert row.members[row.worst].worker == order.index(2)
+    assert row.members[row.against].worker != order.index(2)
+    assert classes(found) == {"IDENTICAL": 1, "DIVERGED": 1}
+
+
+def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
+    (row,) = matched([Said(Tensor(1), IN)], [Said(off(2, 0.5), IN)]).rows
+    assert (row.against, row.worst) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "elements", "tolerance"),
+    [
+        (12, 64, 8 * (2**-24 + 2**-24 * 8)),
+        (12, 4096, 8 * (2**-24 + 2**-24 * 64)),
+        (13, 64, 8 * (2**-53 + 2**-53 * 8)),
+        (11, 64, 8 * (2**-8 + 2**-24 * 8)),
+        (10, 64, 8 * (2**-11 + 2**-24 * 8)),
+    ],
+)
+def test_rounding_is_within_by_the_dtype_and_the_reduction(dtype: int, elements: int, tolerance: float) -> None:
+    given_ = (Tensor(7, elements=elements),)
+
+    def of(by: float) -> Matched:
+        return matched([Said(off(1, 0.0, dtype=dtype), given_)], [Said(off(2, by, dtype=dtype), given_)])
+
+    assert classes(of(0.99 * tolerance)) == {"WITHIN": 1}
+    assert classes(of(1.01 * tolerance)) == {"DIVERGED": 1}
+    assert of(0.5 * tolerance).sites[0].error == pytest.approx(0.5 * tolerance)
+
+
+def test_a_tolerance_that_is_given_is_taken_and_whole_numbers_have_none() -> None:
+    one, other = [Said(off(1, 0.0), IN)], [Said(off(2, 0.1), IN)]
+    assert classes(matched(one, other, rtol=0.2)) == {"WITHIN": 1}
+    assert classes(matched(one, other, rtol=0.05)) == {"DIVERGED": 1}
+    assert classes(matched(one, [Said(off(2, 0.0), IN)], rtol=0.0)) == {"DIVERGED": 1}
+    whole, number = [Said(off(1, 0.0, dtype=5), IN)], [Said(off(2, 0.0, dtype=5), IN)]
+    assert classes(matched(whole, number, rtol=0.2)) == {"DIVERGED": 1}
+
+
+def test_more_nan_in_one_is_never_within() -> None:
+    found = matched([Said(Tensor(1), IN)], [Said(Tensor(2, nan=1), IN)], rtol=10.0)
+    assert classes(found) == {"DIVERGED": 1}
+    assert found.rows[0].error is None
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (Said(Tensor(2, shape=5), IN), "SHAPE"),
+        (Said(Tensor(2, dtype=5), IN), "DTYPE"),
+        (Said(Tensor(2), IN, valid=3), "VALID"),
+        (Said(Tensor(2), IN, params=3), "PARAMS"),
+        (Said(Tensor(2), IN, relation=1, of=3), "RELATION"),
+    ],
+)
+def test_what_is_of_another_form_is_not_comparable_for_that_reason(other: Said, why: str) -> None:
+    found = matched([Said(Tensor(1), IN)], [other])
+    assert classes(found) == {why: 1}
+    assert [Class(row.class_).name for row in found.rows] == [why]
+
+
+def test_another_backend_or_precision_is_compared_by_run_and_not_by_input() -> None:
+    one, other = [Said(Tensor(1), IN)], [Said(off(2, 1e-8), IN, backend=3)]
+    assert classes(matched(one, other)) == {"WITHIN": 1}
+    assert classes(matched(one, other, by_input=True)) == {"BACKEND": 1}
+    assert classes(matched(one, [Said(off(2, 0.02, dtype=11), IN)])) == {"WITHIN": 1}
+
+
+def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
+    one = [Said(Tensor(n), IN, ticks=n) for n in (1, 2, 3)]
+    assert classes(matched(one, one)) == {"IDENTICAL": 3}
+    assert classes(matched(one, one[:2])) == {"REPEATS": 1}
+    assert classes(matched(one[:1] * 3, one[:1] * 2)) == {"IDENTICAL": 1}
+
+
+def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_diverged() -> None:
+    def steps(*wrong: int, inputs: Sequence[int] = ()) -> list[Said]:
+        return [
+            Said(
+                off(10 * n + (n in wrong or n in inputs), 1.0 * (n in wrong or n in inputs)),
+                (off(7 + (n in inputs), float(n in inputs)),),
+                step=n,
+                ticks=n,
+            )
+            for n in range(1, 5)
+        ]
+
+    assert classes(matched(steps(), steps(inputs=[2]))) == {"IDENTICAL": 3, "WORK": 1}
+    assert matched(steps(), steps(inputs=[2])).steps == (4, 0, 1)
+    assert classes(matched(steps(), steps(1, inputs=[2]))) == {"IDENTICAL": 2, "DIVERGED": 2}
+
+
+def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_uncertain() -> None:
+    both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)]
+    lacking = [each for each in both if each.site != 2 or each.step not in (1, 3)]
+    found = matched(both, lacking)
+    assert found.workers[0][2:] == (0, 0)
+    assert found.workers[1][2:] == (1, 1)
+    assert [(site.missing, site.uncertain) for site in found.sites] == [(0, 0), (1, 1), (0, 0)]
+    assert classes(found) == {"IDENTICAL": 10}
+
+
+def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excuse() -> None:
+    one = [Said(Tensor(n), (Tensor(n),), step=n, ticks=n) for n in range(4)]
+    other = [Said(off(n + 9 * (n == 2), 1e-9), (Tensor(n),), step=7 - n, ticks=n) for n in range(4)]
+    found = matched(one, other, by_input=True)
+    assert classes(found) == {"IDENTICAL": 3, "DIVERGED": 1}
+    assert [row.ticks for row in found.rows] == [2]
+    assert found.steps == (0, 0, 0)
+
+
+def test_by_input_one_that_contradicts_itself_once_is_the_outlier_and_when_most_do_nobody_is() -> None:
+    steady = [Said(Tensor(1), IN)] * 5
+    once = [*steady, Said(off(2, 1.0), IN)]
+    found = matched(once, steady, by_input=True)
+    (row,) = found.rows
+    assert row.class_ == Class.DIVERGED
+    assert [member.worker for member in row.members if member.class_ == Class.DIVERGED] == [0]
+    assert classes(matched(once, once, by_input=True)) == {"UNSTEADY": 1}
+    assert classes(matched(once, steady, steady, by_input=True)) == {"IDENTICAL": 1, "DIVERGED": 1}
+
+
+def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
+    def numbers(one: list[int], other: list[int]) -> list[int]:
+        said = [[Said(Tensor(output), IN, step=n) for n, output in enumerate(each)] for each in (one, other)]
+        (row,) = matched(*said, by_input=True).rows
+        return [member.number for member in row.members]
+
+    assert numbers([1, 1, 1], [2, 2, 2]) == [0, 3]
+    assert numbers([1, 1, 1], [1, 2, 1, 2]) == [0, 4], "what it says besides"
+    assert numbers([3, 2, 1, 1], [1, 1]) == [0, 4]
+
+
+def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> None:
+    found = matched([Said(Tensor(1)), Said(Tensor(1), (Tensor(3),))], [Said(Tensor(1))], by_input=True)
+    (site,) = found.sites
+    assert (site.prints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
+
+
+@pytest.mark.parametrize("by_input", [False, True])
+def test_sites_stand_in_the_order_of_one_clock(by_input: bool) -> None:
+    one = [Said(Tensor(1), (Tensor(n),), site=n, ticks=1000 + n) for n in (1, 2, 3)]
+    early = [replace(each, inputs=(Tensor(50 + each.site),), step=9, ticks=10 - each.site) for each in one]
+    found = matched(one, [*early, Said(Tensor(1), (Tensor(9),), site=4, ticks=5)], by_input=by_input)
+    assert sorted(site.ticks for site in found.sites) == [5, 1001, 1002, 1003]
+
+
+def test_by_input_a_row_stands_where_its_inputs_first_came() -> None:
+    good = [Said(Tensor(1), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2), (1, 9))]
+    bad = [Said(off(2, 1.0), IN, site=site, ticks=ticks) for site, ticks in ((1, 1), (2, 2))]
+    assert [row.ticks for row in matched(good, bad, by_input=True).rows] == [1, 2]
+
+
+def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
+    said = [Said(Tensor(1), IN, step=n, ticks=n) for n in range(6)]
+    prints = _reader.Prints(MiB)
+    for worker in (0, 1):
+        add(prints, worker, said)
+    assert match(prints, [0, 1], [0, 0], by_input=False, step=3).prints == 2
+    assert match(prints, [0, 1], [4, 2], by_input=False).prints == 6
+
+
+def test_it_is_told_of_how_many_the_host_said_the_step() -> None:
+    said = [Said(Tensor(1), IN, step=n, flags=_reader.CHECKED_STEP * (n < 2)) for n in range(3)]
+    assert [worker.declared for worker in matched(said, said[1:]).workers] == [2, 1]
+
+
+def test_so_many_rows_are_told_and_all_counted() -> None:
+    one = [Said(Tensor(1), IN, position=n, ticks=n) for n in range(100)]
+    other = [Said(off(2, 1.0), IN, position=n) for n in range(100)]
+    found = matched(one, other, rows_max=7)
+    assert (len(found.rows), found.rows_count, classes(found)) == (7, 100, {"DIVERGED": 100})
+
+
+def test_rows_that_can_be_compared_are_told_before_those_that_cannot() -> None:
+    one = [Said(Tensor(1, shape=1 + n // 5), IN, position=n, ticks=n) for n in range(10)]
+    other = [Said(off(2, 1.0), IN, position=n) for n in range(10)]
+    for rows_max, told in ((5, [0, 1, 2, 3, 4]), (3, [0, 1, 2]), (7, [0, 1, 2, 3, 4, 5, 6])):
+        assert [row.ticks for row in matched(one, other, rows_max=rows_max).rows] == told
+        turned = matched(one[::-1], other[::-1], rows_max=rows_max)
+        assert [row.ticks for row in turned.rows] == told, "in the order of execution"
+    late = [replace(each, ticks=20 - each.ticks) for each in one]
+    assert [row.ticks for row in matched(late, other, rows_max=6).rows] == [11, 16, 17, 18, 19, 20]
+
+
+def test_by_input_what_a_state_decides_is_identical_or_not_comparable() -> None:
+    def stateful(*outputs: int) -> list[Said]:
+        return [Said(Tensor(output), IN, flags=_reader.CHECKED_STATEFUL) for output in outputs]
+
+    assert classes(matched(stateful(1), stateful(1), by_input=True)) == {"IDENTICAL": 1}
+    assert classes(matched(stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 1}
+    assert classes(matched(stateful(1), stateful(1, 2), by_input=True)) == {"STATEFUL": 1}
+    assert classes(matched(stateful(1), stateful(1), stateful(2), by_input=True)) == {"STATEFUL": 2}
+    plain = [Said(Tensor(2), IN)]
+    assert classes(matched(stateful(1), plain, by_input=True)) == {"STATEFUL": 1}, "one says that there is none"
+    assert classes(matched(stateful(1), stateful(2))) == {"WITHIN": 1}, "by run both did the same"
+
+
+said_by_anybody = st.lists(
+    st.builds(
+        Said,
+        st.integers(1, 3).map(Tensor),
+        st.sampled_from([(), (Tensor(1),), (Tensor(2),)]),
+        site=st.integers(1, 2),
+        step=st.integers(0, 2),
+        position=st.integers(0, 1),
+        params=st.sampled_from([0, 0, 0, 4]),
+        flags=st.sampled_from([0, 0, 0, _reader.CHECKED_STATEFUL]),
+    ),
+    max_size=12,
+)
+
+
+@given(st.lists(said_by_anybody, min_size=2, max_size=4))
+def test_every_print_is_in_one_place_and_every_comparison_of_one_class(workers: list[list[Said]]) -> None:
+    for by_input in (False, True):
+        found = matched(*workers, by_input=by_input)
+        assert found.prints == sum(map(len, workers)) == sum(site.prints for site in found.sites)
+        assert [worker.prints for worker in found.workers] == list(map(len, workers))
+        for site in found.sites:
+            assert sum(site.classes) == site.compared
+        assert found.rows_count == len(found.rows)
+        for row in found.rows:
+            ones = [member.class_ for member in row.members]
+            assert ones[row.against] == Class.IDENTICAL
+            assert any(class_ != Class.IDENTICAL for class_ in ones)
+
+
+@given(st.lists(said_by_anybody, min_size=2, max_size=2))
+def test_by_input_two_agree_where_a_dictionary_says_so(workers: list[list[Said]]) -> None:
+    workers = [[replace(each, flags=0) for each in said] for said in workers]
+    groups: dict[tuple[object, ...], dict[int, tuple[set[int], set[int]]]] = defaultdict(
+        lambda: defaultdict(lambda: (set(), set()))
+    )
+    for number, said in enumerate(workers):
+        for each in said:
+            if each.inputs:
+                groups[each.site, each.inputs][each.params][number].add(each.output.checksum)
+    wanted: Counter[str] = Counter()
+    for contexts in groups.values():
+        both = [(one, other) for one, other in contexts.values() if one and other]
+        for one, other in both:
+            unsteady = (len(one) > 1) + (len(other) > 1)
+            differs = "UNSTEADY" if unsteady == 2 else "DIVERGED"
+            wanted["IDENTICAL" if len(one | other) == 1 else differs] += 1
+        if not both and all(any(each[number] for each in contexts.values()) for number in (0, 1)):
+            wanted["PARAMS"] += 1
+    assert classes(matched(*workers, by_input=True)) == wanted
+
+
+def test_by_input_who_has_them_in_a_context_of_his_own_alone_is_told_why_not() -> None:
+    def by(backend: int, output: int) -> list[Said]:
+        return [Said(Tensor(output), IN, backend=backend)]
+
+    found = matched(by(1, 1), by(1, 1), by(2, 2), [*by(2, 2), *by(1, 1)], by(3, 1), by_input=True)
+    assert classes(found) == {"IDENTICAL": 3, "BACKEND": 1}
+    (row,) = found.rows
+    assert [(each.worker, Class(each.class_)) for each in row.members] == [(0, Class.IDENTICAL), (4, Class.BACKEND)]
+    assert found.sites[0].lone == 0
+    alone = matched(by(1, 1), by(1, 1), [*by(1, 1), *by(2, 1)], by_input=True)
+    assert (classes(alone), alone.sites[0].lone) == ({"IDENTICAL": 2}, 1)
+    other = [Said(Tensor(1), IN, backend=1, valid=3)]
+    assert classes(matched(by(1, 1), other, by_input=True)) == {"VALID": 1}
+
+
+@pytest.mark.parametrize("by_input", [False, True])
+def test_shards_are_compared_each_within_itself(by_input: bool) -> None:
+    def half(output: int) -> list[Said]:
+        return [Said(off(output, output), IN, position=n) for n in range(2)]
+
+    def classes_of(*outputs: int, shards: Sequence[int]) -> dict[str, int]:
+        return classes(matched(*map(half, outputs), by_input=by_input, shards=shards))
+
+    each = 1 if by_input else 2
+    assert classes_of(1, 2, 1, 2, shards=(7, 8, 7, 8)) == {"IDENTICAL": 2 * each}
+    assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 8)) == {"IDENTICAL": each, "DIVERGED": each}
+    assert classes_of(1, 2, shards=(7, 8)) == {"SHARD": each}
+    assert classes_of(1, 2, 1, 3, shards=(7, 8, 7, 0)) == {"IDENTICAL": each, "SHARD": 2 * each}, "once beside another"
+    found = matched(half(1), half(2), half(1), shards=(7, 8, 7), by_input=by_input)
+    assert (found.workers[1].missing + found.workers[1].uncertain, found.sites[0].lone) == (0, 0)
+
+
+@pytest.mark.parametrize(("relation", "why"), [(0, "SHARD"), (1, "DIVERGED"), (2, "SHARD"), (3, "DIVERGED")])
+def test_what_a_group_holds_whole_and_what_is_moved_is_the_same_in_all_shards(relation: int, why: str) -> None:
+    one, other = ([Said(off(output, output), IN, relation=relation, of=3)] for output in (1, 2))
+    for by_input in (False, True):
+        assert classes(matched(one, other, by_input=by_input, shards=(7, 8))) == {why: 1}
+
+
+def test_how_far_apart_two_are_is_not_known_where_a_recording_left_that_out() -> None:
+    for one, other in ((0, 0), (0, 1), (1, 0)):
+        sketched = [(3.0,) * 16 if fnv1a else (0.0,) * 16 for fnv1a in (one, other)]
+        inputs = [(Tensor(7 + n, 1.0, sketched[n]),) for n in range(2)]
+        said = [Said(Tensor(n, 1.0, sketched[n]), inputs[n], fnv1a=(one, other)[n]) for n in range(2)]
+        (row,) = matched(said[:1], said[1:], rtol=10.0).rows
+        assert (Class(row.class_), row.error, row.inputs_error) == (Class.VALUES, None, None)
+        assert classes(matched(said[:1], said[1:], rtol=0.0)) == {"DIVERGED": 1}, "nothing is tolerated"
+        said = [replace(each, inputs=IN) for each in said]
+        assert classes(matched(said[:1], said[1:])) == {"DIVERGED": 1}, "what equal inputs come to is equal"
+        said = [replace(each, flags=_reader.CHECKED_STATEFUL) for each in said]
+        assert classes(matched(said[:1], said[1:])) == {"VALUES": 1}, "but for what a state decides"
+    assert classes(matched([Said(Tensor(1), IN, fnv1a=0)], [Said(Tensor(1), IN)])) == {"IDENTICAL": 1}

@@ -1,0 +1,271 @@
+"""Fingerprints as they are heard: who had the same to do, who said something else, and what has gone."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from said import NUMBERS, Said, Tensor, add
+
+from brickd import _reader, dtypes
+
+MiB = 1 << 20
+IN, OTHER_IN = Tensor(7), Tensor(8)
+GOOD, BAD = Tensor(1), Tensor(2)
+
+
+def said(output: Tensor, **values: int) -> Said:
+    return Said(output, (IN,), **values)  # type: ignore[arg-type]
+
+
+def test_who_does_the_same_to_the_same_meets_and_another_output_is_told() -> None:
+    prints = _reader.Prints(MiB)
+    assert add(prints, 0, [said(GOOD)])[1] == []
+    assert add(prints, 1, [said(GOOD)])[1] == []
+    assert add(prints, 2, [said(BAD)])[1] == [2]
+    assert sorted(prints.group(2)) == [(0, 1, 1, 0), (1, 1, 1, 1), (2, 2, 1, 2)]
+    assert prints.counts() == [(0, NUMBERS[1], 3, 0, 3, 1, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Said(BAD, (OTHER_IN,)),
+        Said(BAD, (IN, IN)),
+        Said(BAD, (IN,), site=2),
+        Said(BAD, (IN,), backend=3),
+        Said(BAD, (IN,), params=3),
+        Said(BAD, (IN,), valid=3),
+        Said(BAD, (IN,), relation=1, of=3),
+        Said(Tensor(2, shape=5), (IN,)),
+        Said(Tensor(2, dtype=13), (IN,)),
+        Said(BAD, (Tensor(7, dtype=13),)),
+        Said(BAD, (Tensor(7, shape=13),)),
+        Said(BAD),
+        Said(BAD, (Tensor(7, dtype=0),)),
+    ],
+)
+def test_what_may_differ_is_never_held_against_anybody(other: Said) -> None:
+    prints = _reader.Prints(MiB)
+    add(prints, 0, [said(GOOD)])
+    assert add(prints, 1, [other])[1] == []
+    assert [count[4:7] for count in prints.counts()] == [(0, 0, 0)] * len(prints.counts())
+
+
+def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
+    prints = _reader.Prints(MiB)
+    for service in (1, 2):
+        add(prints, service, [said(GOOD)] * 3, service)
+    prints.forget(1)
+    assert prints.counts() == [(2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    assert prints.end - prints.first == 6
+    add(prints, 3, [said(GOOD)], 1)
+    assert sorted(prints.counts()) == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0), (2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    with pytest.raises(ValueError, match="a service has a number below 2"):
+        prints.forget(1 << 32)
+
+
+def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_gone() -> None:
+    prints = _reader.Prints(MiB)
+    add(prints, 0, [said(BAD)] * 3)
+    add(prints, 1, [said(BAD)])
+    add(prints, 2, [said(GOOD, site=2)] * 2)
+    prints.mute([2, 9, 0, 1])
+    assert prints.group(0) == []
+    assert add(prints, 3, [said(GOOD)] * 2)[1] == []
+    assert add(prints, 4, [said(GOOD)])[1] == []
+    assert sorted(prints.group(0)) == [(3, 1, 2, 7), (4, 1, 1, 8)]
+    assert sorted(prints.counts()) == [(0, NUMBERS[1], 7, 0, 7, 0, 0, 0), (0, NUMBERS[2], 2, 0, 0, 0, 2, 0)]
+    with pytest.raises(ValueError, match="item 1 is 16777216"):
+        prints.mute([0, 1 << 24])
+
+
+def test_what_the_mute_said_goes_once() -> None:
+    prints = _reader.Prints(1)
+    add(prints, 0, [Said(GOOD, (IN,))] * 5)
+    prints.mute([0])
+    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    counts = {site: counts for _, site, *counts in prints.counts()}
+    assert counts[NUMBERS[1]] == [5, 0, 0, 0, 5, 0]
+
+
+def test_what_meets_nobody_any_more_is_counted_as_it_goes() -> None:
+    prints = _reader.Prints(1)
+    for worker in (0, 1):
+        add(prints, worker, [Said(GOOD, (IN,))])
+    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])  # so that these have gone
+    add(prints, 0, [Said(GOOD, (IN,))] * 5)
+    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(1100, 2100)])
+    counts = {site: counts for _, site, *counts in prints.counts()}
+    assert counts[NUMBERS[1]] == [7, 0, 2, 0, 5, 0]
+
+
+def test_workers_of_two_services_never_meet() -> None:
+    prints = _reader.Prints(MiB)
+    add(prints, 0, [said(GOOD)])
+    assert add(prints, 1, [said(BAD)], service=1)[1] == []
+
+
+def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
+    prints = _reader.Prints(MiB)
+    assert add(prints, 0, [said(Tensor(n)) for n in range(1, 9)])[1] == [1, 2, 3, 4]
+    outputs = [(output, newest) for _, output, _, newest in prints.group(7)]
+    assert len(outputs) == 2
+    assert (8, 7) in outputs
+
+
+def test_what_goes_first_came_first_and_is_never_held_against_anybody_again() -> None:
+    prints = _reader.Prints(1)  # as little as there can be
+    add(prints, 0, [said(GOOD)])
+    filling = [Said(GOOD, (Tensor(n),)) for n in range(100, 1100)]
+    add(prints, 0, filling)
+    assert prints.end == 1001
+    assert prints.first == prints.end - 1024 // 6
+    assert prints.print(prints.first - 1) is None
+    assert add(prints, 1, [said(BAD)])[1] == []
+    whose = prints.print(prints.end - 1)
+    assert whose == (1, NUMBERS[1], said(BAD).slots())
+
+
+def test_what_goes_before_another_worker_had_it_is_counted() -> None:
+    prints = _reader.Prints(1)
+    add(prints, 0, [Said(GOOD, (Tensor(n),)) for n in (1, 1, 1, 2, 3)] + [Said(GOOD)])
+    add(prints, 1, [Said(GOOD, (Tensor(2),))])
+    add(prints, 1, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    counts = {site: counts for _, site, *counts in prints.counts()}
+    assert counts[NUMBERS[1]] == [7, 1, 2, 0, 4, 0]
+    assert counts[NUMBERS[2]] == [1000, 0, 0, 0, 1000 - (prints.end - prints.first), 0]
+
+
+def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
+    prints = _reader.Prints(64 * MiB)
+    crowd = [Said(Tensor(n), (Tensor(1),), site=2) for n in range(2000)]
+    others = [Said(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
+    assert add(prints, 0, crowd + others)[1] == [1, 2, 3, 4, 2001]
+    assert prints.unlike_all == 2000
+    assert add(prints, 1, [Said(GOOD, (Tensor(1),), site=2)])[1] == [2002]
+
+
+def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
+    prints = _reader.Prints(64 * MiB)
+    many = array("Q", range(1, 2001))
+    for worker, output in enumerate((GOOD, BAD)):
+        records = b"".join(said(output, site=site).slots() for site in range(2000))
+        prints.add(worker, 0, 0, many, many, records, True)
+    assert (len(prints.unlike()), prints.unlike(), prints.unlike_all) == (256, [], 2000)
+
+
+def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:
+    prints = _reader.Prints(0)
+    weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
+    assert add(prints, 0, [said(GOOD), weight, said(BAD)]) == (len(said(GOOD).slots()) * 2 + 256, [], weight.slots())
+    assert (prints.end, prints.counts()) == (0, [])
+
+
+def test_weights_are_handed_on_and_no_records_are_refused_with_what_follows() -> None:
+    prints = _reader.Prints(MiB)
+    weight = Said(GOOD, flags=_reader.CHECKED_WEIGHT)
+    _, unlike, weights = add(prints, 0, [said(GOOD), weight, said(GOOD)])
+    assert (unlike, weights, prints.end) == ([], weight.slots(), 2)
+    broken = said(GOOD).slots() + said(GOOD).slots()[:-64]
+    assert prints.add(0, 0, 0, NUMBERS, NUMBERS, broken, True)[0] == len(broken)
+    assert (prints.end, prints.refused) == (3, 1)
+
+
+def test_a_checksum_of_no_output_is_none_and_equal_to_nothing() -> None:
+    prints = _reader.Prints(MiB)
+    for worker in (0, 1):
+        add(prints, worker, [said(Tensor(0, dtype=0))])
+    assert (prints.end, prints.refused) == (0, 2)
+
+
+def test_it_stops_before_what_is_not_known_and_takes_it_unnamed() -> None:
+    prints = _reader.Prints(MiB)
+    whole = said(GOOD).slots() + said(GOOD, site=60).slots()
+    few = array("Q", [0, 5])
+    taken, _ = prints.add(0, 0, 0, few, few, whole, True)
+    assert taken == len(said(GOOD).slots())
+    assert prints.add(0, 0, 0, few, few, whole[taken:], False)[0] == taken
+    assert prints.end == 2
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 3), st.integers(1, 4), st.integers(1, 2), st.integers(0, 1)),
+        max_size=60,
+    )
+)
+def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
+    stream: list[tuple[int, int, int, int, int]],
+) -> None:
+    prints = _reader.Prints(MiB)
+    groups: dict[tuple[int, int, int], dict[tuple[int, int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    unlike: Counter[tuple[int, int]] = Counter()
+    wanted = []
+    for number, (worker, site, given_, output, service) in enumerate(stream):
+        group = groups[service, site, given_]
+        if any(other != output for _, other in group):
+            wanted.append(number)
+            unlike[service, site] += 1
+        group[worker, output].append(number)
+    told = [
+        number
+        for worker, site, given_, output, service in stream
+        for number in add(prints, worker, [Said(Tensor(output), (Tensor(given_),), site=site)], service)[1]
+    ]
+    assert told == wanted
+    met: Counter[tuple[int, int]] = Counter()
+    counted: Counter[tuple[int, int]] = Counter()
+    for (service, site, _), group in groups.items():
+        seen = sum(map(len, group.values()))
+        counted[service, site] += seen
+        met[service, site] += seen if len({worker for worker, _ in group}) > 1 else 0
+        last = max(max(numbers) for numbers in group.values())
+        assert sorted(prints.group(last)) == sorted((*who, len(n), n[-1]) for who, n in group.items())
+    assert sorted(prints.counts()) == sorted(
+        (service, NUMBERS[site], n, 0, met[service, site], unlike[service, site], 0, 0)
+        for (service, site), n in counted.items()
+    )
+
+
+def test_those_of_some_workers_are_numbered_afresh() -> None:
+    prints = _reader.Prints(MiB)
+    for worker in (0, 1, 2):
+        add(prints, worker, [said(GOOD), said(BAD)])
+    some = prints.select([2, 0, 9])
+    assert [some.print(n) for n in range(some.first, some.end)] == [prints.print(n) for n in (0, 1, 4, 5)]
+
+
+def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 or more, not -1"):
+        _reader.Prints(-1)
+    prints = _reader.Prints(1)
+    with pytest.raises(ValueError, match="below 16777216"):
+        prints.add(1 << 24, 0, 0, b"", b"", b"", True)
+    with pytest.raises(ValueError, match="2 workers, but times of 1"):
+        prints.match([0, 1], [0], False)
+
+
+@pytest.mark.slow
+def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
+    prints = _reader.Prints(MiB)
+    whole = said(GOOD, site=0).slots()
+    for number in range(1_000_000 // 16_384):
+        sites = array("Q", range(1 + 16_384 * number, 1 + 16_384 * (number + 1)))
+        table = np.frombuffer(whole * 16_384, dtypes.dtype("record")).copy()
+        table["payload"][:: len(whole) // 64] = range(16_384)
+        assert prints.add(0, 0, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
+    counts = {site: prints_ for _, site, prints_, *_ in prints.counts()}
+    assert sum(counts.values()) == prints.end == 61 * 16_384
+    assert len(counts) == 65_536 + 1
+    assert counts[0] == prints.end - 65_536
+
+
+def test_a_site_beyond_all_that_there_can_be_is_refused() -> None:
+    prints = _reader.Prints(MiB)
+    add(prints, 0, [said(GOOD, site=2**32 - 16), said(GOOD)], named=False)
+    assert (prints.end, prints.refused) == (0, 1)
