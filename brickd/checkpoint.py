@@ -1,8 +1,7 @@
-"""A daemon's memory in a file: a line of title, version, length and checksum, then that many bytes of JSON.
+"""A daemon's memory in a file, as JSON.
 
-Owns: the file's form, its replacement, the judgement whether it is whole. Must not know: what the memory means.
-Invariants: the file is as it was or as it is to be, never in between; a file that was cut, or any byte of which was
-changed, is refused with the reason; what a later brickd wrote is refused, not guessed at.
+Owns: the file's form, and how such a file is replaced. Must not know: what the memory means. Invariant: the file is as
+it was or as it is to be, never in between.
 """
 
 from __future__ import annotations
@@ -10,22 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import zlib
 from pathlib import Path
 from typing import Any
 
-from brickd.errors import CheckpointRefused, CheckpointTooNew
+from brickd.errors import CheckpointRefused
+from brickd.framed import framed, unframed
 from brickd.memory import Memory
 
 VERSION = 2
-_TITLE = b"brickd checkpoint "
 
 
 def encode(memory: Memory) -> bytes:
     """The file's content."""
-    body = [piece.encode() for piece in memory.pieces()]
-    head = b"%s%d %d %08x\n" % (_TITLE, VERSION, sum(map(len, body)), _crc(VERSION, *body))
-    return b"".join([head, *body])
+    return framed("checkpoint", VERSION, [piece.encode() for piece in memory.pieces()])
 
 
 def decode(content: bytes) -> Memory:
@@ -34,36 +30,12 @@ def decode(content: bytes) -> Memory:
     Raises:
         CheckpointRefused: the content is none, or not whole.
     """
-    head, newline, body = content.partition(b"\n")
-    if not head.startswith(_TITLE) or not newline:
-        raise CheckpointRefused("is no checkpoint of brickd: its first line is none")
-    try:
-        version, length, crc = head[len(_TITLE) :].split(b" ")
-        numbers = int(version), int(length), int(crc, 16)
-    except ValueError:
-        raise CheckpointRefused("is damaged in its first line") from None
-    if content[: len(head)] != b"%s%d %d %08x" % (_TITLE, *numbers):
-        raise CheckpointRefused("is damaged in its first line")
-    if len(body) != numbers[1]:
-        raise CheckpointRefused(f"is damaged: {len(body)} of {numbers[1]} bytes are there")
-    if _crc(numbers[0], body) != numbers[2]:
-        raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, not {numbers[2]:08x}")
-    if numbers[0] != VERSION:
-        raise CheckpointTooNew(
-            f"is of version {numbers[0]}, this brickd reads {VERSION}: start the brickd that wrote it"
-        )
+    body = unframed("checkpoint", VERSION, content)
     try:
         document: dict[str, Any] = json.loads(body)
         return Memory.of(document)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise CheckpointRefused(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
-
-
-def _crc(version: int, *body: bytes) -> int:
-    crc = zlib.crc32(b"%d %d" % (version, sum(map(len, body))))
-    for piece in body:
-        crc = zlib.crc32(piece, crc)
-    return crc
 
 
 def load(path: Path) -> Memory | None:
@@ -73,11 +45,20 @@ def load(path: Path) -> Memory | None:
         CheckpointRefused: the file is damaged, or of a later brickd.
         OSError: it cannot be read.
     """
+    content = content_of(path)
+    return None if content is None else decode(content)
+
+
+def content_of(path: Path) -> bytes | None:
+    """What is in a file that was saved; None where there is no file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return decode(content)
 
 
 def save(path: Path, content: bytes) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -103,4 +103,13 @@ def as_argument(name: str) -> str:
     >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
     ('api/0', "'x; touch y'", '-- -x')
     """
-    return f"{'-- ' if name.startswith('-') else ''}{shlex.quote(name)}"
+    return as_arguments([name])
+
+
+def as_arguments(names: Sequence[str]) -> str:
+    """Several of them.
+
+    >>> as_arguments(["api/0", "-x", "-y"])
+    '-- api/0 -x -y'
+    """
+    return f"{'-- ' if any(name.startswith('-') for name in names) else ''}{shlex.join(names)}"

@@ -16,6 +16,7 @@ from brickd import _reader
 from brickd.clock import Clock, Now
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.files import File, opened
+from brickd.numerics.numerics import Tables
 from brickd.reading import Identity, Path, Reading, Site, label
 
 
@@ -37,6 +38,11 @@ class Segment(File):
     def service(self) -> str:
         """The service that its worker said it belongs to."""
         return label(self.header["service"])
+
+    @property
+    def coordinates(self) -> str:
+        """Its worker's own coordinates or name, or ''."""
+        return label(self.header["coordinates"])
 
     def now(self) -> Now:
         """Its worker's clock now."""
@@ -75,6 +81,15 @@ class Segment(File):
         except OSError as error:  # one that lies may have a hole there, and the disk be full
             raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
+    def rescan(self) -> None:
+        """Ask its worker to read its weights once more; needs the right to write."""
+        at = next(offset for record, name, offset, *_ in _reader.later() if (record, name) == ("control", "weights"))
+        number = (self.control()["weights"] + 1) % 2**64
+        try:
+            os.pwrite(self.fd, number.to_bytes(8, "little"), _reader.CONTROL + at)
+        except OSError as error:
+            raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
+
     def control(self) -> _reader.Control:
         """What the consumer asked of the worker."""
         with _refusing(self.name):
@@ -84,6 +99,12 @@ class Segment(File):
         """Each site by its number; None of what is on its way."""
         with _refusing(self.name):
             return _sites(tuple(self._copier.sites()))
+
+    def tables(self) -> Tables:
+        """What the numbers in its worker's checksums stand for. Sites before names: what is a site has a name."""
+        with _refusing(self.name):
+            sites = self._copier.sites()
+            return Tables(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots: all, for a ring is small."""

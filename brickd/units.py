@@ -81,6 +81,22 @@ def percent(value: Number) -> str:
     return f"{sign}{_figure(tenths, decimal_below=10)} %" if tenths else f"{sign}<0.1 %"
 
 
+def relative(error: Number) -> str:
+    """Write a relative error: two digits, for a sketch tells no more, and none that is smaller than a millionth.
+
+    >>> [relative(error) for error in (3.14e-4, 8e-3, 0.25, 12.0, 1234.5, 0.0, 1e-7, None)]
+    ['3.1e-4', '8e-3', '0.25', '12', '1.2e3', '<1e-6', '<1e-6', '-']
+    """
+    if error is None or _is_no_number(error):
+        return _NOTHING
+    if error < 1e-6:
+        return "<1e-6"
+    if 0.00995 <= error < 99.5:
+        return f"{error:.2g}"
+    mantissa, exponent = f"{error:.1e}".split("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent)}"
+
+
 def _scaled(value: Number, units: Sequence[tuple[int, str]], decimal_below: int) -> str:
     if value is None or _is_no_number(value):
         return _NOTHING

@@ -27,7 +27,7 @@ from brickd.words import many
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
 # this evidence: `brickd prune` looks longer.
-_WATCH_SECONDS = 0.02
+_WATCH_SECONDS, _GLANCE_SECONDS = 0.02, 0.002
 
 _NOTHING = Background()
 
@@ -194,11 +194,14 @@ def _look(
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
     """Those whose worker lost its lock (the host closed our descriptor, say) but goes on recording."""
-    if not unlocked:
-        return set()
     before = {segment.name: _activity(segment) for segment in unlocked}
-    time.sleep(_WATCH_SECONDS)
-    return {segment.name for segment in unlocked if _activity(segment) != before[segment.name]}
+    moving: set[str] = set()
+    until, over = time.monotonic() + _WATCH_SECONDS, False
+    while len(moving) < len(before) and not over:
+        time.sleep(_GLANCE_SECONDS)
+        over = time.monotonic() >= until
+        moving = {segment.name for segment in unlocked if _activity(segment) != before[segment.name]}
+    return moving
 
 
 def _activity(segment: Segment) -> int:

@@ -18,6 +18,7 @@ from test_deferred import defer, finalize, measured, passes
 
 from brickd import checkpoint, dtypes
 from brickd.errors import CheckpointRefused
+from brickd.framed import framed
 from brickd.kept import added, compact
 from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
 from brickd.overlay import laid_over, overlay
@@ -96,21 +97,14 @@ def test_what_is_no_checkpoint_is_refused(content: bytes) -> None:
 
 
 def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
-    body = b"{}"
-    head = b"brickd checkpoint 3 %d %08x\n" % (len(body), checkpoint._crc(3, body))
     with pytest.raises(CheckpointRefused, match="version 3, this brickd reads 2"):
-        checkpoint.decode(head + body)
+        checkpoint.decode(framed("checkpoint", 3, [b"{}"]))
 
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"{", b'{"prefix": "x", "known": {"a": [1]}}', b"\xff"])
 def test_one_that_is_whole_and_holds_something_else_is_refused(body: bytes) -> None:
-    head = b"brickd checkpoint %d %d %08x\n" % (
-        checkpoint.VERSION,
-        len(body),
-        checkpoint._crc(checkpoint.VERSION, body),
-    )
     with pytest.raises(CheckpointRefused, match="holds not what this brickd wants"):
-        checkpoint.decode(head + body)
+        checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
 def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> None:
@@ -157,16 +151,11 @@ def test_what_a_thread_keeps_does_not_change_under_it(kept: Reading) -> None:
 
 
 def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
-    head, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
+    _, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
     document = json.loads(body) | {"names": {}}
     body = json.dumps(document).encode()
-    head = b"brickd checkpoint %d %d %08x\n" % (
-        checkpoint.VERSION,
-        len(body),
-        checkpoint._crc(checkpoint.VERSION, body),
-    )
     with pytest.raises(CheckpointRefused, match="holds not what this brickd wants: KeyError"):
-        checkpoint.decode(head + body)
+        checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
 def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from brickd import checkpoint
 from brickd.cli.logfile import MOST_BYTES
 from brickd.daemon import Daemon
 from brickd.files import find
+from brickd.framed import framed
 from brickd.home import Home
 from brickd.runtime import runtime
 
@@ -185,8 +186,7 @@ def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None
 
 
 def test_a_checkpoint_of_a_later_brickd_is_left_to_that(prefix: str) -> None:
-    later = checkpoint.VERSION + 1
-    content = b"brickd checkpoint %d 2 %08x\n{}" % (later, checkpoint._crc(later, b"{}"))
+    content = framed("checkpoint", checkpoint.VERSION + 1, [b"{}"])
     runtime().checkpoint.write_bytes(content)
     assert "start the brickd that wrote it" in refused()
     assert runtime().checkpoint.read_bytes() == content

@@ -1,0 +1,58 @@
+"""What a daemon keeps, as a file: a line of title, version, length and checksum, then that many bytes.
+
+Owns: that line, and the judgement whether a file is whole. Must not know: what the bytes are. Invariants: a file that
+was cut, or any byte of which was changed, is refused with the reason; what a later brickd wrote is refused, not guessed
+at.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+from brickd.errors import CheckpointRefused, CheckpointTooNew
+
+
+def framed(kind: str, version: int, body: Sequence[bytes]) -> bytes:
+    """The file's content."""
+    head = b"%s%d %d %08x\n" % (_title(kind), version, sum(map(len, body)), _crc(version, *body))
+    return b"".join([head, *body])
+
+
+def unframed(kind: str, version: int, content: bytes) -> bytes:
+    """The body that `framed` was given.
+
+    Raises:
+        CheckpointRefused: it is not whole, or no such file; CheckpointTooNew: it is of another version.
+    """
+    title = _title(kind)
+    head, newline, body = content.partition(b"\n")
+    if not head.startswith(title) or not newline:
+        raise CheckpointRefused(f"is no {kind} of brickd: its first line is none")
+    try:
+        written, length, crc = head[len(title) :].split(b" ")
+        numbers = int(written), int(length), int(crc, 16)
+    except ValueError:
+        raise CheckpointRefused("is damaged in its first line") from None
+    if content[: len(head)] != b"%s%d %d %08x" % (title, *numbers):
+        raise CheckpointRefused("is damaged in its first line")
+    if len(body) != numbers[1]:
+        raise CheckpointRefused(f"is damaged: {len(body)} of {numbers[1]} bytes are there")
+    if _crc(numbers[0], body) != numbers[2]:
+        raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, not {numbers[2]:08x}")
+    if numbers[0] != version:
+        raise CheckpointTooNew(
+            f"is of version {numbers[0]}, this brickd reads {version}: start the brickd that wrote it"
+        )
+    return body
+
+
+def _title(kind: str) -> bytes:
+    return f"brickd {kind} ".encode()
+
+
+def _crc(version: int, *body: bytes) -> int:
+    crc = zlib.crc32(b"%d %d" % (version, sum(map(len, body))))
+    for piece in body:
+        crc = zlib.crc32(piece, crc)
+    return crc

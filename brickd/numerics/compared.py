@@ -1,0 +1,294 @@
+"""What fingerprints of the same input came to: where how many were compared, and where workers differ.
+
+Owns: that state as a value, which outlives a daemon, and its form as a document. Must not know: how it changes, files,
+screens. Invariants: it is replaced as a whole and never changed, so that any thread may read it; it is bounded; a
+place is known by its names, a worker by its uuid, so that both mean the same to every daemon.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from brickd.composed import pieces, plain
+
+SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
+FINDINGS_MAX = 64  # of a service
+ALL_FINDINGS_MAX = 256
+DOUBTS_MAX = 1_024
+_EQUAL_MIN, _EQUAL_TIMES = 100, 20
+WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
+
+
+class Place(NamedTuple):
+    """A site of a service; the kernel is "" where it stands for all that there was no room for."""
+
+    service: str
+    kernel: str
+    layer: int
+
+    def is_of(self, services: Collection[str]) -> bool:
+        """Whether it is one of theirs, or stands for what is nobody's."""
+        return self.service in services or not (self.service or self.kernel)
+
+
+class Counts(NamedTuple):
+    """Fingerprints of a place.
+
+    Attributes:
+        category: of its kernel.
+        prints: how many there were.
+        bare: without inputs, so that nobody knows what they are to be compared with.
+        met: another worker had the same to do.
+        unlike: another output was there to the same inputs.
+        gone: they left the window before another worker had the same to do.
+        stateful: with inputs that do not show all that decides, so that with the same ones workers need not agree.
+    """
+
+    category: str
+    prints: int = 0
+    bare: int = 0
+    met: int = 0
+    unlike: int = 0
+    gone: int = 0
+    stateful: int = 0
+
+    def and_(self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int) -> Counts:
+        """With more of each."""
+        return Counts(
+            self.category,
+            self.prints + prints,
+            self.bare + bare,
+            self.met + met,
+            self.unlike + unlike,
+            self.gone + gone,
+            self.stateful + stateful,
+        )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether so many comparisons came out equal that who contradicts himself there cannot lay it on the kernel."""
+        equal = self.met - self.unlike
+        return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
+
+    @property
+    def alone(self) -> int:
+        """How many there were that could have been compared, and met no other worker's."""
+        return max(0, self.prints - self.bare - self.stateful - self.met)
+
+
+class Evidence(NamedTuple):
+    """A fingerprint, whole.
+
+    Attributes:
+        worker: the uuid of who said it.
+        slots: its record, as it stood in the ring.
+        backend: the text of that name; "" where none was said.
+        of: the text of that name.
+    """
+
+    worker: str
+    slots: bytes
+    backend: str
+    of: str
+
+
+class Case(NamedTuple):
+    """Two that had the same to do and say something else.
+
+    Attributes:
+        at_ns: when it was seen, since 1970.
+        against: who says what most say; of two that disagree the one that was found first.
+        other: who says something else.
+    """
+
+    at_ns: int
+    against: Evidence
+    other: Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place where workers differ.
+
+    Attributes:
+        place: where.
+        category: of its kernel.
+        cases: how many were looked at; there may have been more, which are counted at the place.
+        workers: the names of those who were beside each other in these, by uuid: the first of them.
+        outliers: how often who of them was not with the others; nobody where there is no majority.
+        contradict: who of them says now this, now that.
+        first: the first case.
+        newest: the last one.
+    """
+
+    place: Place
+    category: str
+    cases: int
+    workers: Mapping[str, str]
+    outliers: Mapping[str, int]
+    contradict: frozenset[str]
+    first: Case
+    newest: Case
+
+    @property
+    def named(self) -> list[str]:
+        """The uuids of the outliers, the worst first; where there are none, of the two that disagree."""
+        worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
+        return worst or [self.newest.against.worker, self.newest.other.worker]
+
+    def without(self, workers: Collection[str]) -> Finding | None:
+        """Where some are nobody any more: what is left; None: it was about them alone."""
+        outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
+        if self.outliers and not outliers:
+            return None
+        return replace(self, outliers=outliers, contradict=self.contradict.difference(workers))
+
+
+class Doubt(NamedTuple):
+    """A place where workers contradict themselves: most do, or it is not known yet whether the others would.
+
+    Attributes:
+        workers: the uuids of those who were looked at.
+        contradict: of those who do.
+        case: what one of these said both times; None: it had left.
+    """
+
+    workers: frozenset[str]
+    contradict: frozenset[str]
+    case: Case | None = None
+
+    def without(self, workers: Collection[str]) -> Doubt | None:
+        """Where some are nobody any more: what is left; None: it was about them alone."""
+        contradict = self.contradict.difference(workers)
+        case = None if self.case is None or self.case.other.worker in workers else self.case
+        return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
+
+
+class Latest(NamedTuple):
+    """When comparisons of a service were last seen to grow: how many there were, and when, since 1970."""
+
+    met: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All of it.
+
+    Attributes:
+        since_ns: since when it is counted, since 1970; 0: nothing was.
+        window_bytes: how many may be held; 0: nothing is compared.
+        window_since_ns: since when what is held is heard.
+        held: how many fingerprints are held: with what left before them nothing is compared any more.
+        oldest_ns: when the oldest of these was heard, since 1970, or later; 0: none is held.
+        sites: by place.
+        findings: by place.
+        doubts: by place.
+        latest: by service.
+        unlooked: how many that differ were not looked at: more of one place than are, or they had left.
+        unkept: by service how often a finding was not kept for want of room.
+    """
+
+    since_ns: int = 0
+    window_bytes: int = 0
+    window_since_ns: int = 0
+    held: int = 0
+    oldest_ns: int = 0
+    sites: Mapping[Place, Counts] = field(default_factory=dict)
+    findings: Mapping[Place, Finding] = field(default_factory=dict)
+    doubts: Mapping[Place, Doubt] = field(default_factory=dict)
+    latest: Mapping[str, Latest] = field(default_factory=dict)
+    unlooked: int = 0
+    unkept: Mapping[str, int] = field(default_factory=dict)
+
+    def of_services(self, services: Collection[str]) -> Compared:
+        """Without what differs in any other."""
+        return replace(
+            self,
+            findings={place: finding for place, finding in self.findings.items() if place.is_of(services)},
+            doubts={place: doubt for place, doubt in self.doubts.items() if place.is_of(services)},
+            latest={service: latest for service, latest in self.latest.items() if service in services},
+            unkept={service: n for service, n in self.unkept.items() if service in services},
+        )
+
+    def without(self, workers: Collection[str]) -> Compared:
+        """Where some are nobody any more: without what was said of them."""
+        findings = {place: each.without(workers) for place, each in self.findings.items()}
+        doubts = {place: each.without(workers) for place, each in self.doubts.items()}
+        return replace(
+            self,
+            findings={place: left for place, left in findings.items() if left is not None},
+            doubts={place: left for place, left in doubts.items() if left is not None},
+        )
+
+    def pieces(self) -> Iterator[str]:
+        """As JSON, piece by piece."""
+        return pieces(
+            {
+                "since_ns": [plain(self.since_ns)],
+                "sites": [plain([[*place, *counts] for place, counts in self.sites.items()])],
+                "findings": [plain([_finding(each) for each in self.findings.values()])],
+                "doubts": [
+                    plain(
+                        [
+                            [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
+                            for place, each in self.doubts.items()
+                        ]
+                    )
+                ],
+                "latest": [plain(self.latest)],
+                "unlooked": [plain(self.unlooked)],
+                "unkept": [plain(self.unkept)],
+            }
+        )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Compared:
+        """What `pieces` said."""
+        return cls(
+            since_ns=document["since_ns"],
+            sites={Place(*row[:3]): Counts(*row[3:]) for row in document["sites"]},
+            findings={each.place: each for each in map(_finding_of, document["findings"])},
+            doubts={
+                Place(service, kernel, layer): Doubt(
+                    frozenset(workers), frozenset(contradict), _case_of(case[0]) if case and case[0] else None
+                )
+                for service, kernel, layer, workers, contradict, *case in document["doubts"]
+            },
+            latest={service: Latest(*each) for service, each in document["latest"].items()},
+            unlooked=document["unlooked"],
+            unkept=document["unkept"],
+        )
+
+
+def _finding(finding: Finding) -> list[Any]:
+    return [
+        finding.place,
+        finding.category,
+        finding.cases,
+        dict(finding.workers),
+        dict(finding.outliers),
+        sorted(finding.contradict),
+        *(_case(case) for case in (finding.first, finding.newest)),
+    ]
+
+
+def _finding_of(row: list[Any]) -> Finding:
+    place, category, cases, workers, outliers, contradict, first, newest = row
+    return Finding(
+        Place(*place), category, cases, workers, outliers, frozenset(contradict), _case_of(first), _case_of(newest)
+    )
+
+
+def _case(case: Case) -> list[Any]:
+    said = [[each.worker, b64encode(each.slots).decode(), each.backend, each.of] for each in (case.against, case.other)]
+    return [case.at_ns, *said]
+
+
+def _case_of(row: list[Any]) -> Case:
+    at_ns, *said = row
+    against, other = (Evidence(worker, b64decode(slots), backend, of) for worker, slots, backend, of in said)
+    return Case(at_ns, against, other)

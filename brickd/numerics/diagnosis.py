@@ -1,0 +1,188 @@
+"""What a comparison came to, in sentences.
+
+Owns: their words. Must not know: how verdicts come about, screens. Invariants: a sentence is raw, whoever prints it
+escapes it; what is expected is the side that the others are held against, and what is there instead is the other's;
+that nobody differs is never said without how much was compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from brickd.numerics.blame import Blame, NotFinite, Verdict
+from brickd.numerics.comparison import Comparison, Difference, Evidence
+from brickd.numerics.matched import Class
+from brickd.numerics.sites import Site
+from brickd.units import relative
+from brickd.words import many, noun
+
+_NAMED = 3
+_HASHED = 1 << 40  # no engine counts its steps so far
+REASONS = {
+    "dtype": "another dtype",
+    "shape": "another shape",
+    "form": "inputs of another form",
+    "backend": "another backend",
+    "params": "other params, or weights of another generation",
+    "valid": "other valid rows",
+    "relation": "another relation",
+    "repeats": "not as often in each",
+    "unsteady": "most contradict themselves",
+    "work": "another step's work",
+    "values": "recorded without values (record --values)",
+    "stateful": "of stateful kernels (stateful=False where the inputs show all)",
+    "shard": "another shard",
+}
+
+
+def listed(names: Sequence[str], most: int = _NAMED) -> str:
+    """Some names in a row.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a and b', 'a, b, c and 2 more')
+    """
+    shown = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def step(number: int) -> str:
+    """A step as its host said it; one that was text, by what stands for it.
+
+    >>> step(17), step(0xFEDCBA9876543210)
+    ('step 17', 'step fedcba9876543210')
+    """
+    return f"step {number}" if number < _HASHED else f"step {number:016x}"
+
+
+def place(site: Site, difference: Difference) -> str:
+    """Where it differs."""
+    record = difference.worst.record
+    layer = [f"layer {site.layer}"] if site.layer >= 0 else []
+    return ", ".join([site.kernel, *layer, step(record["step"]), f"position {record['position']}"])
+
+
+def headline(of: Comparison, site: Site | None) -> str:
+    """The verdict, by which evidence; `site`: where the first difference is, if there is one."""
+    names = [party.name for party in of.parties]
+    first, outlier = of.first, of.outlier
+    match of.verdict:
+        case Verdict.DIVERGED | Verdict.ROUTING if first is not None and site is not None:
+            said, where = f"by {of.evidence}: {of.verdict}", place(site, first)
+            if outlier is not None:
+                agree = len(first.members(Class.IDENTICAL, Class.WITHIN))
+                return f"{said}: {names[outlier]} differs from {agree} that agree, first at {where}"
+            if len(names) == 2:
+                return f"{said}: {listed(names)} disagree, first at {where}"
+            apart = listed([names[each] for each in first.members(Class.DIVERGED)])
+            verb = "differ" if len(first.members(Class.DIVERGED)) > 1 else "differs"
+            return f"{said}: {apart} {verb} from {names[first.expected]}, first at {where}"
+        case Verdict.DIVERGED:
+            return f"by {of.evidence}: diverged: {listed(names)} disagree"
+        case Verdict.INCOMPLETE:
+            lost = sum(party.lost for party in of.parties)
+            odd = f"; {of.unproven:,} differ, which that may explain" if of.unproven else ""
+            said = f"incomplete, {many(lost, 'record was', 'records were')} lost"
+            return f"by {of.evidence}: {said}; equal: {_equal(of)}{odd}"
+        case Verdict.WITHIN:
+            return f"by {of.evidence}: within tolerance, {listed(names)}: {_equal(of)}"
+    return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
+
+
+def _equal(of: Comparison) -> str:
+    sites = sum(any(site.classes[: Class.DIVERGED + 1]) for site in of.matched.sites)
+    within = of.counts[Class.WITHIN]
+    more = f", {within:,} of them by rounding apart" if within else ""
+    return f"{many(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {many(sites, 'site')}{more}"
+
+
+def by_run_alone(run: Comparison, site: Site | None) -> str:
+    """That they differ by run, where what leads shows nothing of it; `site`: where they do first, if that is known."""
+    first = run.first
+    where = f", first at {place(site, first)}" if first is not None and site is not None else ""
+    return f"by run they differ{where} (--by run)"
+
+
+def explained(difference: Difference) -> str:
+    """Whose fault a difference is, and why that is said."""
+    judgement = difference.judgement
+    said = f"relative error {_error(judgement.error)}; {_born(difference)}"
+    if judgement.verdict == Verdict.ROUTING:
+        said = f"other experts were chosen; {_born(difference)}"
+    match judgement.not_finite:
+        case NotFinite.BORN:
+            said += "; NaN or infinities are born there"
+        case NotFinite.PASSED_ON:
+            said += "; NaN or infinities are passed on"
+        case NotFinite.UNKNOWN:
+            said += "; only one has NaN or infinities"
+    return said
+
+
+def _born(difference: Difference) -> str:
+    inputs = difference.judgement.inputs_error
+    match difference.judgement.blame:
+        case Blame.CULPRIT if inputs:
+            return f"born there: its inputs differ by {_error(inputs)} alone"
+        case Blame.CULPRIT:
+            return "born there: its inputs were equal"
+        case Blame.HERE_OR_CACHE:
+            return "born there or in its cache: the inputs that are seen were equal"
+        case Blame.PROPAGATED:
+            return f"born before: its inputs differ already ({_error(inputs)})"
+    if not (difference.against.inputs and difference.worst.inputs):
+        return "where it was born is not known: its inputs were not given"
+    return f"where it was born is not known: its inputs differ by {_error(inputs)}"
+
+
+def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
+    """One difference in a line: what was expected, of whom, and what is there."""
+    expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
+    return (
+        f"{place(site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
+        f" {difference.worst.output['checksum']:016x} ({actual}); {explained(difference)}"
+    )
+
+
+def _error(value: float | None) -> str:
+    return "not known" if value is None or not math.isfinite(value) else relative(value)
+
+
+def after(follow: int | None, born: int) -> str | None:
+    """What comes behind the first; `born`: sites at which something else was."""
+    said = []
+    if follow:
+        said.append(f"{many(follow, 'other site follows', 'other sites follow')} from it")
+    if born:
+        said.append(f"something was born at {many(born, 'other site')} as well")
+    return "; ".join(said) or None
+
+
+def nothing(tried: Sequence[Comparison], *, unpaired: str | None = None) -> str:
+    """Why nothing can be compared; `unpaired`: why steps were not."""
+    names = [party.name for party in tried[0].parties]
+    silent = [name for name, found in zip(names, tried[0].matched.workers, strict=True) if not found.prints]
+    if len(names) - len(silent) < 2:
+        return (
+            f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
+            " engine records them)"
+        )
+    why = "; ".join(f"by {each.evidence} {', '.join(_why_not(each))}" for each in tried)
+    what = f"nothing of {listed(names)} is comparable: {why}"
+    return what if unpaired is None else f"{what} ({unpaired}: or did they do the same? --by run)"
+
+
+def _why_not(of: Comparison) -> Iterator[str]:
+    found = of.matched
+    yield (
+        f"0 of {many(found.prints, 'fingerprint')} stand beside one of another worker"
+        if not of.not_comparable
+        else (f"{sum(of.not_comparable.values()):,} that stand side by side may differ")
+    )
+    for reason, count in of.not_comparable.items():
+        yield f"{count:,} {REASONS[reason]}"
+    bare = sum(site.bare for site in found.sites)
+    if bare:
+        yield f"{bare:,} without inputs"
+    if of.evidence == Evidence.RUN and not found.steps.shared and found.steps.lone:
+        yield f"no {noun(found.steps.lone, 'step')} in common"

@@ -1,0 +1,202 @@
+"""What workers say of their tensors, heard: the newest fingerprints of many workers, and who said them.
+
+Owns: who speaks, and how the numbers in a worker's records become those that mean the same for all. Must not know:
+where records come from, what is made of fingerprints that differ. Invariants: a record is heard once; what it refers
+to is known by name, or by its number where the worker never said a name; fingerprints are bounded by bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from brickd import _reader
+from brickd.numerics.sites import Site, Sites, digest
+from brickd.numerics.weights import Weights
+
+WINDOW_BYTES = 64 << 20
+ALL_BYTES = 1 << 30  # of what is heard for one question
+SPEAKERS_MAX = 4_096
+_VAIN_MAX = 1_023
+
+
+class Tables(NamedTuple):
+    """What a worker's numbers stand for: its names with the numbers of their categories, its sites."""
+
+    names: Sequence[tuple[str, int] | None]
+    sites: Sequence[tuple[int, int, int] | None]
+
+
+class Speaker:
+    """A worker that is heard.
+
+    Attributes:
+        uuid: which worker it is.
+        service: what it belongs to.
+        shard: which one of a model it holds, or "".
+        shard_digest: what stands for that; 0: nothing.
+        number: under which its fingerprints stand.
+        lost: checksums that it found no room for.
+        lost_before: the number that the next fingerprint got when that last grew.
+        heard: the number that came after the last one of its own.
+    """
+
+    def __init__(
+        self, hearer: Numerics, uuid: str, service: str, number: int, tables: Callable[[], Tables], shard: str
+    ) -> None:
+        self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
+        self.lost = self.lost_before = self.heard = 0
+        self._hearer, self._tables = hearer, tables
+        self.shard_digest = digest(shard) if shard else 0
+        self._known = Tables((), ())
+        self._sites, self._names = array("Q"), array("Q")
+        self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
+
+    def hear(self, records: bytes) -> None:
+        """Take records: whole ones, one behind the other."""
+        if not records:
+            return
+        left = self._add(records, named=True)
+        if left and self._vain_left == 0:
+            self.learn()
+            left = self._add(left, named=True)
+            # One that refers to what it never names is not asked each time.
+            self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
+            self._vain_left = self._vain
+        elif left:
+            self._vain_left -= 1
+        if left:
+            self._add(left, named=False)
+
+    def _add(self, records: bytes, *, named: bool) -> bytes:
+        """Add them up to the first that refers to what is not known, or all; what is left."""
+        hearer = self._hearer
+        service = hearer.service_number(self.service)
+        taken, weights = hearer.prints.add(
+            self.number, service, self.shard_digest, self._sites, self._names, records, named
+        )
+        self.heard = hearer.prints.end
+        hearer.speakers[self.uuid] = self
+        if weights:
+            hearer.weights.take(self, weights)
+        return records[taken:]
+
+    def lose(self, lost: int) -> None:
+        """It is known to have lost so many by now."""
+        if lost > self.lost:
+            self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.prints.end
+
+    @property
+    def tables(self) -> Tables:
+        """What its numbers stand for, as far as that was looked up."""
+        return self._known
+
+    @property
+    def digests(self) -> Sequence[int]:
+        """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
+        return self._sites
+
+    def site(self, number: int) -> Site:
+        """What one of its sites is called."""
+        row = self._row(number)
+        if row is None:
+            return Site(f"site#{number}", -1, "other")
+        name, layer, _ = row
+        return Site(self.name(name), layer, self._category(name))
+
+    def known(self, number: int) -> Site | None:
+        """The same; None of one that it never named."""
+        row = self._row(number)
+        named = row is not None and row[0] < len(self._known.names) and self._known.names[row[0]] is not None
+        return self.site(number) if named else None
+
+    def _row(self, number: int) -> tuple[int, int, int] | None:
+        return self._known.sites[number] if number < len(self._known.sites) else None
+
+    def name(self, number: int) -> str:
+        """What one of its names says."""
+        entry = self._known.names[number] if number < len(self._known.names) else None
+        return f"name#{number}" if entry is None else entry[0]
+
+    def _category(self, name: int) -> str:
+        entry = self._known.names[name] if name < len(self._known.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] else "other"
+
+    def learn(self) -> None:
+        """Look up what its numbers stand for now."""
+        self._known = self._tables()
+        names, sites = self._known
+        self._names = array("Q", (0 if row is None else digest(row[0]) for row in names))
+        number = self._hearer.sites.number
+        self._sites = array("Q", (0 if row is None else number(self.site(n)) for n, row in enumerate(sites)))
+
+
+class Numerics:
+    """Fingerprints of many workers.
+
+    Attributes:
+        prints: what they said, the newest of it.
+        sites: where.
+        speakers: who, by uuid.
+        bytes_max: how many they may take.
+        weights: what they said of their models' parameters.
+        gone: how many fingerprints, of anybody, had gone where these were taken from.
+    """
+
+    def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
+        self.bytes_max = bytes_max
+        self.prints = _reader.Prints(bytes_max)
+        self.sites = Sites()
+        self.speakers: dict[str, Speaker] = {}
+        self.weights = weights or Weights()
+        self.gone = 0
+        self._services: dict[str, int] = {}
+        self._services_heard = 0
+        self._numbers = 0
+
+    @property
+    def evicted(self) -> int:
+        """How many fingerprints, of anybody, there was no room for any more."""
+        return self.gone + self.prints.first
+
+    def lost(self, speaker: Speaker) -> int:
+        """How many a worker lost that would stand among those that are here."""
+        return speaker.lost if speaker.lost_before >= self.evicted else 0
+
+    def speaker(self, uuid: str, service: str, tables: Callable[[], Tables], shard: str) -> Speaker:
+        """A worker that is to be heard from now on; `shard`: of the model, that it holds (shards.shard_of), or ""."""
+        if len(self.speakers) >= SPEAKERS_MAX:
+            longest = sorted(self.speakers.values(), key=lambda each: each.heard)[: SPEAKERS_MAX // 4]
+            self.forget([each.uuid for each in longest])
+        self._numbers += 1
+        self.speakers[uuid] = Speaker(self, uuid, service, self._numbers, tables, shard)
+        return self.speakers[uuid]
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """What these said is no opinion any more; the names of services that no other one is of go, too."""
+        self.prints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
+        left = {each.service for each in self.speakers.values()}
+        self._services = {service: number for service, number in self._services.items() if service in left}
+
+    def about(self, uuids: Collection[str]) -> Numerics:
+        """What some of the workers said, as it is now."""
+        other = Numerics()
+        other.weights = self.weights.about(uuids)
+        other.sites, other.gone = self.sites, self.evicted
+        other._services, other._services_heard = self._services.copy(), self._services_heard
+        other.speakers = {uuid: speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids}
+        other.prints = self.prints.select([speaker.number for speaker in other.speakers.values()])
+        return other
+
+    def service_number(self, service: str) -> int:
+        """Under which number a service is known: none is given twice, for what was said under it may be there still."""
+        number = self._services.get(service)
+        if number is None:
+            number = self._services[service] = self._services_heard
+            self._services_heard += 1
+        return number
+
+    def service(self, number: int) -> str:
+        """What it is called, as long as any of its workers is known; 0 stands also for those of sites without room."""
+        return next((service for service, each in self._services.items() if each == number), "")

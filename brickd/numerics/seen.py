@@ -1,0 +1,150 @@
+"""What of the workers' numbers was looked at, site by site, and what cannot be seen.
+
+Owns: in which state a site is, and the sums of a service. Must not know: screens, JSON, how a finding comes about.
+Invariant: what nobody compared is counted by the reason why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from brickd import _reader
+from brickd.numerics.compared import Compared, Counts, Place
+from brickd.reading import Reading
+from brickd.workers import Worker
+
+
+class State(StrEnum):
+    """How far a site is looked at, what matters most first."""
+
+    DIFFERS = "differs"
+    UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
+    OFF = "off"  # it is not recorded, for what customers wrote can be told from it
+    SILENT = "silent"  # it is known, and nothing was recorded there
+    NO_INPUTS = "no_inputs"  # nobody knows what is to be compared with what
+    STATEFUL = "stateful"  # something decides that no input shows
+    ALONE = "alone"  # no two workers had the same to do
+    COMPARED = "compared"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSeen:
+    """A site.
+
+    Attributes:
+        place: which one.
+        state: how far it is looked at.
+        counts: of its fingerprints.
+    """
+
+    place: Place
+    state: State
+    counts: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """A service.
+
+    Attributes:
+        service: its name.
+        workers: how many of its workers have sites.
+        counts: of all its fingerprints.
+        off: sites that are not recorded.
+        no_inputs: sites that say no inputs.
+        lost: checksums for which a worker found no room.
+        differ: places where workers differ.
+        unkept: further ones, for which there was no room.
+        compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
+    """
+
+    service: str
+    workers: int
+    counts: Counts
+    off: int
+    no_inputs: int
+    lost: int
+    differ: int
+    unkept: int
+    compared_ns: int | None
+
+
+def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
+    """The services of some workers of which anything is known."""
+    found = []
+    for service in dict.fromkeys(worker.service for worker in workers):
+        readings = [worker.reading for worker in workers if worker.service == service]
+        rows = [counts for place, counts in compared.sites.items() if place.service == service]
+        with_sites = [reading for reading in readings if reading.sites]
+        if not rows and not with_sites:
+            continue
+        total = Counts("")
+        for counts in rows:
+            total = total.and_(*counts[1:])
+        latest = compared.latest.get(service)
+        found.append(
+            ServiceSeen(
+                service,
+                len(with_sites),
+                total,
+                off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
+                no_inputs=sum(0 < counts.prints == counts.bare for counts in rows),
+                lost=sum(map(lost, readings)),
+                differ=sum(place.service == service for place in compared.findings),
+                unkept=compared.unkept.get(service, 0),
+                compared_ns=None if latest is None else latest.at_ns,
+            )
+        )
+    return found
+
+
+def lost(reading: Reading) -> int:
+    """For how many checksums a worker found no room."""
+    return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
+
+
+def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
+    """Every site of the services of some workers, those that are not compared first."""
+    on: dict[Place, str] = {}
+    off: dict[Place, str] = {}
+    names = set()
+    for worker in workers:
+        reading = worker.reading
+        names.add(worker.service)
+        for site in reading.sites:
+            if site is not None:
+                place = Place(worker.service, reading.name(site.name), site.layer)
+                (off if site.off else on).setdefault(place, reading.category(site.name))
+    counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
+    known = {place: Counts(category) for place, category in (off | on).items()} | counted
+    found = [SiteSeen(place, _state(compared, place, counts, off, on), counts) for place, counts in known.items()]
+    order = list(State)
+    return sorted(found, key=lambda each: (order.index(each.state), each.place))
+
+
+def _state(compared: Compared, place: Place, counts: Counts, off: dict[Place, str], on: dict[Place, str]) -> State:
+    if place in compared.findings:
+        return State.DIFFERS
+    if place in compared.doubts:
+        return State.UNREPEATED
+    if counts.met:
+        return State.COMPARED
+    if counts.stateful:
+        return State.STATEFUL
+    if counts.prints:
+        return State.NO_INPUTS if counts.bare == counts.prints else State.ALONE
+    return State.OFF if place in off and place not in on else State.SILENT
+
+
+def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
+    """The bricks, by service, of which nobody checks what they compute."""
+    bricks: dict[tuple[str, str], None] = {}
+    checked: set[tuple[str, str]] = set()
+    for worker in workers:
+        reading = worker.reading
+        checked |= {(worker.service, reading.name(site.name)) for site in reading.sites if site is not None}
+        names = {path.name for path in reading.paths[1:] if path is not None}
+        bricks |= dict.fromkeys((worker.service, reading.name(name)) for name in sorted(names))
+    return [brick for brick in bricks if brick not in checked]

@@ -1,0 +1,159 @@
+"""What is said of a place where workers differ: in a sentence, in an event, and judged by its evidence.
+
+Owns: those sentences, who is called what in them, and which command follows. Must not know: how a finding comes about,
+screens. Invariants: what is said of a case rests on the two fingerprints that are kept of it, whoever looks and however
+late; nobody is called by a name that is another's now.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from brickd import _reader
+from brickd.events import Tell
+from brickd.instant import local
+from brickd.naming import as_argument, as_arguments
+from brickd.numerics import blame
+from brickd.numerics.compared import Case, Finding, Place
+from brickd.numerics.matched import match
+from brickd.numerics.recalled import add
+from brickd.numerics.sites import Site
+from brickd.units import relative
+from brickd.words import many
+
+
+class Judged(NamedTuple):
+    """A case: what it comes to, and the two."""
+
+    judgement: blame.Judgement
+    against: blame.Said
+    other: blame.Said
+
+
+@functools.lru_cache(maxsize=1024)
+def judged(place: Place, category: str, case: Case) -> Judged | None:
+    """Judge a case; None where what is kept of it cannot be read."""
+    prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
+    for worker, each in enumerate((case.against, case.other)):
+        add(prints, each, worker, 0, 1)
+    found = match(prints, (0, 1), (0, 0), by_input=True)
+    against, other = blame.read(prints, 0), blame.read(prints, 1)
+    if not found.rows or against is None or other is None:
+        return None
+    return Judged(blame.judged(found.rows[0], site, against, other), against, other)
+
+
+# ---- who is called what
+
+
+class Called(NamedTuple):
+    """What workers are called in what is said of them.
+
+    Attributes:
+        names: of those who are known, by uuid; no two have the same now, though they had then.
+        ended: the uuids of those of them who do not live.
+    """
+
+    names: Mapping[str, str]
+    ended: Collection[str] = ()
+
+    def name(self, finding: Finding, uuid: str) -> str:
+        """Whoever is not known is called as then, with a mark, so that nobody else is taken for it."""
+        if now := self.names.get(uuid):
+            return now
+        then, mark = finding.workers.get(uuid), f"~{uuid[:6]}"
+        return f"{then.removesuffix(mark)}{mark}" if then else uuid[:8]
+
+    def said(self, finding: Finding, uuid: str) -> str:
+        """The name in a sentence, which says of a worker that it does not live."""
+        return f"{self.name(finding, uuid)}{' (ended)' if uuid in self.ended else ''}"
+
+
+def _then(finding: Finding) -> Called:
+    return Called(finding.workers)
+
+
+# ---- sentences
+
+
+def where(place: Place) -> str:
+    """The place, for people."""
+    return place.kernel if place.layer < 0 else f"{place.kernel} layer {place.layer}"
+
+
+def who(finding: Finding, called: Called) -> str:
+    """Who is meant, and what they do."""
+    named = [called.said(finding, uuid) for uuid in finding.named]
+    if not finding.outliers:
+        return f"{named[0]} and {named[1]} disagree"
+    if len(named) > 1:
+        return f"{named[0]} and {many(len(named) - 1, 'more worker')} differ from the others"
+    return (
+        f"{named[0]} {'contradicts itself' if set(finding.named) <= finding.contradict else 'differs from the others'}"
+    )
+
+
+def what(finding: Finding) -> str:
+    """What differs: where, by how much, born where."""
+    said = where(finding.place)
+    if (found := judged(finding.place, finding.category, finding.first)) is not None:
+        judgement = found.judgement
+        if judgement.not_finite is not None:
+            said += ", NaN or infinite"
+        elif judgement.error is not None:
+            said += f", relative error {relative(judgement.error)}"
+        if judgement.blame is blame.Blame.CULPRIT:
+            said += "; its inputs were equal"
+    return said
+
+
+def command(finding: Finding, called: Called) -> str:
+    """What to do next: two are compared where each has a name of its own."""
+    pair = [finding.newest.against.worker, finding.newest.other.worker]
+    names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
+    if not all(names) or len(names) < 2:
+        return f"brickd coverage {as_argument(finding.place.service)}"
+    return f"brickd diff {as_arguments(names)}"
+
+
+def headlines(findings: Iterable[Finding], called: Called, now_ns: int) -> list[tuple[Finding, str]]:
+    """Of all that are about the same workers the first one, and a sentence on all of them."""
+    about: dict[tuple[str, tuple[str, ...]], list[Finding]] = {}
+    for finding in findings:
+        about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
+    return [(found[0], _headline(found, called, now_ns)) for found in about.values()]
+
+
+def _headline(found: Sequence[Finding], called: Called, now_ns: int) -> str:
+    since = local(min(finding.first.at_ns for finding in found), now_ns)
+    more = f" (and at {many(len(found) - 1, 'more site')})" if len(found) > 1 else ""
+    return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
+
+
+# ---- events
+
+
+def tell_finding(tell: Tell, finding: Finding) -> None:
+    """It is new."""
+    called = _then(finding)
+    named = [called.name(finding, uuid) for uuid in finding.outliers]
+    worker = named[0] if len(named) == 1 else None
+    text = f"{who(finding, called)}: {what(finding)}"
+    tell("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
+
+
+def tell_joined(tell: Tell, finding: Finding, fresh: Sequence[str]) -> None:
+    """Others than before are the outliers."""
+    called = _then(finding)
+    for uuid in fresh:
+        text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
+        name = finding.workers.get(uuid) or None
+        tell("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
+
+
+def tell_withdrawn(tell: Tell, place: Place) -> None:
+    """It was none."""
+    text = f"{where(place)} does not repeat in most workers: it is not compared any more"
+    tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")

@@ -1,0 +1,254 @@
+"""What is known of weights outlives a daemon, and whoever differs is told."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from weighed import Weighed, several
+
+from brickd.errors import CheckpointRefused, CheckpointTooNew
+from brickd.events import Log
+from brickd.framed import framed, unframed
+from brickd.numerics.contents import CONTENT_BYTES
+from brickd.numerics.holds import Holds
+from brickd.numerics.replicas import judge
+from brickd.numerics.scales import Scales
+from brickd.numerics.stored import decode, encode
+from brickd.numerics.weighing import Weighing
+from brickd.numerics.weights import Weights
+from brickd.snapshot import SECOND, Snapshot
+from brickd.workers import Survey
+
+THREE = ("api/0", "api/1", "api/2")
+
+
+def made() -> Weighed:
+    """Three workers, one of which has changed in place, and one of another service."""
+    weighed = several(*THREE)
+    weighed.add("other/0", service="other")
+    for name in (*THREE, "other/0"):
+        for layer in range(3):
+            weighed.say(name, 10 + layer, "w", layer)
+    weighed.say("api/2", 7, "experts.*.w", 1, 5)
+    weighed.say("api/1", 99, "w", 1)
+    return weighed
+
+
+def decoded(content: bytes) -> Weights:
+    found = decode("p-", content)
+    assert found is not None
+    return found
+
+
+def test_what_was_kept_comes_back_and_goes_on() -> None:
+    weighed = made()
+    weights = weighed.numerics.weights
+    weights.of(weighed.workers[0].reading.uuid).refused = 3  # type: ignore[union-attr]
+    content = encode("p-", weights)
+    back = decoded(content)
+    assert judge(back, weighed.workers) == judge(weights, weighed.workers)
+    assert encode("p-", back) == content
+    assert decode("q-", content) is None
+    for name in THREE:
+        weighed.say(name, 70, "w", 1)
+    assert judge(back, weighed.workers)[0].verdict == "differ"
+    uuids = [worker.reading.uuid for worker in weighed.workers]
+    back.retain(uuids[3:])
+    assert (len(back.contents), len(back.tensors("other")), back.tensors("api")) == (3, 3, ())
+
+
+def test_what_nobody_holds_is_not_had_from_a_file() -> None:
+    content = spoiled(lambda rest: bytes(CONTENT_BYTES) + rest, numbers=lambda numbers: [1_000, *numbers])
+    assert len(decoded(content).contents) == len(made().numerics.weights.contents)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.integers(0, 3), st.integers(1, 2)), max_size=30))
+def test_whatever_was_said_comes_back(said: list[tuple[int, int, int, int]]) -> None:
+    weighed = several(*THREE)
+    for number, checksum, layer, generation in said:
+        weighed.say(THREE[number], checksum, "w", layer, generation=generation)
+    weights = weighed.numerics.weights
+    back = decoded(encode("p-", weights))
+    assert judge(back, weighed.workers) == judge(weights, weighed.workers)
+    assert len(back.contents) == len(weights.contents)
+
+
+def spoiled(behind: Any = lambda rest: rest, **of: Any) -> bytes:
+    """A whole file that says something else, in its line or in what stands behind it."""
+    prefix, line, rest = unframed("weights file", 1, encode("p-", made().numerics.weights)).split(b"\n", 2)
+    document = json.loads(line)
+    for name, change in of.items():
+        document[name] = change(document[name]) if callable(change) else change
+    return framed("weights file", 1, [prefix, b"\n", json.dumps(document).encode(), b"\n", behind(rest)])
+
+
+def first(change: Any) -> Any:
+    """The workers, the first of which is changed."""
+
+    def spoil(workers: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        uuid = next(iter(workers))
+        return workers | {uuid: change(workers[uuid])}
+
+    return spoil
+
+
+def column(of: int, value: int) -> Any:
+    """Columns, in one of which the last row of the last worker says something else."""
+
+    def spoil(rest: bytes) -> bytes:
+        columns = Holds("other").columns()
+        end = len(rest) - 3 * sum(each.itemsize for each in columns[of + 1 :])
+        size = columns[of].itemsize
+        return rest[: end - size] + value.to_bytes(size, "little") + rest[end:]
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"brickd checkpoint 2 2 0\n{}",
+        framed("weights file", 1, [b""]),
+        framed("weights file", 1, [b"{"]),
+        framed("weights file", 1, [b'"p-"']),
+        framed("weights file", 1, [b'"p-"\n[]\n']),
+        spoiled(numbers=[1]),
+        spoiled(numbers=lambda numbers: [0, *numbers[1:]]),
+        spoiled(numbers=lambda numbers: [numbers[1], *numbers[1:]]),
+        spoiled(numbers=7),
+        spoiled(tensors={"api": [["w", 0, -1]] * 3}),
+        spoiled(tensors={"api": [["w", 0, -1]]}),
+        spoiled(tensors={"api": [["w", "0", -1]]}),
+        spoiled(tensors={"api": [["w", 0, -1]] * 70_000}),
+        spoiled(tensors={}),
+        spoiled(workers=[]),
+        spoiled(workers=first(lambda said: said[:-1])),
+        spoiled(workers=first(lambda said: [*said[:-1], 0])),
+        spoiled(workers=first(lambda said: [*said[:-1], -1])),
+        spoiled(workers=first(lambda said: [*said[:-1], 10**12])),
+        spoiled(workers=first(lambda said: [said[0], "3", *said[2:]])),
+        spoiled(workers=first(lambda said: [["a"], *said[1:]])),
+        spoiled(workers=first(lambda said: None)),
+        spoiled(lambda rest: rest[:-1]),
+        spoiled(lambda rest: rest + b"?"),
+        spoiled(lambda rest: rest[:-4] + b"\xff" * 4),
+        spoiled(lambda rest: b""),
+        spoiled(column(2, 0)),  # nothing is known of a tensor but what it held first
+        spoiled(column(4, 0)),  # or but what it holds
+    ],
+)
+def test_what_does_not_add_up_is_refused(content: bytes) -> None:
+    with pytest.raises(CheckpointRefused):
+        decode("p-", content)
+
+
+def test_a_file_of_a_later_brickd_is_not_guessed_at() -> None:
+    with pytest.raises(CheckpointTooNew, match="is of version 2, this brickd reads 1"):
+        decode("p-", framed("weights file", 2, [b"{}"]))
+
+
+@given(st.data())
+def test_a_file_that_was_cut_or_changed_anywhere_is_refused(data: st.DataObject) -> None:
+    content = bytearray(encode("p-", made().numerics.weights))
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content[at] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[at:]
+    with pytest.raises(CheckpointRefused):
+        decode("p-", bytes(content))
+
+
+# ---- what is told
+
+
+class Told:
+    """Workers, and what is told of them."""
+
+    def __init__(self) -> None:
+        self.weighed, self.log = several(*THREE, watched=1), Log()
+        self._scales = Scales(Weighing(self.weighed.numerics.weights), self.log.add)
+        self._looks = 0
+
+    def told(self) -> list[tuple[str, str | None, str, str | None]]:
+        """What a look tells that those before did not."""
+        newest = self.log.since(0).newest
+        self._looks += 1
+        self._scales.take(Snapshot(self._looks * SECOND, 0, Survey(self.weighed.workers, [], 0)))
+        return [(each.kind, each.worker, each.text, each.command) for each in self.log.since(newest).events]
+
+
+def test_who_differs_is_told_once_and_when_it_is_equal_again() -> None:
+    weighing = Told()
+    assert weighing.told() == []
+    for name in THREE:
+        weighing.weighed.say(name, 1, "mlp.*.down", 17)
+    assert weighing.told() == []
+    weighing.weighed.say("api/1", 2, "mlp.*.down", 17)
+    said = "api/1 differs in mlp.17.down, 1 of 1 tensor: relative error <1e-6, changed in place"
+    assert weighing.told() == [("weights_differ", "api/1", said, "brickd weights api")]
+    assert weighing.told() == []
+    weighing.weighed.say("api/1", 3, "mlp.*.down", 17)
+    assert weighing.told() == []
+    weighing.weighed.say("api/1", 1, "mlp.*.down", 17)
+    said = "api/1: its weights are equal to its replicas' again, 1 tensor"
+    assert weighing.told() == [("weights_equal", "api/1", said, "brickd weights api")]
+
+
+def test_who_differs_and_goes_is_told_to_have_gone() -> None:
+    weighing = Told()
+    for checksum, name in enumerate(("api/0", "api/0", "api/1"), 1):
+        weighing.weighed.say(name, checksum // 3)
+    assert [each[0] for each in weighing.told()] == ["weights_differ"]
+    workers = weighing.weighed.workers
+    workers[:] = [replace(each, reading=replace(each.reading, pid=None)) for each in workers]
+    assert [each[:2] for each in weighing.told()] == [("weights_equal", "api/0")]
+
+
+def test_those_that_disagree_are_told_in_one_event() -> None:
+    weighing = Told()
+    weighing.weighed.say("api/0", 1)
+    weighing.weighed.say("api/2", 2)
+    assert weighing.told() == [
+        ("weights_differ", "api/0", "api/0 and api/2 disagree in w, 1 of 1 tensor", "brickd weights api"),
+    ]
+
+
+def test_whoever_disagrees_is_told_though_others_of_it_are_told_already() -> None:
+    weighing = Told()
+    for worker in weighing.weighed.workers:
+        worker.reading.process["weights"] = 2
+    for tensor, names in (("a", THREE[:2]), ("b", THREE[1:])):
+        for checksum, name in enumerate(names):
+            weighing.weighed.say(name, checksum, tensor)
+    assert [each[1:3] for each in weighing.told()] == [
+        ("api/0", "api/0 and api/1 disagree in a, 1 of 2 tensors"),
+        ("api/2", "api/1 and api/2 disagree in b, 1 of 2 tensors"),
+    ]
+
+
+def test_whoever_still_disagrees_is_not_told_to_differ_from_nobody_when_the_majority_has_gone() -> None:
+    weighing = Told()
+    for checksum, name in ((1, "api/0"), (1, "api/1"), (2, "api/2")):
+        weighing.weighed.say(name, checksum)
+    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/2")]
+    workers = weighing.weighed.workers
+    workers[0] = replace(workers[0], reading=replace(workers[0].reading, pid=None))
+    assert [each[:2] for each in weighing.told()] == [("weights_differ", "api/1")]
+    weighing.weighed.say("api/2", 1)
+    equal = {("weights_equal", "api/1"), ("weights_equal", "api/2")}
+    assert {each[:2] for each in weighing.told()} == equal
+
+
+def test_a_look_after_which_nothing_came_compares_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighing = Told()
+    weighing.weighed.say("api/0", 1)
+    weighing.told()
+    monkeypatch.setattr("brickd.numerics.weighing.judge", None)
+    assert weighing.told() == []

@@ -1,0 +1,102 @@
+"""Workers that never ran, and what they say of weights that nobody has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from made_up import MadeUp
+from said import Said
+from said import Tensor as Sums
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.numerics.judged import Judged
+from brickd.numerics.numerics import Numerics, Speaker, Tables
+from brickd.numerics.replicas import judge
+from brickd.numerics.weights import BYTES_MAX, Weights
+from brickd.workers import Worker
+
+SECOND = 1_000_000_000
+NOW = 1000 * SECOND
+
+
+class Weighed:
+    """Workers whose tensors are told; a tick is a ns, and it is `NOW`."""
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self.numerics = Numerics(weights=Weights(bytes_max))
+        self.workers: list[Worker] = []
+        self._speakers: dict[str, Speaker] = {}
+        self._names: dict[str, int] = {}
+        self._sites: dict[tuple[str, int], int] = {}
+        self._ticks = 0
+
+    def add(
+        self,
+        name: str,
+        *,
+        service: str = "api",
+        watched: int = 0,
+        scans: int = 1,
+        key: int = 7,
+        alive: bool = True,
+    ) -> str:
+        """A worker: its name behind the service is its coordinates."""
+        reading = MadeUp(service=service, now=NOW).reading()
+        uuid = (len(self.workers) + 1).to_bytes(16, "big")
+        header: Any = {**reading.header, "uuid": uuid, "coordinates": name.partition("/")[2].encode()}
+        process: Any = {**reading.process, "weights": watched, "scans": scans, "key": key}
+        reading = replace(reading, header=header, process=process, pid=1 if alive else None)
+        self.workers.append(Worker(name, reading, ledger_of(reading)))
+        self._speakers[name] = self.numerics.speaker(uuid.hex(), service, self._tables, "")
+        return name
+
+    def place(self, name: str, coordinates: str) -> None:
+        """Have a worker say that it stands there."""
+        for number, worker in enumerate(self.workers):
+            if worker.name == name:
+                header: Any = {**worker.reading.header, "coordinates": coordinates.encode()}
+                self.workers[number] = replace(worker, reading=replace(worker.reading, header=header))
+
+    def _tables(self) -> Tables:
+        names = [None, *((name, 0) for name in self._names)]
+        return Tables(names, [None, *((self._names[name], layer, 0) for name, layer in self._sites)])
+
+    def say(
+        self,
+        name: str,
+        checksum: int | Sums,
+        tensor: str = "w",
+        layer: int = -1,
+        expert: int = -1,
+        *,
+        generation: int = 1,
+        ticks: int | None = None,
+    ) -> None:
+        """A worker says of one of its tensors what it holds."""
+        self._names.setdefault(tensor, len(self._names) + 1)
+        site = self._sites.setdefault((tensor, layer), len(self._sites) + 1)
+        self._ticks += SECOND
+        said = Said(
+            checksum if isinstance(checksum, Sums) else Sums(checksum),
+            site=site,
+            step=generation,
+            position=max(expert, 0),
+            ticks=self._ticks if ticks is None else ticks,
+            flags=_reader.CHECKED_WEIGHT | (_reader.CHECKED_POSITION if expert >= 0 else 0),
+        )
+        self._speakers[name].hear(said.slots())
+
+    def judged(self) -> Judged:
+        """What it comes to, of the only service."""
+        (judged,) = judge(self.numerics.weights, self.workers)
+        return judged
+
+
+def several(*names: str, **of: Any) -> Weighed:
+    """Workers that said nothing yet."""
+    weighed = Weighed()
+    for name in names:
+        weighed.add(name, **of)
+    return weighed
