@@ -22,6 +22,7 @@ LAYERS = (
         "brickd.escape",
         "brickd.notify",
         "brickd.questions.parameter",
+        "brickd.ranks",
         "brickd.runtime",
         "brickd.standing",
         "brickd.words",
@@ -85,6 +86,7 @@ LAYERS = (
     {"brickd.recording.checked", "brickd.recording.recordings"},
     {
         "brickd.collector",
+        "brickd.paces",
         "brickd.shares",
         "brickd.tree",
         "brickd.verdicts",

@@ -1,0 +1,317 @@
+"""Two groups of workers beside each other: draws by a seed, workers that are made up, and numbers that nobody wrote."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import MadeUp, programs
+
+from brickd import _reader, dtypes
+from brickd.paces import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
+from brickd.reading import Path, Reading
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+# As parts of their middle.
+DRAWS: dict[str, Draw] = {
+    "all alike": lambda random, n: random.normal(1, 0.01, n),
+    "unsteady": lambda random, n: random.lognormal(0, 0.3, n),
+    "with long stops": lambda random, n: random.normal(1, 0.03, n) * np.where(random.random(n) < 0.002, 1000, 1),
+    "two kinds": lambda random, n: random.choice([1, 2], n) * random.normal(1, 0.02, n),
+    "one in a hundred": lambda random, n: np.where(random.random(n) < 0.01, 4.0, 1.0),
+    "without a middle": lambda random, n: 1 + random.pareto(1.5, n),
+}
+
+
+def worker(bricks: dict[str, Iterable[float]], tick_ns: float = 1.0, category: str | None = None) -> Reading:
+    """One that spent these times."""
+    made = MadeUp(tick_ns=tick_ns)
+    for name, times in bricks.items():
+        for ns in times:
+            made.begin(name, category=category)
+            made.spend(round(ns / tick_ns))
+            made.end()
+    return made.reading()
+
+
+def drawn(bricks: Sequence[np.ndarray]) -> Reading:
+    """One that spent these times in bricks that are called by their number: by numpy, since there are many."""
+    made = MadeUp()
+    for number in range(len(bricks)):
+        made.begin(str(number))
+        made.end()
+    reading = made.reading()
+    entries = np.frombuffer(bytes(reading.summaries), dtypes.dtype("summary")).copy()
+    for entry, times in zip(entries[1:], bricks, strict=True):
+        ticks = times.astype(np.uint64)
+        entry["count"], entry["total"], entry["min"], entry["max"] = len(ticks), ticks.sum(), ticks.min(), ticks.max()
+        buckets = np.floor(4 * np.log2(ticks.astype(float))).astype(int) - 20
+        entry["histogram"] = np.bincount(buckets, minlength=128)
+    return replace(reading, summaries=entries.tobytes())
+
+
+def only(found: Paces) -> Pair:
+    (pair,) = found.pairs
+    return pair
+
+
+def times(middle: float, count: int = 400) -> list[float]:
+    """All of them within 10 %."""
+    return [middle * (1 + 0.1 * math.sin(n)) for n in range(count)]
+
+
+# ---- what is told
+
+
+@pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
+@pytest.mark.parametrize("kind", DRAWS)
+def test_of_equal_groups_none_differs(kind: str, counts: tuple[int, int]) -> None:
+    """A hundred bricks, four times: in a hundred times there may be one."""
+    for seed in range(4):
+        random = np.random.default_rng(seed)
+        middles = 1e6 * 2 ** random.uniform(0, 1, 100)
+        groups = [[middle * DRAWS[kind](random, count) for middle in middles] for count in counts]
+        found = paces(*([drawn(group)] for group in groups))
+        assert found.level == CHANCE / 100
+        assert [pair.brick for pair in found.pairs if pair.significant] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [("all alike", 100), ("unsteady", 98), ("one in a hundred", 95), ("with long stops", 60), ("two kinds", 60)],
+)
+def test_a_group_that_is_20_percent_slower_differs(kind: str, least: int) -> None:
+    random = np.random.default_rng(7)
+    middles = 1e6 * 2 ** random.uniform(0, 1, 100)
+    fast, slow = (drawn([by * middle * DRAWS[kind](random, 400) for middle in middles]) for by in (1.0, 1.2))
+    found = [pair for pair in paces([fast], [slow]).pairs if pair.significant]
+    assert len(found) >= least
+    assert all((pair.difference_percent or 0) >= 100 * LEAST for pair in found)
+
+
+def test_a_difference_is_named_with_both_medians_and_what_it_costs() -> None:
+    fast, slow = worker({"gemm": times(1e6)}, category="ffn"), worker({"gemm": times(1.2e6, 800)}, category="ffn")
+    pair = only(paces([fast], [slow]))
+    assert pair.significant
+    assert pair.p_value is not None
+    assert pair.p_value < 1e-50
+    assert pair.difference_percent == pytest.approx(20, abs=4)
+    assert pair.cost_ns == pytest.approx(400 * 0.2e6, rel=0.01)
+    said = pair.document()
+    assert (said["brick"], said["category"], said["a"]["calls"], said["b"]["calls"]) == ("gemm", "ffn", 400, 800)
+    assert said["a"]["median_ns"] == pytest.approx(1e6, rel=0.05)
+    assert said["b"]["mean_ns"] == pytest.approx(1.2e6, rel=0.01)
+
+
+def test_who_does_more_and_no_slower_does_not_differ() -> None:
+    pair = only(paces([worker({"gemm": times(1e6)})], [worker({"gemm": times(1e6)})] * 5))
+    assert (pair.b["count"], pair.p_value, pair.significant) == (2000, 1.0, False)
+
+
+def test_tens_of_thousands_of_spans_that_changed_their_bucket_for_little_do_not_differ() -> None:
+    """Nearly all alike, and on both sides of a border."""
+    border = 2**20
+    below, above = [worker({"gemm": [border / 2, border * 2, *[at] * 1000]}) for at in (border - 100, border + 100)]
+    pair = only(paces([below] * 50, [above] * 50))
+    assert pair.p_value == 0
+    assert pair.difference_percent == pytest.approx(19, abs=1)
+    assert not pair.significant
+
+
+def test_medians_a_bucket_apart_differ_whatever_one_long_stop_does_to_a_mean() -> None:
+    fast, slow = worker({"gemm": [*times(1e6), 1e12]}), worker({"gemm": times(1.6e6)})
+    pair = only(paces([fast], [slow]))
+    assert pair.a["mean_ns"] > pair.b["mean_ns"]
+    assert pair.significant
+
+
+def test_the_brick_that_is_slow_comes_before_those_around_it_and_those_that_are_not() -> None:
+    def step(gemm: int) -> Reading:
+        made = MadeUp()
+        for _ in range(50):
+            made.begin("step")
+            made.spend(1_000_000)
+            made.begin("gemm")
+            made.spend(gemm)
+            made.end()
+            made.end()
+            made.begin("idle")
+            made.spend(9_000_000)
+            made.end()
+        return made.reading()
+
+    found = paces([step(1_000_000)], [step(3_000_000)])
+    assert [(pair.brick, pair.significant) for pair in found.pairs] == [("gemm", True), ("step", True), ("idle", False)]
+
+
+# ---- what is not compared
+
+
+def test_bounds_are_not_compared_and_are_named() -> None:
+    fast, slow = worker({"gemm": times(1e6), "norm": times(1e3)}), worker({"gemm": times(2e6), "norm": times(1e3)})
+    paths = [Path(*path[:3], _reader.UNIT_BOUND) if path and path.name == 1 else path for path in slow.paths]
+    bounds = replace(slow, paths=paths)
+    found = paces([fast], [bounds])
+    assert found.bounded == ["gemm"]
+    gemm = next(pair for pair in found.pairs if pair.brick == "gemm")
+    assert (gemm.b["count"], gemm.p_value, gemm.significant) == (0, None, False)
+    both = paces([bounds], [bounds])
+    assert [pair.brick for pair in both.pairs] == ["norm"]
+
+
+def test_a_brick_of_one_group_is_there_and_differs_in_nothing() -> None:
+    found = paces([worker({"gemm": times(1e6)})], [])
+    said = only(found).document()
+    assert said["b"] == {"calls": 0, "median_ns": None, "mean_ns": None}
+    assert (said["difference_percent"], said["p_value"], said["cost_ns"], said["significant"]) == (None, None, 0, False)
+    assert paces([], []).pairs == []
+
+
+def test_of_too_few_spans_nothing_is_said() -> None:
+    few = worker({"gemm": [9e6] * (CALLS_MIN - 1)})
+    pair = only(paces([worker({"gemm": times(1e6)})], [few]))
+    assert (pair.p_value, pair.significant) == (None, False)
+    assert pair.difference_percent == pytest.approx(800, rel=0.2)
+
+
+def test_spans_that_took_no_time_do_not_differ_from_each_other_and_have_no_part_of_what_took_some() -> None:
+    nothing, some = worker({"gemm": [0] * 50}), worker({"gemm": times(1e6)})
+    same = only(paces([nothing], [nothing]))
+    assert (same.difference_percent, same.p_value, same.significant) == (0, 1.0, False)
+    assert (only(paces([nothing], [some])).difference_percent, only(paces([nothing], [some])).significant) == (
+        None,
+        True,
+    )
+
+
+# ---- clocks
+
+
+def given_times(values: Iterable[float], tick_ns: float) -> Reading:
+    made = MadeUp(tick_ns=tick_ns)
+    for ns in values:
+        made.give("gemm", round(ns))
+    return made.reading()
+
+
+@pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
+def test_times_that_were_given_in_ns_are_compared_as_exactly_as_ticks(tick_ns: float) -> None:
+    ten_percent = [[given_times(times(middle), tick_ns)] for middle in (1e6, 1.1e6)]
+    assert only(paces(*ten_percent)).significant
+    assert not only(paces(ten_percent[0], ten_percent[0])).significant
+
+
+@pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
+@pytest.mark.parametrize("middle", [20, 3e3, 1e6, 1.07e6, 1.13e6])
+def test_the_same_times_by_clocks_of_other_rates_do_not_differ(tick_ns: float, middle: float) -> None:
+    wide = [middle * 2 ** (n / 200 - 1) for n in range(400)]
+    ticks = worker({"gemm": wide}, tick_ns)
+    for other in (worker({"gemm": wide}), given_times(wide, tick_ns)):
+        pair = only(paces([ticks], [other]))
+        assert not pair.significant
+        if tick_ns == 0.25 and middle > 50:  # two octaves: the borders are the same
+            assert pair.p_value == pytest.approx(1, abs=0.2)
+
+
+@pytest.mark.parametrize("stopped", [0, 1])
+def test_what_the_borders_of_buckets_explain_does_not_differ_either_where_a_stop_hides_the_mean(stopped: int) -> None:
+    wide = [1e6 * 2 ** (n / 1000 - 1) for n in range(2000)]
+    groups = [worker({"gemm": [*wide, 1e12] if side == stopped else wide}, (1.0, 0.38461538)[side]) for side in (0, 1)]
+    assert not only(paces([groups[0]], [groups[1]])).significant
+
+
+@pytest.mark.parametrize("tick_ns", [0.38461538, 0.25, 0.7, 41.7])
+def test_twice_the_time_differs_by_clocks_of_other_rates(tick_ns: float) -> None:
+    pair = only(paces([worker({"gemm": times(1e6)})], [worker({"gemm": times(2e6)}, tick_ns)]))
+    assert pair.significant
+    assert pair.difference_percent == pytest.approx(100, rel=0.4)
+
+
+# ---- whatever was recorded
+
+
+def _by_brick(found: Paces) -> dict[str, Pair]:
+    return {pair.brick: pair for pair in found.pairs}
+
+
+GROUP = st.lists(programs(), max_size=3)
+
+
+@settings(deadline=None)
+@given(GROUP, GROUP)
+def test_groups_that_are_changed_over_change_signs_and_no_verdict(first: list[MadeUp], second: list[MadeUp]) -> None:
+    a, b = ([each.reading() for each in group] for group in (first, second))
+    there, back = paces(a, b), paces(b, a)
+    assert json.loads(json.dumps(there.document()))["level"] == back.document()["level"]
+    assert there.bounded == back.bounded
+    assert [pair.brick for pair in there.pairs] == [pair.brick for pair in back.pairs]
+    for pair in back.pairs:
+        other = _by_brick(there)[pair.brick]
+        assert (other.p_value, other.significant) == (pair.p_value, pair.significant)
+        assert (other.a, other.b, other.cost_ns) == (pair.b, pair.a, -pair.cost_ns)
+        if pair.difference_percent is not None and other.difference_percent is not None:
+            assert pair.difference_percent * other.difference_percent <= 0
+
+
+SPANS = st.lists(st.integers(2**6, 2**20), min_size=CALLS_MIN, max_size=40)
+
+
+@settings(deadline=None)
+@given(SPANS, SPANS, st.floats(0.5, 4), st.sampled_from([1.0, 0.7, 0.25]))
+def test_verdicts_do_not_depend_on_which_group_is_the_first(
+    first: list[int], second: list[int], longer: float, tick_ns: float
+) -> None:
+    a, b = worker({"gemm": first}), worker({"gemm": [longer * ns for ns in second]}, tick_ns)
+    there, back = only(paces([a], [b])), only(paces([b], [a]))
+    assert (there.p_value, there.significant, there.cost_ns) == (back.p_value, back.significant, -back.cost_ns)
+    assert (there.difference_percent or 0) * (back.difference_percent or 0) <= 0
+
+
+@settings(deadline=None)
+@given(SPANS, SPANS, st.integers(0, 12), st.integers(0, 6))
+def test_all_times_longer_in_the_same_ratio_give_the_same_verdicts(
+    first: list[int], second: list[int], octaves: int, clock: int
+) -> None:
+    """By longer ticks, and by more of them."""
+    short = only(paces([worker({"gemm": first})], [worker({"gemm": second})]))
+    longer = [
+        worker({"gemm": [ticks * 2 ** (octaves + clock) for ticks in each]}, 2**clock) for each in (first, second)
+    ]
+    long = only(paces([longer[0]], [longer[1]]))
+    assert (long.p_value, long.significant) == (short.p_value, short.significant)
+    assert long.a["p50_ns"] == pytest.approx(short.a["p50_ns"] * 2 ** (octaves + clock))
+    assert long.difference_percent == pytest.approx(short.difference_percent, rel=1e-3, abs=1e-3)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            *[st.integers(0, 2**62) | st.just(2**62)] * 5,
+            st.integers(0, 127),
+            st.sampled_from([1e-3, 0.05, 1.0, 50.0, 1e6]),
+        ),
+        min_size=2,
+        max_size=6,
+    )
+)
+def test_whatever_the_reader_lets_through_gives_a_document(entries: list[tuple[float, ...]]) -> None:
+    made = MadeUp()
+    made.begin("gemm")
+    made.end()
+    readings = []
+    for *numbers, bucket, tick_ns in entries:
+        entry = np.zeros(2, dtypes.dtype("summary"))
+        for name, value in zip(("count", "total", "child", "min", "max"), numbers, strict=True):
+            entry[name][1] = value
+        entry["histogram"][1, int(bucket)] = numbers[0]
+        readings.append(replace(made.reading(), summaries=entry.tobytes(), tick_ns=tick_ns))
+    document = paces(readings[::2], readings[1::2]).document()
+    for each in json.loads(json.dumps(document, allow_nan=False))["bricks"]:
+        assert each["p_value"] is None or 0 <= each["p_value"] <= 1
