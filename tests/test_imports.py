@@ -158,8 +158,8 @@ LAYERS = (
     {"brickd.__main__"},
 )
 LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
-# Programs that run in processes of their own.
-PROGRAMS = {"brickd.demo.worker"}
+# Programs that run in processes of their own, and what they are made of.
+PROGRAMS = {"brickd.demo.damage", "brickd.demo.transformer", "brickd.demo.worker"}
 # They hold their modules together, and nothing else.
 PACKAGES = {
     "brickd",

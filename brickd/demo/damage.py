@@ -1,0 +1,196 @@
+"""What goes wrong silently in a worker's numbers: in a weight that lies in its memory, or in what an operator computes.
+
+Owns: the faults, drawn from a seed, each with what is true of it: whose it is, and which tensor, or which run of which
+operator, is the first that differs. Must not know: brickd, or how a fault is found. Invariants: an operator's inputs
+are never touched, so that what differs is born in its output; before that place nothing differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from brickd.demo.transformer import ATTN_NORM, MIX, MLP_ADD, NORM, OF_A_LAYER, ROTARY, SCORES, Place, Size
+
+Array = NDArray[Any]
+
+
+class Kind(StrEnum):
+    """What can happen."""
+
+    FLIP = "bit flip"
+    SCALE = "scaled channel"
+    ZERO = "zeroed row"
+    NAN = "NaN in one row"
+    SWAP = "swapped heads"
+    SHIFT = "off-by-one position"
+    DROP = "dropped layer"
+
+
+OF_WEIGHTS = (Kind.FLIP, Kind.SCALE, Kind.ZERO, Kind.NAN, Kind.SWAP)
+OF_OPERATORS = tuple(Kind)
+_ONCE = (Kind.FLIP, Kind.NAN)  # no program's mistake: it happens in one run of the operator
+
+_BITS = 32
+_FACTORS = (0.5, 0.9, 0.99, 1.01, 1.1, 2.0)
+# Along which dimension heads lie side by side, and how many times all of them.
+_HEADS = {
+    "attn.qkv.weight": (1, 3),
+    "attn.out.weight": (0, 1),
+    ROTARY.name: (1, 1),
+    SCORES.name: (0, 1),
+    MIX.name: (0, 1),
+}
+
+
+class Change(NamedTuple):
+    """What happens to a tensor.
+
+    Attributes:
+        kind: what it is.
+        seed: where in the tensor.
+        bit: which one is flipped; 0 is the least of a fraction, 31 the sign.
+    """
+
+    kind: Kind
+    seed: int
+    bit: int
+
+
+def changed(x: Array, change: Change, heads: int, along: tuple[int, int] = (0, 1)) -> Array:
+    """A changed copy of a tensor of float32; `along`: the dimension with the heads, and how often it has all."""
+    random, y = Random(change.seed), x.copy(order="C")
+    match change.kind:
+        case Kind.FLIP:
+            y.reshape(-1).view(np.uint32)[random.randrange(y.size)] ^= np.uint32(1 << change.bit)
+        case Kind.SCALE:
+            y[..., random.randrange(y.shape[-1])] *= np.float32(random.choice(_FACTORS))
+        case Kind.ZERO:
+            y.reshape(-1, y.shape[-1])[random.randrange(y.size // y.shape[-1])] = 0
+        case Kind.NAN:
+            y.reshape(-1, y.shape[-1])[random.randrange(y.size // y.shape[-1])] = np.nan
+        case Kind.SWAP:
+            axis, times = along
+            parts = np.split(y, heads * times, axis)
+            one, other = random.sample(range(heads), 2)
+            parts[one], parts[other] = parts[other], parts[one]
+            y = np.concatenate(parts, axis)
+        case kind:
+            raise ValueError(f"{kind}: no change of a tensor alone")
+    return y
+
+
+@dataclass(frozen=True)
+class WeightFault:
+    """A weight of one worker that is not as it was.
+
+    Attributes:
+        worker: whose.
+        tensor: its name.
+        change: what happens to it.
+    """
+
+    worker: int
+    tensor: str
+    change: Change
+
+    def strike(self, weights: Mapping[str, Array], size: Size) -> bool:
+        """Do it, in place: whether a single bit is another now."""
+        weight = weights[self.tensor]
+        before = weight.tobytes()
+        along = _HEADS.get(self.tensor.split(".", 2)[-1], (0, 1))
+        weight[...] = changed(weight, self.change, size.heads, along)
+        return weight.tobytes() != before
+
+
+@dataclass
+class OperatorFault:
+    """An operator of one worker that computes something else, once or from then on: what runs it, for a model.
+
+    Attributes:
+        worker: whose.
+        place: the first run of it that does.
+        change: what happens to what it computes.
+        heads: how many the model has.
+        born: where a bit was first another than it should be, as far as it has come.
+        error: how far the tensor was off there, as a share of its length in worker 0, whoever is damaged.
+    """
+
+    worker: int
+    place: Place
+    change: Change
+    heads: int
+    born: Place | None = None
+    error: float = 0.0
+    _entered: Array | None = field(default=None, repr=False)
+
+    def __call__(self, place: Place, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+        """Run an operator, well or not."""
+        if (place.kernel, place.layer) == (ATTN_NORM.name, self.place.layer):
+            self._entered = inputs[0]
+        out = compute(*inputs)
+        if not self._strikes(place):
+            return out
+        wrong = self._wrong(out, compute, inputs)
+        if self.born is None and wrong.tobytes() != out.tobytes():
+            self.born, self.error = place, _error(wrong, out, wrong if self.worker == 0 else out)
+        return wrong
+
+    def _strikes(self, place: Place) -> bool:
+        if (place.kernel, place.layer) != (self.place.kernel, self.place.layer):
+            return False
+        return place.step == self.place.step or (place.step > self.place.step and self.change.kind not in _ONCE)
+
+    def _wrong(self, out: Array, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+        if self.change.kind == Kind.SHIFT:
+            x, positions = inputs
+            return compute(x, positions + 1)
+        if self.change.kind == Kind.DROP:
+            assert self._entered is not None
+            return self._entered
+        return changed(out, self.change, self.heads, _HEADS.get(self.place.kernel, (0, 1)))
+
+
+@np.errstate(all="ignore")
+def _error(wrong: Array, right: Array, reference: Array) -> float:
+    wide = right.astype(np.float64)
+    return float(np.linalg.norm(wrong - wide) / np.linalg.norm(reference.astype(np.float64)))
+
+
+Fault = WeightFault | OperatorFault
+
+
+def drawn_change(random: Random, kinds: Sequence[Kind]) -> Change:
+    """Any change of one of these kinds."""
+    return Change(random.choice(kinds), random.getrandbits(32), random.randrange(_BITS))
+
+
+def drawn_for_a_weight(random: Random, workers: int, weights: Mapping[str, Array]) -> WeightFault:
+    """Any fault of any weight of any of so many workers."""
+    change = drawn_change(random, OF_WEIGHTS)
+    fit = [
+        name
+        for name, weight in weights.items()
+        if (change.kind != Kind.SWAP or name.split(".", 2)[-1] in _HEADS)
+        and (weight.ndim > 1 or change.kind in (Kind.FLIP, Kind.SCALE))
+    ]
+    return WeightFault(random.randrange(workers), random.choice(fit), change)
+
+
+def drawn_for_an_operator(
+    random: Random, workers: int, size: Size, moments: Sequence[tuple[int, int]]
+) -> OperatorFault:
+    """Any fault of any operator whose tensors are looked at, at one of these steps with their positions."""
+    change = drawn_change(random, OF_OPERATORS)
+    only = {Kind.SWAP: (ROTARY, SCORES, MIX), Kind.SHIFT: (ROTARY,), Kind.DROP: (MLP_ADD,)}
+    kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))
+    layer = -1 if kernel is NORM else random.randrange(size.layers)
+    return OperatorFault(
+        random.randrange(workers), Place(kernel.name, layer, *random.choice(moments)), change, size.heads
+    )

@@ -1,0 +1,63 @@
+"""Workers that run the demonstration's transformer, small, and what they record."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from conftest import readings
+from faults import Start
+from recorded import events
+
+from brickd.demo.transformer import OF_A_LAYER, Size
+from brickd.reading import Reading
+from brickd.segment import open_segment
+
+LAYERS, PROMPT, STEPS = 2, 5, 3
+SMALL = Size(layers=LAYERS, width=32, heads=4, hidden=48, vocabulary=64, context=16)
+MODEL = f"""
+import itertools
+import numpy as np
+from brickd.demo.transformer import *
+size = {SMALL}
+def told(model, **how):
+    return list(itertools.islice(model.generate(range({PROMPT}), **how), {STEPS}))
+"""
+KERNELS = [kernel.name for kernel in OF_A_LAYER]
+RUNS = [(kernel, layer) for layer in range(LAYERS) for kernel in KERNELS] + [("norm", -1)]
+MOMENTS = [(0, 0), *((step, PROMPT - 1 + step) for step in range(1, STEPS))]
+
+
+class Seen(NamedTuple):
+    """What was recorded of one run of an operator."""
+
+    kernel: str
+    layer: int
+    step: int
+    position: int
+    inputs: tuple[int, ...]
+    output: int
+
+
+def seen(of: Reading) -> list[Seen]:
+    with open_segment(of.file) as segment:
+        sites = segment.sites()
+    found = []
+    for each in events(of):
+        site = sites[each["site"]]
+        assert site is not None
+        output, *inputs = (tensor["checksum"] for tensor in each["tensors"])
+        found.append(Seen(of.name(site[0]), site[1], each["step"], each["position"], tuple(inputs), output))
+    return found
+
+
+def replicas(worker: Start, prefix: str, *programs: str) -> tuple[list[Any], list[list[Seen]]]:
+    """What so many programs say, and what is recorded of them."""
+    said, processes = [], [worker(MODEL + program + "\npause()") for program in programs]
+    for process in processes:
+        said.append(process.heard())
+        process.paused()
+    recorded = {of.header["pid"]: seen(of) for of in readings(prefix)}
+    for process in processes:
+        process.go()
+        assert (process.end(), process.said) == (0, "")
+    return said, [recorded[process.pid] for process in processes]

@@ -1,0 +1,94 @@
+"""The demonstration's transformer: it computes what one does, records it, and does so again for the same seed."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from conftest import readings
+from faults import Start
+from recorded import summaries
+from replicas import MODEL, MOMENTS, RUNS, SMALL, STEPS, replicas
+
+from brickd.demo.transformer import rotated
+from brickd.segment import open_segment
+
+
+def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: Start, prefix: str) -> None:
+    said, recorded = replicas(
+        worker, prefix, *(f"report(told(Model(size, drawn(size, {seed}))))" for seed in (7, 7, 8))
+    )
+    assert said[0] == said[1] != said[2]
+    assert recorded[0] == recorded[1]
+    assert [each[:4] for each in recorded[0]] == [(*run, *moment) for moment in MOMENTS for run in RUNS]
+    assert len({each.output for each in recorded[0]}) == len(recorded[0])
+    others = [one.kernel for one, other in zip(recorded[0], recorded[2], strict=True) if one.output != other.output]
+    assert len(others) == len(recorded[0])
+
+
+def test_each_operator_is_timed_in_its_layer_and_its_category(worker: Start, prefix: str) -> None:
+    process = worker(MODEL + "told(Model(size, drawn(size, 1)))\npause()")
+    process.paused()
+    (of,) = readings(prefix)
+    counts = Counter[str]()
+    for path, row in summaries(of).items():
+        counts[path[-1]] += row["count"]
+    layers = {f"{kernel}[{layer}]": STEPS for kernel, layer in RUNS if layer >= 0}
+    whole = dict.fromkeys(("embedding", "norm", "lm_head", "sampling"), STEPS)
+    assert counts == layers | whole | {"prefill": 1, "decode": STEPS - 1}
+    with open_segment(of.file) as segment:
+        off = {of.name(site[0]) for site in segment.sites() if site is not None and site[2]}
+    assert off == {"embedding", "lm_head", "sampling"}
+    process.go()
+    assert process.end() == 0
+
+
+def test_tokens_are_the_likeliest_or_drawn_by_a_seed(worker: Start) -> None:
+    process = worker(
+        MODEL + "m = Model(size, drawn(size, 1)); report([told(m, seed=s) for s in (None, None, 1, 1, 2)])"
+    )
+    greedy, again, one, same, other = process.heard()
+    assert greedy == again
+    assert one == same != other
+    assert process.end() == 0
+
+
+def test_what_the_cache_holds_is_what_a_prefill_of_all_would_compute(worker: Start) -> None:
+    process = worker(
+        MODEL
+        + """
+last = []
+def watched(place, compute, inputs):
+    out = compute(*inputs)
+    if place.kernel == "norm":
+        last.append(out)
+    return out
+model = Model(size, drawn(size, 1), watched)
+cache = Cache(size)
+for at in range(6):
+    model.forward(np.array([at]), cache, at)
+model.forward(np.arange(6), Cache(size), 6)
+report([float(np.abs(last[5] - last[6]).max()), float(np.abs(last[5]).max())])
+"""
+    )
+    error, largest = process.heard()
+    assert 0 < error < 1e-5 < largest
+    assert process.end() == 0
+
+
+def test_rotary_tells_how_far_two_rows_are_apart_and_not_where_they_are() -> None:
+    random = np.random.default_rng(1)
+    one, other = random.standard_normal((2, 1, 16)).astype("f")
+
+    def dot(at: int, far: int) -> float:
+        return float((rotated(one, np.array([at])) * rotated(other, np.array([at + far]))).sum())
+
+    assert dot(0, 3) == pytest.approx(dot(40, 3), abs=1e-5)
+    assert dot(0, 3) != pytest.approx(dot(0, 4), abs=1e-3)
+
+
+def test_a_context_that_is_full_ends_the_answer(worker: Start) -> None:
+    process = worker(MODEL + "report(len(list(Model(size, drawn(size, 1)).generate(range(10)))))")
+    assert process.heard() == 1 + (SMALL.context - 10)
+    assert process.end() == 0
