@@ -7,6 +7,7 @@ a segment that nobody writes any more, all is read.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -15,6 +16,7 @@ from brickd import _reader
 from brickd.deferred import Deferred
 from brickd.errors import SegmentRefused
 from brickd.memory import Cursor, Known, Wish
+from brickd.numerics.numerics import Speaker
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
 from brickd.segment import Segment
@@ -42,6 +44,7 @@ class Attached:
         spares: the same file, opened once more: to close one of these alone would give up the lock on it.
         heir: the segment in which its worker goes on, since somebody removed this one: both tell of the same work.
         stage: how far its life here has come.
+        speaker: what hears its checksums; None: nobody does.
     """
 
     segment: Segment
@@ -55,6 +58,7 @@ class Attached:
     spares: list[Segment] = field(default_factory=list)
     heir: Attached | None = None
     stage: Stage = Stage.DRAINED
+    speaker: Speaker | None = None
 
     @property
     def uuid(self) -> str:
@@ -91,11 +95,23 @@ class Attached:
         """What people call it: its worker's name, or as long as it has none its file's."""
         return self.known.name or self.segment.name
 
+    def is_of(self, names: Collection[str]) -> bool:
+        """Whether it is meant by any of these names of workers and services; by none everybody is."""
+        return not names or self.name in names or self.service in names
+
     def command(self, wish: Wish) -> None:
         """Ask of its worker what the operator wants."""
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
         with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
             self.segment.command(flags)
+
+    def rescan(self) -> bool:
+        """Ask its worker to read its weights once more; False: it watches none."""
+        with suppress(SegmentRefused):
+            if self.segment.process()["weights"]:
+                self.segment.rescan()
+                return True
+        return False
 
     def moved(self, now_ns: int) -> bool:
         """Look whether its worker recorded anything since the last look; whether details were read since then."""
@@ -113,6 +129,13 @@ class Attached:
         if self.drain.gaps != self.gaps:
             self.gaps = self.drain.gaps
             self._miss_finalizes()
+            if self.speaker is not None:
+                self.speaker.lose(self.segment.dropped(_reader.KIND_CHECKED))
+
+    def listen(self) -> None:
+        """Hear the checksums that one pass brought."""
+        if self.speaker is not None:
+            self.speaker.hear(self.drain.take_checked())
 
     def settle(self, *, complete: bool) -> None:
         """A pass over all segments is over and taken; `complete`: those of this worker were read to their ends."""
@@ -138,6 +161,7 @@ class Attached:
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
             self.take(events)
+            self.listen()
             if self.heir is None:
                 self.settle(complete=self.drain.complete)
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1

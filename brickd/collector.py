@@ -4,10 +4,12 @@ Owns: the order of its own steps, which is what makes every event count once. Mu
 and who asks for it, signals, the time of day. A tick, in this order:
 
     look      new segments are opened, locked and gone on from where the memory says
-    drain     what moved is copied and folded, in one call; events go to the workers' deferred work
+    drain     what moved is copied and folded, in one call; events go to the workers' deferred work, checksums to who
+              compares them
     publish   tails of span rings: their details are not remembered, so their room is free at once
     judge     workers whose lock is free and that stand still are dead: drained to the end, their totals remembered
-    keep      the memory is saved; only then are tails of event rings published, and segments of the dead removed
+    keep      what differs is judged and the memory is saved; only then are tails of event rings published, and segments
+              of the dead removed
 
 Invariants: nothing that the memory does not hold is ever given back to a writer or removed; a daemon that ends between
 any two of these steps, or within one, leaves what its successor needs; one segment's trouble costs that segment alone;
@@ -27,6 +29,8 @@ from brickd.directory import Directory
 from brickd.errors import SegmentRefused
 from brickd.events import Tell
 from brickd.memory import Cursor, Memory
+from brickd.numerics.numerics import Numerics
+from brickd.numerics.watch import Roll, Watch
 from brickd.roster import Roster
 
 SECOND = 1_000_000_000
@@ -71,16 +75,26 @@ class Collector:
         directory: the files of segments.
         roster: who is drained.
         drains: whose rings the next tick reads.
+        watch: what judges fingerprints that differ; None: there are none.
         trouble: why the memory cannot be kept now, or "".
     """
 
     def __init__(
-        self, memory: Memory, keep: Callable[[bytes], None], tell: Tell, *, workers_max: int = WORKERS_MAX
+        self,
+        memory: Memory,
+        keep: Callable[[bytes], None],
+        tell: Tell,
+        *,
+        workers_max: int = WORKERS_MAX,
+        numerics: Numerics | None = None,
     ) -> None:
         self.memory = memory
         self.directory = Directory(memory.prefix, tell, STILL_NS)
-        self.roster = Roster(memory, self.directory, tell, workers_max)
+        self.roster = Roster(memory, self.directory, tell, workers_max, numerics)
         self.trouble = ""
+        self.watch = None if numerics is None else Watch(numerics, tell, memory.compared)
+        if self.watch is not None:
+            memory.compared = self.watch.compared
         self._keep, self._tell = keep, tell
         # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
@@ -158,6 +172,14 @@ class Collector:
         self._group()
         for index, events, refused in _reader.drain(self.drains):
             self._take(index, events, refused)
+        held = max((drain.held for drain in self.drains), default=0.0)
+        if held:  # whatever kind of event it is: until it is kept, the ring has no room for others
+            self._dirty = True
+        if held >= HELD_MAX:
+            self._urgent = True
+        for each in self._drained:
+            if each.drain.checked:
+                self._listen(each)
         if self._unsettled:
             self._settle()
         return max((drain.fill for drain in self.drains), default=0.0)
@@ -182,8 +204,12 @@ class Collector:
             return
         self._unsettled.add(each.owner)
         self._dirty = True
-        if each.drain.held >= HELD_MAX:
-            self._urgent = True
+
+    def _listen(self, each: Attached) -> None:
+        try:
+            each.listen()
+        except Exception as error:
+            self.roster.give_up(each, _refused(each, error))
 
     def _settle(self) -> None:
         """Have the deferred work worked out of which this pass or the last one told."""
@@ -235,6 +261,8 @@ class Collector:
     def keep(self, now_ns: int) -> None:
         """Save the memory; then, and only then, give back and remove what it holds."""
         self._kept_ns = now_ns
+        if self.watch is not None:
+            self.memory.compared = self.watch.look(self._roll)
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]
@@ -255,6 +283,12 @@ class Collector:
         self._publish(events=True)
         if self.roster.remove_read(now_ns):
             self._dirty = True
+
+    def _roll(self) -> Roll:
+        with self.roster.lock:
+            gone = [*self.memory.gone.values(), *self.memory.older.values()]
+            services = {each.service for each in self.roster.attached.values()}
+            return Roll(self.memory.names(), services.union(each.reading.service for each in gone))
 
     def end(self, now_ns: int) -> None:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -29,7 +29,15 @@ from brickd.lookout import Lookout
 from brickd.loop import Loop
 from brickd.memory import Gone, Wish
 from brickd.naming import suggestion
-from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.numerics import judged, stored
+from brickd.numerics.compared import Compared, Finding
+from brickd.numerics.numerics import WINDOW_BYTES, Numerics
+from brickd.numerics.recalled import recall
+from brickd.numerics.scales import Scales
+from brickd.numerics.shards import shards_of
+from brickd.numerics.weighing import Weighing
+from brickd.numerics.weights import Weights
+from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.recordings import Recordings
 from brickd.recording.rings import Rings
@@ -44,27 +52,35 @@ from brickd.words import many
 from brickd.workers import Survey, Worker, select, survey
 from brickd.world import Details, Facts, Source
 
+_READ_AGAIN_NS = 30_000_000_000
+
 
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
-    def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX) -> None:
+    def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES) -> None:
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
+        weights, unweighed = home.weights(self.prefix)
         self._home, self._memory = home, memory
         # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
         self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
         self._telling = threading.Lock()
         memory.closed = False
-        self._broken = broken or None
-        if broken:
-            self._tell("break", broken)
+        lost = [each for each in (broken, unweighed) if each]
+        self._broken = "; ".join(lost) or None
+        for each in lost:
+            self._tell("break", each)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
-        self._collector = Collector(memory, self._keep, self._tell, workers_max=workers_max)
+        self._numerics = Numerics(numerics_bytes, weights)
+        self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
+        self._collector = Collector(memory, self._keep, self._tell, workers_max=workers_max, numerics=self._numerics)
         self._loop = Loop(self._collector, self._tell)
         self._usages, self._windows = Usages(), Windows()
         self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
-        takers: list[Takes] = [self._windows, self._lookout, self._recordings]
+        self._weighing = Weighing(weights)
+        scales = Scales(self._weighing, self._tell)
+        takers: list[Takes] = [self._windows, self._lookout, scales, self._recordings]
         self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
 
     def _tell(self, kind: str, text: str, **of: str | None) -> None:
@@ -78,7 +94,19 @@ class Daemon:
             self.restore()
         except DaemonRefused as error:
             raise OSError(errno.EBUSY, str(error)) from None
+        self._keep_weights()
         self._home.keep(content)
+
+    def _keep_weights(self) -> None:
+        """What was heard of weights is kept before it is said that it was; of those that are forgotten nothing."""
+        weights = self._numerics.weights
+        weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
+        # Of weights that are read again and again, and stay as they are, nothing is lost but when that was.
+        late = self._memory.closed or time.monotonic_ns() - self._weights_kept_ns >= _READ_AGAIN_NS
+        if weights.news != self._weights_news or (late and weights.changes != self._weights_kept):
+            self._home.keep_weights(stored.encode(self.prefix, weights))
+            self._weights_kept, self._weights_news = weights.changes, weights.news
+            self._weights_kept_ns = time.monotonic_ns()
 
     def restore(self) -> None:
         """Have the runtime directory again, where somebody has removed it.
@@ -155,6 +183,25 @@ class Daemon:
         """Who is slow."""
         return self._lookout.judged().at(time.monotonic_ns())
 
+    def compared(self) -> Compared:
+        """Who differs, and how much was compared to know."""
+        return self._memory.compared
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What some workers said of their tensors lately, and what is kept of where they differ."""
+        shards = shards_of(of)
+        numerics = self._numerics.about(shards.keys())
+        recall(numerics, self._memory.compared, shards)
+        return numerics
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What some workers said of their weights."""
+        return self._numerics.weights.about({worker.reading.uuid for worker in of})
+
+    def weighed(self, found: Survey) -> Sequence[judged.Judged]:
+        """What the weights of all workers come to."""
+        return self._weighing.judged(found.workers)
+
     def _used(self) -> Survey:
         """The same, after a look at their processes."""
         found = self._found()
@@ -217,6 +264,14 @@ class Daemon:
         self._tell("set", f"{said} for {many(concerned, 'worker')}", service=order.service)
         return wish, concerned
 
+    def rescan(self, order: Rescanning) -> list[str]:
+        """Have workers read their weights once more; which."""
+        select(self.survey().workers, order.names)
+        roster = self._collector.roster
+        with roster.reading, roster.lock:
+            meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
+            return sorted(each.name for each in meant if each.rescan())
+
     def forget(self, order: Forgetting) -> int:
         """Drop the totals of the dead; of how many."""
         collector = self._collector
@@ -228,16 +283,34 @@ class Daemon:
         with collector.roster.lock:
             gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
             known = {each.name for each in gone} | {each.reading.service for each in gone}
+            living = {each.uuid for each in collector.roster.drained()}
             for name in order.names:
                 if name not in known:
                     raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
             dropped = [each for each in gone if meant(each)]
-            collector.roster.forget([uuid for uuid, each in collector.memory.gone.items() if meant(each)])
-            for key in [key for key, each in collector.memory.older.items() if meant(each)]:
+            forgotten = {uuid for uuid, each in collector.memory.gone.items() if meant(each)}
+            collector.roster.forget(forgotten)
+            added_up = {key: each for key, each in collector.memory.older.items() if meant(each)}
+            for key in added_up:
                 del collector.memory.older[key]
+            forgotten.update(self._unknown({each.reading.service for each in added_up.values()} if names else None))
             collector.change()
+
+        def about(finding: Finding) -> bool:
+            named = forgotten.intersection(finding.named)
+            return not living.intersection(finding.named) and bool(not names or finding.place.service in names or named)
+
+        if collector.watch is not None:
+            collector.watch.forget(forgotten, about)
         self._loop.wake()
         return sum(each.workers for each in dropped)
+
+    def _unknown(self, services: Collection[str] | None) -> Collection[str]:
+        """Who was heard and has no place of its own in the memory any more: of some services, or of all."""
+        memory = self._collector.memory
+        stay = memory.known.keys() | memory.gone.keys()
+        left = [each for uuid, each in self._numerics.speakers.copy().items() if uuid not in stay]
+        return {each.uuid for each in left if services is None or each.service in services}
 
     # ---- recordings
 
@@ -278,7 +351,7 @@ class Daemon:
         """Whether any worker of these names is drained; with none, any at all."""
         roster = self._collector.roster
         with roster.lock:
-            return any(not names or each.name in names or each.service in names for each in roster.drained())
+            return any(each.is_of(names) for each in roster.drained())
 
     def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
         """Have the records of these go into a spool; None: nowhere any more, once those that were made by now did."""

@@ -12,14 +12,21 @@ import grp
 import os
 import stat
 import threading
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from brickd import checkpoint
 from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
 from brickd.locks import holder, process, take
 from brickd.memory import Memory
+from brickd.numerics import stored
+from brickd.numerics.weights import Weights
 from brickd.runtime import Runtime
+
+Left = TypeVar("Left")
 
 
 class Home:
@@ -123,9 +130,27 @@ class Home:
         Raises:
             DaemonRefused: it is of other segments.
         """
-        path, ours = self._runtime.checkpoint, Memory(prefix)
+        path = self._runtime.checkpoint
+        memory, broken = self._left(path, checkpoint.decode)
+        if memory is not None and memory.prefix != prefix:
+            raise DaemonRefused(
+                f"{path} is of the segments {memory.prefix}*, not {prefix}*: set another BRICKD_RUNTIME_DIR"
+            )
+        return memory or Memory(prefix), broken
+
+    def weights(self, prefix: str) -> tuple[Weights, str]:
+        """What it left of workers' weights; and what is wrong where that is lost, or "".
+
+        Raises:
+            DaemonRefused: it cannot be gone on from, and is not to be lost.
+        """
+        weights, broken = self._left(self._runtime.weights, lambda content: stored.decode(prefix, content))
+        return weights or Weights(), broken
+
+    def _left(self, path: Path, decode: Callable[[bytes], Left | None]) -> tuple[Left | None, str]:
         try:
-            memory = checkpoint.load(path) or ours
+            content = checkpoint.content_of(path)
+            return (None if content is None else decode(content)), ""
         except OSError as error:
             raise DaemonRefused(f"{path}: {error.strerror}: nothing can be gone on from") from None
         except CheckpointTooNew as error:
@@ -136,16 +161,15 @@ class Home:
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
                 aside.hardlink_to(path)
-            return ours, f"{path}: {error}; put aside as {aside.name}: what it held is not known any more"
-        if memory.prefix != prefix:
-            raise DaemonRefused(
-                f"{path} is of the segments {memory.prefix}*, not {prefix}*: set another BRICKD_RUNTIME_DIR"
-            )
-        return memory, ""
+            return None, f"{path}: {error}; put aside as {aside.name}: what it held is not known any more"
 
     def keep(self, content: bytes) -> None:
         """Put a checkpoint in the place of the last one."""
         checkpoint.save(self._runtime.checkpoint, content)
+
+    def keep_weights(self, content: bytes) -> None:
+        """The same of what is kept of weights, which a checkpoint must never be ahead of."""
+        checkpoint.save(self._runtime.weights, content)
 
     def forget(self) -> int:
         """Drop the totals of the dead from what an earlier daemon left; of how many workers."""
@@ -155,6 +179,14 @@ class Home:
         gone = [*memory.gone.values(), *memory.older.values()]
         memory.gone.clear()
         memory.older.clear()
+        memory.compared = replace(
+            memory.compared,
+            findings={
+                place: each
+                for place, each in memory.compared.findings.items()
+                if not memory.known.keys().isdisjoint(each.named)
+            },
+        )
         self.keep(checkpoint.encode(memory))
         return sum(each.workers for each in gone)
 

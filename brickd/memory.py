@@ -1,4 +1,4 @@
-"""What a daemon alone knows: how far it has read, deferred work, who is called what, the totals of the dead.
+"""What a daemon alone knows: how far it has read, deferred work, who is called what, the dead's totals, who differs.
 
 Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
 is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
@@ -15,6 +15,7 @@ from brickd import _reader, kept
 from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
 from brickd.lately import Origin
+from brickd.numerics.compared import Compared
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
 
@@ -152,6 +153,7 @@ class Memory:
         wishes: by service.
         newest_event: the number of the last thing that was told.
         closed: the daemon came to its end by itself, so that nothing was told after that.
+        compared: where workers differ, and how much was looked at to know.
     """
 
     prefix: str
@@ -162,6 +164,7 @@ class Memory:
     wishes: dict[str, Wish] = field(default_factory=dict)
     newest_event: int = 0
     closed: bool = True
+    compared: Compared = field(default_factory=Compared)
 
     def add_up(self, gone: Gone) -> Gone:
         """Add one that went to those before it: of its service, or where there are too many of these, of all others.
@@ -213,6 +216,7 @@ class Memory:
                 "wishes": [plain(self.wishes)],
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
+                "compared": self.compared.pieces(),
                 **{what: [text] for what, text in kept.Tables.over(gone).texts().items()},
                 "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
                 "older": pieces({key: [each.text()] for key, each in self.older.items()}),
@@ -235,6 +239,7 @@ class Memory:
             wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
             newest_event=document["newest_event"],
             closed=document["closed"],
+            compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
         )
 
 

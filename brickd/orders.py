@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from brickd.errors import WrongQuestion
 from brickd.questions.parameter import Choice, Name, Names, Number, Switch, Whole
 from brickd.questions.question import Question, given
 
@@ -43,6 +44,13 @@ class Forgetting(Question):
 
 
 @dataclass(frozen=True)
+class Rescanning(Question):
+    """Whose weights are to be read once more: everybody's where nobody is named."""
+
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+
+
+@dataclass(frozen=True)
 class Recording(Question):
     """What is to be recorded, for how long, and how much of it is kept."""
 
@@ -55,6 +63,12 @@ class Recording(Question):
     )
     until_exit: bool = given(Switch("Until all that live and are recorded have ended.", key="until-exit"), False)
     spans: bool = given(Switch("Each span of these in detail, as long as it is recorded."), False)
+    values: bool = given(
+        Switch("Statistics and sketches of tensors, too: they tell tokens to whoever has the same weights."), False
+    )
+    redact: bool = given(
+        Switch("It may be given away: of tensors and requests it says only what is equal to what, within it."), False
+    )
     max_size: int = given(
         Whole(1 << 16, 1 << 40, "A file that reaches it is followed by another.", key="max-size", metavar="BYTES"),
         1 << 30,
@@ -63,6 +77,11 @@ class Recording(Question):
         Number(1, 31_536_000, "The same of one that is older.", key="max-age", metavar="SECONDS"), None
     )
     files: int = given(Whole(1, 10_000, "So many files are kept, the newest.", metavar="N"), 8)
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        if self.values and self.redact:
+            raise WrongQuestion("values are what redact leaves out: give one of them")
 
 
 @dataclass(frozen=True)

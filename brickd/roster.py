@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NoReturn
 
@@ -24,6 +24,8 @@ from brickd.files import owner_of
 from brickd.lately import Lately, Origin
 from brickd.memory import Background, Gone, Known, Memory, Wish
 from brickd.naming import named
+from brickd.numerics.numerics import Numerics
+from brickd.numerics.shards import shard_of
 from brickd.overlay import lifted
 from brickd.recording.rings import Rings
 from brickd.segment import Segment, open_segment
@@ -47,7 +49,9 @@ class Roster:
         reading: held by whoever reads segments.
     """
 
-    def __init__(self, memory: Memory, directory: Directory, tell: Tell, workers_max: int) -> None:
+    def __init__(
+        self, memory: Memory, directory: Directory, tell: Tell, workers_max: int, numerics: Numerics | None
+    ) -> None:
         self.memory = memory
         self.directory = directory
         self.attached: dict[str, Attached] = {}
@@ -55,7 +59,7 @@ class Roster:
         self.changed = False
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self._tell = tell
-        self._workers_max = workers_max
+        self._workers_max, self._numerics = workers_max, numerics
         self._owned: Counter[int] = Counter()  # by user
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # with this look
@@ -148,6 +152,9 @@ class Roster:
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known
+            if self._numerics is not None:  # here, so that nobody is taken for one who is not known any more
+                shard = shard_of(segment.coordinates)
+                each.speaker = self._numerics.speaker(uuid, segment.service, segment.tables, shard)
             self.attached[uuid] = each
             self._owned[segment.uid] += 1
             self.changed = True
@@ -248,7 +255,7 @@ class Roster:
     def _remember(self, each: Attached) -> None:
         self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
 
-    def forget(self, uuids: Sequence[str]) -> int:
+    def forget(self, uuids: Collection[str]) -> int:
         """Drop the totals of some that are gone, under the lock; of how many."""
         for uuid in uuids:
             del self.memory.gone[uuid]

@@ -37,6 +37,11 @@ class Runtime:
         return self.directory / "checkpoint"
 
     @property
+    def weights(self) -> Path:
+        """What workers' weights are, replaced as a whole, before the checkpoint that says it was heard."""
+        return self.directory / "weights"
+
+    @property
     def recordings(self) -> Path:
         """Recordings that are being written, or that nobody has fetched."""
         return self.state / "recordings"

@@ -6,16 +6,25 @@ asks. Invariant: a view that is given another world builds the same document fro
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
 
 from brickd import _reader, checkpoint, files, workers
-from brickd.errors import CheckpointRefused
+from brickd.errors import CheckpointRefused, SegmentRefused
 from brickd.findings import Judged
 from brickd.instant import rfc3339
-from brickd.memory import Background
+from brickd.memory import Background, Memory
+from brickd.numerics import judged, stored
+from brickd.numerics.compared import Compared
+from brickd.numerics.numerics import ALL_BYTES, Numerics
+from brickd.numerics.recalled import recall
+from brickd.numerics.replicas import judge
+from brickd.numerics.shards import shard_of, shards_of
+from brickd.numerics.weighing import watching
+from brickd.numerics.weights import Weights
 from brickd.reading import Reading
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
@@ -76,7 +85,7 @@ class Details(NamedTuple):
     longest: list[tuple[int, int, int, int, int]]
 
 
-Source = Literal["shared memory", "daemon", "recording"]
+Source = Literal["shared memory", "daemon", "recording", "several"]
 
 
 class Inside(Protocol):
@@ -128,6 +137,22 @@ class World(Protocol):
         """Who is slow; None where nobody compares workers."""
         ...
 
+    def compared(self) -> Compared | None:
+        """Who differs, and how much was compared to know; None where nobody does so all along."""
+        ...
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """The fingerprints of some of the workers of a survey, as far as they are here."""
+        ...
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What they said of their weights alone, which is less to copy."""
+        ...
+
+    def weighed(self, found: Survey) -> Sequence[judged.Judged]:
+        """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
+        ...
+
     def files(self) -> Sequence[str]:
         """The names of all files that may be inspected, whatever they begin with."""
         ...
@@ -143,13 +168,27 @@ class World(Protocol):
 
 def left_behind() -> tuple[Background, tuple[str, ...]]:
     """What the checkpoint knows of the workers here; what is to be said where it cannot be read."""
-    path = runtime().checkpoint
     try:
-        memory = checkpoint.load(path)
+        memory = _memory()
     except (CheckpointRefused, OSError) as error:
+        path = runtime().checkpoint
         said = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
         return Background(), (said,)
-    return (memory.background() if memory is not None and memory.prefix == files.prefix() else Background()), ()
+    return (Background() if memory is None else memory.background()), ()
+
+
+def _memory() -> Memory | None:
+    """What a daemon kept of the segments here."""
+    memory = checkpoint.load(runtime().checkpoint)
+    return memory if memory is not None and memory.prefix == files.prefix() else None
+
+
+def _weights_left() -> Weights | None:
+    """What a daemon knew of workers' weights; None where that cannot be read."""
+    with contextlib.suppress(CheckpointRefused, OSError):
+        content = checkpoint.content_of(runtime().weights)
+        return None if content is None else stored.decode(files.prefix(), content)
+    return None
 
 
 # One may be there that does not answer yet: who was put into the checkpoint while the files were read, and removed from
@@ -189,6 +228,45 @@ class SharedMemory:
 
     def stragglers(self) -> None:
         """Nobody compares workers at one look."""
+
+    def compared(self) -> Compared | None:
+        """What a daemon found that is gone."""
+        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+            if (memory := _memory()) is not None and memory.compared.since_ns:
+                return memory.compared
+        return None
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What lies in their rings, for nobody has taken it out, and what a daemon that is gone has left."""
+        numerics = self._heard(of, ALL_BYTES)
+        if (compared := self.compared()) is not None:
+            recall(numerics, compared, shards_of(of))
+        return numerics
+
+    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+        numerics = Numerics(bytes_max, _weights_left())
+        self.hear(of, numerics)
+        return numerics
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have it heard beside what others said, under uuids with a mark before them."""
+        for worker in of:
+            with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
+                speaker = numerics.speaker(
+                    mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
+                )
+                for lane, _, _ in worker.reading.lanes:
+                    speaker.hear(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
+                speaker.lose(segment.dropped(_reader.KIND_CHECKED))
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """As far as they lie there."""
+        return self._heard(of, 0).weights
+
+    def weighed(self, found: Survey) -> Sequence[judged.Judged]:
+        """Compared now; where nobody watches any, the rings are not read."""
+        of = watching(found.workers)
+        return judge(self.weights(of), of) if of else ()
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""

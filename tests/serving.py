@@ -24,7 +24,8 @@ from brickd.events import Log
 from brickd.files import find, prefix
 from brickd.findings import Judged
 from brickd.memory import Wish
-from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.numerics.compared import Compared
+from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.shelf import Shelf
 from brickd.runtime import runtime
@@ -44,6 +45,7 @@ class Daemon(SharedMemory):
         self.events, self.shelf = Log(), Shelf(runtime().recordings)
         self.checkpoint_problem: str | None = None
         self.judged: Judged | None = None
+        self.seen = Compared()
         self.server: Server
         self.thread: threading.Thread
         self._started_ns = time.time_ns()
@@ -51,6 +53,9 @@ class Daemon(SharedMemory):
     def daemon(self) -> Facts:  # type: ignore[override]
         uptime = time.time_ns() - self._started_ns
         return Facts("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
+
+    def compared(self) -> Compared:
+        return self.seen
 
     def stragglers(self) -> Judged | None:  # type: ignore[override]
         return self.judged
@@ -68,6 +73,9 @@ class Daemon(SharedMemory):
             with (SHM / worker.reading.file).open("r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), flags.to_bytes(4, "little"), _CONTROL_PAGE)
         return Wish(flags & _SPANS != 0, flags & _OFF != 0), len(workers)
+
+    def rescan(self, order: Rescanning) -> list[str]:
+        return []
 
     def forget(self, order: Forgetting) -> int:
         forgotten = 0

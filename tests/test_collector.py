@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from conftest import SHM
+from conftest import SHM, reading
+from faults import Start
 from forge import PAGE, empty, golden, header_value, place, put, seal
 from rings import Rings, spans
 
@@ -78,6 +79,39 @@ def test_a_worker_that_cannot_be_asked_anything_is_drained_all_the_same(prefix: 
         loop.tick(1)
         assert [each.drain.spans for each in loop.roster.attached.values()] == [1, 0]
         loop.end(SECOND)
+
+
+def test_checksums_alone_are_given_back_each_second_and_at_once_where_they_fill_half_a_ring(
+    worker: Start, prefix: str
+) -> None:
+    process = worker(
+        """
+def check(count):
+    for _ in range(count):
+        brick.checksum("k", bytes(64))
+    pause()
+check(1); check(1); check(600)
+"""
+    )
+    process.paused()
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+
+    def waiting(now_ns: int) -> int:
+        loop.tick(now_ns)
+        ((_, lane, consumer),) = reading(prefix).lanes
+        return lane["event_head"] - consumer["event"][0]
+
+    try:
+        assert waiting(SECOND) == 0
+        process.go()
+        process.paused()
+        assert waiting(SECOND + 1) > 0
+        assert waiting(2 * SECOND) == 0
+        process.go()
+        process.paused()
+        assert waiting(2 * SECOND + 1) == 0
+    finally:
+        loop.end(3 * SECOND)
 
 
 def test_an_order_that_comes_while_a_worker_is_judged_is_kept_at_once(

@@ -80,7 +80,7 @@ LAYERS = (
         "brickd.doctor.kernel",
     },
     {"brickd.doctor.container"},
-    {"brickd.numerics.scales", "brickd.recording.source", "brickd.recording.written"},
+    {"brickd.numerics.scales", "brickd.recording.redacted", "brickd.recording.source", "brickd.recording.written"},
     {"brickd.recording.tables", "brickd.recording.writer"},
     {"brickd.recording.contents", "brickd.recording.recorder"},
     {"brickd.recording.checked", "brickd.recording.recordings"},

@@ -419,6 +419,39 @@ def test_whoever_stops_watching_a_recording_is_not_woken_however_it_stopped(tmp_
     assert not woken.is_set()
 
 
+def spools() -> int:
+    """How many there are in this process: each is what somebody waits for, and nothing else is."""
+    links = [os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.lexists(entry.path)]
+    return links.count("anon_inode:[eventfd]")
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_of_a_recording_that_is_over_neither_spool_nor_key_is_left_whoever_asks_for_it(
+    tmp_path: Path, redact: bool
+) -> None:
+    before = spools()
+    recorder = Recorder(Recording(redact=redact), tmp_path / "run.brick", Machine())
+    assert spools() == before + 1
+    recorder.end("asked")
+    recorder.join()
+    assert spools() == before
+    recorder.take(Snapshot.of(Machine().survey(), 1, 1))
+    recorder.end("left")
+    assert (recorder.document()["why"], recorder.document()["snapshots"]) == ("asked", 2)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nor_is_anything_left_of_one_that_a_defect_ended(tmp_path: Path) -> None:
+    class Broken(Machine):
+        def lives(self, names: tuple[str, ...]) -> bool:
+            raise RuntimeError("a defect")
+
+    before = spools()
+    recorder = Recorder(Recording(until_exit=True), tmp_path / "run.brick", Broken())
+    recorder.join()
+    assert (spools(), recorder.document()["why"]) == (before, None)
+
+
 def test_a_recording_is_read_while_it_is_written(worker: Start, tmp_path: Path) -> None:
     started(worker, **STILL)
     machine, path = Machine(), tmp_path / "run.brick"

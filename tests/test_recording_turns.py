@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +13,21 @@ from rings import SLOT
 from test_recording_files import Machine, chunks
 from test_recording_rings import numbered
 from test_recording_spool import work, workers
+from weighed import several
 
 from brickd import _reader
 from brickd.errors import BrickdError
+from brickd.numerics.weights import Weights
 from brickd.orders import Recording
+from brickd.recording import written
 from brickd.recording.form import records
 from brickd.recording.recorder import Recorder
 from brickd.recording.rings import Rings, read_numbers
 from brickd.recording.shelf import Shelf
 from brickd.recording.volumes import Put, Volumes
+from brickd.recording.world import opened
 from brickd.recording.writer import Writer
-from brickd.workers import Survey
+from brickd.workers import Survey, Worker
 
 SMALL = 1 << 16
 
@@ -42,7 +47,7 @@ class Written:
     def __init__(self, path: Path, machine: Many, spool_bytes: int = 1 << 20, **order: Any) -> None:
         whole = Recording(**{"max_size": SMALL, "files": 1000} | order)
         self.machine, self.spool = machine, _reader.Spool(spool_bytes)
-        self.rings = Rings((), spans=True)
+        self.rings = Rings(whole.names, spans=True)
         self.rings.into(self.spool)
         self.volumes = Volumes(path, whole.max_size, whole.files)
         self.writer = Writer(whole, machine, self.rings, self.spool, self.volumes)
@@ -277,3 +282,45 @@ def test_a_worker_that_cannot_be_named_is_refused_once_for_each_snapshot_however
             made.writer.look()
         made.writer.end("asked")
     assert made.writer.counted().not_recorded == {"snapshots": 2}
+
+
+class Weighing(Many):
+    """Two workers, with as many tensors as a test wants."""
+
+    def __init__(self, tensors: int) -> None:
+        super().__init__()
+        self.holders = several("api/0", "api/1")
+        for name in ("api/0", "api/1"):
+            for layer in range(tensors):
+                self.holders.say(name, 100 + layer, "w", layer)
+
+    def survey(self) -> Survey:
+        return Survey(self.holders.workers, [], 0)
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        return self.holders.numerics.weights.about(worker.reading.uuid for worker in of)
+
+
+def test_every_file_has_the_weights_of_those_who_are_recorded_and_of_nobody_else(tmp_path: Path) -> None:
+    machine = Weighing(3)
+    machine.holders.say("api/1", 7, "w", 0)
+    made = Written(tmp_path / "run.brick", machine, names=("api/0",))
+    made.writer.weigh()
+    with workers(1, slots=1 << 13) as ((r, drain),):
+        made.rings.take("a", drain)
+        work(r, drain, 0, 2000)
+        made.writer.end("asked")
+    for file in made.files():
+        (weights,) = (written.read_weights(body) for kind, _, _, body in file if kind == _reader.CHUNK_WEIGHTS)
+        assert list(weights) == [machine.holders.workers[0].reading.uuid]
+        assert len(weights.contents) == 3
+    assert len(made.files()) > 1
+
+
+def test_weights_that_have_no_room_are_counted(tmp_path: Path) -> None:
+    made = Written(tmp_path / "run.brick", Weighing(400))
+    made.writer.weigh()
+    made.writer.end("asked")
+    assert made.writer.counted().not_recorded == {"tensors": 800}
+    with opened([str(made.volumes.kept[0].path)]) as world:
+        assert "not recorded, for there was no room: 800 tensors" in world.words()

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from brickd.events import Log
 from brickd.memory import Wish
-from brickd.orders import Ending, Forgetting, Recording, Setting
+from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.shelf import Shelf
 from brickd.world import Facts, World
@@ -38,6 +38,14 @@ class Served(World, Protocol):
 
         Raises:
             NoSuchWorker: nobody has this service.
+        """
+        ...
+
+    def rescan(self, order: Rescanning) -> list[str]:
+        """Have workers read their weights once more: which.
+
+        Raises:
+            NoSuchWorker: a name that nobody has.
         """
         ...
 

@@ -15,6 +15,7 @@ from brickd.collector import WORKERS_MAX
 from brickd.daemon import Daemon
 from brickd.errors import DaemonRefused
 from brickd.home import Home
+from brickd.numerics.numerics import WINDOW_BYTES
 from brickd.runtime import Runtime
 
 
@@ -36,8 +37,13 @@ def group() -> int | None:
 
 
 @contextmanager
-def draining(here: Runtime, group: int | None) -> Iterator[Daemon]:
+def draining(here: Runtime, group: int | None, *, numerics_bytes: int = WINDOW_BYTES) -> Iterator[Daemon]:
     """A daemon that drains.
+
+    Args:
+        here: where it is.
+        group: whose members may ask; None: nobody's.
+        numerics_bytes: so much is held of what workers say of their tensors.
 
     Raises:
         DaemonRefused: it may not start.
@@ -46,7 +52,7 @@ def draining(here: Runtime, group: int | None) -> Iterator[Daemon]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
     workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
     with Home(here, group=group) as home:
-        daemon = Daemon(home, workers_max=workers_max)
+        daemon = Daemon(home, workers_max=workers_max, numerics_bytes=numerics_bytes)
         daemon.start()
         try:
             yield daemon

@@ -217,7 +217,8 @@ def _render(document: Document) -> list[str]:
 
 def _came_to(document: Document, size: str) -> list[str]:
     workers, took = units.many(document["workers"], "worker"), units.duration(document["elapsed_ns"])
-    lines = [f"recorded {workers} for {took}: {size}"]
+    degree = ", redacted" if document["redacted"] else ", with the values of tensors" if document["values"] else ""
+    lines = [f"recorded {workers} for {took}: {size}{degree}"]
     if document["removed_files"]:
         lines.append(f"removed, the oldest: {units.many(document['removed_files'], 'file')} (--files keeps more)")
     lacking = [units.many(n, what.removesuffix("s")) for what, n in document["not_recorded"].items() if n]

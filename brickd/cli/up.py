@@ -18,15 +18,26 @@ import click
 
 from brickd import escape
 from brickd.cli import logfile
+from brickd.cli.asking import Read
 from brickd.cli.output import emit, output_options, say
 from brickd.errors import DaemonRefused
+from brickd.numerics.numerics import WINDOW_BYTES
+from brickd.questions.parameter import Whole
 from brickd.runtime import Runtime, runtime
 
 
 @click.command()
 @click.option("-d", "--detach", is_flag=True, help="Run in the background; what it says goes to its log.")
+@click.option(
+    "--numerics-bytes",
+    type=Read(Whole(0, 1 << 40, "")),
+    metavar="BYTES",
+    default=WINDOW_BYTES,
+    show_default=True,
+    help="Hold so many of what workers' tensors come to, to compare; 0: nothing.",
+)
 @output_options
-def up(detach: bool, output: str) -> None:
+def up(detach: bool, numerics_bytes: int, output: str) -> None:
     """Start the daemon: it drains the rings, keeps the totals of the dead, and answers."""
     here = runtime()
 
@@ -38,12 +49,12 @@ def up(detach: bool, output: str) -> None:
         sys.stdout.flush()
 
     if detach:
-        _detach(here, tell)
+        _detach(here, numerics_bytes, tell)
     else:
-        _run(here, lambda: tell(os.getpid()))
+        _run(here, numerics_bytes, lambda: tell(os.getpid()))
 
 
-def _run(here: Runtime, ready: Callable[[], None]) -> None:
+def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
     from brickd.api.listener import Listener
     from brickd.api.server import Server
@@ -51,7 +62,7 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     from brickd.notify import Manager
 
     group = draining.group()
-    with draining.draining(here, group) as daemon:
+    with draining.draining(here, group, numerics_bytes=numerics_bytes) as daemon:
 
         def listen() -> Listener:
             daemon.restore()
@@ -78,7 +89,7 @@ def _run(here: Runtime, ready: Callable[[], None]) -> None:
     say("the daemon has ended")
 
 
-def _detach(here: Runtime, tell: Callable[[int], None]) -> None:
+def _detach(here: Runtime, numerics_bytes: int, tell: Callable[[int], None]) -> None:
     try:
         here.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         log = logfile.opened(here.log)
@@ -95,7 +106,7 @@ def _detach(here: Runtime, tell: Callable[[int], None]) -> None:
         for ours, theirs in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(ours, theirs)
         sys.stderr = logfile.printed_to(here.log)
-        _run(here, lambda: os.close(write) if os.write(write, b".") else None)
+        _run(here, numerics_bytes, lambda: os.close(write) if os.write(write, b".") else None)
         return
     os.close(write)
     with os.fdopen(read, "rb") as pipe:

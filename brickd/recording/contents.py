@@ -3,7 +3,7 @@
 Owns: which of its chunks are believed, and what is said of those that are not. Must not know: other files, views.
 Invariants: whatever is in the file, what adds up is shown and what does not is told with its place; however much that
 is, what is in memory of it does not grow with the file: of snapshots and of what their readings share the places of the
-last few, of events the newest, of records none.
+last few, of weights theirs, of events the newest, of records none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from brickd import _reader
 from brickd.instant import rfc3339
+from brickd.numerics.weights import Weights
 from brickd.recording import written
 from brickd.recording.ending import End
 from brickd.recording.events import RecordedEvents
@@ -45,6 +46,7 @@ class Contents:
         self.counts: Counter[str] = Counter()
         self._tables = Tables(form, self._refuse)
         self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
+        self._weights: int | None = None  # the same
         for chunk in form:
             try:
                 self._take(chunk)
@@ -72,6 +74,8 @@ class Contents:
             case _reader.CHUNK_SNAPSHOT:
                 self._last.append(chunk.offset)
                 self.counts["snapshots"] += 1
+            case _reader.CHUNK_WEIGHTS:
+                self._weights = chunk.offset
             case _reader.CHUNK_RECORDS:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
@@ -95,6 +99,16 @@ class Contents:
     def _shown(self, chunk: Chunk, tables: Tables) -> Shown | None:
         try:
             return written.read_snapshot(chunk.body, chunk.at_ns, tables.at(chunk.offset))
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return None
+
+    def weights(self) -> Weights | None:
+        """What was known of weights when the file began; None where it does not say."""
+        if self._weights is None or (chunk := self.form.again(self._weights)) is None:
+            return None
+        try:
+            return written.read_weights(chunk.body)
         except ValueError as error:
             self._refuse(chunk, error)
             return None

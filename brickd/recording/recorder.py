@@ -2,7 +2,8 @@
 
 Owns: when anything is written, and the end of a recording. Must not know: what is written, or how; who wants it, how
 workers are read. Invariants: one thread writes, and nobody waits for it: what it cannot write in time, or finds no room
-for, is counted and told; whatever ends a recording, what was written stays.
+for, is counted and told; whatever ends a recording, what was written stays, and nothing else does: neither what was on
+its way nor the key that redacted it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Recorder:
         self._waiting: deque[Snapshot] = deque()
         self._rings = Rings(order.names, spans=order.spans)
         try:
-            self._spool = _reader.Spool()
+            self._spool = _reader.Spool(values=order.values, redacts=order.redact)
         except OSError as error:
             raise BrickdError(f"nothing can be recorded: no memory to do it in: {error.strerror}") from None
         self._volumes = Volumes(first, order.max_size, order.files)
@@ -131,6 +132,8 @@ class Recorder:
         return {
             "recording": self.id,
             "began": rfc3339(self._began_at_ns),
+            "values": self._order.values,
+            "redacted": self._order.redact,
             "elapsed_ns": (self._ended_ns or time.monotonic_ns()) - self._began_ns,
             "why": self._why,
             "workers": self._writer.workers,
@@ -150,6 +153,7 @@ class Recorder:
         try:
             whom = ", ".join(self._order.names) or "everybody"
             self._source.tell("recording_began", f"{whom} is recorded: {self.path}")
+            self._writer.weigh()
             with self._source.events.watched(self._spool.wake):
                 why = self._until_over()
             self._writer.last_look()
@@ -160,6 +164,7 @@ class Recorder:
             self._source.drain_into(self._rings, None)
             self._volumes.leave()
             self._tell_end()
+            self._spool.end()
             self.over.set()
             for wake in tuple(self._watchers):
                 wake()

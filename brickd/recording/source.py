@@ -6,12 +6,14 @@ be called from the recording's thread, while the daemon works.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from brickd import _reader
 from brickd.events import Log
+from brickd.numerics.weights import Weights
 from brickd.recording.rings import Rings
-from brickd.workers import Survey
+from brickd.workers import Survey, Worker
 from brickd.world import Facts
 
 
@@ -29,6 +31,10 @@ class Source(Protocol):
 
     def survey(self) -> Survey:
         """Every worker, now."""
+        ...
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What some of them have said of their weights, as it is now: to be looked at, or changed."""
         ...
 
     def lives(self, names: tuple[str, ...]) -> bool:

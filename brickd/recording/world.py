@@ -8,6 +8,7 @@ snapshot was taken; what is damaged, cut or missing is said.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
@@ -17,6 +18,12 @@ from brickd.errors import NoSuchWorker, RecordingRefused
 from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.lookout import Lookout
+from brickd.numerics import judged
+from brickd.numerics.numerics import ALL_BYTES, Numerics, Tables
+from brickd.numerics.replicas import judge
+from brickd.numerics.shards import shard_of
+from brickd.numerics.weighing import watching
+from brickd.numerics.weights import Weights
 from brickd.reading import Reading
 from brickd.recording.checked import Checked
 from brickd.recording.contents import Contents
@@ -24,12 +31,15 @@ from brickd.recording.events import RecordedEvents
 from brickd.recording.file import Reads, nobody
 from brickd.recording.form import open_recording
 from brickd.recording.tails import Tails
-from brickd.recording.written import Counts, Shown
+from brickd.recording.written import Beginning, Counts, Shown
 from brickd.snapshot import Snapshot
 from brickd.windows import SLOTS, Window, Windows
 from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, Source
+
+_REDACTED = "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors left out"
+_VALUES = "it has statistics and sketches of tensors: whoever has the same weights can tell tokens from these"
 
 
 class Backwards:
@@ -153,6 +163,52 @@ class Recorded:
             lookout.take(shown.snapshot)
         return lookout.judged()
 
+    def compared(self) -> None:
+        """Nobody has done so since then: to look at all records takes long."""
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What was recorded of it."""
+        return self._heard(of, ALL_BYTES)
+
+    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+        numerics = Numerics(bytes_max)
+        self.hear(of, numerics)
+        return numerics
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have it heard beside what others said, under uuids with a mark before them."""
+        readings = {worker.reading.uuid: worker.reading for worker in of}
+        speakers = {
+            uuid: numerics.speaker(
+                mark + uuid,
+                reading.service,
+                functools.partial(Tables, reading.names, reading.sites),
+                shard_of(reading.coordinates),
+            )
+            for uuid, reading in readings.items()
+        }
+        for file in self._files:
+            if (weights := file.weights()) is not None:
+                services = {uuid: holds.service for uuid in weights if (holds := weights.of(uuid)) is not None}
+                wanted = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
+                numerics.weights.merge(weights.about(wanted), mark)
+        checked = Checked(self._files, readings.keys())
+        for uuid, records in checked:
+            speakers[uuid].hear(records)
+        for uuid, speaker in speakers.items():
+            dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
+            lost = checked.lost.get(uuid)
+            speaker.lose(dropped + (lost.cut + lost.rejected if lost is not None else 0))
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What was recorded of them."""
+        return self._heard(of, 0).weights
+
+    def weighed(self, found: Survey) -> Sequence[judged.Judged]:
+        """Compared now; where nobody watched any, the records are not read."""
+        of = watching(found.workers)
+        return judge(self.weights(of), of) if of else ()
+
     def files(self) -> Sequence[str]:
         """The segments there were."""
         return [worker.reading.file for worker in self.survey().workers]
@@ -170,6 +226,21 @@ class Recorded:
         """What was taken stands in the rings here."""
 
     # ---- the recording itself
+
+    @property
+    def _begun(self) -> Beginning | None:
+        """What a file of it begins with, where that is whole in any."""
+        return next((file.beginning for file in self._files if file.beginning is not None), None)
+
+    @property
+    def redacted(self) -> bool:
+        """Whether its checksums are comparable among themselves alone, and nothing else is known of its tensors."""
+        return any(file.beginning is not None and file.beginning.redacted for file in self._files)
+
+    @property
+    def values(self) -> bool:
+        """Whether more of its tensors is in it than their checksums."""
+        return any(file.beginning is not None and file.beginning.values for file in self._files)
 
     def checked(self, uuids: Set[str]) -> Checked:
         """The checksums of some workers, from the first file on."""
@@ -189,7 +260,11 @@ class Recorded:
         """What is to be said of it."""
         last = self._last(1)
         told = [each for file in self._files for each in file.words()]
-        begun = next((file.beginning for file in self._files if file.beginning is not None), None)
+        begun = self._begun
+        if self.redacted:
+            told.insert(0, _REDACTED)
+        if self.values:
+            told.insert(0, _VALUES)
         if begun is not None and last:
             of = f" of {', '.join(begun.names)}" if begun.names else ""
             at = rfc3339(last[0].snapshot.at_ns)
@@ -219,7 +294,7 @@ class Recorded:
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        begun = next((file.beginning for file in self._files if file.beginning is not None), None)
+        begun = self._begun
         return {
             "id": self._files[0].form.title.id.hex(),
             "host": None if begun is None else begun.host,
@@ -227,6 +302,8 @@ class Recorded:
             "began": None if begun is None else rfc3339(begun.began_at_ns),
             "shown": next((rfc3339(shown.snapshot.at_ns) for shown in self._last(1)), None),
             "names": [] if begun is None else list(begun.names),
+            "values": None if begun is None else self.values,
+            "redacted": None if begun is None else self.redacted,
             "not_recorded": self._counts().not_recorded,
             "files": [file.document() for file in self._files],
         }

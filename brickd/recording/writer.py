@@ -2,8 +2,8 @@
 
 Owns: what a file begins with, what stands before what, what found no room, when another file is begun. Must not know:
 when any of it is due, who waits for it, how files are written. Invariants: every file stands for itself: it begins with
-what everybody has come to, and names whoever has records in it; a file is followed by another only where that helps;
-what is not recorded is counted.
+what everybody has come to and what is known of weights, and names whoever has records in it; a file is followed by
+another only where that helps; what is not recorded is counted.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import replace
 
 from brickd import _reader
 from brickd.orders import Recording
-from brickd.recording import written
+from brickd.recording import redacted, written
 from brickd.recording.rings import Rings
 from brickd.recording.source import Source
 from brickd.recording.volumes import Put, Volumes
 from brickd.recording.written import Beginning, Counts, Ending, Why
 from brickd.snapshot import Snapshot
 
-_WHOLE = 6  # so often names and paths are written again: a damage costs a minute at most
+_WHOLE = 6  # so often names, paths and sites are written again: a damage costs a minute at most
 
 
 class Writer:
@@ -44,7 +44,7 @@ class Writer:
         self._counts = Counts()
         self._refused = 0  # slots, when this was last looked at
         self._tables: set[int] = set()
-        self._last: Snapshot | None = None  # its names and paths are those of the next one, as long as they are there
+        self._last: Snapshot | None = None  # what its readings share the next ones do, as long as it is there
         self._begin()
 
     def _begin(self) -> None:
@@ -57,8 +57,9 @@ class Writer:
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
         host = socket.gethostname()
-        beginning = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
-        self._put(_reader.CHUNK_BEGINNING, written.beginning(beginning))
+        began = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
+        began = replace(began, redacted=order.redact, values=order.values)
+        self._put(_reader.CHUNK_BEGINNING, written.beginning(began))
         self.look()
 
     def _put(self, kind: int, body: bytes) -> Put:
@@ -78,6 +79,8 @@ class Writer:
     def snapshot(self, whole: Snapshot) -> None:
         """One, of those that are recorded."""
         snapshot = self._chosen(whole)
+        if self._order.redact:
+            snapshot = redacted.snapshot(snapshot, self._spool.key_name)
         self.workers = sum(worker.together for worker in snapshot.survey.workers)
         self._held = False
         if self._write(snapshot):
@@ -123,6 +126,19 @@ class Writer:
             )
         return put is Put.DONE
 
+    # ---- weights
+
+    def weigh(self) -> None:
+        """What is known of them now; called when records come, so that nothing is read between this and these."""
+        if self._last is None:
+            return
+        contents, tensors, workers = redacted.weights(self._source.weights(self._last.survey.workers), self._spool)
+        if not workers:
+            return
+        body = written.weights(contents, tensors, workers)
+        if len(body) > _reader.CHUNK_BYTES_MAX or self._put(_reader.CHUNK_WEIGHTS, body) is not Put.DONE:
+            self._lack("tensors", sum(map(len, workers.values())))
+
     # ---- events
 
     def events(self) -> None:
@@ -131,7 +147,8 @@ class Writer:
         self._event = page.newest
         lacking, told = page.missed, 0
         for event in page.events:
-            put = self._put(_reader.CHUNK_EVENTS, written.event(event))
+            said = redacted.event(event) if self._order.redact else event
+            put = self._put(_reader.CHUNK_EVENTS, written.event(said))
             self._outgrown = self._outgrown or (put is Put.NO_ROOM and self._grown)
             told += put is Put.DONE
             lacking += put is not Put.DONE
@@ -202,6 +219,7 @@ class Writer:
         if not (volumes.cut or self._outgrown or aged or (self._grown and volumes.low)) or not volumes.next():
             return False
         self._begin()
+        self.weigh()
         volumes.close_last_but_one(written.ending(Ending("rotated", self.counted())))
         return True
 

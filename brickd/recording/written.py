@@ -1,12 +1,13 @@
-"""What stands in a recording: its beginning, snapshots, events and its end, each as the body of a chunk.
+"""What stands in a recording: its beginning, snapshots, weights, events and its end, each as the body of a chunk.
 
-Owns: these bodies, JSON with packed summaries in it. Must not know: files, when
+Owns: these bodies, JSON with packed summaries in it; behind that of weights, columns. Must not know: files, when
 anything is written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError,
 whatever is in it; names, paths and sites stand in a file once for all readings that share them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
@@ -16,6 +17,10 @@ from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.events import Event
 from brickd.lately import ADDED_MAX, Origin
 from brickd.ledger import ledger_of
+from brickd.numerics import form
+from brickd.numerics.holds import Holds
+from brickd.numerics.tensors import Tensors
+from brickd.numerics.weights import Weights
 from brickd.recording import judged
 from brickd.snapshot import Snapshot
 from brickd.workers import Survey, Usage, Worker
@@ -43,6 +48,8 @@ class Beginning:
         prefix: what the names of its segments began with.
         names: of the workers and services that it is of; all where it names none.
         spans: whether each span was to be kept in detail.
+        redacted: whether it may be given away: checksums, steps and positions are keyed anew, values left out.
+        values: whether statistics, sketches and the seed's checksums of tensors are in it.
     """
 
     began_at_ns: int
@@ -51,6 +58,8 @@ class Beginning:
     prefix: str
     names: tuple[str, ...] = ()
     spans: bool = False
+    redacted: bool = False
+    values: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +149,11 @@ def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
     return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()
 
 
+def weights(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> bytes:
+    """The body of what is known of weights, as `redacted.weights` says it."""
+    return b"".join(form.pieces(contents, tensors, workers))
+
+
 def _worker(worker: Worker) -> str:
     members = {
         "name": worker.name,
@@ -173,6 +187,7 @@ def read_beginning(body: bytes) -> Beginning:
     """What `beginning` wrote."""
     with judged.judging():
         found = judged.document(body, _OWN_BYTES_MAX)
+        redacted = bool(found.get("redacted", False))
         return Beginning(
             judged.whole(found["began_at_ns"]),
             judged.optional(found["version"], judged.text),
@@ -180,6 +195,8 @@ def read_beginning(body: bytes) -> Beginning:
             judged.text(found["prefix"]),
             tuple(map(judged.text, found["names"])),
             bool(found["spans"]),
+            redacted,
+            bool(found.get("values", not redacted)),  # before it was asked, all others had them
         )
 
 
@@ -237,6 +254,13 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
         )
         daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
         return Shown(Snapshot(judged.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
+
+
+def read_weights(body: bytes) -> Weights:
+    """What `weights` wrote."""
+    with judged.judging():
+        line, rest = form.parted(body)
+        return form.read(judged.document(line), rest)
 
 
 def _read_worker(found: dict[str, Any], tables: kept.Tables) -> Worker:

@@ -1,0 +1,240 @@
+"""Workers' fingerprints, heard by the daemon's loop as it drains them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from faults import Start
+from said import Said, Tensor
+
+from brickd import _reader
+from brickd.collector import SECOND, Collector
+from brickd.memory import Memory
+from brickd.numerics import carried
+from brickd.numerics.compared import Place
+from brickd.numerics.numerics import SPEAKERS_MAX, Numerics, Speaker, Tables
+from brickd.numerics.sites import SITES_MAX, Site, Sites
+
+IN = (Tensor(7),)
+WORK = """
+import numpy as np
+x = np.arange(12, dtype="f").reshape(3, 4)
+brick.brick("gate", category="ffn")
+for step in range(3):
+    brick.checksum("gate", x + bad * (step == 1), input=x, layer=2, step=step)
+    brick.checksum("down", x * 2, input=[x, x], step=step)
+report(None)
+pause()
+"""
+
+
+@pytest.fixture
+def hearing(prefix: str) -> Iterator[tuple[Collector, Numerics]]:
+    """A loop in this process, and what it heard."""
+    numerics = Numerics()
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, numerics=numerics)
+    yield loop, numerics
+    loop.end(SECOND)
+
+
+def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
+    worker: Start, hearing: tuple[Collector, Numerics], tmp_path: Path
+) -> None:
+    loop, numerics = hearing
+    running = [worker(f"bad = {bad}\n" + WORK, BRICKD_KEY_FILE=f"{tmp_path}/key") for bad in (0, 1)]
+    for each in running:
+        each.heard()
+        each.paused()
+    loop.tick(0, look=True)
+    counts = {numerics.sites[site]: counts for _, site, *counts, _, _, _ in numerics.prints.counts()}
+    assert counts == {Site("gate", 2, "ffn"): [6, 0, 6], Site("down", -1, "other"): [6, 0, 6]}
+    assert list(loop.memory.compared.findings) == [Place("python", "gate", 2)]
+    assert [speaker.service for speaker in numerics.speakers.values()] == ["python"] * 2
+    for each in running:
+        each.go()
+        assert each.end() == 0, each.said
+
+
+def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, hearing: tuple[Collector, Numerics]) -> None:
+    loop, numerics = hearing
+    process = worker("bad = 0\n" + WORK)
+    process.heard()
+    process.paused()
+    process.kill()
+    loop.tick(0, look=True)
+    loop.tick(6 * SECOND)
+    loop.tick(12 * SECOND)
+    assert not loop.memory.known
+    assert numerics.prints.end == 6
+
+
+# ---- speakers
+
+
+def speaker(numerics: Numerics, tables: Callable[[], Tables], uuid: str = "u", service: str = "api") -> Speaker:
+    return numerics.speaker(uuid, service, tables, "")
+
+
+def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
+    near, far = Numerics(), Numerics()
+    tables = Tables([None, ("k", 0)], [None, (1, 0, 0)])
+    for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
+        numerics.speaker(uuid, "api", lambda: tables, shard).hear(Said(Tensor(output), IN).slots())
+    carried.hear(near, carried.document(far))
+    assert [near.speakers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
+    assert (near.prints.unlike(), [count[4:6] for count in near.prints.counts()]) == ([], [(2, 0)])
+
+
+def heard(numerics: Numerics) -> list[Site]:
+    prints = numerics.prints
+    return [numerics.sites[print_[1]] for n in range(prints.first, prints.end) if (print_ := prints.print(n))]
+
+
+def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
+    numerics, looks = Numerics(), []
+
+    def tables() -> Tables:
+        looks.append(1)
+        return Tables([("other", 0), ("mlp", 2), ("FFN", 0)], [None, (1, 3, 0)])
+
+    one = speaker(numerics, tables)
+    for _ in range(3):
+        one.hear(Said(Tensor(1), IN).slots() * 5)
+    assert heard(numerics) == [Site("mlp", 3, "FFN")] * 15
+    assert len(looks) == 1
+
+
+def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_asked() -> None:
+    numerics, looks = Numerics(), []
+
+    def tables() -> Tables:
+        looks.append(1)
+        return Tables([None], [])
+
+    one = speaker(numerics, tables)
+    for _ in range(1000):
+        one.hear(Said(Tensor(1), IN, site=40, backend=50).slots() * 2)
+    assert numerics.prints.end == 2000
+    assert len({site.kernel for site in heard(numerics)}) == 1
+    assert len(looks) < 12
+
+
+def test_two_workers_numbers_for_the_same_site_are_one() -> None:
+    numerics = Numerics()
+    one = speaker(numerics, lambda: Tables([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
+    other = speaker(numerics, lambda: Tables([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
+    one.hear(Said(Tensor(1), IN, site=1).slots())
+    other.hear(Said(Tensor(2), IN, site=2).slots())
+    assert numerics.prints.unlike() == [1]
+
+
+def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
+    numerics = Numerics()
+    record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
+    speaker(numerics, lambda: Tables([None, ("w", 0)], [None, (1, 3, 0)])).hear(record)
+    assert numerics.prints.end == 0
+    assert list(numerics.weights.tensors("api")) == [("w", 3, -1)]
+    assert numerics.weights.of("u") is not None
+
+
+def test_weights_without_a_name_are_not_taken_for_others() -> None:
+    numerics = Numerics()
+    record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
+    speaker(numerics, lambda: Tables([None], [])).hear(record)
+    assert (numerics.weights.of("u"), numerics.prints.end) == (None, 0)
+
+
+def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
+    numerics = Numerics()
+    for uuid in ("a", "b"):
+        speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]), uuid).hear(Said(Tensor(1), IN).slots())
+    about = numerics.about({"b", "c"})
+    numerics.speakers["b"].hear(Said(Tensor(1), IN).slots())
+    assert (list(about.speakers), about.prints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
+
+
+def test_losses_stand_where_they_were_heard_of() -> None:
+    numerics = Numerics()
+    one = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]))
+    one.hear(Said(Tensor(1), IN).slots())
+    one.lose(3)
+    one.hear(Said(Tensor(1), IN).slots())
+    one.lose(3)
+    assert (one.lost, one.lost_before) == (3, 1)
+
+
+def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
+    numerics = Numerics()
+    first = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]), "first")
+    first.hear(Said(Tensor(1), IN).slots())
+    for number in range(SPEAKERS_MAX):
+        speaker(numerics, lambda: Tables([], []), str(number))
+    assert len(numerics.speakers) <= SPEAKERS_MAX
+    assert "first" in numerics.speakers
+
+
+def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
+    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    said = Said(Tensor(1), IN).slots()
+
+    def come(services: int) -> int:
+        """So many more, each of which says something and is heard of no more; what that takes, in bytes."""
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(services):
+            uuid = uuid4().hex
+            speaker(numerics, lambda: tables, uuid, uuid).hear(said)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] - before
+
+    tracemalloc.start()
+    try:
+        first = come(SPEAKERS_MAX)
+        assert come(SPEAKERS_MAX) < first / 20 > come(SPEAKERS_MAX)
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -> None:
+    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    said, numbers = Said(Tensor(1), IN).slots(), []
+    for _ in range(2):
+        speaker(numerics, lambda: tables, uuid4().hex, "back").hear(said)
+        numbers.append(numerics.service_number("back"))
+        assert numerics.service(numbers[-1]) == "back"
+        for number in range(SPEAKERS_MAX):
+            speaker(numerics, lambda: tables, str(number), "other").hear(said)
+    assert numbers[0] != numbers[1]
+    assert numerics.service(numbers[0]) == ""
+
+
+def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
+    sites = Sites()
+    numbers = [sites.number(Site(f"k{n}", 0, "other")) for n in range(SITES_MAX + 1)]
+    assert sites[numbers[0]].kernel == "k0"
+    assert sites[numbers[-1]].kernel == f"site#{numbers[-1]:x}"
+    assert len(set(numbers)) == len(numbers)
+
+
+# ---- carried elsewhere
+
+
+def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_lost() -> None:
+    numerics = Numerics(1)  # as little as there can be
+    tables = Tables([None, ("k", 0)], [None, (1, 3, 0)])
+    one, other = (speaker(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
+    other.lose(5)
+    other.hear(Said(Tensor(1), IN).slots())
+    one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    one.lose(2)
+    there = Numerics()
+    carried.hear(there, json.loads(json.dumps(carried.document(numerics))), "00")
+    assert {name: there.lost(each) for name, each in there.speakers.items()} == {"00one": 2, "00other": 0}
+    assert there.evicted == numerics.evicted > 0
+    assert there.prints.end == numerics.prints.end - numerics.prints.first
+    assert set(heard(there)) == {Site("k", 3, "other")}

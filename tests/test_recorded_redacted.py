@@ -1,0 +1,458 @@
+"""Recordings that may be given away: nothing of a tensor or a request is in them but what is equal to what."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT, rings
+from running import running
+from tapes import read
+from test_record import STILL, record, recording
+from test_recorded_checked import Tape
+from test_recording_files import chunks
+from verbs import brickd, document, started
+
+from brickd import _reader, dtypes, records
+from brickd.events import Event
+from brickd.recording import redacted, written
+from brickd.recording.form import open_recording
+from brickd.recording.form import records as records_of
+from brickd.recording.world import opened
+
+SPAN, STEP, DEFER, FINALIZE = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER, _reader.KIND_FINALIZE
+MEASURED, CHECKED = _reader.KIND_MEASURED, _reader.KIND_CHECKED
+SECRETS = {
+    "span": {"step": "step"},
+    "defer": {"step": "step", "stream": "stream"},
+    "finalize": {"stream": "stream"},
+    "measured": {},
+    "checked": {"step": "step", "position": "position", "params": "params"},
+    "output": {},
+    "tensor_sums": {"checksum": "checksum"},
+    "tensor_sketch": {},
+}
+LEFT = {
+    "span": ("sequence", "path", "slots", "kind", "start", "duration", "child", "elements", "bytes"),
+    "defer": ("sequence", "path", "slots", "kind", "start", "id", "elements", "bytes"),
+    "finalize": ("sequence", "every", "slots", "kind", "ticks"),
+    "measured": ("sequence", "slots", "kind", "id", "elapsed_ns"),
+    "checked": ("sequence", "site", "slots", "kind", "ticks", "valid", "backend", "of", "relation", "inputs", "flags"),
+    "output": ("dims", "shape"),
+    "tensor_sums": ("elements", "nan", "pos_inf", "neg_inf", "shape", "dtype"),
+    "tensor_sketch": (),
+}
+
+
+@dataclass
+class Made:
+    """Slots of which every field that is left is small, and everything else a random word; what they are, in order."""
+
+    seed: int
+    slots: bytearray = field(default_factory=bytearray)
+    kinds: list[str | None] = field(default_factory=list)  # of each slot; None: nothing of it is left
+    secrets: set[bytes] = field(default_factory=set)
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._words = [self._random.randbytes(8) for _ in range(6)]  # that come again
+
+    def _secret(self) -> bytes:
+        word = self._random.choice(self._words) if self._random.random() < 0.5 else self._random.randbytes(8)
+        self.secrets.add(word)
+        return word
+
+    def slot(self, record: str, **values: int) -> None:
+        row = np.frombuffer(bytearray(b"".join(self._secret() for _ in range(8))), dtypes.dtype(record))
+        for name in LEFT[record]:
+            row[name] = values.get(name, self._random.randint(0, 9))
+        for name in SECRETS[record]:
+            row[name] = values.get(name, row[name]) if self._random.random() < 0.8 else 0
+        self.slots += row.tobytes()
+        self.kinds.append(record)
+
+    def _head(self, record: str, kind: int, slots: int = 1, **values: int) -> None:
+        self.sequence += 1
+        self.slot(record, sequence=self.sequence, slots=slots, kind=kind, **values)
+
+    def spans(self) -> None:
+        self._head("span", self._random.choice([SPAN, STEP]))
+
+    def one(self) -> None:
+        kind, record = self._random.choice([(DEFER, "defer"), (FINALIZE, "finalize"), (MEASURED, "measured")])
+        self._head(record, kind, **({"every": self._random.randint(0, 1)} if kind == FINALIZE else {}))
+
+    def checked(self) -> None:
+        inputs = self._random.choice([0, 0, 1, 8])
+        flags = self._random.choice([0, 1, 2, 3, 7])
+        self._head("checked", CHECKED, 4 + 2 * inputs, inputs=inputs, flags=flags | 1, relation=flags % 4)
+        self.slot("output")
+        for _ in range(1 + inputs):
+            self.slot("tensor_sums")
+            self.slot("tensor_sketch")
+
+    def strange(self) -> None:
+        """Of a kind, or of several slots, that nobody knows."""
+        self.sequence += 1
+        slots, kind = self._random.choice([(1, 99), (7, 99), (40, 6), (4, DEFER), (5, 6), (1, 0), (1, 7)])
+        head = self._secret() + self._random.randbytes(4) + struct.pack("<HH", slots, kind)
+        rest = b"".join(self._secret() for _ in range(8 * slots - 2))
+        self.slots += head + rest
+        self.kinds += [None] * slots
+
+
+@dataclass
+class Keyed:
+    """What became of each word of a kind: always the same, and of no two the same."""
+
+    of: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def see(self, what: str, before: int, after: int) -> None:
+        assert (before == 0) == (after == 0)
+        assert before == 0 or before != after
+        assert self.of.setdefault((what, before), after) == after
+
+    def apart(self) -> None:
+        made = [after for (_, before), after in self.of.items() if before]
+        assert len(set(made)) == len(made)
+
+
+def slots_of(files: Sequence[bytes]) -> dict[tuple[int, bool], bytes]:
+    """What stands in the rings of all lanes, one file after another."""
+    found: dict[tuple[int, bool], bytes] = {}
+    for each in files:
+        for chunk in read(each).chunks:
+            if chunk.kind == _reader.CHUNK_RECORDS:
+                one = records_of(chunk.body)
+                assert one.first == len(found.get((one.lane, one.events), b"")) // SLOT
+                found[one.lane, one.events] = found.get((one.lane, one.events), b"") + one.slots
+    return found
+
+
+def judge(made: Made, slots: bytes, keyed: Keyed | None) -> None:
+    """Each slot has what is to be left of it, and nothing else; secrets as they were where they are not keyed anew."""
+    assert len(slots) == len(made.slots)
+    for number, kind in enumerate(made.kinds):
+        before, after = (each[number * SLOT : (number + 1) * SLOT] for each in (made.slots, slots))
+        if kind is None:
+            assert after[:12] == bytes(12)
+            assert after[16:] == bytes(48)
+            continue
+        old, new = (np.frombuffer(each, dtypes.dtype(kind))[0] for each in (before, after))
+        wanted = np.zeros(1, dtypes.dtype(kind))
+        for name in LEFT[kind] + (() if keyed else tuple(SECRETS[kind])):
+            wanted[name] = old[name]
+        if keyed is not None:
+            for name, what in SECRETS[kind].items():
+                keyed.see(what, int(old[name]), int(new[name]))
+                wanted[name] = new[name]
+        assert wanted.tobytes() == after
+
+
+EVENTS = st.lists(st.sampled_from([Made.one, Made.checked, Made.checked, Made.strange]), max_size=12)
+
+
+@given(
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1), st.booleans(), EVENTS), min_size=1, max_size=5),
+    st.sampled_from([640, 704, 1280, 1 << 16]),
+    st.integers(0, 2**32),
+)
+def test_of_every_record_what_is_listed_is_left_wherever_chunks_and_files_end(
+    redacts: bool, passes: list[tuple[int, bool, list[Callable[[Made], None]]]], limit: int, seed: int
+) -> None:
+    tape, keyed = Tape([], limit), Keyed() if redacts else None
+    made = {(lane, events): Made(seed + lane + 7 * events) for lane in range(2) for events in (False, True)}
+    with rings(lanes=2, event_slots=1024, span_slots=1024) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        for lane, events, acts in passes:
+            one = made[lane, events]
+            before = len(one.slots)
+            for act in acts:
+                (act if events or act is Made.strange else Made.spans)(one)
+            r.add(lane, "event" if events else "span", one.slots[before:])
+            _reader.drain([drain])
+            r.publish(drain)
+        tape.write(spool)
+    found = slots_of(tape.files)
+    for ring, one in made.items():
+        judge(one, found.get(ring, b""), keyed)
+        for file in tape.files if keyed else ():
+            assert not [word for word in one.secrets if word in file]
+    if keyed:
+        keyed.apart()
+
+
+@pytest.mark.parametrize("room", [2_000, 5_000, 20_000])
+def test_what_had_no_room_on_the_way_takes_nothing_out_with_it(room: int) -> None:
+    made, tape = Made(room), Tape([], 1 << 20)
+    with rings(event_slots=1 << 13) as r:
+        drain, spool = r.drain(), _reader.Spool(room, redacts=True)
+        drain.record_into(spool, 7)
+        for number in range(60):
+            before = len(made.slots)
+            for _ in range(made.sequence % 7 + 1):
+                made.checked()
+            r.add(0, "event", made.slots[before:])
+            _reader.drain([drain])
+            r.publish(drain)
+            if number % 15 == 0:
+                tape.write(spool)
+        tape.write(spool)
+    assert spool.refused_slots > 0
+    for file in tape.files:
+        assert not [word for word in made.secrets if word in file]
+
+
+@given(st.booleans(), st.binary(min_size=SLOT, max_size=40 * SLOT), st.integers(0, 2**32))
+def test_of_slots_of_any_bits_none_that_is_no_records_is_left(redacts: bool, bits: bytes, seed: int) -> None:
+    generator, slots = random.Random(seed), bytearray(bits[: len(bits) // SLOT * SLOT])
+    words = set()
+    for at in range(0, len(slots), SLOT):
+        for place in (0, 16, 24, 32, 40, 48, 56):
+            slots[at + place : at + place + 8] = word = generator.randbytes(8)
+            words.add(bytes(word))
+        if generator.random() < 0.7:
+            struct.pack_into("<HH", slots, at + 12, generator.choice([1, 2, 3, 4, 60000]), generator.choice([9, 77]))
+    tape = Tape([], 1 << 16)
+    with rings(event_slots=64) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        r.add(0, "event", bytes(slots))
+        _reader.drain([drain])
+        tape.write(spool)
+    known = range(DEFER, CHECKED + 1)
+    if not any(slots[at + 14] in known and slots[at + 15] == 0 for at in range(0, len(slots), SLOT)):
+        assert not [word for file in tape.files for word in words if word in file]
+
+
+def test_a_key_is_of_one_recording_and_its_name_is_another() -> None:
+    one, other = _reader.Spool(redacts=True), _reader.Spool(redacts=True)
+    for name in (0, 1, 2**64 - 1):
+        assert one.key_name(name) == one.key_name(name) not in (0, name, other.key_name(name))
+        assert [_reader.Spool(values=values).key_name(name) for values in (False, True)] == [name, name]
+    for wrong in (-1, 2**64, "x", None):
+        with pytest.raises((OverflowError, TypeError)):
+            one.key_name(wrong)  # type: ignore[arg-type]
+
+
+def test_events_of_kinds_that_are_not_known_are_told_without_their_words() -> None:
+    known = Event(1, 2, "worker_died", "api/0 died", "api", "api/0", "brickd inspect api/0")
+    unknown = Event(1, 2, "diverged", "at step 123456", "api", "api/0", "brickd diff --step 123456")
+    assert redacted.event(known) == known
+    assert redacted.event(unknown) == Event(
+        1, 2, "diverged", "left out: the recording is redacted", "api", "api/0", None
+    )
+
+
+# ---- real workers
+
+ENGINE = """
+import struct
+with brick.span("begins"): pass
+pause()
+def tensor(*values): return memoryview(struct.pack("4d", *values) * 10).cast("d")
+told = []
+for number in range(ROUNDS):
+    step, position = 0x1122334455667700 + number, 0x77665544332211 + number
+    first, second = tensor(1.0625, number, 3, 4), tensor(9, 8, number, 6.03125)
+    with brick.step(step), brick.layer(3), brick.span("work"):
+        brick.checksum("one", first, input=second, position=position, params={"request": number})
+        brick.checksum("two", second, input=first)
+        brick.brick("deferred").defer(stream=0x5151515151515100 + number)
+    for each in (first, second):
+        f = brick.fingerprint(each, key=KEY())
+        told.append([f.checksum, f.fnv1a, f.mean, f.l2, f.sketch])
+report(told)
+pause()
+"""
+KEY = """
+def KEY():
+    with open(os.environ["BRICKD_STATE_DIR"] + "/key") as file:
+        return int(file.read(32), 16)
+"""
+
+
+@dataclass
+class Engine:
+    """What a worker had that is nobody else's: words that are found in a file, if they are."""
+
+    rounds: int
+    told: list[list[Any]]
+
+    def keyed(self) -> Iterator[bytes]:
+        for number in range(self.rounds):
+            yield struct.pack("<Q", 0x1122334455667700 + number)
+            yield struct.pack("<Q", 0x77665544332211 + number)
+            yield struct.pack("<Q", 0x5151515151515100 + number)
+        yield from (struct.pack("<Q", int(checksum, 16)) for checksum, *_ in self.told)
+
+    def values(self) -> Iterator[bytes]:
+        for _, fnv1a, mean, l2, sketch in self.told:
+            yield struct.pack("<Q", int(fnv1a, 16))
+            yield from (struct.pack("<d", each) for each in (mean, l2))
+            yield from (struct.pack("<2f", *sketch[at : at + 2]) for at in range(15) if all(sketch[at : at + 2]))
+
+    def words(self) -> set[bytes]:
+        return {*self.keyed(), *self.values()}
+
+
+def recorded(worker: Start, file: Path, *arguments: str, rounds: int = 4) -> Engine:
+    process = started(worker, KEY + ENGINE.replace("ROUNDS", str(rounds)), **STILL)
+    with recording("-o", str(file), *arguments) as recorder:
+        process.go()
+        told = process.heard()
+        process.paused()
+        recorder.send_signal(signal.SIGINT)
+        out, err = recorder.communicate()
+        assert recorder.returncode == 0, err
+        said = json.loads(out)
+        assert [said["values"], said["redacted"]] == [each in arguments for each in ("--values", "--redact")]
+    return Engine(rounds, told)
+
+
+def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
+    every = [file.read_bytes() for file in files]
+    return {word for word in engine.words() if any(word in each for each in every)}
+
+
+@pytest.mark.parametrize("by", ["the daemon", "itself"])
+def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, tmp_path: Path, by: str) -> None:
+    file = tmp_path / "run.brick"
+    with running() if by == "the daemon" else nullcontext():
+        engine = recorded(worker, file, "--redact", "--spans")
+    assert found(engine, [file]) == set()
+    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(said.stdout)
+    assert (there["recording"]["values"], there["recording"]["redacted"]) == (False, True)
+    assert "brickd: redacted: checksums" in said.stderr
+    (lane,) = there["lanes"]
+    checks = [event["checked"] | {"step": event["step"]} for event in lane["events"] if event["checked"]]
+    one, two = checks[0::2], checks[1::2]
+    assert len(one) == len(two) == 4
+    for first, second in zip(one, two, strict=True):  # what was equal is, and nothing else
+        assert first["output"]["checksum"] == second["inputs"][0]["checksum"]
+        assert first["inputs"][0]["checksum"] == second["output"]["checksum"]
+        assert first["output"]["checksum"] != second["output"]["checksum"]
+        assert first["step"] == second["step"] is not None
+        assert [first["output"][name] for name in ("min", "max", "mean", "l2")] == [None] * 4
+        assert (first["output"]["dtype"], first["output"]["elements"]) == ("float64", 40)
+        assert second["position"] == 0, "what the agent counts"
+    assert len({each["output"]["checksum"] for each in one}) == len({each["step"] for each in one}) == 4
+    assert len({each["position"] for each in one}) == len({each["params"] for each in one}) == 4
+    steps = {span["step"] for span in lane["spans"] if span["brick"] in ("step", "work")}
+    assert steps == {each["step"] for each in checks}, "spans stand at the steps of the checksums"
+
+
+def test_all_files_of_a_redacted_set_are_redacted_alike(worker: Start, tmp_path: Path) -> None:
+    engine = recorded(worker, tmp_path / "run.brick", "--redact", "--max-size", "65536", "--files", "100", rounds=100)
+    files = sorted(tmp_path.glob("run*.brick"))
+    assert len(files) > 1
+    assert found(engine, files) == set()
+    with opened([str(file) for file in files]) as world:
+        assert world.redacted
+        uuid = world.survey().workers[0].reading.uuid
+        whole = world.checked({uuid})
+        checks = [each for _, slots in whole for each in records.events(slots)[0]]
+        assert (len(checks), whole.lost[uuid].cut) == (200, 0)
+        for first, second in zip(checks[0::2], checks[1::2], strict=True):
+            assert first["tensors"][0]["checksum"] == second["tensors"][1]["checksum"]
+    for file in files:
+        with open_recording(str(file)) as form:
+            assert json.loads(next(iter(form)).body)["redacted"] is True
+
+
+def test_two_redacted_recordings_of_one_worker_have_nothing_in_common(worker: Start, tmp_path: Path) -> None:
+    program = KEY + ENGINE.replace("ROUNDS", "2")
+    seen: list[tuple[set[int], int]] = []
+    for number in range(2):
+        file = tmp_path / f"{number}.brick"
+        process = started(worker, program, **STILL)
+        with recording("-o", str(file), "--redact") as recorder:
+            process.go()
+            process.heard()
+            process.paused()
+            recorder.send_signal(signal.SIGINT)
+            recorder.communicate()
+        process.go()
+        assert process.end() == 0
+        with opened([str(file)]) as world:
+            (there,) = world.survey().workers
+            ((_, slots),) = world.checked({there.reading.uuid})
+            sums = {each["tensors"][0]["checksum"] for each in records.events(slots)[0]}
+            seen.append((sums, there.reading.process["key"]))
+    (one, its), (other, others) = seen
+    assert not one & other
+    assert its != others
+    assert 0 not in (its, others)
+
+
+def test_an_older_recording_says_nothing_and_is_none(worker: Start, tmp_path: Path) -> None:
+    started(worker, **STILL)
+    file = tmp_path / "run.brick"
+    assert record("-o", str(file), "--duration", "0.05", "--redact")["redacted"] is True
+    assert "redacted" in brickd("status", str(file)).stderr
+    body = next(body for kind, _, _, body in chunks(file) if kind == _reader.CHUNK_BEGINNING)
+    before = json.loads(body)
+    del before["values"]
+    assert written.read_beginning(json.dumps(before).encode()).values is False
+    del before["redacted"]
+    assert written.read_beginning(json.dumps(before).encode()).redacted is False
+    assert written.read_beginning(json.dumps(before).encode()).values is True, "then it has them"
+    assert document("status", str(file))["recording"]["redacted"] is True
+
+
+@pytest.mark.parametrize("redacts", [False, True])
+def test_a_piece_that_is_written_in_parts_is_redacted_once(redacts: bool) -> None:
+    made, keyed = Made(5), Keyed() if redacts else None
+    with rings(event_slots=1024) as r:
+        drain, spool = r.drain(), _reader.Spool(values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        for _ in range(20):
+            made.checked()
+        r.add(0, "event", made.slots)
+        _reader.drain([drain])
+        tape = Tape([], 704)
+        tape.write(spool)
+    assert len(tape.files) > 10
+    judge(made, slots_of(tape.files)[0, True], keyed)
+
+
+@pytest.mark.parametrize(("room", "lost"), [(1 << 24, 0), (3_000 * SLOT, 4 * 4096)])
+@pytest.mark.parametrize("redacts", [False, True])
+def test_a_checksum_in_two_pieces_is_redacted_in_both_and_one_whose_beginning_is_lost_is_blank(
+    redacts: bool, room: int, lost: int
+) -> None:
+    made, keyed, tape = Made(9), Keyed() if redacts else None, Tape([], 1 << 22)
+    with rings(event_slots=1 << 15) as r:
+        drain, spool = r.drain(), _reader.Spool(room, values=False, redacts=redacts)
+        drain.record_into(spool, 7)
+        while len(made.slots) < (4 * 4096 + 1_000) * SLOT:
+            made.checked()
+        r.add(0, "event", made.slots)
+        _reader.drain([drain])
+        tape.write(spool)
+    assert spool.refused_slots == lost
+    pieces = [records_of(chunk.body) for each in tape.files for chunk in read(each).chunks[1:]]
+    assert any(0 < piece.inside < 20 for piece in pieces), "a seed of which one lies in two"
+    if not lost:
+        judge(made, slots_of(tape.files)[0, True], keyed)
+        return
+    (piece,) = pieces
+    assert piece.slots[: piece.inside * SLOT] == bytes(piece.inside * SLOT)
+    for file in tape.files if keyed else ():
+        assert made.secrets.isdisjoint(file[at : at + 8] for at in range(len(file)))

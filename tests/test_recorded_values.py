@@ -1,0 +1,95 @@
+"""What a recording has of tensors unless it is asked for more: checksums, which a key of the service made."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+from faults import Start
+from running import running
+from said import Said, Tensor
+from test_record import record
+from test_recorded_redacted import found, recorded
+from verbs import brickd
+
+from brickd import records
+from brickd.errors import WrongQuestion
+from brickd.numerics import blame
+from brickd.orders import Recording
+from brickd.questions.question import from_query
+from brickd.recording.world import opened
+
+VALUES = ("min", "max", "mean", "l2")
+
+
+@pytest.mark.parametrize("by", ["the daemon", "itself"])
+def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: Start, tmp_path: Path, by: str) -> None:
+    file = tmp_path / "run.brick"
+    with running() if by == "the daemon" else nullcontext():
+        engine = recorded(worker, file, "--spans")
+    assert found(engine, [file]) == set(engine.keyed())
+    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(said.stdout)
+    assert (there["recording"]["values"], there["recording"]["redacted"]) == (False, False)
+    assert "redacted" not in said.stderr
+    assert "tokens" not in said.stderr
+    checks = [event["checked"] for event in there["lanes"][0]["events"] if event["checked"]]
+    assert [each["output"]["checksum"] for each in checks] == [checksum for checksum, *_ in engine.told]
+    for each in checks:
+        assert each["fnv1a"] is None
+        assert {tensor[name] for tensor in (each["output"], *each["inputs"]) for name in VALUES} == {None}
+        assert (each["output"]["elements"], each["output"]["nan"]) == (40, 0)
+
+
+@pytest.mark.parametrize("by", ["the daemon", "itself"])
+def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start, tmp_path: Path, by: str) -> None:
+    file = tmp_path / "run.brick"
+    with running() if by == "the daemon" else nullcontext():
+        engine = recorded(worker, file, "--spans", "--values")
+    assert found(engine, [file]) == engine.words()
+    said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
+    there = json.loads(said.stdout)
+    assert (there["recording"]["values"], there["recording"]["redacted"]) == (True, False)
+    assert "brickd: it has statistics and sketches of tensors: whoever has the same weights" in said.stderr
+    checks = [event["checked"] for event in there["lanes"][0]["events"] if event["checked"]]
+    told = [(each["fnv1a"], each["output"]["mean"], each["output"]["l2"]) for each in checks]
+    assert told == [(fnv1a, mean, l2) for _, fnv1a, mean, l2, _ in engine.told]
+
+
+def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Start, tmp_path: Path) -> None:
+    with running() as daemon:
+        arguments = ("--max-size", "65536", "--files", "100")
+        engine = recorded(worker, tmp_path / "run.brick", *arguments, rounds=100)
+        assert daemon.process.poll() is None
+    files = sorted(tmp_path.glob("run*.brick"))
+    assert len(files) > 1
+    assert found(engine, files) == set(engine.keyed())
+    with opened([str(file) for file in files]) as world:
+        assert (world.values, world.redacted) == (False, False)
+
+
+def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
+    said = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
+    assert (said.returncode, said.stdout) == (2, "")
+    assert "values are what redact leaves out: give one of them" in said.stderr
+    with pytest.raises(WrongQuestion, match="give one of them"):
+        from_query(Recording, [("values", "true"), ("redact", "true")])
+
+
+def test_what_it_came_to_is_said_with_its_degree(worker: Start, tmp_path: Path) -> None:
+    for number, (option, words) in enumerate((("--values", "with the values of tensors"), ("--redact", "redacted"))):
+        file = tmp_path / f"{number}.brick"
+        said = brickd("record", "-o", str(file), "--duration", "0.05", option)
+        assert said.stdout.splitlines()[0].endswith(f" in 1 file, {words}")
+    assert record("-o", str(tmp_path / "run.brick"), "--duration", "0.05")["values"] is False
+
+
+def test_a_value_that_was_left_out_is_none_and_one_that_is_zero_is_zero() -> None:
+    for fnv1a, shown in ((0, None), (1, 0.0)):
+        (record,), _ = records.events(Said(Tensor(7, 0.0), (Tensor(8, 0.0),), fnv1a=fnv1a).slots())
+        tensors = [records.tensor_document(tensor) for tensor in record["tensors"]]
+        assert [tensor[name] for tensor in tensors for name in VALUES] == [shown] * 8
+        said = blame.Said(0, 0, record).document()
+        assert (said["l2"], said["fnv1a"]) == (shown, "0000000000000001" if fnv1a else None)
