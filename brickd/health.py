@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from brickd.views.answer import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
-NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "straggler")
+NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler")
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _few("quarantined", quarantined, 0, "brickd workers"),
         _daemon(status, missing, needed=bounds.need_daemon),
         _checkpoint(status["daemon"]),
+        _diverged(status["diverged"]),
+        _weights(status["weights"]),
         _straggler(status["stragglers"], status["judged_age_ns"]),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
@@ -139,6 +141,23 @@ def _checkpoint(facts: dict[str, Any] | None) -> Condition:
     problem = facts["checkpoint_problem"]
     seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
     return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")
+
+
+def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged("diverged", True, "no numbers compared", "none without a daemon")
+    said = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
+    more = f" and {many(len(found) - 1, 'more site')}" if len(found) > 1 else ""
+    return _judged("diverged", not found, said + more, "none", found[0]["command"] if found else "")
+
+
+def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged("weights", True, "no weights compared", "none without replicas")
+    workers = list(dict.fromkeys(name for each in found for name in each["workers"]))
+    seen = f"weights of {workers[0]} differ" if workers else "weights equal"
+    more = f", of {len(workers) - 1} more as well" if len(workers) > 1 else ""
+    return _judged("weights", not workers, seen + more, "the same in all", found[0]["command"] if found else "")
 
 
 def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Condition:

@@ -50,9 +50,9 @@ def judged(said: bytes) -> None:
 
 
 WORD = st.sampled_from(
-    ["v1", "status", "workers", "bricks", "tree", "hang", "stragglers", "inspect", "events", "stream", "set", "forget",
-     "down", "", "api/0", "name", "sort", "watch", "0.01", "seconds", "since", "service", "spans", "on", "api", "top",
-     "1", ".."]
+    ["v1", "status", "workers", "bricks", "tree", "hang", "stragglers", "coverage", "inspect", "events", "stream",
+     "set", "forget", "down", "", "api/0", "name", "sort", "watch", "0.01", "seconds", "since", "service", "spans",
+     "on", "api", "top", "1", "..", "weights", "rescan", "all"]
 )  # fmt: skip
 TEXT = WORD | st.binary(max_size=6).map(quote_from_bytes) | st.text("/%?&=;+#.~", max_size=4)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), max_size=4).map(

@@ -258,10 +258,15 @@ def checked(*arguments: str) -> tuple[int, str]:
 def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -> None:
     started(worker)
     assert checked() == (
-        0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, nobody compared",
+        0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
+        " no weights compared, nobody compared",
     )  # fmt: skip
     daemon.end()
-    assert checked() == (0, "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, nobody compared")
+    assert checked() == (
+        0,
+        "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
+        " no weights compared, nobody compared",
+    )
 
 
 def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, daemon: Daemon, prefix: str) -> None:
@@ -272,7 +277,7 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     told = document("status", "--check", code=1)
     assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
         ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
-        ("straggler", True),
+        ("diverged", True), ("weights", True), ("straggler", True),
     ]  # fmt: skip
     lost = int(told["conditions"][0]["seen"].split()[0])
     started(worker, BRICKD_SERVICE="batch").kill()
@@ -318,40 +323,48 @@ FACTS = st.none() | st.fixed_dictionaries(
     }
 )
 
+NOBODY = {"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None}  # was compared with anybody
+SITE = {"kernel": "down", "service": "api", "command": "brickd diff api/0 api/1"}
+DIVERGED = st.none() | st.lists(st.just(SITE), max_size=3)
+WEIGHTS = st.none() | st.lists(st.just({"workers": ["api/0", "api/1"], "command": "brickd weights api"}), max_size=3)
 SLOW = st.none() | st.lists(st.fixed_dictionaries({"worker": st.sampled_from(["api/0", "api/1"])}), max_size=3)
 
 
 @pytest.mark.parametrize(("still_ns", "is_healthy"), [(2_000_000_000, True), (11_000_000_000, False)])
 def test_a_daemon_that_answers_and_whose_loop_stands_still_is_unhealthy(still_ns: int, is_healthy: bool) -> None:
     facts = {"pid": 7, "checkpoint_problem": None, "loop_still_ns": still_ns}
-    judged = conditions({"workers": [], "daemon": facts, "stragglers": [], "judged_age_ns": 0}, None, Bounds())[3]
+    judged = conditions({"workers": [], "daemon": facts, **NOBODY}, None, Bounds())[3]
     assert (judged.healthy, "drained nothing for 11.0 s" in judged.seen) == (is_healthy, not is_healthy)
 
 
 def test_of_several_that_are_told_together_each_one_counts() -> None:
     dead = {"lost": 0, "together": 3, "state": "dead", "set": None}
-    said = {"workers": [dead], "daemon": None, "stragglers": None, "judged_age_ns": None}
+    said = {"workers": [dead], "daemon": None, **NOBODY}
     assert conditions(said, None, Bounds())[1].seen == "3 dead"
 
 
 @pytest.mark.parametrize(("ended", "command"), [(True, "brickd up -d"), (False, "brickd doctor")])
 def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command: str) -> None:
-    said: dict[str, Any] = {"workers": [], "daemon": None, "stragglers": None, "judged_age_ns": None}
+    said: dict[str, Any] = {"workers": [], "daemon": None, **NOBODY}
     assert conditions(said, Missing("it does not answer", ended), Bounds())[3].command == command
 
 
 @given(
-    WORKERS, FACTS, SLOW, st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
+    WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
     st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
 )  # fmt: skip
 def test_what_is_tolerated_more_is_never_less_healthy(
     workers: list[dict[str, Any]],
     facts: dict[str, Any] | None,
     slow: list[dict[str, str]] | None,
+    diverged: list[dict[str, str]] | None,
+    weights: list[dict[str, Any]] | None,
     missing: Missing | None,
     bounds: Bounds,
 ) -> None:
-    said = {"workers": workers, "daemon": facts, "stragglers": slow, "judged_age_ns": None if slow is None else 0}
+    age_ns = None if slow is None else 0
+    found = {"diverged": diverged, "weights": weights, "stragglers": slow, "judged_age_ns": age_ns}
+    said = {"workers": workers, "daemon": facts, **found}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)

@@ -20,6 +20,7 @@ from brickd.doctor import (
     losses,
     memory_group,
     namespaces,
+    numerics,
     recordings,
     segments,
     shared_memory,
@@ -37,7 +38,7 @@ from brickd.doctor.segments import Known, Refused, Segments
 from brickd.doctor.shared_memory import Demand, SharedMemory
 from brickd.losses import Loss
 
-MIB = 1 << 20
+MIB, SECOND = 1 << 20, 1_000_000_000
 SHM = SharedMemory("/dev/shm", "tmpfs", size_bytes=64 * MIB, free_bytes=64 * MIB)
 HOST = Container(None, "no trace of one")
 DOCKER = Container("docker", "/.dockerenv is there")
@@ -653,6 +654,23 @@ def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() 
     ):
         (found,) = keys.judge(Segments(workers), "/key")
         assert (found.name, found.state) == ("keys", "ok")
+
+
+# ---- what workers say of their tensors
+
+
+def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not() -> None:
+    found = numerics.judge(numerics.Window(64 * MIB, 7 * SECOND, 1_000, 20))
+    assert found.state == "advice"
+    assert found.seen == "the last 7.0 s in 64 MiB: 20 of 1,000 (2.0 %) went before another worker had the same"
+    assert found.fix == f"brickd down && brickd up -d --numerics-bytes {1024 * MIB}"
+    for fine in (
+        None,
+        numerics.Window(64 * MIB, 61 * SECOND, 1_000, 20),
+        numerics.Window(64 * MIB, 7 * SECOND, 1_000, 10),
+        numerics.Window(1024 * MIB, 7 * SECOND, 1_000, 20),
+    ):
+        assert numerics.judge(fine).state == "ok"
 
 
 # ---- recordings, spans in detail

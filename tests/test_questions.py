@@ -15,13 +15,16 @@ from brickd.errors import WrongQuestion
 from brickd.questions.bricks import SORTS, BricksQuestion, By
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
+from brickd.questions.parameter import Switch
 from brickd.questions.question import Question, from_query, parameters, to_query
 from brickd.questions.status import StatusQuestion
 from brickd.questions.tree import TreeQuestion
+from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 
 KINDS: list[type[Question]] = [
-    BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WorkersQuestion,
+    BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WeightsQuestion,
+    WorkersQuestion,
 ]  # fmt: skip
 TEXTS = [
     "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
@@ -37,6 +40,7 @@ QUESTIONS: st.SearchStrategy[Question] = st.one_of(
         st.sampled_from([None, *get_args(By)]), st.none() | st.text(min_size=1), st.none() | st.integers(1, 2**60),
     ),
     st.builds(TreeQuestion, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100)),
+    st.builds(WeightsQuestion, NAMES, st.booleans()),
     st.builds(HangQuestion, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
     st.builds(InspectQuestion, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
 )  # fmt: skip
@@ -100,7 +104,7 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Question], text: s
 
     for name, parameter in parameters(kind).items():
         key = parameter.key or name
-        if parameter.positional or key == "layers":  # a flag has no text on a command line
+        if parameter.positional or isinstance(parameter, Switch):  # a flag has no text on a command line
             continue
         try:
             queried: Any = from_query(kind, [(key, text)])

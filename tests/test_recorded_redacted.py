@@ -23,11 +23,14 @@ from tapes import read
 from test_record import STILL, record, recording
 from test_recorded_checked import Tape
 from test_recording_files import chunks
+from test_weights_agent import SCANS
 from verbs import brickd, document, started
 
 from brickd import _reader, dtypes, records
 from brickd.events import Event
+from brickd.numerics.contents import content
 from brickd.recording import redacted, written
+from brickd.recording.contents import Contents
 from brickd.recording.form import open_recording
 from brickd.recording.form import records as records_of
 from brickd.recording.world import opened
@@ -356,6 +359,53 @@ def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, t
     assert len({each["position"] for each in one}) == len({each["params"] for each in one}) == 4
     steps = {span["step"] for span in lane["spans"] if span["brick"] in ("step", "work")}
     assert steps == {each["step"] for each in checks}, "spans stand at the steps of the checksums"
+
+
+READS = """
+from array import array
+brick.weights({"layers.0.experts.5.w": array("f", [1.5] * 64), "norm": array("f", [2.0] * 64)}, share=1.0, **named)
+def scans(): return int.from_bytes(os.pread(_core._segment_fd(), 8, at), "little")
+pause()
+while scans() < 2:
+    with brick.step(None): pass
+pause()
+"""
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("named", ["{}", '{"generation": 1234567890123}'])
+@pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
+def test_what_was_known_of_weights_is_what_their_records_say_in_every_degree(
+    worker: Start, tmp_path: Path, degree: list[str], named: str
+) -> None:
+    path = tmp_path / "run.brick"
+    with running() as daemon:
+        process = worker(f"at, named = {SCANS}, {named}\n{READS}", **STILL)
+        process.paused()
+        while not daemon.ask("/weights")["workers"][0]["tensors"]:
+            pass
+        with recording("-o", str(path), *degree) as tool:
+            assert daemon.ask("/weights/rescan", b"")["workers"] == ["api/0"]
+            process.go()
+            process.paused()
+            tool.send_signal(signal.SIGINT)
+            assert tool.wait() == 0
+    with open_recording(str(path)) as form:
+        before = Contents(form).weights()
+    with opened([str(path)]) as world:
+        after = world.weights(world.survey().workers)
+    assert before is not None
+    (uuid,) = before
+    was, now = before.of(uuid), after.of(uuid)
+    assert was is not None
+    assert now is not None
+    assert before.tensors("api") == after.tensors("api")
+    assert {tensor.expert for tensor in after.tensors("api")} == {5, -1}
+    assert (was.generations, was.now, was.ticks) == (now.generations, now.firsts, now.first_ticks)
+    assert (now.now, min(now.ticks) > max(now.first_ticks)) == (now.firsts, True)
+    assert (was.generations[0] == 1234567890123) == (named != "{}" and degree != ["--redact"])
+    shown = [content(after.contents[number]) for number in now.now]
+    assert [each.l2 for each in shown] == ([12.0, 16.0] if degree == ["--values"] else [0.0, 0.0])
 
 
 def test_all_files_of_a_redacted_set_are_redacted_alike(worker: Start, tmp_path: Path) -> None:

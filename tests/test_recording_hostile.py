@@ -21,16 +21,18 @@ from brickd import _reader
 from brickd.cli import main
 from brickd.errors import BrickdError, Exit
 from brickd.questions.bricks import BricksQuestion
+from brickd.questions.coverage import CoverageQuestion
 from brickd.questions.events import EventsQuestion
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
 from brickd.questions.status import StatusQuestion
 from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
+from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording import looks
 from brickd.recording.world import Recorded, opened
-from brickd.views import bricks, events, inspect, status, stragglers, tree, workers
+from brickd.views import bricks, coverage, events, inspect, status, stragglers, tree, weights, workers
 
 VERBS = (
     ("status",),
@@ -39,11 +41,16 @@ VERBS = (
     ("bricks", "--by", "layer"),
     ("tree", "--layers"),
     ("stragglers",),
+    ("coverage",),
+    ("weights", "--all"),
     ("inspect", "-n", "1000", "api/0"),
     ("hang", "--longer", "0"),
     ("events",),
 )
 FORMATS = ("table", "json", "jsonl", "csv")
+
+WEIGHTS = "brick.weights({'layers.0.experts.1.w': b'1', 'norm': b'2'})\n"
+PROGRAM = WEIGHTS + "with brick.span('a'), brick.layer(3), brick.span('b'): brick.checksum('k', b''); pause()"
 
 ANYTHING = st.recursive(
     st.none()
@@ -82,6 +89,8 @@ def answers(world: Recorded) -> Iterator[Callable[[], object]]:
     yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
     yield lambda: tree.answer(world, TreeQuestion(layers=True))
     yield lambda: stragglers.answer(world, StragglersQuestion())
+    yield lambda: coverage.answer(world, CoverageQuestion())
+    yield lambda: weights.answer(world, WeightsQuestion(all=True))
     yield lambda: inspect.answer(world, InspectQuestion("api/0"))
     yield lambda: looks.answer(world, HangQuestion())
     yield lambda: events.answer(world, EventsQuestion())
@@ -96,7 +105,7 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Written]]:
     from conftest import workers as starting
 
     with apart(), starting() as worker:
-        started(worker, "with brick.span('a'), brick.layer(3), brick.span('b'): pause()", **STILL)
+        started(worker, PROGRAM, **STILL)
         path = tmp_path_factory.mktemp("honest") / "run.brick"
         recorded(path)
         found = [(kind, at_ns, body) for kind, _, at_ns, body in chunks(path)]
@@ -117,13 +126,15 @@ def verb(*arguments: str) -> tuple[int, str, str]:
 
 def spoilt(body: bytes, data: st.DataObject) -> bytes:
     """The same with something else in one of its places."""
-    value = json.loads(body)
+    line, end, rest = body.partition(b"\n")
+    value = json.loads(line)
     found = list(places(value))
-    if not found:
-        return body
-    where, key = data.draw(st.sampled_from(found))
-    where[key] = data.draw(ANYTHING)
-    return json.dumps(value).encode()
+    if rest and data.draw(st.booleans()):
+        rest = data.draw(st.sampled_from([rest[:-1], rest + b"?", rest[:-4] + b"\xff" * 4, bytes(len(rest))]))
+    elif found:
+        where, key = data.draw(st.sampled_from(found))
+        where[key] = data.draw(ANYTHING)
+    return json.dumps(value).encode() + end + rest
 
 
 @given(st.data())
@@ -144,7 +155,7 @@ def test_whatever_is_in_a_recording_verbs_answer_or_say_why_not(
             with suppress(BrickdError):
                 answer()
     code, _, said = verb(*data.draw(st.sampled_from(VERBS)), "-o", data.draw(st.sampled_from(FORMATS)), str(path))
-    assert code in (Exit.OK, Exit.DIFFERS, Exit.TROUBLE, Exit.NO_WORKER)
+    assert code in (Exit.OK, Exit.DIFFERS, Exit.TROUBLE, Exit.NO_WORKER, Exit.NOT_COMPARABLE)
     assert "defect" not in said
 
 
@@ -203,3 +214,33 @@ def test_what_takes_more_room_than_anything_that_brickd_writes_is_damaged_and_to
         (damage,) = world.document()["files"][0]["damages"]
     assert wanted in damage["why"]
     assert len(damage["why"]) < 400
+
+
+@pytest.mark.parametrize(
+    "change", [lambda body: body[:-1], lambda body: b"", lambda body: b"{}\n", lambda body: b"[" * 9]
+)
+def test_weights_that_do_not_add_up_are_damaged_and_the_rest_is_shown(
+    honest: list[Written], tmp_path: Path, change: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / "run.brick"
+
+    def known(chunks: list[Written]) -> tuple[int, int]:
+        """Of how many tensors anything is, and how much of the file is damaged."""
+        path.write_bytes(forged(chunks))
+        with opened([str(path)]) as world:
+            (worker,) = weights.answer(world, WeightsQuestion()).document["workers"]
+            return worker["tensors"], len(world.document()["files"][0]["damages"])
+
+    assert known(honest) == (2, 0)
+    spoiled = [(kind, at, change(body) if kind == _reader.CHUNK_WEIGHTS else body) for kind, at, body in honest]
+    assert known(spoiled) == (0, 1)
+
+
+def test_weights_of_a_worker_of_another_service_are_nobodys(honest: list[Written], tmp_path: Path) -> None:
+    path = tmp_path / "run.brick"
+    kind = _reader.CHUNK_WEIGHTS
+    path.write_bytes(
+        forged([(each, at, body.replace(b'"api"', b'"ipa"') if each == kind else body) for each, at, body in honest])
+    )
+    with opened([str(path)]) as world:
+        assert weights.answer(world, WeightsQuestion()).document["workers"][0]["tensors"] == 0

@@ -32,8 +32,9 @@ from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.api.whole import Whole
 from brickd.errors import BrickdError, WrongQuestion
-from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Setting, settings
+from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting, settings
 from brickd.questions.bricks import BricksQuestion
+from brickd.questions.coverage import CoverageQuestion
 from brickd.questions.events import EventsQuestion
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
@@ -42,9 +43,21 @@ from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, defa
 from brickd.questions.status import StatusQuestion
 from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
+from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording.recorder import Recorder
-from brickd.views import bricks, events, hang, inspect, status, stragglers, tree, workers
+from brickd.views import (
+    bricks,
+    coverage,
+    events,
+    hang,
+    inspect,
+    status,
+    stragglers,
+    tree,
+    weights,
+    workers,
+)
 from brickd.views.answer import Answer, begun
 from brickd.world import World
 
@@ -118,6 +131,9 @@ class Application:
             self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
             Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
             self._view("stragglers", StragglersQuestion, stragglers.answer, "Who is slow, in which brick, since when."),
+            self._view("coverage", CoverageQuestion, coverage.answer, "What of the workers' numbers was compared."),
+            self._view("weights", WeightsQuestion, weights.answer, "Whether replicas hold the same parameters."),
+            Endpoint("POST", "/weights/rescan", Rescanning, self._rescan, "Have them read their parameters once more."),
             self._view("inspect", InspectQuestion, inspect.answer, "One segment in full."),
             self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, by its name."),
             Endpoint("GET", "/events", EventsQuestion, self._events, "What happened."),
@@ -238,6 +254,9 @@ class Application:
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))
+
+    async def _rescan(self, order: Rescanning) -> Response:
+        return self._done(workers=await self._in_thread(self._served.rescan, order))
 
     async def _record(self, order: Recording) -> Response:
         def begin() -> Awaitable[Recorder]:

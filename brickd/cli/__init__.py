@@ -43,6 +43,8 @@ VERBS = {
     "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
     "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
     "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),
+    "coverage": Verb("brickd.cli.coverage:coverage", "What of the workers' numbers was compared, and what was not."),
+    "weights": Verb("brickd.cli.weights:weights", "Whether all replicas hold the same parameters, and who does not."),
     "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
     "record": Verb("brickd.cli.record:record", "Record what workers do, to be looked at later."),
@@ -110,7 +112,8 @@ def brickd() -> None:
     """Where the time goes in a multi-process server, live, from shared memory.
 
     \b
-    Exit codes: 0 fine, 1 unhealthy, 2 usage or trouble, 3 no daemon, 4 no such worker, 5 not permitted.
+    Exit codes: 0 fine or equal, 1 differs or unhealthy, 2 usage or trouble, 3 no daemon, 4 no such worker,
+    5 not permitted, 6 nothing comparable.
     """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 

@@ -6,17 +6,38 @@ line is escaped here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from brickd import escape, units
 from brickd.cli.output import Screen
 
 _BOUND = "≤"
+_UNSEEN = (
+    ("lost", "lost", "lost"),
+    ("evicted", "evicted", "evicted"),
+    ("stateful", "of a stateful kernel", "of stateful kernels"),
+    ("sites_off", "site off", "sites off"),
+    ("sites_without_inputs", "site without inputs", "sites without inputs"),
+)
+_OF_WEIGHTS = (
+    ("unread", "tensor not read yet", "tensors not read yet"),
+    ("missing", "tensor that only others have", "tensors that only others have"),
+    ("no_room", "record of weights without room", "records of weights without room"),
+    ("workers_without", "worker without weights", "workers without weights"),
+)
+# Why a tensor of a worker was not compared with another's.
+NOT_COMPARED = {
+    "alone": "of one replica alone",
+    "missing": "that no other worker has",
+    "generation": "of another generation",
+    "key": "of another key",
+}
 
 
-def identifier(number: int | None) -> str:
-    """A number that is a name, as those of layers and threads, as a cell."""
+def identifier(number: int | str | None) -> str:
+    """A number that is a name, as those of layers, threads and contents, as a cell."""
     return "-" if number is None else str(number)
 
 
@@ -52,6 +73,57 @@ def state(worker: dict[str, Any]) -> str:
 def open_now(worker: dict[str, Any]) -> str:
     """Of the youngest spans of a worker's threads the one that is open the longest, as a cell."""
     return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
+
+
+def numerics(services: Sequence[dict[str, Any]]) -> str:
+    """How much of what workers compute was compared, and what was not, as a raw string."""
+    by_input = [service for service in services if service["input"] is not None]
+    by_weights = [service["weights"] for service in services if service["weights"] is not None]
+    unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
+    unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
+    said = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input)]
+    return " · ".join([*said, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
+
+
+def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:
+    return sum(service[part][key] for service in services)
+
+
+def _by_input(services: Sequence[dict[str, Any]]) -> str:
+    if not services:
+        return "same input: not compared (brickd coverage)"
+    prints, compared = _total(services, "input", "fingerprints"), _total(services, "input", "compared")
+    if not prints:
+        return "same input: no fingerprints yet"
+    ages = [age for service in services if (age := service["input"]["age_ns"]) is not None]
+    age = f" ({units.duration(min(ages))} ago)" if ages else ""
+    differ = units.many(_total(services, "input", "differ"), "site differs", "sites differ")
+    return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{age}"
+
+
+def _by_weights(services: Sequence[dict[str, Any]]) -> str:
+    def total(key: str) -> int:
+        return sum(service[key] for service in services)
+
+    workers = units.many(total("workers") - _total(services, "unseen", "workers_without"), "worker")
+    if not total("tensors"):
+        return f"weights: not read yet in {workers}"
+    if not total("workers_equal") and not total("workers_odd"):
+        return f"weights: nothing comparable in {workers}"
+    ages = [service["age_ns"] for service in services if service["verdict"] != "nothing"]
+    age = "" if None in ages else f" ({units.duration(max(ages))} ago)"
+    differ, compared = total("differ"), units.many(total("compared"), "tensor")
+    what = f"{units.count(differ)} of {compared} {'differs' if differ == 1 else 'differ'}" if differ else compared
+    return f"weights: {units.count(total('workers_equal'))} of {workers} equal, {what}{age}"
+
+
+def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What of weights was not compared, for whatever reason."""
+    reasons: Counter[str] = Counter()
+    for service in services:
+        reasons.update(service["unseen"]["not_comparable"])
+    yield from (f"{units.many(n, 'tensor')} {NOT_COMPARED[reason]}" for reason, n in reasons.items())
+    yield from (units.many(n, *words) for key, *words in _OF_WEIGHTS if (n := _total(services, "unseen", key)))
 
 
 def problem(told: dict[str, str], screen: Screen) -> str:

@@ -90,7 +90,7 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     if not document["workers"]:
         return [NOBODY]
     lines = _services(document, screen) + _problems(document["problems"], screen)
-    lines += _workers(document, screen)
+    lines += _numerics(document["numerics"] or (), screen) + _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 
@@ -126,12 +126,18 @@ def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
     return lines
 
 
+def _numerics(services: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
+    """One line for all services, where any says what its tensors come to."""
+    return [escape.text(f"numerics  {phrases.numerics(services)}", screen.width)] if services else []
+
+
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     """Those that need a look; the healthy ones in one line where there are many."""
-    workers, slow = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
+    workers, odd = document["workers"], {each["worker"] for each in document["stragglers"] or ()}
+    odd |= {name for key in ("diverged", "weights") for each in document[key] or () for name in each["workers"]}
     shown = list(workers)
     if len(workers) > _WORKERS:
-        shown = [worker for worker in workers if not _healthy(worker, slow)][:_WORKERS]
+        shown = [worker for worker in workers if not _healthy(worker, odd)][:_WORKERS]
     rows = [
         (
             worker["name"],
@@ -148,15 +154,15 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
     if rest:
         states: Counter[str] = Counter()
         for worker in rest:
-            states["healthy" if _healthy(worker, slow) else "in trouble"] += worker["together"]
+            states["healthy" if _healthy(worker, odd) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
         lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")
     return lines
 
 
-def _healthy(worker: dict[str, Any], slow: Container[str]) -> bool:
-    return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in slow
+def _healthy(worker: dict[str, Any], odd: Container[str]) -> bool:
+    return worker["state"] in ("live", "ended") and not worker["problem"] and worker["name"] not in odd
 
 
 def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:

@@ -21,6 +21,7 @@ from brickd.doctor import (
     losses,
     memory_group,
     namespaces,
+    numerics,
     processes,
     recordings,
     segments,
@@ -49,6 +50,7 @@ class Facts:
     processes: processes.Processes
     daemon: daemon.Daemon
     recordings: tuple[recordings.Left, ...] = ()
+    window: numerics.Window | None = None
     key_file: str = ""
 
 
@@ -77,6 +79,7 @@ def observe() -> Facts:
         processes=processes.observe(_reader.DIRECTORY),
         daemon=daemon.observe(runtime(), os.geteuid()),
         recordings=recordings.observe(),
+        window=numerics.observe(),
         key_file=keys.observe(runtime().state),
     )
 
@@ -113,6 +116,7 @@ def judge(facts: Facts) -> list[Finding]:
         *keys.judge(workers, facts.key_file),
         *daemon.judge(facts.daemon),
         recordings.judge(facts.recordings),
+        numerics.judge(facts.window),
         clock.judge_source(facts.clock),
         clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
         namespaces.judge_time(around),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from brickd.ledger import Ledger
 from brickd.questions.status import StatusQuestion
 from brickd.totals import bricks, categories
+from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.views.workers import entries, problems, stragglers
 from brickd.world import World
@@ -19,7 +20,11 @@ def answer(world: World, question: StatusQuestion) -> Answer:
     found, workers, words = them = chosen(world, question.names)
     over = counted(world, them, question.over)
     daemon, partial, whole, totals = world.daemon(), bool(question.names), Ledger(), bricks(over.workers)
-    slow = stragglers(world, workers)
+    slow, compared = stragglers(world, workers), numerics.known(world)
+    differing = None if compared is None else numerics.about(compared, workers, partial=partial)
+    beside = weighed.beside(world, found, workers)
+    called = numerics.called_now(found.workers)
+    weights = weighed.findings(beside, workers, partial=partial)
     for worker in workers:
         whole.add(worker.ledger)
     document = {
@@ -32,6 +37,13 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         "categories": categories(totals),
         "stragglers": [finding.document(rows=False) for finding in slow.findings] if slow and slow.current else None,
         "judged_age_ns": None if slow is None else slow.age_ns,
-        "problems": problems(found, workers, daemon, slow, partial=partial),
+        "diverged": None if differing is None else [numerics.finding(each, called, whole=False) for each in differing],
+        "weights": weights,
+        "numerics": numerics.summaries(compared, beside, workers),
+        "problems": [
+            *weighed.problems(weights or ()),
+            *numerics.problems(differing or (), called),
+            *problems(found, workers, daemon, slow, partial=partial),
+        ],
     }
     return Answer(document, words)

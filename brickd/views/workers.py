@@ -23,6 +23,7 @@ from brickd.orders import settings
 from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
 from brickd.units import duration
+from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, begun, chosen
 from brickd.words import many
 from brickd.workers import Survey, Worker
@@ -37,11 +38,17 @@ Problem = dict[str, str]
 def answer(world: World, question: WorkersQuestion) -> Answer:
     """Show each of the workers."""
     found, workers, words = chosen(world, question.names)
-    partial = bool(question.names)
+    partial, compared = bool(question.names), numerics.known(world)
+    differing = () if compared is None else numerics.about(compared, workers, partial=partial)
+    weights = weighed.findings(weighed.beside(world, found, workers), workers, partial=partial)
     document = {
         **begun(world),
         "workers": entries(found, workers, partial=partial),
-        "problems": problems(found, workers, world.daemon(), stragglers(world, workers), partial=partial),
+        "problems": [
+            *weighed.problems(weights or ()),
+            *numerics.problems(differing, numerics.called_now(found.workers)),
+            *problems(found, workers, world.daemon(), stragglers(world, workers), partial=partial),
+        ],
     }
     return Answer(document, words)
 
@@ -66,7 +73,7 @@ def stragglers(world: World, workers: Sequence[Worker]) -> Judged | None:
 def problems(
     survey: Survey, workers: Sequence[Worker], daemon: Facts | None, slow: Judged | None, *, partial: bool
 ) -> list[Problem]:
-    """What is wrong, from the same as `entries`, with the daemon, and with who is slow: these come first."""
+    """What else is wrong, from the same as `entries`, with the daemon, and with who is slow: these come first."""
     found = [
         {"text": said, "command": f"brickd stragglers {as_argument(finding.about.service)}"}
         for finding, said in (slow.headlines() if slow is not None else ())

@@ -1,0 +1,139 @@
+"""The verb `coverage`.
+
+Owns: the human screen of what was compared. Must not know: how that is judged. Invariants: what differs comes first,
+then what was not compared, by the reason; what is left out is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import click
+
+from brickd import escape, units
+from brickd.cli import phrases
+from brickd.cli import table as tables
+from brickd.cli.answers import asked
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.tab import complete_services
+from brickd.cli.table import Column
+from brickd.questions.coverage import CoverageQuestion
+
+_FINDINGS = 5
+_ROWS = 20
+_BRICKS = 8
+_STATES = {
+    "differs": "differs",
+    "does_not_repeat": "does not repeat",
+    "off": "off: sensitive",
+    "silent": "nothing recorded",
+    "no_inputs": "no inputs said",
+    "stateful": "stateful",
+    "alone": "nobody else had the same",
+    "compared": "compared",
+}
+_COLUMNS = (
+    Column("KERNEL"),
+    Column("LAYERS", "right"),
+    Column("BY"),
+    Column("STATE"),
+    Column("FINGERPRINTS", "right", spare=1),
+    Column("COMPARED", "right"),
+    Column("UNLIKE", "right", spare=2),
+    Column("EVICTED", "right", spare=3),
+)
+
+
+@click.command()
+@asks(CoverageQuestion, complete_services, recorded=True)
+@output_options
+def coverage(question: CoverageQuestion, recordings: Sequence[str], output: str) -> None:
+    """Which sites were seen, how often they were compared, by which evidence, and what cannot be seen."""
+    document = asked("coverage", question, recordings=recordings)
+    emit(document, output, table=lambda screen: _render(document, screen), rows="sites")
+
+
+def _render(document: dict[str, Any], screen: Screen) -> list[str]:
+    if not document["services"]:
+        said = "nothing to compare: no worker has said what its tensors come to (brick.checksum, brick.weights)"
+        return [escape.text(said, screen.width)]
+    lines: list[str] = []
+    for service in document["services"]:
+        lines += [*([""] if lines else []), *_service(service, document, screen)]
+    return lines + [escape.text(line, screen.width) for line in _window(document)]
+
+
+def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) -> list[str]:
+    name = service["service"]
+    findings = [each for each in document["findings"] if each["service"] == name]
+    lines = [
+        escape.text(f"{name}  {units.many(service['workers'], 'worker')}  {phrases.numerics([service])}", screen.width)
+    ]
+    lines += [phrases.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
+    if len(findings) > _FINDINGS:
+        lines.append(
+            f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: brickd coverage --json"
+        )
+    rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
+    lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
+    if len(rows) > _ROWS:
+        lines.append(f"…{units.many(len(rows) - _ROWS, 'more row')}: brickd coverage --json")
+    bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
+    if bricks:
+        more = f" and {len(bricks) - _BRICKS:,} more" if len(bricks) > _BRICKS else ""
+        said = f"bricks whose numbers nobody checks: {', '.join(bricks[:_BRICKS])}{more}"
+        lines.append(escape.text(said, screen.width))
+    return lines
+
+
+def _finding(finding: dict[str, Any]) -> dict[str, str]:
+    if finding["evidence"] == "weights":
+        return {"text": f"weights: {finding['text']}", "command": finding["command"]}
+    where = finding["kernel"] if finding["layer"] is None else f"{finding['kernel']} layer {finding['layer']}"
+    how = "differ" if len(finding["workers"]) > 1 else "differs"
+    times = units.many(finding["cases"], "case")
+    return {
+        "text": f"{where}: {', '.join(finding['workers'])} {how}, {times} looked at",
+        "command": finding["command"],
+    }
+
+
+def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """One for the layers of a kernel that are in the same state."""
+    for (state, kernel, _), found in groupby(sites, key=lambda e: (e["state"], e["kernel"], e["category"] == "weight")):
+        of = list(found)
+        sums = [sum(each[key] for each in of) for key in ("fingerprints", "compared", "unlike", "evicted")]
+        layers = _layers([each["layer"] for each in of])
+        by = ", ".join(of[0]["evidence"]) or "-"
+        yield (kernel or "others", layers, by, _STATES[state], *map(units.count, sums))
+
+
+def _layers(layers: Sequence[int | None]) -> str:
+    """The layers, which are in order.
+
+    >>> _layers([None]), _layers([3]), _layers([0, 1, 2, 3]), _layers([0, 2, 7])
+    ('-', '3', '0-3', '3 of 0-7')
+    """
+    numbers = [layer for layer in layers if layer is not None]
+    if not numbers:
+        return "-"
+    first, last = numbers[0], numbers[-1]
+    if first == last:
+        return str(first)
+    return f"{first}-{last}" if last - first + 1 == len(numbers) else f"{len(numbers)} of {first}-{last}"
+
+
+def _window(document: dict[str, Any]) -> Iterator[str]:
+    window = document["window"]
+    if document["source"] == "daemon" and not window["bytes"]:
+        yield "nothing is compared: the daemon was started with --numerics-bytes 0"
+    elif document["source"] == "daemon":
+        age = units.duration(window["oldest_age_ns"])
+        held = f"held: {units.many(window['fingerprints'], 'fingerprint')} of the last {age}"
+        yield f"since {document['since']}; {held}, at most {units.size(window['bytes'])}"
+    if document["unlooked"]:
+        unlooked = units.many(document["unlooked"], "fingerprint")
+        yield f"{unlooked} that differ were not looked at: others of their sites were"

@@ -1,0 +1,214 @@
+"""The verb `weights`.
+
+Owns: the human screen of who holds other parameters than the others. Must not know: how weights are compared.
+Invariants: the verdict comes first; what was not compared is said, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from brickd import escape, units
+from brickd.cli import table as tables
+from brickd.cli.answers import asked
+from brickd.cli.asking import Read, asks
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.phrases import identifier
+from brickd.cli.table import Column, Figure
+from brickd.errors import Exit
+from brickd.questions.parameter import Number
+from brickd.questions.weights import WeightsQuestion
+from brickd.words import NOBODY
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Document
+
+_ROWS = 12
+_VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPARABLE}
+
+
+@click.command()
+@asks(WeightsQuestion, recorded=True)
+@click.option("--rescan", is_flag=True, help="Have the workers read them once more, and wait for that.")
+@click.option(
+    "--timeout", type=Read(Number(0, 86_400, "")), default=60.0, show_default=True, metavar="SECONDS",
+    help="Wait so long for that.",
+)  # fmt: skip
+@click.option("--against", type=click.Path(path_type=Path), metavar="MANIFEST", help="Compare each worker with that.")
+@click.option("--save", type=click.Path(path_type=Path), metavar="MANIFEST", help="Write what the workers hold.")
+@output_options
+def weights(
+    question: WeightsQuestion,
+    recordings: Sequence[str],
+    rescan: bool,
+    timeout: float,
+    against: Path | None,
+    save: Path | None,
+    output: str,
+) -> Exit:
+    """Whether replicas hold the same parameters, and which tensor of which worker differs.
+
+    Exits 1 where one does, and 6 where there is nothing to compare.
+    """
+    if recordings and rescan:
+        raise click.UsageError("a recording is not read once more: --rescan asks live workers")
+    if against and save:
+        raise click.UsageError("--against and --save are two questions: ask one of them")
+    manifest = None
+    if against:
+        from brickd.manifest import load
+
+        manifest = load(against)
+    wanted = replace(question, all=question.all or bool(against or save))
+    document, whole = _found(wanted, recordings, timeout if rescan else None)
+    if manifest:
+        from brickd.against import against as held_against
+
+        document = held_against(manifest, document)
+    if save:
+        _save(save, document)
+    if not question.all:
+        document = {name: value for name, value in document.items() if name != "tensors"}
+    rows = "tensors" if question.all else "differing"
+    emit(document, output, table=lambda screen: _render(document, screen, str(against or "")), rows=rows)
+    code = _VERDICTS[document["verdict"]]
+    return Exit.OK if save and code is Exit.NOT_COMPARABLE else Exit.TROUBLE if code is Exit.OK and not whole else code
+
+
+def _found(question: WeightsQuestion, recordings: Sequence[str], rescan: float | None) -> tuple[Document, bool]:
+    if rescan is None:
+        return asked("weights", question, recordings=recordings), True
+    from brickd.cli.rescanning import rescanned
+
+    return rescanned(question, rescan)
+
+
+def _save(path: Path, document: Document) -> None:
+    from brickd.manifest import save
+
+    manifest = save(path, document["tensors"])
+    say(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")
+    for worker in document["workers"]:
+        if (known := worker["tensors"]) < (watched := worker["tensors_watched"]):
+            say(f"{worker['worker']}: {known} of {watched} tensors are known, the others are not in it")
+
+
+# ---- the screen
+
+
+def _render(document: Document, screen: Screen, manifest: str) -> list[str]:
+    lines = [screen.paint(escape.text(said, screen.width), "yellow") for said in document["headlines"]]
+    several = len(document["services"]) > 1
+    for service in document["services"]:
+        if said := _verdict(service, manifest):
+            lines.append(escape.text(f"{service['service']}: {said}" if several else said, screen.width))
+    if not document["services"]:
+        lines.append(NOBODY)
+    if "tensors" in document:
+        lines += ["", *tables.figures(_TENSORS, document["tensors"], screen.width)]
+    elif document["differing"]:
+        lines += ["", *_differing(document, screen)]
+    notes = [escape.text(note, screen.width) for note in _notes(document)]
+    return [*lines, *([""] if notes and len(lines) > 1 else []), *notes]
+
+
+def _verdict(service: Mapping[str, Any], manifest: str) -> str:
+    if service["verdict"] == "nothing":
+        return "nothing to compare"
+    said = f"{service['equal']} of {units.many(service['workers'], 'worker')} equal"
+    said += f" to {manifest}" if manifest else ""
+    said += f", {units.many(service['compared'], 'tensor')}"
+    return said if service["age_ns"] is None else f"{said}, {units.duration(service['age_ns'])} ago"
+
+
+def _differing(document: Document, screen: Screen) -> Iterator[str]:
+    rows = document["differing"]
+    shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
+    yield from tables.figures(_ROWS_SHOWN, [{**row, "error": _error(row)} for row in shown], screen.width)
+    if document["differing_count"] > len(shown):
+        more = units.many(document["differing_count"] - len(shown), "more line")
+        yield escape.text(f"…{more}: brickd weights --json", screen.width)
+
+
+def _error(row: Mapping[str, Any]) -> str:
+    if row["nan"] or row["pos_inf"] or row["neg_inf"]:
+        return "NaN" if row["nan"] else "Inf"
+    return "-" if row["relative_error"] is None else units.relative(row["relative_error"])
+
+
+def _notes(document: Document) -> Iterator[str]:
+    """What is to be said of workers beside the verdict, those of which the same is said together."""
+    notes: dict[str, list[str]] = defaultdict(list)
+    for worker in document["workers"]:
+        for note in _of_worker(worker):
+            notes[note].append(worker["worker"])
+    for note, names in notes.items():
+        more = f" and {len(names) - 3} more" if len(names) > 4 else ""
+        yield f"{', '.join(names[: 3 if more else 4])}{more}: {note}"
+    for service in document["services"]:
+        if service["changed_alike"]:
+            tensors = units.many(service["changed_alike"], "tensor")
+            yield (
+                f"{service['service']}: {tensors} changed in place, to the same in all workers: after an update call"
+                " brick.weights(model) again"
+            )
+
+
+def _of_worker(worker: Mapping[str, Any]) -> Iterator[str]:
+    known, watched = worker["tensors"], worker["tensors_watched"]
+    if not known and not watched:
+        yield "watches no weights (brick.weights(model) does)"
+    elif not known:
+        yield f"nothing is known of {units.many(watched, 'tensor')} (brickd weights --rescan)"
+    elif known < watched:
+        yield f"{known} of {watched} tensors are known: the others are still to come, or cannot be read"
+    for reason, count in worker["not_comparable"].items():
+        yield f"{units.many(count, 'tensor')} not compared: {_REASONS[reason]}"
+    if worker["missing"]:
+        yield f"{units.many(worker['missing'], 'tensor')} that the others have, it has not"
+    if worker["with_nan"]:
+        yield f"{units.many(worker['with_nan'], 'tensor')} with NaN"
+    if worker["with_inf"]:
+        yield f"{units.many(worker['with_inf'], 'tensor')} with infinities"
+    if worker["no_room"]:
+        yield f"{units.many(worker['no_room'], 'record')} found no room"
+
+
+_REASONS = {
+    "alone": "nobody else holds this shard (--against MANIFEST compares with a file)",
+    "missing": "no other worker has them",
+    "generation": "the others' are of another generation",
+    "key": "its checksums are of another key (give all the same BRICKD_KEY_FILE)",
+    "dtype": "of another dtype than the manifest's",
+    "shape": "of another shape than the manifest's",
+    "shard": "nothing of this shard is in the manifest",
+    "not in the manifest": "they are not in the manifest",
+}
+
+_TENSOR = (
+    Figure(Column("TENSOR"), "tensor", str),
+    Figure(Column("LAYER", "right"), "layer", identifier),
+    Figure(Column("EXPERT", "right", spare=1), "expert", identifier),
+)
+_ROWS_SHOWN = (
+    Figure(Column("WORKER"), "worker", str),
+    *_TENSOR,
+    Figure(Column("ERROR", "right"), "error", str),
+    Figure(Column("CHECKSUM", spare=2), "checksum", identifier),
+    Figure(Column("WANTED", spare=3), "checksum_against", identifier),
+)
+_TENSORS = (
+    Figure(Column("SERVICE", spare=2), "service", str),
+    Figure(Column("SHARD", spare=1), "shard", str),
+    *_TENSOR,
+    Figure(Column("DTYPE", spare=3), "dtype", str),
+    Figure(Column("SHAPE", spare=3), "shape", lambda shape: "×".join(map(str, shape))),
+    Figure(Column("CHECKSUM"), "checksum", str),
+    Figure(Column("WORKERS"), "workers", ", ".join),
+)

@@ -1,0 +1,63 @@
+"""What workers say of their tensors, and whether a daemon holds it for long enough to compare it.
+
+Owns: the judgement. Must not know: how anything is compared. Invariant: no daemon, and one that is to compare nothing,
+is no fault.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from brickd import client
+from brickd.doctor.finding import Finding, fine, mib
+from brickd.errors import BrickdError
+from brickd.units import count, duration, percent
+
+_WANTED_NS = 60_000_000_000
+_MOST_BYTES = 1 << 30
+_SHARE = 0.01  # of what could have been compared
+
+
+class Window(NamedTuple):
+    """What a daemon holds.
+
+    Attributes:
+        bytes: so much may be held.
+        age_ns: since when what is held goes back.
+        fingerprints: how many there were that say their inputs.
+        gone: of these, how many it had no room for any more before another worker had the same to do.
+    """
+
+    bytes: int
+    age_ns: int
+    fingerprints: int
+    gone: int
+
+
+def observe() -> Window | None:
+    """Ask the daemon; None where there is none, or nothing to compare."""
+    try:
+        said = client.ask("coverage").document()
+    except BrickdError:
+        return None
+    window, services = said["window"], said["services"]
+    if not window["oldest_age_ns"]:
+        return None
+    whole = sum(each["input"]["fingerprints"] - each["unseen"]["without_inputs"] for each in services)
+    gone = sum(each["unseen"]["evicted"] for each in services)
+    return Window(window["bytes"], window["oldest_age_ns"], whole, gone)
+
+
+def judge(window: Window | None) -> Finding:
+    """Is the window long enough for what comes?"""
+    name, wanted = "fingerprints", f"what workers say of their tensors held for {duration(_WANTED_NS)}"
+    if window is None:
+        return fine(name, "none that a daemon holds", wanted)
+    seen = f"the last {duration(window.age_ns)} in {mib(window.bytes)}"
+    if window.age_ns >= _WANTED_NS or window.gone <= _SHARE * window.fingerprints or window.bytes >= _MOST_BYTES:
+        return fine(name, seen, wanted)
+    share = percent(100 * window.gone / window.fingerprints)
+    seen += f": {count(window.gone)} of {count(window.fingerprints)} ({share}) went before another worker had the same"
+    needed = 1 << (window.bytes * _WANTED_NS // max(1, window.age_ns)).bit_length()
+    fix = f"brickd down && brickd up -d --numerics-bytes {min(needed, _MOST_BYTES)}"
+    return Finding(name, "advice", seen, wanted, fix, "else what they compute is compared more seldom")

@@ -1,0 +1,115 @@
+"""The view `coverage`: which sites were looked at, by which evidence, and what cannot be seen.
+
+Owns: the schema of its document. Must not know: terminals. Invariant: where no daemon has compared anything, what lies
+here is compared now, by the same rules.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from brickd.instant import rfc3339
+from brickd.numerics.compared import Compared, Place
+from brickd.numerics.replicas import holdings, judge
+from brickd.numerics.seen import SiteSeen, State, bricks_without_sites, sites
+from brickd.numerics.watch import Roll, Watch
+from brickd.numerics.weighing import watching
+from brickd.questions.coverage import CoverageQuestion
+from brickd.views import numerics, weighed
+from brickd.views.answer import Answer, Chosen, Document, begun, chosen
+from brickd.views.weighed import TensorSeen
+from brickd.world import World
+
+
+def answer(world: World, question: CoverageQuestion) -> Answer:
+    """Show what was compared."""
+    _, workers, words = them = chosen(world, question.names)
+    compared = world.compared() or _now(world, them)
+    partial, bricks = bool(question.names), bricks_without_sites(workers)
+    called, services = numerics.called_now(them.survey.workers), {worker.service for worker in workers}
+    weighing = [each for each in watching(them.survey.workers) if each.service in services]
+    weights = world.weights(weighing)
+    judged = judge(weights, weighing)
+    tensors = weighed.tensors(judged, holdings(weights, weighing))
+    document = {
+        **begun(world),
+        "since": _instant(compared.since_ns),
+        "window": {
+            "bytes": compared.window_bytes,
+            "fingerprints": compared.held,
+            "since": _instant(compared.window_since_ns),
+            "oldest_age_ns": max(0, time.time_ns() - compared.oldest_ns) if compared.oldest_ns else None,
+        },
+        "unlooked": compared.unlooked,
+        "services": numerics.summaries(compared, judged, workers),
+        "findings": [
+            *(weighed.findings(judged, workers, partial=partial) or ()),
+            *(numerics.finding(each, called) for each in numerics.about(compared, workers, partial=partial)),
+        ],
+        "sites": _sites(sites(compared, workers), tensors),
+        "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],
+    }
+    return Answer(document, words)
+
+
+def _now(world: World, them: Chosen) -> Compared:
+    """What is found in what lies here."""
+    watch = Watch(world.numerics(them.workers), lambda *_, **__: None)
+    names = {worker.reading.uuid: worker.name for worker in them.workers}
+    return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}))
+
+
+def _instant(ns: int) -> str | None:
+    return rfc3339(ns) if ns else None
+
+
+def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen]) -> list[Document]:
+    """What is not compared first, and what is by its inputs before weights; of these nothing else was recorded."""
+    weights = {each.place for each in tensors}
+    found = [_site(each) for each in seen if each.counts.prints or each.place not in weights]
+    found += [_weights(each) for each in sorted(tensors)]
+    order = list(State)
+    return sorted(found, key=lambda each: order.index(each["state"]))
+
+
+def _weights(of: TensorSeen) -> Document:
+    state = State.DIFFERS if of.differ else State.COMPARED if of.compared else State.ALONE
+    return {
+        **_place(of.place),
+        "category": "weight",
+        "state": state,
+        "evidence": [] if state is State.ALONE else ["weights"],
+        "fingerprints": of.held,
+        "compared": of.compared,
+        "stateful": 0,
+        "without_inputs": 0,
+        "alone": of.held - of.compared,
+        "evicted": 0,
+        "unlike": of.odd,
+    }
+
+
+def _place(place: Place) -> Document:
+    return {
+        "service": place.service,
+        "kernel": place.kernel or None,
+        "layer": place.layer if place.layer >= 0 else None,
+    }
+
+
+def _site(of: SiteSeen) -> Document:
+    counts = of.counts
+    return {
+        **_place(of.place),
+        "category": counts.category,
+        "state": of.state,
+        "evidence": ["input"] if of.state in (State.COMPARED, State.DIFFERS) else [],
+        "fingerprints": counts.prints,
+        "compared": counts.met,
+        "stateful": counts.stateful,
+        "without_inputs": counts.bare,
+        "alone": counts.alone,
+        "evicted": counts.gone,
+        "unlike": counts.unlike,
+    }

@@ -1,0 +1,133 @@
+"""The view `weights`: whether replicas hold the same parameters, and who does not.
+
+Owns: the schema of its document. Must not know: how weights are compared, screens. Invariants: what was not compared is
+told with the reason; of what differs so many rows are told, and how many there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from brickd.numerics.judged import Differing, Found, Holding, Judged, Verdict
+from brickd.numerics.replicas import holdings, judge
+from brickd.numerics.tensors import Tensor
+from brickd.questions.weights import WeightsQuestion
+from brickd.views.answer import Answer, Document, begun, chosen
+from brickd.views.weighed import held
+from brickd.world import World
+
+ROWS_MAX = 1_000
+
+
+def answer(world: World, question: WeightsQuestion) -> Answer:
+    """Compare the weights of the workers that are meant."""
+    _, workers, words = chosen(world, question.names)
+    weights = world.weights(workers)
+    judged = judge(weights, workers)
+    rows = [row for each in judged for differing in each.differing for row in _rows(differing)]
+    document = {
+        **begun(world),
+        "verdict": _verdict(judged),
+        "headlines": [said.text for each in judged for said in each.headlines()],
+        "services": [_service(each) for each in judged],
+        "not_comparable": dict(sum((each.reasons() for each in judged), Counter[str]())),
+        "workers": [_worker(found) for each in judged for found in each.workers],
+        "differing_count": len(rows),
+        "differing": rows[:ROWS_MAX],
+    }
+    if question.all:
+        document["tensors"] = [_holding(each) for each in holdings(weights, workers)]
+    return Answer(document, words)
+
+
+def _verdict(judged: Sequence[Judged]) -> Verdict:
+    of = {each.verdict for each in judged}
+    return "differ" if "differ" in of else "equal" if "equal" in of else "nothing"
+
+
+def _service(judged: Judged) -> Document:
+    return {
+        "service": judged.service,
+        "verdict": judged.verdict,
+        "workers": len(judged.workers),
+        "equal": judged.equal,
+        "tensors": judged.tensors,
+        "compared": judged.compared,
+        "changed_alike": judged.alike,
+        "age_ns": judged.age_ns,
+    }
+
+
+def _worker(found: Found) -> Document:
+    return {
+        "worker": found.name,
+        "service": found.service,
+        "shard": found.shard,
+        "state": found.state,
+        "key": key_name(found.key),
+        "tensors": found.known,
+        "tensors_watched": found.watched,
+        "scans": found.scans,
+        "generation": None if found.generation is None else f"{found.generation:016x}",
+        "age_ns": found.age_ns,
+        "compared": found.compared,
+        "differing": found.differing,
+        "disagreeing": found.disagreeing,
+        "changed_in_place": found.changed,
+        "missing": found.missing,
+        "with_nan": found.nan,
+        "with_inf": found.inf,
+        "no_room": found.refused,
+        "holds_shard": found.holds,
+        "not_comparable": dict(found.reasons),
+    }
+
+
+def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Document:
+    return {
+        "service": service,
+        "shard": shard,
+        "tensor": tensor.name,
+        **tensor.numbers(),
+        "generation": f"{generation:016x}",
+    }
+
+
+def _rows(row: Differing) -> Iterator[Document]:
+    """One for each worker that is odd."""
+    for odd in row.odd:
+        of, wanted = held(odd.held), held(row.wanted)
+        yield {
+            **_tensor(row.service, row.shard, row.tensor, row.generation),
+            "why": row.why,
+            "worker": odd.worker,
+            "against": row.agree[0] if row.agree else None,
+            "against_workers": len(row.agree),
+            "relative_error": odd.error,
+            "checksum": of["checksum"],
+            "checksum_against": wanted["checksum"],
+            "changed_in_place": odd.changed,
+            "dtype": of["dtype"],
+            "dtype_against": wanted["dtype"],
+            "shape": of["shape"],
+            "shape_against": wanted["shape"],
+            "nan": of["nan"],
+            "pos_inf": of["pos_inf"],
+            "neg_inf": of["neg_inf"],
+        }
+
+
+def _holding(holding: Holding) -> Document:
+    of = held(holding.content)
+    return {
+        **_tensor(holding.service, holding.shard, holding.tensor, holding.generation),
+        "key": key_name(holding.key),
+        **{name: of[name] for name in ("dtype", "shape", "elements", "checksum")},
+        "workers": list(holding.workers),
+    }
+
+
+def key_name(key: int) -> str | None:
+    """The name of a key, as everybody may know it; None: none was needed."""
+    return f"{key:016x}" if key else None

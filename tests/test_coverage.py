@@ -1,0 +1,311 @@
+"""Who differs and how much was compared to know, from real workers through a real daemon, on screens and in JSON."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker
+from faults import Compile, Start
+from made_up import HOSTILE
+from mortal import mortal
+from running import UP, Running, running
+from said import Said, Tensor
+from serving import Daemon
+from test_record import recording
+from verbs import brickd, document, started
+
+from brickd.health import Bounds, conditions
+from brickd.numerics.compared import Case, Compared, Counts, Evidence, Finding, Latest, Place
+from brickd.runtime import runtime
+from brickd.workers import survey
+
+# Three rounds of seven sites, of which one is not recorded and one says no inputs; what is bad differs in one of them.
+PROGRAM = """
+import signal
+import numpy as np
+signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+x = np.arange(12, dtype="f")
+brick.brick("attn", category="attention")
+with brick.span("forward"):
+    pass
+while True:
+    for step in range(ROUND, ROUND + 3):
+        for layer in range(2):
+            brick.checksum("mlp", x + step + BAD * (layer == 1 and step % 3 == 1), input=x * step, layer=layer)
+        brick.checksum("attn", x + NUMBER, input=x * step)
+        brick.checksum("down", x * 2, input=[x + step, x])
+        brick.checksum("bare", x)
+        brick.checksum("embedding", x, input=x)
+        brick.checksum("own", x, input=x + 1000 * NUMBER + step + 7)
+    ROUND += 3
+    pause()
+"""
+OF_A_ROUND = 3 * 6
+
+
+def workers(start: Start, bad: tuple[int, ...], round_: int = 0, *, once: bool = False) -> list[Worker]:
+    found = []
+    for number, each in enumerate(bad):
+        program = f"NUMBER, BAD, ROUND = {number}, {each}, {round_}\n{PROGRAM}" + once * "    BAD = 0\n"
+        key = str(runtime().directory / "key")
+        found.append(started(start, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key))
+    return found
+
+
+def settled(daemon: Running, fingerprints: int) -> dict[str, Any]:
+    """What was compared, once all that was said is heard."""
+    said: dict[str, Any] = daemon.once(
+        "/coverage", lambda said: [each["input"]["fingerprints"] for each in said["services"]] == [fingerprints]
+    )
+    return said
+
+
+def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: Start, prefix: str) -> None:
+    workers(worker, (0, 1, 0))
+    with running() as daemon:
+        event = daemon.until("diverged")
+        assert (event["service"], event["worker"]) == ("api", "api/1")
+        assert event["text"].startswith("api/1 differs from the others: mlp layer 1, relative error 0.")
+        assert event["text"].endswith("; its inputs were equal")
+        assert event["command"] in ("brickd diff api/0 api/1", "brickd diff api/2 api/1")
+        said = settled(daemon, 3 * OF_A_ROUND)
+        (finding,) = said["findings"]
+        assert (finding["kernel"], finding["layer"], finding["workers"]) == ("mlp", 1, ["api/1"])
+        assert (finding["cases"], finding["outliers"], finding["blame"]) == (1, {"api/1": 1}, "culprit")
+        assert finding["first"]["other"]["worker"] == "api/1"
+        assert finding["first"]["other"]["checksum"] != finding["first"]["against"]["checksum"]
+        assert finding["first"]["other"]["inputs"] == finding["first"]["against"]["inputs"]
+        screen = brickd("status").stdout.splitlines()
+        assert screen[1].startswith("! api/1 differs from the others since ")
+        assert screen[1].endswith(f"  {finding['command']}")
+        assert screen[2].startswith("numerics  same input: 27 of 54 compared, 1 site differs (")
+        unseen = "weights (none given), 9 of stateful kernels, 1 site off, 1 site without inputs"
+        assert screen[2].endswith(f" ago) · unseen: {unseen}")
+        assert document("status")["diverged"][0]["workers"] == ["api/1"]
+        assert brickd("workers").stdout.splitlines()[-1].startswith("! api/1 differs")
+        ended = brickd("status", "--check")
+        assert ended.returncode == 1
+        assert ended.stdout.startswith("unhealthy: mlp of api diverged, wanted is none (brickd diff api/")
+        assert brickd("status", "--check", "--ignore", "diverged").returncode == 0
+        assert document("status", "api/0")["problems"] == []
+        assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1
+
+
+def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, prefix: str) -> None:
+    workers(worker, (0, 1, 0))
+    with running() as daemon:
+        said = settled(daemon, 3 * OF_A_ROUND)
+        assert {(each["kernel"], each["layer"]): each["state"] for each in said["sites"]} == {
+            ("attn", None): "stateful",
+            ("mlp", 0): "compared",
+            ("mlp", 1): "differs",
+            ("bare", None): "no_inputs",
+            ("down", None): "compared",
+            ("embedding", None): "off",
+            ("own", None): "alone",
+        }
+        assert said["bricks_without_sites"] == [{"service": "api", "brick": "forward"}]
+        unlike = said["sites"][0]["unlike"]  # one, or two where the outlier spoke before another
+        screen = brickd("coverage", "api", COLUMNS="120").stdout.splitlines()
+        assert screen[11].startswith("since ")
+        assert screen[1:11] == [
+            f"! mlp layer 1: api/1 differs, 1 case looked at  {said['findings'][0]['command']}",
+            "KERNEL     LAYERS  BY     STATE                     FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
+            f"mlp             1  input  differs                              9         9       {unlike}        0",
+            "embedding       -  -      off: sensitive                       0         0       0        0",
+            "bare            -  -      no inputs said                       9         0       0        0",
+            "attn            -  -      stateful                             9         0       0        0",
+            "own             -  -      nobody else had the same             9         0       0        0",
+            "down            -  input  compared                             9         9       0        0",
+            "mlp             0  input  compared                             9         9       0        0",
+            "bricks whose numbers nobody checks: forward",
+        ]
+        assert brickd("coverage", "nobody").returncode == 4
+
+
+def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        workers(worker, (0, 1))
+        said = settled(daemon, 2 * OF_A_ROUND)
+    assert list(said) == [
+        "schema_version", "source", "since", "window", "unlooked", "services", "findings", "sites",
+        "bricks_without_sites", "words",
+    ]  # fmt: skip
+    assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
+    (service,) = said["services"]
+    assert list(service["input"]) == ["fingerprints", "compared", "unlike", "differ", "latest", "age_ns"]
+    assert list(service["unseen"]) == [
+        "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost",
+    ]  # fmt: skip
+    assert list(said["sites"][0]) == [
+        "service", "kernel", "layer", "category", "state", "evidence", "fingerprints", "compared", "stateful",
+        "without_inputs", "alone", "evicted", "unlike",
+    ]  # fmt: skip
+    assert list(said["findings"][0]) == [
+        "service", "kernel", "layer", "category", "evidence", "since", "latest", "cases", "workers", "outliers",
+        "contradict_themselves", "blame", "not_finite", "relative_error", "command", "first", "newest",
+    ]  # fmt: skip
+
+
+def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start, prefix: str) -> None:
+    workers(worker, (0, 1, 0))
+    said = document("coverage")
+    assert (said["source"], [each["workers"] for each in said["findings"]]) == ("shared memory", [["api/1"]])
+    assert document("status")["numerics"] is None
+
+
+def test_a_recording_is_compared_as_what_it_was_made_of(worker: Start, prefix: str, tmp_path: Path) -> None:
+    three, path = workers(worker, (0, 1, 0)), str(tmp_path / "run.brick")
+    with recording("-o", path) as process:
+        for each in three:
+            each.go()
+            each.paused()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    said = document("coverage", path)
+    assert (said["source"], [each["workers"] for each in said["findings"]]) == ("recording", [["api/1"]])
+    states = [each["state"] for each in said["sites"]]
+    assert states == ["differs", "off", "no_inputs", "stateful", "alone", "compared", "compared"]
+    assert [each["fingerprints"] for each in said["sites"]] == [9, 0, 9, 9, 9, 9, 9]
+
+
+@pytest.mark.parametrize("action", ["kill-before", "kill-after", "kill-half"])
+def test_daemons_that_die_as_they_keep_what_they_found_lose_no_finding_and_count_nothing_twice(
+    action: str, worker: Start, prefix: str, compiled: Compile
+) -> None:
+    three = workers(worker, (0, 1, 0))
+    for _ in range(2):
+        with mortal(compiled, f"{action}:1", "write" if action == "kill-half" else "rename") as daemon:
+            daemon.over()
+        for each in three:
+            each.go()
+            each.paused()
+    with running() as daemon:
+        said = settled(daemon, 3 * 3 * OF_A_ROUND)
+        (finding,) = said["findings"]
+        assert finding["outliers"] == {"api/1": finding["cases"]}
+        assert 1 <= finding["cases"] <= 3  # of one look a few of a site are judged
+        (service,) = said["services"]
+        assert service["input"]["compared"] == 3 * 3 * 9
+        assert said["since"] <= said["window"]["since"]
+    assert document("status")["diverged"][0]["cases"] == finding["cases"], "the checkpoint has it, too"
+
+
+# Of a death it is known after five seconds.
+@pytest.mark.parametrize("end", ["worker_ended", pytest.param("worker_died", marks=pytest.mark.slow)])
+def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix: str, end: str) -> None:
+    three = workers(worker, (0, 1, 0))
+    with running() as daemon:
+        daemon.until("diverged")
+        three[1].process.send_signal(signal.SIGTERM if end == "worker_ended" else signal.SIGKILL)
+        daemon.until(end)
+        assert document("status")["diverged"][0]["workers"] == ["api/1"]
+        assert brickd("prune").returncode == 0
+        daemon.once("/status", lambda said: not said["diverged"])
+        daemon.end()
+    assert document("status")["diverged"] == []
+
+
+@pytest.mark.slow
+def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, prefix: str) -> None:
+    damaged = workers(worker, (0, 1, 0))
+    with running() as daemon:
+        daemon.until("diverged")
+        for each in damaged:
+            each.process.send_signal(signal.SIGTERM)
+        daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count("worker_ended") == 3)
+        assert brickd("prune").returncode == 0
+        daemon.once("/status", lambda said: not said["diverged"])
+        for healthy in (1, 2):  # what was a case of the look before is not judged once more
+            workers(worker, (0,))
+            settled(daemon, (3 + healthy) * OF_A_ROUND)
+        assert document("status")["diverged"] == []
+        assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1
+
+
+def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: Start, prefix: str) -> None:
+    with running(command=(*UP, "--numerics-bytes", "0")) as daemon:
+        workers(worker, (0, 1))
+        daemon.until("worker_found")
+        assert document("status")["numerics"] is None
+        screen = brickd("coverage").stdout.splitlines()
+        assert screen[-1] == "nothing is compared: the daemon was started with --numerics-bytes 0"
+    assert "x is not a whole number" in brickd("up", "--numerics-bytes", "x").stderr
+
+
+# ---- made up
+
+
+def evidence(worker: str, output: int, kernel: str = "") -> Evidence:
+    return Evidence(worker, Said(Tensor(output), (Tensor(7),)).slots(), kernel, "")
+
+
+def made_up(place: Place, named: str = "api/1", uuids: Sequence[str] = ("u0", "u1")) -> Finding:
+    one, odd = uuids
+    case = Case(1_700_000_000_000_000_000, evidence(one, 1), evidence(odd, 2))
+    return Finding(place, "other", 1, {one: "api/0", odd: named}, {odd: 1}, frozenset(), case, case)
+
+
+@pytest.fixture
+def crowd(worker: Start, daemon: Daemon) -> Daemon:
+    """A daemon of many workers, hundreds of sites and dozens of findings."""
+    for number in range(8):
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+    sites = {Place("api", f"k{n % 20}", n // 20): Counts("ffn", 10, 0, 10, 1, 0) for n in range(400)}
+    uuids = [each.reading.uuid for each in survey().workers[:2]]
+    findings = {place: made_up(place, uuids=uuids) for place in list(sites)[:30]}
+    daemon.seen = Compared(1, sites=sites, findings=findings, latest={"api": Latest(4000, 1)}, unlooked=7)
+    return daemon
+
+
+def test_the_screen_keeps_its_lines_whatever_differs(crowd: Daemon) -> None:
+    for columns in ("80", "200"):
+        screen = brickd("status", COLUMNS=columns).stdout.splitlines()
+        assert len(screen) <= 24
+        assert all(len(line) <= int(columns) for line in screen if not line.startswith("!"))
+        assert "(and at 29 more sites)" in screen[1] or columns == "80"
+        assert screen[1].endswith("  brickd diff api/0 api/1")
+        assert screen[2].startswith("numerics  same input: 4,000 of 4,000 compared, 30 sites differ")
+    screen = brickd("coverage", COLUMNS="100").stdout.splitlines()
+    assert len(screen) <= 40
+    assert "…25 more sites where workers differ: brickd coverage --json" in screen
+
+
+def test_of_the_same_workers_one_problem_is_made_and_the_odd_one_is_shown(crowd: Daemon) -> None:
+    said = document("status")
+    assert len([each for each in said["problems"] if "differs" in each["text"]]) == 1
+    assert any(line.startswith("api/1 ") for line in brickd("status").stdout.splitlines())
+    assert conditions(said, None, Bounds())[5].seen == "k0 of api diverged and 29 more sites"
+
+
+def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    place, name = Place("api", HOSTILE, 3), HOSTILE
+    daemon.seen = Compared(1, sites={place: Counts(name, 10, 0, 10, 1, 0)}, findings={place: made_up(place, name)})
+    for verb in ("status", "coverage"):
+        said = brickd(verb, COLUMNS="100").stdout
+        assert all(line.isprintable() for line in said.splitlines())
+        assert json.loads(brickd(verb, "--json").stdout)
+        assert brickd(verb, "-o", "csv").returncode == 0
+
+
+def test_evidence_that_cannot_be_read_is_left_out(worker: Start, daemon: Daemon) -> None:
+    started(worker, BRICKD_SERVICE="api")
+    place = Place("api", "k", 3)
+    broken = Case(1, Evidence("u0", b"", "", ""), Evidence("u1", b"x" * 64, "", ""))
+    daemon.seen = Compared(1, findings={place: replace(made_up(place), first=broken, newest=broken)})
+    (finding,) = document("coverage")["findings"]
+    assert (finding["blame"], finding["relative_error"], finding["first"]) == (None, None, None)
+    assert brickd("status").returncode == 0
+
+
+def test_survey_of_nobody_has_nothing_to_compare(daemon: Daemon) -> None:
+    assert not survey().workers
+    assert brickd("coverage").stdout.startswith("nothing to compare: ")
+    assert Path(runtime().directory).is_dir()

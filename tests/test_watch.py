@@ -1,0 +1,562 @@
+"""Workers that differ are found as they speak: told once, named where it is known who is right, kept with evidence."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from said import Said, Tensor
+
+from brickd import _reader, records
+from brickd.memory import Memory
+from brickd.numerics.blame import Blame, NotFinite
+from brickd.numerics.compared import (
+    FINDINGS_MAX,
+    SITES_MAX,
+    WORKERS_MAX,
+    Compared,
+    Counts,
+    Place,
+)
+from brickd.numerics.numerics import Numerics, Speaker, Tables
+from brickd.numerics.opinions import opinions
+from brickd.numerics.told import Called, command, headlines, judged
+from brickd.numerics.watch import Roll, Watch
+from brickd.views.numerics import finding
+
+GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3)
+KERNELS = 200
+TABLES = Tables([None, *((f"k{n}", 0) for n in range(1, KERNELS))], [None, *((n, 3, 0) for n in range(1, KERNELS))])
+
+
+class Service:
+    """Workers of a service that say what they are told to, and who watches them."""
+
+    def __init__(self, workers: int = 0, before: Compared | None = None, bytes_max: int = 1 << 20) -> None:
+        self.numerics, self.told = Numerics(bytes_max), list[tuple[str, str, Mapping[str, Any]]]()
+        self.watch = Watch(self.numerics, lambda kind, text, **of: self.told.append((kind, text, of)), before)
+        self.workers = [self.worker(f"u{n}") for n in range(workers)]
+
+    def worker(self, uuid: str, tables: Tables = TABLES, service: str = "api", shard: str = "") -> Speaker:
+        return self.numerics.speaker(uuid, service, lambda: tables, shard)
+
+    def say(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
+        """Each worker says what comes of the same input."""
+        for worker, output in zip(self.workers, outputs, strict=False):
+            worker.hear(Said(output, (Tensor(given),), site=site, **more).slots() * times)  # type: ignore[arg-type]
+
+    def look(self) -> Compared:
+        names = {worker.uuid: f"api/{n}" for n, worker in enumerate(self.workers)}
+        return self.watch.look(lambda: Roll(names, {worker.service for worker in self.workers}))
+
+    @property
+    def kinds(self) -> list[str]:
+        return [kind for kind, *_ in self.told]
+
+
+HERE = Place("api", "k1", 3)
+
+
+def test_two_that_differ_disagree_and_that_is_told_once() -> None:
+    service = Service(2)
+    service.say(GOOD, BAD)
+    found = service.look().findings[HERE]
+    assert (found.cases, dict(found.outliers), dict(found.workers)) == (1, {}, {"u0": "api/0", "u1": "api/1"})
+    assert (found.first.against.worker, found.first.other.worker) == ("u0", "u1")
+    assert service.told == [
+        (
+            "diverged",
+            "api/0 and api/1 disagree: k1 layer 3, relative error 0.25; its inputs were equal",
+            {"service": "api", "worker": None, "command": "brickd diff api/0 api/1"},
+        )
+    ]
+    service.say(GOOD, BAD, given=8)
+    found = service.look().findings[HERE]
+    assert (found.cases, found.first == found.newest, service.kinds) == (2, False, ["diverged"])
+
+
+def test_shards_are_held_against_their_own_alone() -> None:
+    service = Service()
+    service.workers = [service.worker(f"u{n}", shard=f"tp{n % 2}") for n in range(6)]
+    service.say(GOOD, BAD, GOOD, BAD)
+    assert (service.look().findings, service.kinds) == ({}, [])
+    service.say(GOOD, BAD, GOOD, BAD, GOOD, WORSE)
+    assert service.look().findings[HERE].outliers == {"u5": 1}
+
+
+def test_of_three_the_majority_names_the_outlier_whoever_came_last() -> None:
+    for order in ((GOOD, BAD, GOOD), (BAD, GOOD, GOOD), (GOOD, GOOD, BAD)):
+        service = Service(3)
+        service.say(*order)
+        found = service.look().findings[HERE]
+        who = f"u{order.index(BAD)}"
+        assert (found.outliers, found.newest.other.worker) == ({who: 1}, who)
+        assert service.told[0][1].startswith(f"api/{who[1]} differs from the others: k1 layer 3")
+        assert service.told[0][2]["worker"] == f"api/{who[1]}"
+
+
+def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
+    service = Service(8)
+    for given_ in range(5):
+        service.say(GOOD, BAD, *(GOOD,) * 6, given=given_)
+        service.look()
+    service.workers.append(service.worker("late"))
+    service.say(*(GOOD,) * 9, given=4)  # who spoke last made the same look at an old case
+    found = service.look().findings[HERE]
+    assert found.outliers == {"u1": 5}
+
+
+def test_of_two_that_disagreed_a_third_that_comes_later_says_who_is_right() -> None:
+    service = Service(2)
+    service.say(BAD, GOOD)
+    assert service.look().findings[HERE].outliers == {}
+    service.workers.append(service.worker("u2"))
+    service.workers[2].hear(Said(GOOD, (Tensor(7),)).slots())
+    found = service.look().findings[HERE]
+    assert (found.cases, found.outliers) == (1, {"u0": 1})
+    assert [(kind, of["worker"]) for kind, _, of in service.told] == [("diverged", None), ("diverged_more", "api/0")]
+
+
+def test_another_outlier_is_told_when_it_joins() -> None:
+    service = Service(5)
+    service.say(GOOD, BAD, GOOD, GOOD, GOOD)
+    service.look()
+    service.say(GOOD, GOOD, BAD, GOOD, GOOD, given=8)
+    assert service.look().findings[HERE].outliers == {"u1": 1, "u2": 1}
+    assert [(kind, of["worker"]) for kind, _, of in service.told] == [("diverged", "api/1"), ("diverged_more", "api/2")]
+
+
+def test_healthy_workers_are_never_told_of() -> None:
+    service = Service(4)
+    for given_ in range(300):
+        service.say(*(Tensor(given_ + 1),) * 4, given=given_, site=given_ % 50 + 1)
+    found = service.look()
+    assert (found.findings, found.unlooked, service.told) == ({}, 0, [])
+    assert sum(counts.met for counts in found.sites.values()) == 1200
+
+
+@pytest.mark.slow
+def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told() -> None:
+    service = Service(8, bytes_max=64 << 20)
+    record = np.frombuffer(Said(GOOD, (Tensor(7),)).slots(), np.uint8)
+    for batch in range(250):
+        rows = np.tile(record, (500, 1))
+        numbers = np.arange(batch * 500, batch * 500 + 500, dtype=np.uint64)
+        rows[:, 8:12] = (numbers % (KERNELS - 1) + 1).astype(np.uint32).view(np.uint8).reshape(-1, 4)
+        for at in (128, 256):  # the checksums of the output and of the input
+            rows[:, at : at + 8] = numbers.view(np.uint8).reshape(-1, 8)
+        for each in service.workers:
+            each.hear(rows.tobytes())
+    found = service.look()
+    assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
+    assert sum(counts.met for counts in found.sites.values()) == 1_000_000
+
+
+def test_where_most_contradict_themselves_nobody_is_named() -> None:
+    service = Service(2)
+    for output in range(4):
+        service.say(Tensor(10 + output), Tensor(20 + output), given=7)
+    found = service.look()
+    assert (found.findings, service.kinds) == ({}, [])
+    both = frozenset(("u0", "u1"))
+    assert {place: doubt[:2] for place, doubt in found.doubts.items()} == {HERE: (both, both)}
+    service.say(GOOD, BAD, given=8)
+    assert service.look().findings == {}
+
+
+def test_what_turns_out_not_to_repeat_is_withdrawn() -> None:
+    service = Service(2)
+    service.say(GOOD, BAD)
+    service.look()
+    service.say(BAD, GOOD)
+    found = service.look()
+    assert (found.findings, list(found.doubts)) == ({}, [HERE])
+    assert service.kinds == ["diverged", "diverged_withdrawn"]
+
+
+def test_who_alone_contradicts_itself_is_named_once_the_other_is_known_to_repeat() -> None:
+    service = Service(2)
+    service.say(GOOD, GOOD)
+    service.workers[1].hear(Said(BAD, (Tensor(7),)).slots())
+    assert service.look().findings == {}
+    service.say(GOOD)
+    service.workers[1].hear(Said(BAD, (Tensor(7),)).slots())
+    found = service.look().findings[HERE]
+    assert (dict(found.outliers), set(found.contradict)) == ({"u1": 1}, {"u1"})
+    assert "api/1 contradicts itself: k1 layer 3" in service.told[0][1]
+
+
+def test_who_alone_contradicts_itself_where_all_else_is_equal_is_named_and_others_join_it() -> None:
+    service = Service(8)
+    for given_ in range(100, 300):
+        service.say(*(GOOD,) * 8, given=given_)
+    for output in (GOOD, BAD):
+        service.workers[3].hear(Said(output, (Tensor(9),)).slots())
+    found = service.look()
+    assert (found.findings[HERE].outliers, found.doubts) == ({"u3": 1}, {})
+    assert service.told == [
+        (
+            "diverged",
+            "api/3 contradicts itself: k1 layer 3, relative error 0.25; its inputs were equal",
+            {"service": "api", "worker": "api/3", "command": "brickd coverage api"},
+        )
+    ]
+    for output in (GOOD, BAD):
+        service.workers[5].hear(Said(output, (Tensor(10),)).slots())
+    assert service.look().findings[HERE].outliers == {"u3": 1, "u5": 1}
+    assert service.kinds == ["diverged", "diverged_more"]
+
+
+def test_whether_who_contradicts_itself_does_or_the_kernel_is_decided_once_others_are_seen_to_agree() -> None:
+    service = Service(3)
+    for output in (GOOD, BAD):
+        service.workers[1].hear(Said(output, (Tensor(9),)).slots())
+    found = service.look()
+    assert (list(found.doubts), found.findings, service.told) == ([HERE], {}, [])
+    heir = Service(3, again(found))
+    for given_ in range(100, 200):
+        heir.say(*(GOOD,) * 3, given=given_)
+    found = heir.look()
+    assert (found.doubts, found.findings[HERE].outliers, heir.kinds) == ({}, {"u1": 1}, ["diverged"])
+
+
+def test_two_that_contradict_themselves_take_no_finding_away_where_others_do_not() -> None:
+    service = Service(8)
+    for given_ in range(100, 120):
+        service.say(*(GOOD,) * 7, BAD, given=given_)
+    assert list(service.look().findings[HERE].outliers) == ["u7"]
+    for worker in service.workers[:2]:
+        for output in (GOOD, BAD):
+            worker.hear(Said(output, (Tensor(9 + worker.number),)).slots())
+    assert HERE in service.look().findings
+    assert service.kinds == ["diverged"]
+
+
+def test_where_now_one_and_now_another_is_not_with_the_others_nobody_is_named() -> None:
+    service = Service(3)
+    for given_, outputs in enumerate(((GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, GOOD), (GOOD, BAD, GOOD))):
+        service.say(*outputs, given=given_)
+        found = service.look()
+    assert (found.findings, list(found.doubts), service.kinds) == ({}, [HERE], ["diverged", "diverged_withdrawn"])
+
+
+def test_nan_that_only_one_has_is_told() -> None:
+    service = Service(2)
+    service.say(GOOD, Tensor(5, nan=3))
+    found = service.look().findings[HERE]
+    said = judged(found.place, found.category, found.first)
+    assert said is not None
+    assert (said.judgement.not_finite, said.judgement.blame) == (NotFinite.BORN, Blame.CULPRIT)
+    assert "NaN or infinite" in service.told[0][1]
+
+
+def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> None:
+    service = Service(2)
+    service.say(GOOD, Tensor(2))
+    service.look()
+    assert service.told[0][1].endswith("k1 layer 3, relative error <1e-6; its inputs were equal")
+
+
+def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
+    service = Service()
+    tables = Tables([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
+    service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
+    service.say(GOOD, BAD)
+    found = service.look()
+    assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
+    assert found.sites[Place("api", "scores", 0)] == Counts("attention", prints=2, stateful=2)
+
+
+def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name() -> None:
+    service = Service()
+    tables = Tables([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
+    service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
+    service.say(GOOD, BAD, flags=_reader.CHECKED_STATELESS)
+    assert list(service.look().findings) == [Place("api", "scores", 0)]
+    service = Service(2)
+    service.say(GOOD, BAD, flags=_reader.CHECKED_STATEFUL)
+    found = service.look()
+    assert (found.findings, found.sites[HERE]) == ({}, Counts("other", prints=2, stateful=2))
+
+
+def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> None:
+    service = Service()
+    for uuid, category in (("u0", 2), ("u1", 0)):
+        tables = Tables([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
+        service.workers.append(service.worker(uuid, tables))
+    service.say(GOOD, BAD)
+    assert service.look().sites == {Place("api", "mix", 0): Counts("attention", prints=2, stateful=2)}
+
+
+def test_the_evidence_outlives_the_window() -> None:
+    service = Service(2, bytes_max=1)
+    service.say(GOOD, BAD)
+    service.look()
+    service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    found = service.look()
+    assert service.numerics.prints.print(0) is None
+    assert found.held == 1024 // 6
+    case = found.findings[HERE].first
+    assert case.other.slots == Said(BAD, (Tensor(7),), site=1).slots()
+
+
+def test_what_had_left_before_anybody_looked_is_counted() -> None:
+    service = Service(2, bytes_max=1)
+    service.say(GOOD, BAD)
+    service.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    found = service.look()
+    assert (found.findings, found.unlooked) == ({}, 1)
+
+
+def test_a_service_has_so_many_findings_and_hides_no_other_one() -> None:
+    service = Service(2)
+    other = [service.worker(uuid, service="chat") for uuid in ("v0", "v1")]
+    for site in range(1, FINDINGS_MAX + 11):
+        service.say(GOOD, BAD, site=site)
+    for worker, output in zip(other, (GOOD, BAD), strict=True):
+        worker.hear(Said(output, (Tensor(7),)).slots())
+    service.workers += other
+    found = service.look()
+    assert (len(found.findings), found.unkept) == (FINDINGS_MAX + 1, {"api": 10})
+    assert Place("chat", "k1", 3) in found.findings
+
+
+def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
+    for bad in (0, 99):
+        service = Service(100)
+        service.say(*(BAD if n == bad else GOOD for n in range(100)))
+        found = service.look().findings[HERE]
+        assert (found.outliers, len(found.workers)) == ({f"u{bad}": 1}, WORKERS_MAX)
+
+
+def test_one_sentence_is_said_of_all_that_the_same_workers_differ_in() -> None:
+    service = Service(3)
+    for site in (1, 2, 3):
+        service.say(GOOD, BAD, GOOD, site=site)
+    found = service.look()
+    ((first, said),) = headlines(found.findings.values(), Called({"u1": "api/1"}), found.since_ns)
+    assert first.place == HERE
+    assert said.startswith("api/1 differs from the others since ")
+    assert said.endswith("k1 layer 3, relative error 0.25; its inputs were equal (and at 2 more sites)")
+
+
+def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
+    service = Service(2)
+    for site in (1, 2):
+        service.say(GOOD, BAD, site=site)
+    service.look()
+    service.watch.forget((), lambda finding: finding.place == HERE)
+    assert list(service.look().findings) == [Place("api", "k2", 3)]
+
+
+def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> None:
+    service = Service(3)
+    service.say(GOOD, BAD, GOOD)
+    found = service.look().findings[HERE]
+
+    def said(**names: str) -> tuple[str, str, list[str]]:
+        called = Called({"u2": "api/2", **names}, {"u1"} & names.keys())
+        ((_, text),) = headlines([found], called, 0)
+        return text.partition(" since ")[0], command(found, called), finding(found, called)["workers"]
+
+    another = {"v1": "api/1"}
+    now = said(u1="api/1~u1", **another)
+    assert now == ("api/1~u1 (ended) differs from the others", "brickd diff api/2 'api/1~u1'", ["api/1~u1"])
+    assert said(**another) == ("api/1~u1 differs from the others", "brickd coverage api", ["api/1~u1"])
+    assert said(u1="api/2")[1] == "brickd coverage api"
+
+
+def test_who_was_called_the_same_then_is_told_of_and_no_command_names_it_twice() -> None:
+    service = Service(2)
+    service.say(GOOD, BAD)
+    service.watch.look(lambda: Roll({"u0": "api/1", "u1": "api/1"}, {"api"}))
+    assert service.told[0][1].startswith("api/1 and api/1 disagree")
+    assert service.told[0][2]["command"] == "brickd coverage api"
+
+
+def test_who_is_forgotten_is_no_opinion_any_more() -> None:
+    service = Service(3)
+    service.say(GOOD, BAD, GOOD)
+    service.look()
+    service.say(GOOD, BAD, GOOD, given=8)  # at which nobody has looked when they are forgotten
+    service.watch.forget({"u0", "u1", "u2"}, lambda _: False)
+    service.workers = [service.worker(f"v{n}") for n in range(3)]
+    for given_ in (7, 8):
+        service.say(GOOD, GOOD, GOOD, given=given_)
+    found = service.look()
+    assert (found.findings, found.doubts, service.kinds) == ({}, {}, ["diverged"])
+    assert set(service.numerics.speakers) == {"v0", "v1", "v2"}
+    service.say(GOOD, GOOD, BAD, given=9)
+    assert service.look().findings[HERE].outliers == {"v2": 1}
+
+
+def test_of_what_several_differ_in_who_is_forgotten_is_left_out() -> None:
+    service = Service(6)
+    service.say(GOOD, BAD, GOOD, GOOD, GOOD, WORSE)
+    service.look()
+    service.watch.forget({"u1", "u3"}, lambda _: False)
+    assert service.look().findings[HERE].outliers == {"u5": 1}
+    service.watch.forget({"u5"}, lambda _: False)
+    assert service.look().findings == {}
+
+
+def test_a_doubt_goes_with_whoever_contradicted_himself() -> None:
+    service = Service(3)
+    for worker in service.workers[:2]:
+        for output in (GOOD, BAD):
+            worker.hear(Said(output, (Tensor(9),)).slots())
+    (doubt,) = service.look().doubts.values()
+    assert doubt.contradict == {"u0", "u1"}
+    service.watch.forget({"u1"}, lambda _: False)
+    (doubt,) = service.look().doubts.values()
+    assert doubt.contradict == {"u0"}
+    service.watch.forget({"u0"}, lambda _: False)
+    assert service.look().doubts == {}
+
+
+# ---- over a restart
+
+
+def again(compared: Compared) -> Compared:
+    return Memory.of(json.loads("".join(Memory("p", compared=compared).pieces()))).compared
+
+
+def test_all_that_was_found_and_counted_outlives_a_daemon() -> None:
+    service = Service(3)
+    service.say(GOOD, BAD, GOOD, backend=5)
+    service.say(Tensor(4), Tensor(5), site=2)
+    service.say(Tensor(5), Tensor(4), site=2)
+    before = service.look()
+    after = again(before)
+    assert (after.findings, after.doubts, after.sites) == (before.findings, before.doubts, before.sites)
+    assert (after.since_ns, after.latest, after.unlooked) == (before.since_ns, before.latest, before.unlooked)
+    heir = Service(3, after)
+    assert heir.watch.compared.findings == before.findings
+    heir.say(GOOD, BAD, GOOD, backend=5, given=9)
+    found = heir.look()
+    assert found.findings[HERE].outliers == {"u1": 2}
+    assert found.sites[HERE] == Counts("other", 6, 0, 6, before.sites[HERE].unlike * 2)
+    assert found.since_ns == before.since_ns < found.window_since_ns
+    assert heir.told == []
+
+
+def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:
+    document = json.loads("".join(Memory("p").pieces()))
+    del document["compared"]
+    assert Memory.of(document).compared == Compared()
+
+
+def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() -> None:
+    before = Compared(sites={Place("api", f"s{n}", 0): Counts("other", 1) for n in range(SITES_MAX - 1)})
+    service = Service(1, before)
+    service.say(GOOD, site=1)
+    service.say(GOOD, site=2)
+    service.say(GOOD, site=3)
+    sites = service.look().sites
+    assert [sites[place].prints for place in sites if place.kernel.startswith("k")] == [1]
+    assert sites[Place("api", "", -1)].prints == 2
+    assert len(sites) == SITES_MAX + 1
+
+
+def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> None:
+    service = Service(2)
+    service.say(GOOD, BAD)
+    service.say(GOOD, GOOD, site=2)
+    first = service.look()
+    assert set(first.findings) < set(first.sites)
+    heir = Service(0, again(first))
+    heir.workers = [heir.worker(f"b{n}", service="batch") for n in range(2)]
+    heir.say(GOOD, BAD)
+    found, batch = heir.look(), Place("batch", "k1", 3)
+    assert ([*found.sites], [*found.findings], [*found.latest]) == ([batch], [batch], ["batch"])
+    heir.workers = [heir.worker("late", service="other")]
+    heir.say(GOOD)
+    found = heir.look()
+    assert ([*found.sites], [*found.findings], [*found.latest]) == ([Place("other", "k1", 3)], [], [])
+    assert len(heir.numerics.prints.counts()) == 1
+
+
+# ---- who is right
+
+
+@pytest.mark.parametrize(
+    ("said", "outliers", "comparable"),
+    [
+        ({0: [1], 1: [2]}, set(), True),
+        ({0: [1], 1: [1], 2: [2]}, {2}, True),
+        ({0: [1], 1: [1], 2: [2], 3: [2]}, set(), True),
+        ({0: [1], 1: [1], 2: [2], 3: [3]}, {2, 3}, True),
+        ({0: [1], 1: [1], 2: [1, 2]}, {2}, True),
+        ({0: [1], 1: [2], 2: [1, 2]}, set(), True),
+        ({0: [1], 1: [1, 2]}, set(), False),
+        ({0: [1, 1], 1: [1, 2]}, {1}, True),
+        ({0: [1, 2]}, set(), False),
+        ({0: [1, 2], 1: [1, 2], 2: [1]}, set(), False),
+    ],
+)
+def test_who_is_right(said: dict[int, Sequence[int]], outliers: set[int], comparable: bool) -> None:
+    found = opinions(group(said))
+    assert (set(found.outliers), found.against is not None) == (outliers, comparable)
+
+
+def group(said: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, int]]:
+    rows = [(worker, output) for worker, outputs in said.items() for output in outputs]
+    return [(*row, rows.count(row), number) for number, row in enumerate(dict.fromkeys(rows))]
+
+
+@given(st.dictionaries(st.integers(0, 9), st.lists(st.integers(1, 3), min_size=1, max_size=4), min_size=1))
+def test_whoever_is_named_stands_against_somebody_who_repeats_and_says_something_else(
+    said: dict[int, list[int]],
+) -> None:
+    rows = group(said)
+    found = opinions(rows)
+    steady = {worker for worker, outputs in said.items() if len(set(outputs)) == 1}
+    assert found.contradict == set(said) - steady
+    if found.against is None or found.other is None:
+        assert not found.outliers
+        return
+    worker, output, *_ = next(row for row in rows if row[3] == found.against)
+    other, another, *_ = next(row for row in rows if row[3] == found.other)
+    assert worker in steady
+    assert output != another
+    assert not found.outliers or other in found.outliers
+    if found.outliers:
+        says = [each for each in steady if said[each][0] == output]
+        assert not found.outliers.intersection(says)
+
+
+# ---- whatever workers say
+
+
+def test_an_error_that_no_number_holds_is_not_known() -> None:
+    service = Service(2)
+    service.say(Tensor(1, l2=1e-308), Tensor(2, sketch=(1e38,) * 16))
+    (found,) = service.look().findings.values()
+    assert finding(found, Called({}))["relative_error"] is None
+
+
+@given(st.binary(min_size=6 * 64, max_size=6 * 64), st.binary(min_size=4 * 64, max_size=4 * 64), st.text(max_size=8))
+def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: bytes, other: bytes, name: str) -> None:
+    head = Said(GOOD, (Tensor(7),), backend=1, of=1).slots()[:64]
+    service = Service()
+    tables = Tables([None, (name, 0)], [None, (1, -1, 0)])
+    service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
+    shape, dtype = (
+        next(row for row in records.fields_of("tensor_sums") if row[0] == name) for name in ("shape", "dtype")
+    )
+    for worker, said in zip(service.workers, (one[64:], other), strict=True):
+        output = bytearray(said[64:192])
+        for _, at, _, code in (shape, dtype):  # else they would not be comparable
+            output[at : at + struct.calcsize(code)] = bytes(struct.calcsize(code) - 1) + b"\1"
+        worker.hear(head + said[:64] + bytes(output) + one[-128:])
+    found = service.look()
+    assert len(service.told) == len(found.findings)
+    assert again(found).findings == found.findings
+    for each in found.findings.values():
+        json.dumps(finding(each, Called({})), allow_nan=False)

@@ -1,0 +1,259 @@
+"""Weights that differ where one looks first: on `status`, among its problems, in `--check`, in `workers`."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Start
+from running import running
+from said import Tensor as Sums
+from test_record import recording
+from test_weights_verb import settled, watching
+from verbs import brickd, document, started
+from weighed import Weighed, several
+
+from brickd.cli.phrases import numerics
+from brickd.numerics.judged import Judged
+from brickd.numerics.replicas import holdings
+from brickd.numerics.weighing import Weighing
+from brickd.views import weighed as views
+
+THREE = ("api/0", "api/1", "api/2")
+ODD = '{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}'
+PROBLEM = "weights: api/2 differs in layers.1.mlp.up.weight, 1 of 3 tensors: relative error 0.5"
+
+
+def odd_among(worker: Start) -> None:
+    watching(worker, "0", "1")
+    watching(worker, "2", more=ODD)
+
+
+def checked(*arguments: str) -> tuple[int, str]:
+    ended = brickd("status", "--check", *arguments)
+    return ended.returncode, ended.stdout.strip()
+
+
+def test_a_weight_that_differs_leads_wherever_one_looks_without_a_daemon_and_with_one(
+    worker: Start, prefix: str
+) -> None:
+    odd_among(worker)
+    alone = document("status")
+    (finding,) = alone["weights"]
+    assert (finding["kernel"], finding["layer"], finding["workers"]) == ("layers.*.mlp.up.weight", 1, ["api/2"])
+    assert (finding["evidence"], finding["blame"], finding["relative_error"]) == ("weights", "culprit", 0.5)
+    with running() as daemon:
+        settled(daemon, *THREE)
+        assert document("status")["weights"] == alone["weights"]
+        screen = brickd("status", COLUMNS="140").stdout.splitlines()
+        assert screen[1] == f"! {PROBLEM}  brickd weights api"
+        assert screen[2].startswith("numerics  weights: 2 of 3 workers equal, 1 of 3 tensors differs (")
+        assert brickd("workers", COLUMNS="140").stdout.splitlines()[-1] == screen[1]
+        assert checked() == (
+            1, "unhealthy: weights of api/2 differ, wanted is the same in all (brickd weights api)",
+        )  # fmt: skip
+        assert checked("--ignore", "weights")[0] == 0
+        assert checked("--ignore", "diverged")[0] == 1
+        assert document("status", "api/0")["problems"] == document("workers", "api/0")["problems"] == []
+        assert checked("api/0")[0] == 0
+
+
+def test_the_odd_one_has_its_line_among_many(worker: Start, prefix: str) -> None:
+    odd_among(worker)
+    watching(worker, *"34567")
+    assert [line.split()[0] for line in brickd("status").stdout.splitlines() if line.startswith("api/")] == ["api/2"]
+
+
+def test_a_recording_in_which_weights_were_read_has_who_differs(worker: Start, prefix: str, tmp_path: Path) -> None:
+    path = str(tmp_path / "w.brick")
+    program = "brick.init(); pause(); from array import array; brick.weights({'w': array('f', [n == '2'])}); pause()"
+    idle = [worker(f"n = '{n}'; {program}", BRICKD_SERVICE="api", BRICKD_WORKER=n) for n in "012"]
+    for each in idle:
+        each.paused()
+    with recording("-o", path) as process:
+        for each in idle:
+            each.go()
+            each.paused()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    text = "weights: api/2 differs in w, 1 of 1 tensor: how far is not known"
+    for verb in ("status", "workers"):
+        assert [each["text"] for each in document(verb, path)["problems"]] == [text]
+    assert document("status", path)["numerics"][0]["input"] is None
+
+
+def test_where_nobody_gives_weights_nothing_is_said_of_them(worker: Start, prefix: str) -> None:
+    started(worker)
+    said = document("status")
+    assert (said["weights"], said["numerics"], said["problems"]) == (None, None, [])
+    assert "no weights compared" in checked()[1]
+
+
+# ---- how much was compared
+
+
+def line(*judged: Judged) -> str:
+    """What stands on the screen of a status where nobody compares anything else."""
+    services = [
+        {"service": each.service, "workers": 0, "weights": views.summary(each), "input": None, "unseen": None}
+        for each in judged
+    ]
+    return numerics(services).replace(" · same input: not compared (brickd coverage)", "")
+
+
+def test_how_much_was_compared_is_said_beside_who_is_equal() -> None:
+    weighed = several(*THREE, watched=2)
+    assert line(weighed.judged()) == "weights: not read yet in 3 workers · unseen: 6 tensors not read yet"
+    weighed.say("api/0", 1)
+    assert line(weighed.judged()) == (
+        "weights: nothing comparable in 3 workers · unseen: 1 tensor of one replica alone, 5 tensors not read yet"
+    )
+    weighed.say("api/1", 1)
+    weighed.say("api/1", 5, "v")
+    assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 tensor (")
+    assert "unseen: 1 tensor that no other worker has, 3 tensors not read yet" in line(weighed.judged())
+    weighed.say("api/2", 2)
+    assert line(weighed.judged()).startswith("weights: 2 of 3 workers equal, 1 of 1 tensor differs (")
+
+
+def test_of_several_services_the_sums_are_said() -> None:
+    weighed = several(*THREE, watched=1)
+    weighed.add("batch/0", service="batch")
+    for name in THREE:
+        weighed.say(name, 1)
+    api, batch = Weighing(weighed.numerics.weights).judged(weighed.workers)[0], several("batch/0").judged()
+    assert views.summary(batch) is None
+    assert line(api, api).startswith("weights: 6 of 6 workers equal, 2 tensors (")
+
+
+# ---- who differs
+
+
+def found(weighed: Weighed, *named: str) -> list[dict[str, Any]] | None:
+    workers = [each for each in weighed.workers if each.name in named] or weighed.workers
+    return views.findings([weighed.judged()], workers, partial=bool(named))
+
+
+def only(weighed: Weighed) -> dict[str, Any]:
+    of = found(weighed)
+    assert of is not None
+    (finding,) = of
+    return finding
+
+
+def test_nothing_compared_is_no_absence_of_findings() -> None:
+    weighed = several(*THREE)
+    assert found(weighed) is None
+    weighed.say("api/0", 1)
+    assert found(weighed) is None
+    weighed.say("api/1", 1)
+    assert found(weighed) == []
+
+
+def test_of_two_that_disagree_both_are_named_and_nobody_is_blamed() -> None:
+    weighed = several("api/0", "api/1")
+    weighed.say("api/0", 1)
+    weighed.say("api/1", Sums(2, nan=1))
+    finding = only(weighed)
+    assert (finding["workers"], finding["outliers"], finding["blame"]) == (["api/0", "api/1"], {}, "unknown")
+    assert (finding["not_finite"], finding["relative_error"]) == ("unknown", None)
+    assert found(weighed, "api/1") == [finding]
+
+
+def test_who_changed_in_place_contradicts_itself() -> None:
+    weighed = several("api/0", "api/1")
+    for name, checksum in (("api/0", 1), ("api/1", 1), ("api/1", Sums(2, nan=1))):
+        weighed.say(name, checksum)
+    finding = only(weighed)
+    assert (finding["workers"], finding["contradict_themselves"]) == (["api/1"], ["api/1"])
+    assert finding["not_finite"] == "born"
+
+
+def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared() -> None:
+    weighed = several("api/0.pp0", "api/1.pp0", "api/2.pp0", "api/1.pp1", "api/2.pp1")
+    for worker in weighed.workers:
+        at = "first" if worker.name.endswith("pp0") and worker.name != "api/0.pp0" else "last"
+        weighed.say(worker.name, 1, at)
+    finding = only(weighed)
+    assert (finding["workers"], finding["kernel"], finding["holds_shard"]) == (["api/0.pp0"], None, "pp1")
+    assert (finding["cases"], finding["relative_error"], finding["blame"]) == (0, None, "culprit")
+    assert views.problems([finding])[0]["text"].startswith("weights: api/0.pp0 holds what is of pp1, in all of its 1 ")
+
+
+def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:
+    weighed = several(*THREE, watched=1)
+    for name in THREE:
+        weighed.say(name, 1)
+    weighing = Weighing(weighed.numerics.weights)
+    (before,) = weighing.judged(weighed.workers)
+    with monkeypatch.context() as context:
+        context.setattr("brickd.numerics.weighing.judge", None)
+        (after,) = weighing.judged(weighed.workers)
+    assert before.age_ns is not None
+    assert after.age_ns is not None
+    assert after.age_ns > before.age_ns
+    weighed.say("api/2", 2)
+    assert weighing.judged(weighed.workers)[0].verdict == "differ"
+    one = weighed.workers[0]
+    weighed.workers[0] = replace(one, reading=replace(one.reading, pid=None))
+    assert len(weighing.judged(weighed.workers)[0].workers) == 2
+
+
+# ---- what was looked at
+
+
+def tensors(weighed: Weighed) -> dict[tuple[str, int], views.TensorSeen]:
+    held = holdings(weighed.numerics.weights, weighed.workers)
+    return {each.place[1:]: each for each in views.tensors([weighed.judged()], held)}
+
+
+def test_each_tensor_says_how_often_it_was_compared_and_how_often_it_is_odd() -> None:
+    weighed = several(*THREE)
+    for name, checksum in zip(THREE, (1, 1, 2), strict=True):
+        weighed.say(name, checksum, "w.*", 3)
+        weighed.say(name, 7, "up.*", 3, 0)
+    weighed.say("api/0", 8, "up.*", 3, 1)
+    weighed.say("api/1", 9, "v", generation=1)
+    weighed.say("api/2", 9, "v", generation=2)
+    found = tensors(weighed)
+    assert found["w.*", 3][1:] == (3, 3, 1, True)
+    assert found["up.*", 3][1:] == (4, 3, 0, False)
+    assert found["v", -1][1:] == (2, 0, 0, False)
+
+
+def test_a_tensor_that_one_lacks_differs_and_is_a_finding() -> None:
+    weighed = several(*THREE, watched=1)
+    weighed.workers[0].reading.process["weights"] = 2
+    for name in THREE:
+        weighed.say(name, 7)
+    weighed.say("api/0", Sums(8, nan=1), "v")
+    assert tensors(weighed)["v", -1][1:] == (1, 0, 0, True)
+    finding = only(weighed)
+    assert (finding["workers"], finding["kernel"], finding["not_finite"]) == (["api/0"], "v", None)
+    assert finding["text"] == "api/0 differs in v, 1 of 2 tensors: the others lack it, it holds 1 NaN"
+
+
+def test_tensors_of_other_shards_are_not_counted_as_compared() -> None:
+    weighed = several("api/0.tp0", "api/1.tp0", "api/0.tp1", "api/2.tp0")
+    for name in ("api/0.tp0", "api/1.tp0", "api/0.tp1"):
+        weighed.say(name, 1)
+    weighed.say("api/2.tp0", Sums(1, shape=2))
+    assert tensors(weighed)["w", -1][1:] == (4, 3, 1, True)
+
+
+def test_coverage_has_weights_beside_what_is_compared_by_its_inputs(worker: Start, prefix: str) -> None:
+    odd_among(worker)
+    said = document("coverage")
+    assert [(each["kernel"], each["layer"], each["state"], each["evidence"]) for each in said["sites"]] == [
+        ("layers.*.mlp.up.weight", 1, "differs", ["weights"]),
+        ("layers.*.mlp.up.weight", 0, "compared", ["weights"]),
+        ("norm.weight", None, "compared", ["weights"]),
+    ]
+    assert said["findings"] == document("status")["weights"]
+    assert (said["services"][0]["weights"]["compared"], said["services"][0]["weights"]["differ"]) == (3, 1)
+    screen = brickd("coverage", COLUMNS="120").stdout.splitlines()
+    assert screen[1] == f"! {PROBLEM}  brickd weights api"
+    assert screen[3].split() == ["layers.*.mlp.up.weight", "1", "weights", "differs", "3", "3", "1", "0"]

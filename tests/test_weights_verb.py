@@ -1,0 +1,412 @@
+"""`brickd weights`, over workers that read their weights; and what becomes of that while daemons come and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker
+from faults import Start
+from made_up import HOSTILE
+from replicas import MODEL
+from running import Running, running
+from verbs import brickd, document, sheet
+
+from brickd.manifest import BYTES_MAX
+from brickd.words import NOBODY
+
+# Three tensors, of which a worker may change one, and read them again, as often as it is told to go on.
+WATCHES = """
+weights = {
+    "layers.0.mlp.up.weight": array("f", [n + shift for n in range(64)]),
+    "layers.1.mlp.up.weight": array("f", [1 + shift] * 8),
+    "norm.weight": array("f", range(3)),
+}
+weights |= more
+brick.weights(weights, share=1.0)
+def scans(): return int.from_bytes(os.pread(_core._segment_fd(), 8, at), "little")
+while True:
+    report(None)
+    pause()
+    spoil(weights)
+    before = scans()
+    while steps and scans() == before:
+        with brick.step(None): pass
+"""
+
+
+def watching(
+    worker: Start, *names: str, spoil: str = "pass", shift: float = 0, more: str = "{}", steps: bool = True, **of: str
+) -> list[Worker]:
+    """Workers that have read their weights once, of one key."""
+    import test_weights_agent
+
+    program = "from array import array\n"
+    program += f"at, shift, more, steps = {test_weights_agent.SCANS}, {shift}, {more}, {steps}\n"
+    program += f"def spoil(weights): {spoil}\n" + WATCHES
+    key = {"BRICKD_KEY_FILE": f"{os.environ['BRICKD_RUNTIME_DIR']}/key"}
+    found = [worker(program, BRICKD_SERVICE="api", BRICKD_WORKER=name, **(key | of)) for name in names]
+    for each in found:
+        each.heard()
+        each.paused()
+    return found
+
+
+FLIP = 'memoryview(weights["layers.1.mlp.up.weight"]).cast("B").cast("I")[5] ^= 1 << 20'
+
+
+def lines(*arguments: str, code: int = 0) -> list[str]:
+    ended = brickd("weights", *arguments)
+    assert (ended.returncode, ended.stderr) == (code, ""), ended
+    return ended.stdout.splitlines()
+
+
+def said(*arguments: str, code: int = 0) -> dict[str, Any]:
+    return document("weights", *arguments, code=code)
+
+
+def settled(daemon: Running, *names: str, tensors: int = 3) -> None:
+    """Wait until a daemon has heard what these have read."""
+
+    def heard(said: Any) -> bool:
+        workers = {each["worker"]: each["tensors"] for each in said["workers"]}
+        return all(workers.get(name) == tensors for name in names)
+
+    daemon.once("/weights", heard)
+
+
+THREE = ("0", "1", "2")
+
+
+def test_without_a_daemon_what_lies_in_the_rings_is_compared(worker: Start) -> None:
+    watching(worker, *THREE)
+    (line,) = lines()
+    assert line.startswith("3 of 3 workers equal, 3 tensors, ")
+    assert line.endswith(" ago")
+    assert said()["verdict"] == "equal"
+    watching(worker, "3", shift=0.5)
+    first, second, *_ = lines(code=1)
+    assert first.startswith("api/3 differs in 2 of 3 tensors, first in layers.0.mlp.up.weight: relative ")
+    assert second.startswith("3 of 4 workers equal, 3 tensors, ")
+
+
+def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> None:
+    watching(worker, "0", "1")
+    watching(worker, "2", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
+    shown = lines(code=1)
+    assert shown[0] == "api/2 differs in layers.1.mlp.up.weight, 1 of 3 tensors: relative error 0.5"
+    assert shown[3].split() == ["WORKER", "TENSOR", "LAYER", "EXPERT", "ERROR", "CHECKSUM", "WANTED"]
+    assert shown[4].split()[:5] == ["api/2", "layers.*.mlp.up.weight", "1", "-", "0.5"]
+    (row,) = sheet("weights")
+    assert (row["worker"], row["tensor"], row["why"]) == ("api/2", "layers.*.mlp.up.weight", "outlier")
+    told = said(code=1)
+    assert told["differing"][0]["checksum"] == row["checksum"]
+    assert told["differing"][0]["generation"] == "0000000000000001"
+    assert lines("api/0", "api/1")[0].startswith("2 of 2 workers equal")
+    assert len(said("--all", code=1)["tensors"]) == 4
+    assert "TENSOR" in "\n".join(lines("--all", code=1))
+
+
+def test_with_nothing_to_compare_it_says_why_and_exits_6(worker: Start, prefix: str) -> None:
+    assert lines(code=6) == [NOBODY]
+    idle = worker("brick.init(); pause()", BRICKD_SERVICE="api", BRICKD_WORKER="7")
+    idle.paused()
+    assert lines(code=6) == ["nothing to compare", "api/7: watches no weights (brick.weights(model) does)"]
+    watching(worker, "0")
+    assert lines(code=6)[1] == (
+        "api/0: 3 tensors not compared: nobody else holds this shard (--against MANIFEST compares with a file)"
+    )
+
+
+def test_a_worker_that_holds_another_shard_than_it_says_is_told(worker: Start) -> None:
+    watching(worker, "0.tp0", "1.tp0")
+    watching(worker, "0.tp1", "1.tp1", "2.tp0", shift=1)
+    assert lines(code=1)[0] == (
+        "api/2.tp0 holds what is of tp1, in all of its 3 tensors: it was given another shard, or says wrongly where it"
+        " stands"
+    )
+
+
+def test_who_has_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> None:
+    watching(worker, "0", "1")
+    watching(worker, "2", more='{"norm.weight": array("d", range(4))}')
+    shown = lines(code=1)
+    assert shown[0] == "api/2 differs in norm.weight, 1 of 3 tensors: float64 4 and not float32 3"
+    assert shown[1].startswith("2 of 3 workers equal")
+    (row,) = said(code=1)["differing"]
+    assert [row[key] for key in ("dtype", "dtype_against", "shape", "shape_against", "relative_error")] == [
+        "float64", "float32", [4], [3], None,
+    ]  # fmt: skip
+
+
+def test_other_keys_are_said_and_not_compared(worker: Start, tmp_path: Path) -> None:
+    watching(worker, "0", "1", "2")
+    watching(worker, "3", BRICKD_KEY_FILE=f"{tmp_path}/another")
+    shown = lines()
+    assert shown[0].startswith("3 of 4 workers equal")
+    assert (
+        "api/3: 3 tensors not compared: its checksums are of another key (give all the same BRICKD_KEY_FILE)" in shown
+    )
+
+
+def test_a_hostile_name_of_a_tensor_is_shown_and_not_obeyed(worker: Start) -> None:
+    for number, shift in enumerate((0, 0, 1)):
+        watching(worker, str(number), more=f"{{{HOSTILE!r}: array('d', [{shift}] * 4)}}")
+    shown = lines(code=1)
+    assert all(line.isprintable() for line in shown)
+    (row,) = sheet("weights")
+    assert not row["tensor"].startswith("=")
+    assert said(code=1)["differing"][0]["tensor"] == HOSTILE
+
+
+# ---- with a daemon
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_bit_that_flips_is_found_by_a_rescan_and_told(worker: Start) -> None:
+    with running() as daemon:
+        sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
+        settled(daemon, "api/0", "api/1", "api/2")
+        assert said()["verdict"] == "equal"
+        for each in (*sound, *bad):
+            each.go()
+        first = lines("--rescan", code=1)[0]
+        assert first == (
+            "api/2 differs in layers.1.mlp.up.weight, 1 of 3 tensors: relative error 0.044, changed in place"
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefix")
+def test_a_daemon_tells_by_itself_who_differs(worker: Start) -> None:
+    with running() as daemon:
+        watching(worker, "0", "1")
+        watching(worker, "2", more='{"norm.weight": array("f", [9, 1, 2])}')
+        event = daemon.until("weights_differ")
+        assert (event["worker"], event["command"]) == ("api/2", "brickd weights api")
+        assert event["text"] == lines(code=1)[0]
+
+
+@pytest.mark.usefixtures("prefix")
+def test_who_makes_no_steps_has_not_read_its_weights_again_and_is_named(worker: Start) -> None:
+    with running() as daemon:
+        (going,) = watching(worker, "0")
+        watching(worker, "1", steps=False)
+        settled(daemon, "api/0", "api/1")
+        going.go()
+        ended = brickd("weights", "--rescan", "--timeout", "0.5")
+        assert ended.returncode == 2
+        assert ended.stderr == (
+            "brickd: api/1 has not read all of its weights in 0.5 s, 3 of 3 tensors are known: they are read at the"
+            " ends of steps\n"
+        )
+        assert ended.stdout.startswith("2 of 2 workers equal, 3 tensors, ")
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_rescan_needs_a_daemon_and_no_recording() -> None:
+    ended = brickd("weights", "--rescan")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert "daemon" in ended.stderr
+    assert brickd("weights", "x.brick", "--rescan").returncode == 2
+    assert brickd("weights", "--timeout", "nan").returncode == 2
+
+
+@contextmanager
+def again(daemon: Running, *, killed: bool) -> Iterator[Running]:
+    """The daemon ends, or is killed, and another takes its place."""
+    if killed:
+        daemon.kill()
+    else:
+        daemon.end()
+    with running() as successor:
+        yield successor
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.usefixtures("prefix")
+def test_what_was_read_once_is_known_to_all_daemons_after_that(worker: Start, killed: bool) -> None:
+    with running() as daemon:
+        sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
+        settled(daemon, "api/0", "api/1", "api/2")
+        for each in (*sound, *bad):
+            each.go()
+        assert brickd("weights", "--rescan").returncode == 1
+        before = said("--all", code=1)
+        with again(daemon, killed=killed):
+            after = said("--all", code=1)
+            for told in (before, after):
+                told.pop("source")
+                for one in (*told["workers"], *told["services"]):
+                    one.pop("age_ns")
+            assert after == before
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("prefix")
+def test_weights_of_the_dead_are_known_until_they_are_forgotten(worker: Start) -> None:
+    with running() as daemon:
+        found = [*watching(worker, "0", "1"), *watching(worker, "2", shift=1)]
+        settled(daemon, "api/0", "api/1", "api/2")
+        before = said(code=1)["differing"]
+        for each in found:
+            each.kill()
+        while len([each for each in daemon.ask("/events")["events"] if each["kind"] == "worker_died"]) < 3:
+            pass
+        assert said(code=1)["differing"] == before
+        assert brickd("prune").returncode == 0
+        assert lines(code=6) == [NOBODY]
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) -> None:
+    with running() as daemon:
+        (one,) = watching(worker, "0")
+        settled(daemon, "api/0")
+        daemon.end()
+        path = Path(os.environ["BRICKD_RUNTIME_DIR"]) / "weights"
+        path.write_bytes(path.read_bytes()[:-1])
+        with running() as successor:
+            assert "put aside as weights.refused" in successor.until("break")["text"]
+            assert said(code=6)["workers"][0]["tensors"] == 0
+            one.go()
+            assert brickd("weights", "--rescan").returncode == 6
+            assert said(code=6)["workers"][0]["tensors"] == 3
+
+
+def test_a_flipped_bit_of_a_model_is_named_exactly(worker: Start, prefix: str) -> None:
+    program = """
+from random import Random
+from brickd.demo.damage import *
+weights = drawn(size, 7)
+fault = WeightFault(2, "layers.1.mlp.down.weight", Change(Kind.FLIP, 5, 21))
+if os.environ["BRICKD_WORKER"] == "2": assert fault.strike(weights, size)
+brick.weights(weights)
+pause()
+"""
+    key = f"{os.environ['BRICKD_RUNTIME_DIR']}/key"
+    for number in range(3):
+        worker(MODEL + program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key).paused()
+    told = said(code=1)
+    assert [(row["worker"], row["tensor"], row["layer"]) for row in told["differing"]] == [
+        ("api/2", "layers.*.mlp.down.weight", 1)
+    ]
+    assert told["services"][0]["compared"] == 15
+
+
+# ---- manifests
+
+
+def test_workers_are_held_against_what_was_saved(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    one, _ = watching(worker, "0", "1", spoil=f"{FLIP}; brick.weights(weights)", steps=False)
+    ended = brickd("weights", "api/0", "--save", str(path))
+    assert (ended.returncode, ended.stderr) == (0, f"brickd: 3 tensors of api written to {path}\n")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["base.json"]
+    manifest = json.loads(path.read_text())
+    assert (manifest["schema_version"], manifest["service"], len(manifest["tensors"])) == (1, "api", 3)
+    assert lines("--against", str(path))[0].startswith(f"2 of 2 workers equal to {path}, 3 tensors")
+    one.go()
+    one.heard()
+    shown = lines("--against", str(path), code=1)
+    assert shown[0] == "api/0 differs from the manifest in layers.1.mlp.up.weight, 1 of 3 tensors"
+    told = said("--against", str(path), code=1)
+    assert told["differing"][0]["why"] == "manifest"
+    assert "tensors" not in told
+
+
+def test_what_a_manifest_does_not_say_is_told(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    watching(worker, "0", more='{"a": array("d", [0]), "b": array("f", [0]), "c": array("d", [0])}')
+    assert brickd("weights", "--save", str(path)).returncode == 0
+    watching(worker, "1", more='{"b": array("d", [0]), "c": array("d", [0, 0]), "d": array("d", [0])}')
+    watching(worker, "0.tp1")
+    (one, two, three) = said("--against", str(path), code=1)["workers"]
+    assert (one["worker"], one["not_comparable"], one["compared"]) == ("api/0", {}, 6)
+    assert (two["worker"], two["not_comparable"]) == ("api/0.tp1", {"shard": 3})
+    assert three["not_comparable"] == {"not in the manifest": 1}
+    assert (three["compared"], three["differing"], three["missing"], three["state"]) == (5, 3, 1, "differs")
+    shown = brickd("weights", "--against", str(path)).stdout
+    assert shown.startswith("api/1 differs from the manifest in 3 of 6 tensors, first in b\n")
+
+
+def test_what_differs_or_is_unknown_is_not_saved(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    assert "nothing to save" in brickd("weights", "--save", str(path)).stderr
+    watching(worker, "0")
+    watching(worker, "1", shift=1)
+    ended = brickd("weights", "--save", str(path))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "is not the same in api/1 as in others: name a worker whose weights are right" in ended.stderr
+    assert brickd("weights", "api/0", "--save", str(tmp_path)).stderr == (
+        f"brickd: {tmp_path} is there, and is no file: name another one\n"
+    )
+    assert brickd("weights", "api/0", "--save", str(tmp_path / "no" / "such")).returncode == 2
+    assert brickd("weights", "api/0", "--save", "x", "--against", "y").returncode == 2
+    ended = brickd("weights", "--against", str(path))
+    assert (ended.returncode, ended.stderr) == (
+        2,
+        f"brickd: {path} cannot be read: No such file or directory (brickd weights --save MANIFEST writes one)\n",
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_manifest_of_another_key_is_refused_with_what_to_do(worker: Start, tmp_path: Path) -> None:
+    path = tmp_path / "base.json"
+    watching(worker, "0")
+    assert brickd("weights", "--save", str(path)).returncode == 0
+    path.write_text(path.read_text().replace(json.loads(path.read_text())["key"], "0123456789abcdef"))
+    ended = brickd("weights", "--against", str(path))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "is of key 0123456789abcdef, these workers' checksums are of key" in ended.stderr
+    assert "BRICKD_KEY_FILE" in ended.stderr
+
+
+ROW = '{"shard": "", "tensor": "w", "layer": 0, "expert": null, "dtype": "f", "shape": [1], "checksum": "%s"}'
+HEAD = '{"schema_version": 1, "what": "weights", "service": "api", "key": null, "tensors": [%s]}'
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("", "no whole manifest"),
+        ("[1]", "is no manifest of weights"),
+        ('{"what": "weights"}', "no whole manifest"),
+        ('{"what": "weights", "schema_version": 2}', "of version 2, this brickd reads 1"),
+        (HEAD % ROW, "a checksum is 16 digits"),
+        (HEAD % ", ".join([ROW % ("0" * 16)] * 2), "stands there twice"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "a shape is numbers"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "no whole manifest"),
+        (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "are names"),
+        (HEAD % "7", "no whole manifest"),
+        (HEAD.replace('"api"', "[]") % "", "a service is a name"),
+        ("[" * 100_000, "no whole manifest"),
+        ("\x00" * 10, "no whole manifest"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_with_the_reason(tmp_path: Path, content: str, why: str) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(content)
+    ended = brickd("weights", "--against", str(path))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert why in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.usefixtures("prefix")
+def test_what_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "huge"
+    with path.open("wb") as file:
+        file.truncate(BYTES_MAX + 1)
+    assert "has more than 64 MiB" in brickd("weights", "--against", str(path)).stderr
+    os.mkfifo(tmp_path / "pipe")
+    assert "is no file" in brickd("weights", "--against", str(tmp_path / "pipe")).stderr
+    assert brickd("weights", "--against", str(tmp_path / "none")).returncode == 2
