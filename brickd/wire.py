@@ -18,6 +18,9 @@ PREFIX = "brickd-prefix"
 # Errors that say nothing of what was asked, but that this daemon does not answer it to us, or not now.
 OTHER_PREFIX, STRANGER, BUSY = "other_prefix", "stranger", "busy"
 
+# Where a daemon gives away what it keeps of fingerprints, to be compared with others.
+FINGERPRINTS = "fingerprints"
+
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _ERRORS = {error.kind: error for error in (NoSuchWorker, NotPermitted, NothingComparable, WrongQuestion)}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 from collections.abc import Sequence
 from dataclasses import replace
@@ -212,6 +213,24 @@ def test_a_worker_that_is_gone_is_named_until_it_is_pruned(worker: Start, prefix
     assert document("status")["diverged"] == []
 
 
+def test_another_that_has_the_name_of_the_outlier_now_is_never_taken_for_it(worker: Start, prefix: str) -> None:
+    three = workers(worker, (0, 1, 0))
+    with running() as daemon:
+        daemon.until("diverged")
+        three[1].process.send_signal(signal.SIGTERM)
+        daemon.until("worker_ended")
+        started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="1")
+        said = daemon.once("/status", lambda said: [each["state"] for each in said["workers"]].count("live") == 3)
+        (name,) = said["diverged"][0]["workers"]
+        assert name.startswith("api/1~")
+        assert {each["name"]: each["state"] for each in said["workers"]}[name] == "ended"
+        (problem,) = said["problems"]
+        assert problem["text"].startswith(f"{name} (ended) differs from the others")
+        command = shlex.split(problem["command"])
+        assert command in (["brickd", "diff", "api/0", name], ["brickd", "diff", "api/2", name])
+        assert brickd(*command[1:]).returncode == 1
+
+
 @pytest.mark.slow
 def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, prefix: str) -> None:
     damaged = workers(worker, (0, 1, 0))
@@ -309,3 +328,19 @@ def test_survey_of_nobody_has_nothing_to_compare(daemon: Daemon) -> None:
     assert not survey().workers
     assert brickd("coverage").stdout.startswith("nothing to compare: ")
     assert Path(runtime().directory).is_dir()
+
+
+def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: Start, prefix: str) -> None:
+    rounds = 8  # of fewer records than the least window has room for
+    with running(command=(*UP, "--numerics-bytes", "1")) as daemon:
+        two = workers(worker, (0, 1), once=True)
+        daemon.once("/status", lambda said: said["diverged"])
+        for _ in range(rounds):
+            for each in two:
+                each.go()
+                each.paused()
+        settled(daemon, 2 * (rounds + 1) * OF_A_ROUND)
+        (found,) = document("status")["diverged"]
+        said = document(*shlex.split(found["command"])[1:], code=1)
+        assert (said["verdict"], said["first"]["kernel"], said["first"]["layer"]) == ("diverged", "mlp", 1)
+        assert said["coverage"]["evicted"] > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from faults import Start
 from made_up import HOSTILE
 from replicas import MODEL
 from running import Running, running
+from test_record import recording
 from verbs import brickd, document, sheet
 
 from brickd.manifest import BYTES_MAX
@@ -142,6 +144,25 @@ def test_who_has_a_tensor_of_another_dtype_and_shape_differs(worker: Start) -> N
     (row,) = said(code=1)["differing"]
     assert [row[key] for key in ("dtype", "dtype_against", "shape", "shape_against", "relative_error")] == [
         "float64", "float32", [4], [3], None,
+    ]  # fmt: skip
+
+
+def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> None:
+    watching(worker, "0", "1", more='{"scale": array("f", [1, 2])}')
+    watching(worker, "2")
+    shown = lines(code=1)
+    assert shown[0] == "api/2 differs in scale, 1 of 4 tensors: lacks it"
+    (row,) = (line.split() for line in shown if line.startswith("api/2   "))
+    assert row[:-1] == ["api/2", "scale", "-", "-", "-", "-"]
+    (row,) = said(code=1)["differing"]
+    assert [row[key] for key in ("checksum", "dtype", "dtype_against", "shape", "shape_against", "nan")] == [
+        None, None, "float32", None, [2], None,
+    ]  # fmt: skip
+    diverged = brickd("diff", "api")
+    assert diverged.returncode == 1
+    assert "missing: 1 in api/2" in diverged.stdout.splitlines()
+    assert diverged.stdout.splitlines()[:2] == [
+        "by weights: diverged: api/2 differs from 2 that agree, in scale", "  lacks it",
     ]  # fmt: skip
 
 
@@ -278,6 +299,35 @@ def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) 
             one.go()
             assert brickd("weights", "--rescan").returncode == 6
             assert said(code=6)["workers"][0]["tensors"] == 3
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("degree", [[], ["--values"], ["--redact"]])
+def test_a_recording_has_what_was_known_when_it_began_and_what_was_read_meanwhile(
+    worker: Start, tmp_path: Path, degree: list[str]
+) -> None:
+    base, path = tmp_path / "base.brick", tmp_path / "w.brick"
+    with running() as daemon:
+        one, _ = watching(worker, "0", "1", spoil=FLIP)
+        settled(daemon, "api/0", "api/1")
+        assert brickd("record", "-o", str(base), *degree, "--duration", "0.2").returncode == 0
+        with recording("-o", str(path), *degree) as process:
+            assert daemon.ask("/weights/rescan", b"")["workers"] == ["api/0", "api/1"]
+            one.go()
+            one.heard()
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 0
+    assert (said(str(base))["verdict"], said(str(base))["workers"][0]["tensors"]) == ("equal", 3)
+    (row,) = said(str(path), code=1)["differing"]
+    assert (row["why"], row["worker"], row["layer"], row["changed_in_place"]) == ("changed", "api/0", 1, True)
+    assert (row["relative_error"] is not None) == (degree == ["--values"])
+    ended = brickd("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
+    assert ended.returncode == 1
+    if degree == ["--redact"]:  # each has a key of its own
+        assert "w.brick:api/0 differs from what it was, in layers.1.mlp.up.weight" in ended.stdout
+        assert "0 comparisons: 0 identical, 1 diverged, 6 not comparable (key 6)" in ended.stdout
+    else:
+        assert "w.brick:api/0 differs from 1 that agree, in layers.1.mlp.up.weight" in ended.stdout
 
 
 def test_a_flipped_bit_of_a_model_is_named_exactly(worker: Start, prefix: str) -> None:

@@ -35,7 +35,9 @@ from brickd.errors import BrickdError, WrongQuestion
 from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting, settings
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.coverage import CoverageQuestion
+from brickd.questions.diff import DiffQuestion
 from brickd.questions.events import EventsQuestion
+from brickd.questions.fingerprints import FingerprintsQuestion
 from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Number
@@ -49,7 +51,9 @@ from brickd.recording.recorder import Recorder
 from brickd.views import (
     bricks,
     coverage,
+    diff,
     events,
+    fingerprints,
     hang,
     inspect,
     status,
@@ -131,6 +135,10 @@ class Application:
             self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
             Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
             self._view("stragglers", StragglersQuestion, stragglers.answer, "Who is slow, in which brick, since when."),
+            self._view("diff", DiffQuestion, diff.answer, "Where numbers differ first, and whose fault it is."),
+            self._view(
+                wire.FINGERPRINTS, FingerprintsQuestion, fingerprints.answer, "What is kept of workers' fingerprints."
+            ),
             self._view("coverage", CoverageQuestion, coverage.answer, "What of the workers' numbers was compared."),
             self._view("weights", WeightsQuestion, weights.answer, "Whether replicas hold the same parameters."),
             Endpoint("POST", "/weights/rescan", Rescanning, self._rescan, "Have them read their parameters once more."),

@@ -44,6 +44,7 @@ VERBS = {
     "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
     "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),
     "coverage": Verb("brickd.cli.coverage:coverage", "What of the workers' numbers was compared, and what was not."),
+    "diff": Verb("brickd.cli.diff:diff", "Where workers' numbers differ first, and whose fault it is."),
     "weights": Verb("brickd.cli.weights:weights", "Whether all replicas hold the same parameters, and who does not."),
     "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
     "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from brickd.errors import BrickdError, NoDaemon, NotPermitted
 from brickd.questions.question import SLOTS, START
 from brickd.workers import Survey, Worker, select, unread
-from brickd.world import World
+from brickd.world import Source, World
 
 Document = dict[str, Any]
 
@@ -54,7 +54,16 @@ class Counted:
         return {"over": self.over, "over_ns": self.length_ns}
 
 
-def begun(world: World) -> Document:
+class Sourced(Protocol):
+    """What documents are built from."""
+
+    @property
+    def source(self) -> Source:
+        """Where what it shows comes from."""
+        ...
+
+
+def begun(world: Sourced) -> Document:
     """What every document begins with."""
     return {"schema_version": 1, "source": world.source}
 

@@ -1,0 +1,238 @@
+"""The verb `diff`.
+
+Owns: the human screen of a comparison, when it exits 1. Must not know: how workers are compared. Invariants: the first
+line says by which evidence, and the verdict; what was not looked at is said; by default it is a screen of 24 lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from brickd import escape, units
+from brickd.cli import sides
+from brickd.cli import table as tables
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.tab import complete_workers, with_recordings
+from brickd.cli.table import Column, Figure
+from brickd.errors import Exit, NothingComparable
+from brickd.questions.diff import DiffQuestion
+
+_LINES = 24
+_BEFORE, _SITES_MIN = 2, 3
+_BRICKS = 3
+_DIFFER = ("diverged", "routing")
+_FAILS = ("diverged", "within", "incomplete")
+
+
+@click.command()
+@asks(DiffQuestion, with_recordings(complete_workers))
+@click.option("--all", "every", is_flag=True, help="Every site, and every brick.")
+@click.option(
+    "--context",
+    type=click.IntRange(0),
+    metavar="N",
+    help="So many sites before the first that differs, and behind it.",
+)
+@click.option(
+    "--fail-on",
+    "fails",
+    type=click.Choice(_FAILS),
+    multiple=True,
+    help="Exit 1 also at this verdict; may be given several times. At diverged it always does.",
+)
+@output_options
+def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
+    """Where the numbers of two workers or more differ first, and whose fault it is.
+
+    A worker of a recording is RECORDING:WORKER. Exits 1 where they diverge, 6 where nothing is comparable.
+    """
+    try:
+        found = sides.find(question)
+    except NothingComparable as why:  # a program is told in words of its own, and by the exit code
+        emit(_nothing(why), output, table=lambda _: [], rows="sites")
+        raise
+    for words in found.words:
+        say(words)
+    document = found.document
+    emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
+    return Exit.DIFFERS if document["verdict"] in (*_DIFFER, *fails) or _fails(document, fails) else Exit.OK
+
+
+def _nothing(why: NothingComparable) -> dict[str, Any]:
+    """The document where there is none: what a program asks any other for, and the reason."""
+    counts = dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
+    return {
+        "schema_version": 1,
+        "evidence": None,
+        "verdict": "not_comparable",
+        "reasons": [str(why)],
+        **counts,
+        "first": None,
+        "outlier": None,
+        "sites": [],
+    }
+
+
+def _fails(document: dict[str, Any], fails: Sequence[str]) -> bool:
+    return bool("within" in fails and document["within"]) or bool("incomplete" in fails and document["incomplete"])
+
+
+def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None) -> list[str]:
+    title, *more = document["headlines"]
+    bad = document["verdict"] in _DIFFER
+    lines = [escape.text(title, screen.width)]
+    if document["verdict"] != "identical":
+        lines = [screen.paint(lines[0], "red" if bad else "yellow")]
+    lines += [escape.text(f"  {said}", screen.width) for said in more]
+    lines += _both(document["first"], screen) if document["first"] else []
+    rest = [escape.text(said, screen.width) for said in (*_counted(document), *_unseen(document["coverage"]))]
+    rest += _times(document["timing"], screen, every)
+    sites = document["sites"]
+    room = max(_SITES_MIN, _LINES - len(lines) - len(rest) - 3)  # besides an empty line, titles, what is left out
+    at = _place(document)
+    shown = sites if every else _near(sites, at, room) if context is None else _around(sites, at, context)
+    return lines + _sites(shown, len(sites), screen) + rest
+
+
+def _both(first: dict[str, Any], screen: Screen) -> list[str]:
+    held = [side for side in (first["a"], first["b"]) if side["checksum"] is not None]  # of weights one may lack it
+    return tables.figures(_STATISTICS, held, screen.width)
+
+
+def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[str]:
+    if not shown:
+        return []
+    more = [f"…{units.many(among - len(shown), 'more site')}: --all"] if among > len(shown) else []
+    return ["", *tables.figures(_SITES_OF, shown, screen.width), *more]
+
+
+def _place(document: dict[str, Any]) -> int | None:
+    """Where the first difference stands among the sites."""
+    first = document["first"]
+    if first is None:
+        return None
+    where = first["kernel"], first["layer"]
+    return next((n for n, site in enumerate(document["sites"]) if (site["kernel"], site["layer"]) == where), None)
+
+
+def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
+    """The first that differs and some before and behind it; where none does, those of which anything is to be said."""
+    if at is None:
+        return [site for site in sites if site["verdict"] is not None or site["missing"]][:room]
+    begin = max(0, min(at - _BEFORE, len(sites) - room))
+    return sites[begin : begin + room]
+
+
+def _around(sites: Sequence[dict[str, Any]], at: int | None, context: int) -> Sequence[dict[str, Any]]:
+    return sites[max(0, (at or 0) - context) : (at or 0) + context + 1]
+
+
+def _counted(document: dict[str, Any]) -> Iterator[str]:
+    figures = [f"{units.many(document['compared'], 'comparison')}: {units.count(document['identical'])} identical"]
+    figures += [f"{units.count(document[key])} {key}" for key in ("within", "diverged", "incomplete") if document[key]]
+    reasons = document["not_comparable"]
+    if reasons:
+        why = ", ".join(f"{key} {units.count(n)}" for key, n in reasons.items())
+        figures.append(f"{units.count(sum(reasons.values()))} not comparable ({why})")
+    yield ", ".join(figures)
+    lacking = [f"{units.count(each['missing'])} in {each['worker']}" for each in document["workers"] if each["missing"]]
+    if lacking:
+        where = "" if document["evidence"] == "weights" else ", in steps that both have"
+        yield f"missing{where}: {', '.join(lacking[:4])}"
+    for other in document["others"]:
+        count = f", {units.count(other['diverged'])} diverged" if other["diverged"] else ""
+        yield f"by {other['evidence']}: {other['verdict']}, {units.many(other['compared'], 'comparison')}{count}"
+
+
+def _unseen(seen: dict[str, Any]) -> Iterator[str]:
+    """What was not looked at, so that the verdict is not taken for more than it is."""
+    steps = seen["steps"] or {}
+    said = [
+        (seen["lone"], "fingerprint beside which none stands", "fingerprints beside which none stands"),
+        (seen["bare"], "fingerprint without inputs", None),
+        (seen["uncertain"], "fingerprint at the edge of what is known", "fingerprints at the edge of what is known"),
+        (steps.get("lone", 0), "step of one alone", "steps of one alone"),
+        (steps.get("other", 0), "step of other work", "steps of other work"),
+        (seen["off_sites"], "site that is off", "sites that are off"),
+        (seen["evicted"], "fingerprint there was no room for", "fingerprints there was no room for"),
+        (seen["lost"], "fingerprint lost", "fingerprints lost"),
+    ]
+    told = [units.many(n, one, more) if more else units.many(n, one) for n, one, more in said if n]
+    if told:
+        yield f"unseen: {', '.join(told)}"
+
+
+def _times(timing: dict[str, Any] | None, screen: Screen, every: bool) -> list[str]:
+    """What takes longer in one of them, or `~` where that may be chance."""
+    if timing is None or not timing["bricks"]:
+        return []
+    rows = timing["bricks"] if every else timing["bricks"][:_BRICKS]
+    significant = sum(row["significant"] for row in timing["bricks"])
+    title = f"time: {units.many(significant, 'brick differs', 'bricks differ')}, of {len(timing['bricks']):,}"
+    shown = [{**row, "shown": _difference(row)} for row in rows]
+    return ["", title, *tables.figures(_PACES, shown, screen.width)]
+
+
+def _difference(row: dict[str, Any]) -> str:
+    percent = row["difference_percent"]
+    if not row["significant"] or percent is None:
+        return "~"
+    return f"{'+' if percent > 0 else ''}{units.percent(percent)}"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
+
+
+def _error(value: float | None) -> str:
+    return units.relative(value) if value else "-"
+
+
+def _layer(layer: int | None) -> str:
+    return "" if layer is None else str(layer)
+
+
+def _said(value: str | None) -> str:
+    return "" if value is None else value.replace("_", " ")
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "×".join(map(str, shape)) or "scalar"
+
+
+def _median(side: dict[str, Any]) -> str:
+    return units.duration(side["median_ns"])
+
+
+_STATISTICS = (
+    Figure(Column("  WORKER"), "worker", lambda name: f"  {name}"),
+    Figure(Column("CHECKSUM"), "checksum", str),
+    Figure(Column("DTYPE", spare=2), "dtype", str),
+    Figure(Column("SHAPE", spare=3), "shape", _shape),
+    Figure(Column("MEAN", "right", spare=1), "mean", _number),
+    Figure(Column("L2", "right", spare=1), "l2", _number),
+    Figure(Column("NAN", "right"), "nan", units.count),
+    Figure(Column("+INF", "right", spare=4), "pos_inf", units.count),
+    Figure(Column("-INF", "right", spare=4), "neg_inf", units.count),
+)
+_SITES_OF = (
+    Figure(Column("SITE"), "kernel", str),
+    Figure(Column("LAYER", "right"), "layer", _layer),
+    Figure(Column("COMPARED", "right"), "compared", units.count),
+    Figure(Column("IDENTICAL", "right", spare=1), "identical", units.count),
+    Figure(Column("DIVERGED", "right"), "diverged", units.count),
+    Figure(Column("MISSING", "right", spare=3), "missing", units.count),
+    Figure(Column("ERROR", "right", spare=2), "relative_error", _error),
+    Figure(Column("VERDICT"), "verdict", _said),
+    Figure(Column("BLAME"), "blame", _said),
+)
+_PACES = (
+    Figure(Column("BRICK"), "brick", str),
+    Figure(Column("A", "right"), "a", _median),
+    Figure(Column("B", "right"), "b", _median),
+    Figure(Column("DIFFERENCE", "right"), "shown", str),
+)

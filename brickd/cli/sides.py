@@ -1,0 +1,100 @@
+"""Who is compared: workers of this machine, of recordings, or both.
+
+Owns: which word names what, and where the answer comes from. Must not know: what is compared, screens. Invariants:
+whoever answers, it is the same document; where all that is named is here, the daemon answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from brickd.cli import answers, waiting
+from brickd.cli.answers import Found
+from brickd.cli.recordings import parted
+from brickd.questions.diff import DiffQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A word of a command line.
+
+    Attributes:
+        path: of a recording; "": it names who is here.
+        name: of a worker or a service; "": all that the recording has.
+    """
+
+    path: str
+    name: str
+
+
+def term(word: str) -> Term:
+    """What a word stands for: `run.brick:api/0` is a worker of a recording."""
+    if parted([word])[0]:
+        return Term(word, "")
+    for at, char in enumerate(word):
+        if char == ":" and at + 1 < len(word) and parted([word[:at]])[0]:
+            return Term(word[:at], word[at + 1 :])
+    return Term("", word)
+
+
+def find(question: DiffQuestion) -> Found:
+    """Answer a question whose names are the words of a command line.
+
+    Raises:
+        BrickdError: whatever keeps it from being answered.
+    """
+    terms = _spread([term(word) for word in question.names])
+    paths = list(dict.fromkeys(each.path for each in terms if each.path))
+    if not paths:
+        return answers.find("diff", question)
+    sets = _sets(paths)
+    if len(sets) == 1 and all(each.path for each in terms):
+        names = tuple(each.name for each in terms if each.name) if all(each.name for each in terms) else ()
+        return answers.find("diff", replace(question, names=names), recordings=paths)
+    return _gathered(question, terms, sets)
+
+
+def _spread(terms: Sequence[Term]) -> list[Term]:
+    """Names beside recordings of which nothing is named are in these: in each of them."""
+    bare = [each for each in terms if each.path and not each.name]
+    names = [each for each in terms if not each.path]
+    if not bare or not names:
+        return list(terms)
+    return [Term(each.path, name.name) for each in bare for name in names] + [e for e in terms if e.path and e.name]
+
+
+def _sets(paths: Sequence[str]) -> list[list[str]]:
+    """The files of each recording."""
+    from brickd.recording.form import open_recording
+
+    sets: dict[bytes, list[str]] = {}
+    for path in paths:
+        with open_recording(path) as form:
+            sets.setdefault(form.title.id, []).append(path)
+    return list(sets.values())
+
+
+def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]]) -> Found:
+    from brickd.gathered import Gathered, Live, Part
+    from brickd.recording.world import opened
+    from brickd.views import diff
+
+    of = {path: each[0] for each in sets for path in each}
+    with contextlib.ExitStack() as stack:
+        reads = stack.enter_context(waiting.reading())
+        worlds = [stack.enter_context(opened(each, reads)) for each in sets]
+        recorded = [Part(each[0], world) for each, world in zip(sets, worlds, strict=True)]
+        # Who is here is heard first: what a daemon lost is told by how much it had no room for before.
+        here = [Part("", Live())] if any(not each.path for each in terms) else []
+        world = Gathered([*here, *recorded])
+        names = []
+        for each in terms:
+            part = next(part for part in world.parts if part.label == of.get(each.path, ""))
+            everybody = [worker.name for worker in world.survey().workers if worker.name.startswith(part.name(""))]
+            names += [part.name(each.name)] if each.name else everybody
+        said = diff.answer(world, replace(question, names=tuple(names)), same_work=True)
+        recordings = [each.document() for each in worlds]
+        words = tuple(word for each in worlds for word in each.words())
+        return Found({**said.document, "recordings": recordings}, words + said.words)

@@ -1,0 +1,216 @@
+"""The view `diff`: where workers' numbers differ first, and whose fault it is.
+
+Owns: which workers are meant, which evidence is chosen where none is asked for. Must not know: how rows come about, the
+schema of the document, screens. Invariants: verdicts are of one kind of evidence, which is named; where nothing can
+be compared that is an error, and never "equal"; steps of workers under live traffic are not paired; what was not looked
+at is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+from brickd.errors import NothingComparable, WrongQuestion
+from brickd.numerics import diagnosis
+from brickd.numerics.blame import Verdict
+from brickd.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.numerics.numerics import Numerics
+from brickd.questions.diff import DiffQuestion, step_number
+from brickd.views.answer import Answer, Sourced, begun, require_readable
+from brickd.views.differences import Sides, document
+from brickd.views.differing_weights import Weighed
+from brickd.workers import Survey, Worker, select
+
+_PATTERN = frozenset("*?[")
+
+
+class Comparable(Sourced, Protocol):
+    """Where workers are that may be compared."""
+
+    def survey(self) -> Survey:
+        """Every worker, at one time."""
+        ...
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """The fingerprints of some of them."""
+        ...
+
+
+def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False) -> Answer:
+    """Compare the workers that are meant.
+
+    Args:
+        world: where they are.
+        question: who, and how.
+        same_work: whether a person says that they did the same, step by step.
+
+    Raises:
+        NothingComparable: nothing of one stands beside anything of another.
+        NoSuchWorker: a name that nobody has.
+    """
+    found = world.survey()
+    workers = meant(found, question.names)
+    numerics = world.numerics(workers)
+    workers = [each for each in workers if each.reading.alive or each.name in question.names or _heard(numerics, each)]
+    sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
+    names = [worker.name for worker in workers]
+    if len(names) < 2:
+        only = names[0] if names else "nobody"
+        raise NothingComparable(f"{only} is all that is meant, wanted are two workers or more (see brickd workers)")
+    weighed = Weighed.of(numerics.weights, workers)
+    chosen = _chosen(sides, question, weighed, same_work=same_work)
+    # Weights that differ are not passed over because nothing came of it so far.
+    by_weights = not chosen or bool(question.by is None and weighed.differing and not chosen[0].diverged)
+    said = document(sides, chosen, weighed, by_weights=by_weights)
+    return Answer({**begun(world), **said}, (*found.words, *_ignored(question, said["evidence"])))
+
+
+def _ignored(question: DiffQuestion, leads: str) -> Iterator[str]:
+    """What was asked for and says nothing of the evidence that leads."""
+    if question.rtol is not None and leads != Evidence.RUN:
+        yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
+
+
+# ---- who
+
+
+def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
+    """Those that are named, whose service is, or whom a pattern fits, in the order in which they are named.
+
+    Raises:
+        NoSuchWorker: a name that nobody has.
+        WrongQuestion: nobody is named, and there are several services.
+    """
+    everybody = [worker for worker in found.workers if worker.together == 1]
+    if not names:
+        require_readable(found)
+        services = sorted({worker.service for worker in everybody})
+        if len(services) > 1:
+            raise WrongQuestion(f"nobody is named, and there are {len(services)} services, {services[0]} among them")
+        return everybody
+    chosen: dict[int, Worker] = {}
+    for name in names:
+        mine = [each for each in everybody if name in (each.name, each.service) or each.name.startswith(f"{name}/")]
+        if not mine and _PATTERN & set(name):
+            mine = [worker for worker in everybody if fnmatchcase(worker.name, name)]
+        for worker in mine or select(everybody, [name], foreign=found.foreign):
+            chosen[id(worker)] = worker
+    return list(chosen.values())
+
+
+def _heard(numerics: Numerics, worker: Worker) -> bool:
+    speaker = numerics.speakers.get(worker.reading.uuid)
+    return speaker is not None and speaker.heard > 0
+
+
+def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since: float | None) -> list[Party]:
+    parties = []
+    for worker in workers:
+        speaker = numerics.speakers.get(worker.reading.uuid)
+        number, lost = (speaker.number, numerics.lost(speaker)) if speaker is not None else (0, 0)
+        parties.append(Party(worker.name, number, _ticks(worker, found, since), lost))
+    return parties
+
+
+def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
+    """What a worker's clock showed so many seconds ago."""
+    if since is None:
+        return 0
+    reading = worker.reading
+    now = reading.now_ticks
+    if now is None:
+        now = found.clocks.get(reading.header["clock"], (0, 0))[0]
+    return max(0, now - round(since * 1e9 / reading.tick_ns))
+
+
+# ---- by which evidence
+
+
+def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool) -> list[Comparison]:
+    """The comparison that leads, and what else was compared beside it; none where weights lead.
+
+    Raises:
+        NothingComparable: nothing is comparable.
+    """
+    step = None if question.step is None else step_number(question.step)
+
+    def by(evidence: Evidence) -> Comparison:
+        found = compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
+        _require_one_key(sides, found)
+        return found
+
+    if question.by == "weights":
+        if not weighed.known:
+            who = diagnosis.listed([worker.name for worker in sides.workers])
+            raise NothingComparable(
+                f"no weights of {who} are comparable, wanted are those of replicas (brick.weights in the engine records"
+                " them)"
+            )
+        return []
+    if question.by is not None:
+        asked = by(Evidence(question.by))
+        if not _says_something(asked):
+            raise NothingComparable(diagnosis.nothing([asked]) + _beside(weighed))
+        return [asked]
+    by_input, by_run = by(Evidence.INPUT), by(Evidence.RUN)
+    unpaired = None if same_work else _unpaired(sides, by_input, by_run)
+    leads = [by_input] if by_input.compared else []
+    if unpaired is None and _says_something(by_run):
+        # Of two that did the same a person says so: what only that shows is shown.
+        leads.insert(0 if same_work and by_run.diverged and not by_input.diverged else len(leads), by_run)
+    if not leads and not weighed.differing and not _weights_alone(question, weighed, by_run):
+        tried = [by_input] if unpaired else [by_input, by_run]
+        raise NothingComparable(diagnosis.nothing(tried, unpaired=unpaired) + _beside(weighed))
+    return leads
+
+
+def _weights_alone(question: DiffQuestion, weighed: Weighed, by_run: Comparison) -> bool:
+    """Whether weights are all that was ever said, and all of it is asked about: else they answer another question."""
+    said = question.step is not None or question.since is not None or any(e.prints for e in by_run.matched.workers)
+    return weighed.known and not said
+
+
+def _beside(weighed: Weighed) -> str:
+    """What is to be said of weights where nothing else is comparable."""
+    if not weighed.known:
+        return ""
+    said = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
+    return f"; weights {said.get(weighed.verdict, 'differ')} (--by weights)"
+
+
+def _unpaired(sides: Sides, by_input: Comparison, by_run: Comparison) -> str | None:
+    """Why steps of the same number are not taken for the same work where nobody says that they are; None: they are.
+
+    Under live traffic each replica has batches of its own: a step tells whose work it was by what its first site is
+    given.
+    """
+    if not by_run.declared:
+        return "steps are the host's own only in brick.step"
+    found = [site for site in by_run.matched.sites if any(site.classes)] or by_run.matched.sites
+    first = min(found, key=lambda site: site.ticks, default=None)
+    if first is None or not any(site.bare for site in by_input.matched.sites if site.site == first.site):
+        return None
+    kernel = sides.numerics.sites[first.site].kernel
+    return f"{kernel}, the first site, has no inputs that would show whether steps were the same work"
+
+
+def _says_something(of: Comparison) -> bool:
+    return of.compared > 0 or of.incomplete > 0
+
+
+def _require_one_key(sides: Sides, found: Comparison) -> None:
+    """Refuse to compare what is not equal even where all else is.
+
+    Raises:
+        NothingComparable: so it is.
+    """
+    # Whoever has no fingerprint may have no key either.
+    speak = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
+    for other in speak[1:]:
+        if other.reading.process["key"] != speak[0].reading.process["key"]:
+            raise NothingComparable(
+                f"the checksums of {speak[0].name} and {other.name} are made with different keys, wanted is the same"
+                " for both (BRICKD_KEY_FILE)"
+            )

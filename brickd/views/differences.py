@@ -1,0 +1,211 @@
+"""The document of `diff`.
+
+Owns: its schema. Must not know: which workers are meant, which evidence is chosen, screens. Invariants: what was not
+looked at is in it; of a time that differs by chance it says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from brickd.numerics import diagnosis
+from brickd.numerics.blame import Verdict
+from brickd.numerics.comparison import Comparison, Difference, Evidence, Party, following
+from brickd.numerics.judged import Differing
+from brickd.numerics.matched import Class, SiteFound
+from brickd.numerics.numerics import Numerics
+from brickd.numerics.sites import Site
+from brickd.paces import paces
+from brickd.units import percent
+from brickd.views import differing_weights
+from brickd.views.answer import Document
+from brickd.views.differing_weights import Weighed
+from brickd.words import many
+from brickd.workers import Worker
+
+SITES_MAX = 4096
+# What is told beside a difference of numbers: so much, in so many calls of each. For a while a machine favours one.
+SLOW_PERCENT, SLOW_CALLS = 25, 1000
+_OFF_MAX = 64
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Who is compared, and what they said."""
+
+    workers: Sequence[Worker]
+    numerics: Numerics
+    parties: Sequence[Party]
+
+
+def document(sides: Sides, chosen: Sequence[Comparison], weighed: Weighed, *, by_weights: bool) -> Document:
+    """What is told of workers that were compared.
+
+    Args:
+        sides: who.
+        chosen: by what they say at sites; the first one leads, unless there is none.
+        weighed: by their weights.
+        by_weights: whether these lead.
+    """
+    names = [worker.name for worker in sides.workers]
+    leads = None if by_weights else chosen[0]
+    said = differing_weights.document(weighed, names) if leads is None else _by_sites(sides, leads, chosen, weighed)
+    others = [
+        {"evidence": each.evidence, "verdict": each.verdict, "compared": each.compared, "diverged": each.diverged}
+        for each in chosen
+        if each is not leads
+    ]
+    if leads is not None and weighed.known:
+        others.append(weighed.other())
+    apart = 1 if len(names) == 2 else names.index(said["outlier"]) if said["outlier"] is not None else None
+    times = None if apart is None else _times(sides, apart)
+    if times is not None and Verdict(said["verdict"]).differs:
+        said["headlines"] += _slower(times)
+    return {**said, "others": others, "weights": weighed.summary(), "timing": times}
+
+
+def _by_sites(sides: Sides, leads: Comparison, chosen: Sequence[Comparison], weighed: Weighed) -> Document:
+    first, outlier = leads.first, leads.outlier
+    site = None if first is None else sides.numerics.sites[first.site]
+    run = next((each for each in chosen if each.evidence == Evidence.RUN), None)
+    born = leads.born()
+    started = born or ([first.site] if first is not None else [])
+    follow = None if first is None or run is None else following(run, started)
+    said = [diagnosis.headline(leads, site)]
+    if run is not None and run is not leads and run.verdict.differs and not leads.verdict.differs:
+        said.append(diagnosis.by_run_alone(run, None if run.first is None else sides.numerics.sites[run.first.site]))
+    blamed: list[Differing] = []
+    if first is not None and site is not None:
+        said.append(diagnosis.explained(first))
+        blamed = weighed.explaining(site, [leads.parties[each].name for each in (first.expected, first.actual)])
+        said += [differing_weights.sentence(blamed)] if blamed else []
+        said += filter(None, [diagnosis.after(follow, len([each for each in born if each != first.site]))])
+    if others := [row for row in weighed.differing if row not in blamed]:
+        said.append(differing_weights.besides(others, more=bool(blamed)))
+    a, b = leads.missing()
+    return {
+        "headlines": said,
+        "diagnosis": None if first is None or site is None else diagnosis.diagnosis(leads, site, first),
+        "evidence": leads.evidence,
+        "verdict": leads.verdict,
+        "compared": leads.compared,
+        "identical": leads.counts[Class.IDENTICAL],
+        "within": leads.counts[Class.WITHIN],
+        "diverged": leads.diverged,
+        "not_comparable": leads.not_comparable,
+        "incomplete": leads.incomplete,
+        "missing": {"a": a, "b": b},
+        "first": None if first is None or site is None else _first(leads, site, first, blamed),
+        "outlier": None if outlier is None else leads.parties[outlier].name,
+        "follow": follow,
+        "workers": [
+            {"worker": party.name, "service": worker.service, "fingerprints": found.prints, "lost": party.lost,
+             "missing": found.missing, "uncertain": found.uncertain}
+            for party, worker, found in zip(leads.parties, sides.workers, leads.matched.workers, strict=True)
+        ],
+        "coverage": _coverage(sides, leads),
+        "sites": _sites(sides.numerics, leads),
+    }  # fmt: skip
+
+
+def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Differing]) -> Document:
+    judgement, tolerance = first.judgement, first.row.tolerance
+    sides = {
+        "a": {"worker": leads.parties[first.expected].name, **first.against.document()},
+        "b": {"worker": leads.parties[first.actual].name, **first.worst.document()},
+    }
+    return {
+        "kernel": site.kernel,
+        "layer": site.layer if site.layer >= 0 else None,
+        "position": sides["b"]["position"],
+        "step": sides["b"]["step"],
+        "verdict": judgement.verdict,
+        "blame": judgement.blame,
+        "not_finite": judgement.not_finite,
+        "relative_error": judgement.error,
+        "inputs_error": judgement.inputs_error,
+        "tolerance": tolerance,
+        "weights": [row.tensor._asdict() for row in blamed],
+        **sides,
+    }
+
+
+def _coverage(sides: Sides, leads: Comparison) -> Document:
+    found = leads.matched
+    off = sorted(set(_off(sides.workers)))
+    return {
+        "fingerprints": found.prints,
+        "sites": len(found.sites),
+        "sites_compared": sum(any(site.classes[: Class.DIVERGED + 1]) for site in found.sites),
+        "lone": sum(site.lone for site in found.sites),
+        "bare": sum(site.bare for site in found.sites),
+        "uncertain": sum(site.uncertain for site in found.sites),
+        "steps": found.steps._asdict() if leads.evidence == Evidence.RUN else None,
+        "lost": sum(party.lost for party in leads.parties),
+        "evicted": sides.numerics.evicted,
+        "off_sites": len(off),
+        "off": [{"kernel": kernel, "layer": layer if layer >= 0 else None} for kernel, layer in off[:_OFF_MAX]],
+    }
+
+
+def _off(workers: Sequence[Worker]) -> Iterator[tuple[str, int]]:
+    for worker in workers:
+        for site in worker.reading.sites:
+            if site is not None and site.off:
+                yield worker.reading.name(site.name), site.layer
+
+
+def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
+    """In the order of execution; where there are too many, those in which nothing differs are left out."""
+    judged: dict[int, Difference] = {}
+    for each in leads.differences:
+        if each.site not in judged or (each.differs and not judged[each.site].differs):
+            judged[each.site] = each
+    shown = leads.matched.sites
+    if len(shown) > SITES_MAX:
+        shown = [site for site in shown if site.site in judged][:SITES_MAX]
+    return [
+        _site(numerics.sites[site.site], site, judged.get(site.site)) for site in sorted(shown, key=lambda s: s.ticks)
+    ]
+
+
+def _site(site: Site, found: SiteFound, difference: Difference | None) -> Document:
+    counts = {Class(class_): count for class_, count in enumerate(found.classes) if count}
+    judgement = None if difference is None else difference.judgement
+    return {
+        "kernel": site.kernel,
+        "layer": site.layer if site.layer >= 0 else None,
+        "category": site.category,
+        "fingerprints": found.prints,
+        "compared": sum(count for class_, count in counts.items() if class_.comparable),
+        "identical": counts.get(Class.IDENTICAL, 0),
+        "within": counts.get(Class.WITHIN, 0),
+        "diverged": counts.get(Class.DIVERGED, 0),
+        "not_comparable": {class_.name.lower(): n for class_, n in counts.items() if not class_.comparable},
+        "missing": found.missing,
+        "lone": found.lone,
+        "bare": found.bare,
+        "verdict": None if judgement is None else judgement.verdict,
+        "blame": None if judgement is None else judgement.blame,
+        "relative_error": found.error if judgement is None else judgement.error,
+    }
+
+
+def _times(sides: Sides, apart: int) -> Document:
+    """How long one takes beside the others, since their start."""
+    b = [sides.workers[apart]]
+    a = [worker for worker in sides.workers if worker is not b[0]]
+    found = paces((each.reading for each in a), (each.reading for each in b))
+    return {"a": [each.name for each in a], "b": [each.name for each in b], **found.document()}
+
+
+def _slower(times: Document) -> list[str]:
+    """That the one who is wrong takes longer as well."""
+    slow = [
+        each for each in times["bricks"] if each["significant"] and (each["difference_percent"] or 0) >= SLOW_PERCENT
+    ]
+    if not slow:
+        return []
+    more = f", and {many(len(slow) - 1, 'more brick')}" if len(slow) > 1 else ""
+    return [f"{times['b'][0]} takes longer, too: {slow[0]['brick']} +{percent(slow[0]['difference_percent'])}{more}"]

@@ -1,0 +1,261 @@
+"""What `diff` says of weights: as evidence of its own, and beside a difference that they explain.
+
+Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
+only in a worker that differs there, and in its layer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from brickd.called import called
+from brickd.naming import as_argument
+from brickd.numerics.blame import Blame, Verdict
+from brickd.numerics.comparison import Evidence
+from brickd.numerics.diagnosis import listed
+from brickd.numerics.judged import Differing, Found, Judged, how_far, unlike
+from brickd.numerics.replicas import judge
+from brickd.numerics.sites import Site
+from brickd.numerics.weights import Weights
+from brickd.views.answer import Document
+from brickd.views.weighed import held
+from brickd.words import many
+from brickd.workers import Worker
+
+TENSORS_MAX = 16
+
+
+class Weighed(NamedTuple):
+    """The weights of those who are compared.
+
+    Attributes:
+        judged: what they come to.
+        behind: by uuid, how many tensors a worker has not read again that it is reading anew.
+    """
+
+    judged: Sequence[Judged]
+    behind: Mapping[str, int]
+
+    @classmethod
+    def of(cls, weights: Weights, workers: Sequence[Worker]) -> Weighed:
+        """Those of some workers, of which the caller has the only ones."""
+        judged = judge(weights, workers)
+        return cls(judged, {found.uuid: _behind(weights, found) for each in judged for found in each.workers})
+
+    @property
+    def compared(self) -> int:
+        """How many tensors were, in two workers at least."""
+        return sum(each.compared for each in self.judged)
+
+    @property
+    def differing(self) -> list[Differing]:
+        """Those that are not the same in all of them."""
+        return [row for each in self.judged for row in each.differing]
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to say."""
+        return bool(self.compared or self.differing)
+
+    def uncertain(self, found: Found) -> int:
+        """Of how many of a worker's tensors it is not known yet what they are."""
+        return found.unread + self.behind[found.uuid]
+
+    @property
+    def incomplete(self) -> int:
+        """How many tensors of all workers may be anything: they are not read yet, or what was said found no room."""
+        return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
+
+    @property
+    def diverged(self) -> int:
+        """How many tensors differ: each was read in several workers, so that nothing that is not here explains it."""
+        return len({(row.service, row.tensor) for row in self.differing})
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all of it comes to."""
+        if self.differing:
+            return Verdict.DIVERGED
+        return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
+
+    def other(self) -> Document:
+        """Beside what leads."""
+        return {
+            "evidence": Evidence.WEIGHTS,
+            "verdict": self.verdict,
+            "compared": self.compared,
+            "diverged": self.diverged,
+        }
+
+    def summary(self) -> Document | None:
+        """Beside other evidence; None where there is none."""
+        if not self.known:
+            return None
+        rows = self.differing
+        return {
+            "compared": self.compared,
+            "differing": len(rows),
+            "tensors": [_tensor(row) for row in rows[:TENSORS_MAX]],
+        }
+
+    def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
+        """Those of the site's layer that differ in one of these workers; of its own name alone, if there are any."""
+        rows = [
+            row
+            for row in self.differing
+            if row.tensor.layer == site.layer and any(odd.worker in workers for odd in row.odd)
+        ]
+        return [row for row in rows if site.kernel in row.tensor.name] or rows
+
+
+def sentence(rows: Sequence[Differing]) -> str:
+    """Which they are, and the command that says more."""
+    first = rows[0]
+    more = f" and {many(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
+    verb = "differ" if more else "differs"
+    who = listed([odd.worker for odd in first.odd])
+    return f"weight {called(*first.tensor)}{more} {verb} in {who}: brickd weights {as_argument(first.service)}"
+
+
+def besides(rows: Sequence[Differing], *, more: bool) -> str:
+    """That these differ, too, where something else leads; `more`: than those that explain it."""
+    first = rows[0]
+    who = listed([odd.worker for odd in first.odd])
+    others = f", and {many(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
+    return f"{'other ' if more else ''}weights differ, too: {called(*first.tensor)} in {who}{others} (--by weights)"
+
+
+def _behind(weights: Weights, found: Found) -> int:
+    holds = weights.of(found.uuid)
+    if holds is None or found.generation is None:
+        return 0
+    known = zip(holds.now, holds.generations, strict=True)
+    return sum(now > 0 and generation != found.generation for now, generation in known)
+
+
+def _tensor(row: Differing) -> Document:
+    return {
+        "tensor": row.tensor.name,
+        **row.tensor.numbers(),
+        "why": row.why,
+        "workers": [odd.worker for odd in row.odd],
+        "relative_error": row.odd[0].error,
+    }
+
+
+def document(weighed: Weighed, workers: Sequence[str]) -> Document:
+    """The part of a document that is of the evidence, where that is weights."""
+    rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
+    missing = {worker.name: worker.missing for worker in found}
+    return {
+        "headlines": list(_headlines(weighed, workers)),
+        "diagnosis": _diagnosis(rows[0]) if rows else None,
+        "evidence": "weights",
+        "verdict": weighed.verdict,
+        "compared": weighed.compared,
+        "identical": max(0, weighed.compared - weighed.diverged),
+        "within": 0,
+        "diverged": weighed.diverged,
+        "not_comparable": dict(sum((each.reasons() for each in weighed.judged), Counter[str]())),
+        "incomplete": weighed.incomplete,
+        "missing": {"a": missing.get(workers[0], 0), "b": sum(missing.get(name, 0) for name in workers[1:])},
+        "first": _first(rows[0]) if rows else None,
+        "outlier": rows[0].odd[0].worker if rows and rows[0].why != "disagree" and len(rows[0].odd) == 1 else None,
+        "follow": None,
+        "workers": [
+            {
+                "worker": worker.name,
+                "service": worker.service,
+                "fingerprints": worker.known,
+                "lost": worker.refused,
+                "missing": worker.missing,
+                "uncertain": weighed.uncertain(worker),
+            }
+            for worker in found
+        ],
+        "coverage": {
+            "fingerprints": sum(worker.known for worker in found),
+            "sites": sum(each.tensors for each in weighed.judged),
+            "sites_compared": weighed.compared,
+            **dict.fromkeys(("lone", "bare"), 0),
+            "uncertain": sum(map(weighed.uncertain, found)),
+            "steps": None,
+            "lost": sum(worker.refused for worker in found),
+            "evicted": 0,
+            "off_sites": 0,
+            "off": [],
+        },
+        "sites": [_site(row) for row in rows],
+    }
+
+
+def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
+    rows = weighed.differing
+    if not rows and weighed.incomplete:
+        unknown = f"{many(weighed.incomplete, 'tensor is', 'tensors are')} not known"
+        return [f"by weights: incomplete, {unknown}; equal: {many(weighed.compared, 'tensor')}"]
+    if not rows:
+        return [f"by weights: identical, {listed(workers)}: {many(weighed.compared, 'tensor')}"]
+    first = rows[0]
+    odd = listed([each.worker for each in first.odd])
+    who = f"{listed([*first.agree, *(each.worker for each in first.odd)])} disagree"
+    if first.why != "disagree":
+        others = f"from {len(first.agree)} that agree" if first.agree else "from what it was"
+        who = f"{odd} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
+    said = [f"by weights: diverged: {who}, in {called(*first.tensor)}", _how_far(first)]
+    if first.odd[0].changed:
+        said[-1] += "; it changed in place"
+    return [*said, *([f"{many(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
+
+
+def _how_far(row: Differing) -> str:
+    odd = row.odd[0]
+    whose = f"{odd.worker}: " if row.why == "disagree" and unlike(row, odd) else ""
+    return f"{whose}{how_far(row, odd)}"
+
+
+def _diagnosis(row: Differing) -> str:
+    expected, actual = (held(of)["checksum"] or "none" for of in (row.wanted, row.odd[0].held))
+    agree = listed(row.agree) if row.agree else "before"
+    return f"{called(*row.tensor)}: expected {expected} ({agree}), actual {actual} ({row.odd[0].worker})"
+
+
+def _first(row: Differing) -> Document:
+    numbers, odd = row.tensor.numbers(), row.odd[0]
+    return {
+        "kernel": row.tensor.name,
+        "layer": numbers["layer"],
+        "position": numbers["expert"],
+        "step": None,
+        "verdict": Verdict.DIVERGED,
+        "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
+        "not_finite": None,
+        "relative_error": odd.error,
+        "inputs_error": None,
+        "tolerance": 0.0,
+        "weights": [],
+        "a": {"worker": row.agree[0] if row.agree else odd.worker, **held(row.wanted)},
+        "b": {"worker": odd.worker, **held(odd.held)},
+    }
+
+
+def _site(row: Differing) -> Document:
+    return {
+        "kernel": row.tensor.name,
+        "layer": row.tensor.numbers()["layer"],
+        "category": "weight",
+        "fingerprints": len(row.names) - row.lacking,
+        "compared": max(1, len(row.names) - 1),
+        "identical": max(0, len(row.agree) - 1),
+        "within": 0,
+        "diverged": len(row.odd),
+        "not_comparable": {},
+        "missing": row.lacking,
+        "lone": 0,
+        "bare": 0,
+        "verdict": Verdict.DIVERGED,
+        "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
+        "relative_error": row.odd[0].error,
+    }

@@ -1,0 +1,19 @@
+"""The view `fingerprints`: what workers said of their tensors, to be compared with what others did elsewhere.
+
+Owns: the schema of its document. Must not know: what is made of fingerprints.
+"""
+
+from __future__ import annotations
+
+from brickd.numerics import carried
+from brickd.questions.fingerprints import FingerprintsQuestion
+from brickd.views.answer import Answer, begun
+from brickd.world import World
+
+
+def answer(world: World, question: FingerprintsQuestion) -> Answer:
+    """Give away what is kept of some workers."""
+    workers = world.survey().workers
+    if question.uuids:
+        workers = [worker for worker in workers if worker.reading.uuid in question.uuids]
+    return Answer({**begun(world), **carried.document(world.numerics(workers))})

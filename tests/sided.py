@@ -1,0 +1,114 @@
+"""Workers that never ran, each with what it says of its tensors: a world that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from made_up import HOSTILE, MadeUp
+from said import Said, Tensor
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.numerics.numerics import Numerics, Tables
+from brickd.questions.diff import DiffQuestion
+from brickd.reading import Site
+from brickd.views import diff
+from brickd.workers import Survey, Worker
+from brickd.world import Source
+
+NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
+NAMES[3] = ("scores", 7)
+# By their numbers, in the order of execution.
+EMBED, NORM, SCORES, MLP, ROUTER, STRANGE, OFF = range(1, 8)
+SITES = [None, (1, -1, 0), (2, 0, 0), (3, 0, 0), (4, 0, 0), (5, 0, 0), (6, 0, 0), (1, 5, _reader.SITE_OFF)]
+INT64 = 5
+SECOND = 1_000_000_000
+NOW = 100 * SECOND
+
+
+def off(checksum: int, by: float = 0.0, **values: Any) -> Tensor:
+    """A tensor of length 1 that is so far from where all others are."""
+    return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
+
+
+def chain(
+    born: int | None = None, *, steps: int = 3, sites: Sequence[int] = (EMBED, NORM, SCORES, MLP), by: float = 0.5
+) -> list[Said]:
+    """Some steps in which each site reads what the one before it said; from `born` on all is wrong."""
+    said, at = [], 0
+    for step in range(1, steps + 1):
+        given = Tensor(1000 * step)
+        for site in sites:
+            at += 1
+            wrong = born is not None and site >= born
+            out = off(1000 * step + 10 * site + wrong, by * wrong)
+            said.append(Said(out, (given,), site=site, step=step, ticks=at * SECOND, flags=_reader.CHECKED_STEP))
+            given = out
+    return said
+
+
+@dataclass
+class Sided:
+    """A world of workers of the service `api`.
+
+    Attributes:
+        said: by each, in the order of their names.
+        lost: how many records of each were lost.
+        process: what each says of itself, where that is another than usual.
+        spans: how many nanoseconds each of its spans takes.
+        dead: who is.
+    """
+
+    said: Sequence[Sequence[Said]]
+    lost: Mapping[int, int] = field(default_factory=dict)
+    process: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    spans: Mapping[int, int] = field(default_factory=dict)
+    services: Mapping[int, str] = field(default_factory=dict)
+    dead: Sequence[int] = ()
+    source: Source = "shared memory"
+
+    def survey(self) -> Survey:
+        """All of them."""
+        return Survey([self._worker(number) for number in range(len(self.said))], [], 0)
+
+    def _worker(self, number: int) -> Worker:
+        service = self.services.get(number, "api")
+        made = MadeUp(service=service)
+        for call in range(200):
+            made.begin("gemm")
+            made.spend(self.spans.get(number, 1_000_000) + 1_000 * (call % 7))
+            made.end()
+        reading = made.reading()
+        header: Any = {**reading.header, "uuid": bytes([number + 1]) * 16}
+        process: Any = {**reading.process, "key": 7, "weights": 0, "scans": 0, **self.process.get(number, {})}
+        before = len(reading.names)
+        reading = replace(
+            reading,
+            header=header,
+            process=process,
+            pid=None if number in self.dead else 1,
+            now_ticks=NOW,
+            names=reading.names + [None if row is None else (row[0], row[1]) for row in NAMES],
+            sites=[None if row is None else Site(row[0] + before, row[1], row[2]) for row in SITES],
+        )
+        return Worker(f"{service}/{number}", reading, ledger_of(reading))
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What they say."""
+        numerics = Numerics()
+        tables = Tables(NAMES, [None if row is None else (row[0], row[1], row[2]) for row in SITES])
+        for worker in of:
+            number = worker.reading.header["uuid"][0] - 1
+            speaker = numerics.speaker(worker.reading.uuid, worker.service, lambda: tables, "")
+            speaker.hear(b"".join(each.slots() for each in self.said[number]))
+            speaker.lose(self.lost.get(number, 0))
+        return numerics
+
+
+def compared(*said: Sequence[Said], names: Sequence[str] = ("api",), same_work: bool = False, **how: Any) -> Any:
+    """The document on workers that say this; what is no parameter of a question is of their world."""
+    world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead") if key in how}
+    question = DiffQuestion(tuple(names), **how)
+    return diff.answer(Sided(said, **world), question, same_work=same_work).document

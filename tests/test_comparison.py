@@ -1,0 +1,413 @@
+"""Workers compared: where they differ first, by which evidence, and what of it is not known."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import HOSTILE
+from said import Said, Tensor
+from sided import EMBED, INT64, MLP, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, chain, compared, off
+
+from brickd import _reader
+from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
+from brickd.numerics.diagnosis import REASONS
+from brickd.numerics.matched import Class
+
+GOOD = chain()
+COUNTS = ("compared", "identical", "within", "diverged", "incomplete")
+STEP = _reader.CHECKED_STEP
+
+
+def counts(document: Any) -> dict[str, int]:
+    return {key: document[key] for key in COUNTS if document[key]}
+
+
+def where(document: Any) -> tuple[Any, ...]:
+    first = document["first"]
+    return first["kernel"], first["layer"], int(first["step"], 16), first["position"], first["blame"]
+
+
+# ---- what is found
+
+
+def test_who_says_the_same_is_identical_and_it_is_said_how_much_was_compared() -> None:
+    said = compared(GOOD, GOOD)
+    assert (said["verdict"], said["evidence"], said["first"], said["outlier"]) == ("identical", "input", None, None)
+    assert counts(said) == {"compared": 12, "identical": 12}
+    assert said["headlines"] == ["by input: identical, api/0 and api/1: 12 comparisons at 4 sites"]
+
+
+@pytest.mark.parametrize("by", ["input", "run"])
+def test_the_first_that_differs_leads_with_whose_fault_it_is(by: str) -> None:
+    said = compared(GOOD, chain(MLP), by=by)
+    assert (said["verdict"], said["evidence"], said["outlier"]) == ("diverged", by, None)
+    assert where(said) == ("mlp", 0, 1, 0, "culprit")
+    assert said["first"]["relative_error"] == pytest.approx(0.5)
+    assert (
+        said["headlines"][0]
+        == f"by {by}: diverged: api/0 and api/1 disagree, first at mlp, layer 0, step 1, position 0"
+    )
+
+
+def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> None:
+    said = compared(GOOD, chain(SCORES), by="run")
+    assert where(said) == ("scores", 0, 1, 0, "here_or_cache")
+    assert said["follow"] == 1
+    assert [(site["kernel"], site["blame"]) for site in said["sites"]] == [
+        ("embed", None), ("norm", None), ("scores", "here_or_cache"), ("mlp", "propagated"),
+    ]  # fmt: skip
+
+
+def test_by_input_what_follows_is_counted_where_the_host_said_its_steps() -> None:
+    assert compared(GOOD, chain(NORM))["follow"] == 2
+    undeclared = [[replace(each, flags=0) for each in said] for said in (GOOD, chain(NORM))]
+    assert compared(*undeclared)["follow"] is None
+
+
+def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
+    for order in ((0, 0, 1), (0, 1, 0), (1, 0, 0)):
+        said = compared(*(chain(MLP) if wrong else GOOD for wrong in order))
+        assert said["outlier"] == f"api/{order.index(1)}"
+        assert said["first"]["b"]["worker"] == said["outlier"]
+        assert said["first"]["a"]["worker"] != said["outlier"]
+    assert compared(GOOD, chain(MLP))["outlier"] is None
+    halves = compared(GOOD, GOOD, chain(MLP), chain(MLP))
+    assert (halves["verdict"], halves["outlier"]) == ("diverged", None)
+    assert compared(GOOD, GOOD, GOOD, chain(MLP), chain(MLP))["outlier"] is None
+    one_else = compared(GOOD, chain(MLP), [])["headlines"][0]
+    assert one_else.startswith("by input: diverged: api/1 differs from api/0, first at mlp")
+    other = [replace(e, output=off(e.output.checksum + 7, 0.9)) if e.site == MLP else e for e in GOOD]
+    assert "diverged: api/1 and api/2 differ from api/0, first" in compared(GOOD, chain(MLP), other)["headlines"][0]
+
+
+def test_what_rounding_explains_is_within_and_alarms_nobody() -> None:
+    said = compared(GOOD, chain(NORM, by=1e-8), by="run")
+    assert (said["verdict"], said["first"]) == ("within", None)
+    assert counts(said) == {"compared": 12, "identical": 3, "within": 9}
+    assert {(site["verdict"], site["blame"]) for site in said["sites"]} == {(None, None), ("within", None)}
+    assert compared(GOOD, chain(NORM, by=1e-3), by="run", rtol=1e-2)["verdict"] == "within"
+    assert compared(GOOD, chain(NORM, by=1e-3), by="run", rtol=1e-5)["verdict"] == "diverged"
+
+
+def test_other_experts_are_told_as_such() -> None:
+    def routed(wrong: bool) -> list[Said]:
+        ids = off(2 if wrong else 1, 1.0 * wrong, dtype=INT64)
+        return [Said(ids, (off(7),), site=ROUTER, step=1, ticks=1, flags=STEP)]
+
+    said = compared(routed(False), routed(True))
+    assert (said["verdict"], said["first"]["verdict"], said["first"]["blame"]) == ("routing", "routing", "culprit")
+    assert said["headlines"][0].startswith("by input: routing: api/0 and api/1 disagree, first at router")
+    assert said["headlines"][1] == "other experts were chosen; born there: its inputs were equal"
+
+
+def test_nan_is_said_to_be_born_or_passed_on() -> None:
+    def nan(site: int) -> list[Said]:
+        return [
+            replace(each, output=replace(each.output, nan=3)) if each.site == site else each for each in chain(site)
+        ]
+
+    said = compared(GOOD, nan(MLP))
+    assert (said["first"]["not_finite"], said["first"]["relative_error"], said["first"]["b"]["nan"]) == (
+        "born",
+        None,
+        3,
+    )
+    assert said["headlines"][1].endswith("NaN or infinities are born there")
+
+
+def test_tensors_of_nan_alone_and_empty_ones_are_compared_like_all() -> None:
+    for tensor in (Tensor(5, l2=float("nan"), nan=64), Tensor(5, l2=0.0, elements=0)):
+        said = [Said(tensor, (off(7),), site=MLP, step=1, ticks=1, flags=STEP, extents=(tensor.elements,))]
+        document = compared(said, said)
+        assert document["verdict"] == "identical"
+        json.dumps(document, allow_nan=False)
+        other = [replace(said[0], output=replace(tensor, checksum=6))]
+        document = compared(said, other)
+        assert document["verdict"] == "diverged"
+        json.dumps(document, allow_nan=False)
+
+
+# ---- by which evidence
+
+
+def bare(said: list[Said], *sites: int) -> list[Said]:
+    """Without inputs, at these sites."""
+    return [replace(each, inputs=()) if each.site in sites else each for each in said]
+
+
+def test_what_nothing_is_said_of_by_input_is_compared_by_run_where_the_host_said_its_steps() -> None:
+    sides = [chain(born, sites=(SCORES, MLP)) for born in (None, SCORES)]
+    said = compared(*sides)
+    assert (said["evidence"], where(said)) == ("run", ("scores", 0, 1, 0, "here_or_cache"))
+    with pytest.raises(NothingComparable, match=r"3 of stateful kernels .*\(steps are the host's own .*--by run"):
+        compared(*[[replace(each, flags=0) for each in side] for side in sides])
+
+
+def test_steps_whose_first_site_has_no_inputs_are_never_paired_unless_somebody_says_that_they_are_the_same() -> None:
+    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP))]
+    with pytest.raises(NothingComparable, match=r"24 without inputs \(embed, the first site, .*--by run"):
+        compared(*sides)
+    first = [bare(said, EMBED) for said in (GOOD, chain(EMBED))]
+    with pytest.raises(NothingComparable, match=r"embed, the first site, .*--by run"):
+        compared(*first)
+    for how in ({"by": "run"}, {"same_work": True}):
+        assert compared(*sides, **how)["verdict"] == "diverged"
+        assert where(compared(*sides, **how))[-1] == "unknown"
+    undeclared = [[replace(each, flags=0) for each in side] for side in sides]
+    with pytest.raises(NothingComparable, match=r"24 without inputs \(steps are the host's own .*--by run"):
+        compared(*undeclared)
+    assert compared(*undeclared, by="run")["verdict"] == "diverged"
+    assert compared(*undeclared, same_work=True)["verdict"] == "diverged"
+
+
+def test_what_by_input_shows_nothing_of_is_not_passed_over_where_a_person_says_that_both_did_the_same() -> None:
+    sides = bare(GOOD, MLP), bare(chain(MLP), MLP)
+    assert (compared(*sides)["evidence"], compared(*sides)["verdict"]) == ("input", "identical")
+    assert compared(*sides)["others"] == [{"evidence": "run", "verdict": "diverged", "compared": 12, "diverged": 3}]
+    assert compared(*sides, same_work=True)["evidence"] == "run"
+
+
+def test_what_shows_by_run_alone_is_told_beside_what_is_identical_by_input() -> None:
+    said = compared(GOOD, chain(SCORES, sites=(EMBED, NORM, SCORES)))
+    assert (said["evidence"], said["verdict"], said["first"]) == ("input", "identical", None)
+    assert said["headlines"][1] == "by run they differ, first at scores, layer 0, step 1, position 0 (--by run)"
+    assert len(compared(GOOD, GOOD)["headlines"]) == 1
+    assert not any(line.startswith("by run") for line in compared(GOOD, chain(MLP))["headlines"])
+
+
+def test_a_step_that_began_with_other_inputs_was_other_work() -> None:
+    other = [replace(each, inputs=(off(5000 + each.step, 0.7),), output=off(9, 0.3)) for each in GOOD]
+    with pytest.raises(NothingComparable, match="12 another step's work"):
+        compared(GOOD, other)
+
+
+def test_one_step_alone_and_the_last_seconds_alone_are_looked_at() -> None:
+    assert counts(compared(GOOD, chain(MLP), step="2")) == {"compared": 4, "identical": 3, "diverged": 1}
+    assert where(compared(GOOD, chain(MLP), step="0000000000000003"))[2] == 3
+    since = (NOW - 8.5 * SECOND) / SECOND  # of steps of four sites the third is behind that
+    assert counts(compared(GOOD, chain(MLP), since=since)) == {"compared": 4, "identical": 3, "diverged": 1}
+
+
+# ---- what cannot be compared
+
+
+def test_no_overlap_is_never_equal() -> None:
+    with pytest.raises(NothingComparable, match="0 of 24 fingerprints stand beside"):
+        compared(GOOD, [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in GOOD])
+    with pytest.raises(NothingComparable, match="no fingerprints of api/1 are here"):
+        compared(GOOD, [])
+    with pytest.raises(NothingComparable, match="no fingerprints of api/0 and api/1 are here"):
+        compared([], [], by="run")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [({"shape": 9}, "shape"), ({"dtype": INT64}, "dtype")],
+)
+def test_sites_of_another_form_are_not_comparable_for_that_reason(change: dict[str, int], reason: str) -> None:
+    formed = [replace(e, output=replace(e.output, **change)) if e.site == MLP else e for e in GOOD]  # type: ignore[arg-type]
+    said = compared(GOOD, formed, by="run")
+    assert (said["verdict"], said["not_comparable"]) == ("identical", {reason: 3})
+    with pytest.raises(NothingComparable, match=f"3 another {reason}"):
+        compared([e for e in GOOD if e.site == MLP], [e for e in formed if e.site == MLP], by="run")
+
+
+def test_by_input_what_a_state_decides_is_never_diverged_and_said_to_be_left_out() -> None:
+    said = compared(GOOD, chain(SCORES), by="input")
+    assert (said["verdict"], said["not_comparable"]) == ("identical", {"stateful": 3})
+    with pytest.raises(NothingComparable, match="3 of stateful kernels"):
+        compared([e for e in GOOD if e.site == SCORES], [e for e in chain(SCORES) if e.site == SCORES], by="input")
+
+
+def test_every_reason_for_which_nothing_may_be_comparable_has_its_words() -> None:
+    assert set(REASONS) == {class_.name.lower() for class_ in Class if not class_.comparable}
+
+
+def test_missing_and_extra_sites_are_told_of_both() -> None:
+    lacks = [each for each in GOOD if not (each.site == NORM and each.step == 2)]
+    extra = sorted([*lacks, *(replace(each, site=STRANGE) for each in GOOD if each.step == 2)], key=lambda e: e.ticks)
+    said = compared(GOOD, extra, by="run")
+    assert (said["verdict"], said["missing"]) == ("identical", {"a": 1, "b": 1})
+    assert {site["kernel"]: site["missing"] for site in said["sites"] if site["missing"]} == {"norm": 1, HOSTILE: 1}
+
+
+def test_who_starts_in_the_middle_lacks_nothing() -> None:
+    said = compared(GOOD, GOOD[6:], by="run")
+    assert (said["verdict"], said["missing"]) == ("identical", {"a": 0, "b": 0})
+    assert said["coverage"]["steps"] == {"shared": 2, "lone": 1, "other": 0}
+    assert said["coverage"]["uncertain"] == 2
+
+
+def test_checksums_of_different_keys_are_never_compared() -> None:
+    with pytest.raises(NothingComparable, match="api/0 and api/1 are made with different keys"):
+        compared(GOOD, GOOD, process={1: {"key": 8}})
+
+
+def test_repeats_that_one_has_more_of_are_not_comparable_and_even_ones_are_held_in_their_order() -> None:
+    twice = [replace(each, step=1) for each in GOOD]
+    assert counts(compared(twice, twice, by="run")) == {"compared": 12, "identical": 12}
+    said = compared(twice, twice[:-1], by="run")
+    assert said["not_comparable"] == {"repeats": 1}
+
+
+def test_who_is_alone_or_nobody_is_refused() -> None:
+    with pytest.raises(NothingComparable, match="api/0 is all that is meant"):
+        compared(GOOD, GOOD, names=["api/0"])
+    with pytest.raises(NoSuchWorker):
+        compared(GOOD, GOOD, names=["api/7", "api/0"])
+    with pytest.raises(WrongQuestion, match="2 services"):
+        compared(GOOD, GOOD, names=[], services={1: "batch"})
+
+
+def test_services_patterns_and_names_mean_workers_in_the_order_in_which_they_are_named() -> None:
+    three = (GOOD, GOOD, GOOD)
+
+    def named(*names: str) -> list[str]:
+        return [each["worker"] for each in compared(*three, names=names)["workers"]]
+
+    assert named("api") == ["api/0", "api/1", "api/2"]
+    assert named("api/2", "api/0", "api/2") == ["api/2", "api/0"]
+    assert named("api/[12]") == ["api/1", "api/2"]
+    assert named("api/2", "api/*") == ["api/2", "api/0", "api/1"]
+    assert named() == ["api/0", "api/1", "api/2"]
+
+
+def test_the_dead_who_said_nothing_are_nobody_unless_they_are_named() -> None:
+    said = compared(GOOD, [], GOOD, dead=(1,))
+    assert [each["worker"] for each in said["workers"]] == ["api/0", "api/2"]
+    assert said["timing"]["b"] == ["api/2"]
+    assert len(compared(GOOD, GOOD, GOOD, dead=(1,))["workers"]) == 3
+    with pytest.raises(NothingComparable, match="no fingerprints of api/1"):
+        compared(GOOD, [], GOOD, dead=(1,), names=["api/0", "api/1"])
+
+
+# ---- what was lost
+
+
+def test_a_lost_record_makes_the_verdict_incomplete_and_never_diverged() -> None:
+    lacks = [each for each in GOOD if not (each.site == MLP and each.step == 2)]
+    for by in ("run", None):
+        said = compared(GOOD, lacks, by=by, lost={1: 1})
+        assert (said["verdict"], said["incomplete"], said["missing"]) == ("incomplete", 1, {"a": 0, "b": 0})
+        assert said["first"] is None
+        assert said["headlines"][0].endswith("incomplete, 1 record was lost; equal: 11 comparisons at 4 sites")
+    # Of what comes often in a step one is gone: which is which nobody knows.
+    many = [Said(off(n, 0.1 * n), site=MLP, step=1, ticks=n + 1, flags=STEP) for n in range(4)]
+    for gone in range(4):
+        rest = many[:gone] + many[gone + 1 :]
+        other = many[:3] if gone == 3 else many[: 3 - gone] + many[4 - gone :]
+        said = compared(GOOD + rest, GOOD + other, by="run", lost={0: 1, 1: 1})
+        assert (said["verdict"], said["diverged"], said["first"]) == ("incomplete", 0, None), gone
+
+
+def test_what_is_born_of_equal_inputs_is_sure_though_records_were_lost() -> None:
+    said = compared(GOOD, chain(MLP)[2:], by="run", lost={1: 2})
+    assert (said["verdict"], where(said)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
+    assert said["incomplete"] == 2
+
+
+def test_of_what_a_third_one_lost_nothing_is_said_of_the_other_two() -> None:
+    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP), [])]
+    assert compared(*sides, by="run", lost={2: 5})["verdict"] == "diverged"
+
+
+def computed(runs: list[tuple[int, int, int, int]]) -> list[Said]:
+    """What a worker says of runs (site, input, step, position) that come to the same whenever they are of the same."""
+    return [
+        Said(
+            off(100 * site + given_ + 1, 0.1 * given_),
+            (off(given_, 0.1 * given_),),
+            site=site,
+            step=step,
+            position=position,
+            ticks=at + 1,
+            flags=STEP,
+        )
+        for at, (site, given_, step, position) in enumerate(runs)
+    ]
+
+
+anybodys_runs = st.lists(
+    st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1)), min_size=1, max_size=14
+)
+
+
+@given(anybodys_runs, st.sets(st.integers(0, 13)), st.sets(st.integers(0, 13)), st.sampled_from(["input", "run", None]))
+def test_whatever_two_who_did_the_same_lose_they_never_diverge(
+    runs: list[tuple[int, int, int, int]], one: set[int], other: set[int], by: str | None
+) -> None:
+    said = computed(runs)
+    left = [[each for at, each in enumerate(said) if at not in gone] for gone in (one, other)]
+    lost = {number: len(said) - len(each) for number, each in enumerate(left)}
+    try:
+        found = compared(*left, by=by, lost=lost)
+    except NothingComparable:
+        assert not all(left) or any(lost.values()) or by != "input"
+    else:
+        assert found["diverged"] == 0
+        assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
+
+
+@given(anybodys_runs, anybodys_runs)
+def test_turned_over_all_is_the_same_but_whose_it_is(
+    one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]
+) -> None:
+    for by in ("input", "run"):
+        try:
+            found = compared(computed(one), computed(other), by=by)
+        except NothingComparable:
+            with pytest.raises(NothingComparable):
+                compared(computed(one), computed(other), by=by, names=["api/1", "api/0"])
+            continue
+        turned = compared(computed(one), computed(other), by=by, names=["api/1", "api/0"])
+        assert {key: found[key] for key in (*COUNTS, "verdict", "not_comparable")} == {
+            key: turned[key] for key in (*COUNTS, "verdict", "not_comparable")
+        }
+        assert found["missing"] == {"a": turned["missing"]["b"], "b": turned["missing"]["a"]}
+
+
+# ---- what is said beside it
+
+
+def test_the_document_has_the_keys_that_it_is_to_have() -> None:
+    said = compared(GOOD, chain(MLP))
+    assert {
+        "schema_version", "evidence", "verdict", "compared", "identical", "within", "diverged", "not_comparable",
+        "incomplete", "missing", "first", "outlier", "coverage", "sites",
+    } <= said.keys()  # fmt: skip
+    assert said["schema_version"] == 1
+    assert {"kernel", "layer", "position", "step", "blame", "relative_error", "a", "b"} <= said["first"].keys()
+    assert {"checksum", "fnv1a", "mean", "l2", "min", "max", "nan", "shape", "dtype"} <= said["first"]["a"].keys()
+
+
+def test_the_diagnosis_has_the_labels_the_right_way_round() -> None:
+    said = compared(GOOD, chain(MLP))
+    first = said["first"]
+    assert (first["a"]["worker"], first["b"]["worker"]) == ("api/0", "api/1")
+    expected, actual = (f"{1000 + 10 * MLP + wrong:016x}" for wrong in (0, 1))
+    assert f"expected {expected} (api/0), actual {actual} (api/1)" in said["diagnosis"]
+    turned = compared(GOOD, chain(MLP), names=["api/1", "api/0"])
+    assert f"expected {actual} (api/1), actual {expected} (api/0)" in turned["diagnosis"]
+
+
+def test_coverage_says_what_was_not_looked_at() -> None:
+    sides = [*GOOD, Said(off(1), site=NORM, step=9, ticks=50 * SECOND)], GOOD
+    seen = compared(*sides)["coverage"]
+    assert (seen["fingerprints"], seen["sites"], seen["sites_compared"]) == (25, 4, 4)
+    assert (seen["bare"], seen["lost"], seen["evicted"]) == (1, 0, 0)
+    assert (seen["off_sites"], seen["off"]) == (1, [{"kernel": "embed", "layer": 5}])
+
+
+def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
+    said = compared(GOOD, GOOD, chain(MLP), spans={2: 2_000_000})
+    assert (said["outlier"], said["timing"]["a"], said["timing"]["b"]) == ("api/2", ["api/0", "api/1"], ["api/2"])
+    assert said["headlines"][-1].startswith("api/2 takes longer, too: gemm +")
+    same = compared(GOOD, GOOD, chain(MLP))
+    assert not any(brick["significant"] for brick in same["timing"]["bricks"])
+    assert "longer" not in same["headlines"][-1]
+    assert compared(GOOD, GOOD, GOOD)["timing"] is None

@@ -1,0 +1,488 @@
+"""`brickd diff` over real workers, of this machine and of recordings, and what a person sees of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker
+from faults import Start
+from made_up import HOSTILE
+from replicas import MODEL, PROMPT
+from running import running
+from test_record import recording
+from verbs import brickd, document, sheet
+
+import brickd as brickd_package
+from brickd.cli.sides import Term, term
+from brickd.errors import NothingComparable
+
+# On this clock a tick is a nanosecond: what stands still is the same at any time.
+STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
+DAMAGED = MODEL + "from brickd.demo.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
+TELL = "\ntold(Model(size, weights, operate))\npause()\n"
+WEIGHT = "assert WeightFault(1, 'layers.1.mlp.down.weight', Change(Kind.FLIP, 3, 30)).strike(weights, size)\n"
+OPERATOR = f"operate = OperatorFault(1, Place('mlp.gate', 1, 2, {PROMPT + 1}), Change(Kind.SCALE, 5, 0), size.heads)\n"
+WATCHED = "brick.weights(weights)\n"
+PLAIN = """
+import numpy as np
+x = np.arange(12, dtype="f").reshape(3, 4)
+mlp = brick.brick(name, category="ffn")
+brick.init()
+pause()
+for step in range(3):
+    x += 1
+    with brick.step(step + 1):
+        y = x * 2 + bad * (step == 1)
+        brick.checksum(mlp, y, input=x, layer=2)
+        brick.checksum("down", y + 1, input=y, layer=2)
+pause()
+"""
+
+
+def replica(worker: Start, number: int, fault: str = "") -> Worker:
+    process = worker(DAMAGED + fault + TELL, BRICKD_WORKER=str(number), **STILL)
+    process.paused()
+    return process
+
+
+def begun(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
+    """A worker that has yet to say anything."""
+    process = worker(f"bad, name = {bad}, {name!r}\n{PLAIN}", BRICKD_WORKER=str(number), **STILL | environment)
+    process.paused()
+    return process
+
+
+def plain(worker: Start, number: int, bad: float = 0, name: str = "mlp", **environment: str) -> Worker:
+    process = begun(worker, number, bad, name, **environment)
+    process.go()
+    process.paused()
+    return process
+
+
+def recorded(file: str, *processes: Worker, arguments: Sequence[str] = ()) -> None:
+    """Have them go on while it is recorded."""
+    with recording("-o", file, *arguments) as recorder:
+        for process in processes:
+            process.go()
+            process.paused()
+        recorder.send_signal(signal.SIGINT)
+        _, err = recorder.communicate()
+        assert recorder.returncode == 0, err
+
+
+def before_and_after(worker: Start, folder: Path) -> list[str]:
+    """Recordings of one that computes as it should, and of one that then does not."""
+    files = [str(folder / name) for name in ("base.brick", "new.brick")]
+    for number, file in enumerate(files):
+        process = begun(worker, 0, 0.5 * number)
+        recorded(file, process)
+        process.go()
+        assert process.end() == 0
+    return files
+
+
+def place(said: Any) -> tuple[Any, ...]:
+    first = said["first"]
+    return first["kernel"], first["layer"], int(first["step"], 16), first["position"], first["blame"]
+
+
+# ---- faults that are known
+
+
+@pytest.mark.parametrize("by", [(), ("--by", "run")])
+def test_a_damaged_weight_is_found_where_it_is_read_first_and_named(worker: Start, by: tuple[str, ...]) -> None:
+    for number, fault in enumerate(("", WEIGHT, "")):
+        replica(worker, number, fault + WATCHED)
+    said = document("diff", "api", *by, code=1)
+    assert (said["outlier"], place(said)) == ("api/1", ("mlp.down", 1, 0, 0, "culprit"))
+    assert [(each["name"], each["layer"]) for each in said["first"]["weights"]] == [("layers.*.mlp.down.weight", 1)]
+    assert "weight layers.1.mlp.down.weight differs in api/1: brickd weights api" in said["headlines"]
+    by_weights = document("diff", "api", "--by", "weights", code=1)
+    assert (by_weights["evidence"], by_weights["outlier"], by_weights["diverged"]) == ("weights", "api/1", 1)
+    assert document("diff", "api/0", "api/2", "--by", "weights")["verdict"] == "identical"
+
+
+def test_a_damaged_activation_is_found_at_its_kernel_layer_and_step(worker: Start) -> None:
+    for number, fault in enumerate(("", OPERATOR)):
+        replica(worker, number, fault)
+    for by in ("input", "run"):
+        said = document("diff", "api/0", "api/1", "--by", by, code=1)
+        assert place(said) == ("mlp.gate", 1, 2, PROMPT + 1, "culprit")
+    assert (said["identical"], said["diverged"], said["follow"]) == (said["compared"] - 4, 4, 3)
+
+
+def test_weights_that_differ_are_no_equality_though_nothing_came_of_them_yet(worker: Start) -> None:
+    idle = "\nx = np.ones(4, 'f'); brick.checksum('k', x, input=x, step=1); pause()\n"
+    for number, fault in enumerate(("", WEIGHT)):
+        worker(DAMAGED + fault + WATCHED + idle, BRICKD_WORKER=str(number), **STILL).paused()
+    said = document("diff", "api", code=1)
+    assert (said["evidence"], said["others"][0]["verdict"]) == ("weights", "identical")
+    assert brickd("diff", "api").stdout.startswith("by weights: diverged: api/0 and api/1 disagree, in layers.1.mlp")
+
+
+TRAFFIC = """
+import numpy as np
+weights = {"w": np.ones(4, "f")}
+brick.init()
+brick.weights(weights)
+for step in (1, 2):
+    x = np.arange(8, dtype="f") + step + 100 * number
+    with brick.step(step):
+        brick.checksum("up", x * 2, input=given)
+        brick.checksum("down", x * 3, input=given)
+pause()
+"""
+
+
+def test_replicas_under_live_traffic_of_their_own_are_neither_equal_nor_diverged(worker: Start) -> None:
+    for service, given in (("seen", "x"), ("bare", "None")):
+        for number in range(2):
+            program = f"number = {number}\n{TRAFFIC.replace('given', given)}"
+            worker(program, BRICKD_WORKER=str(number), **STILL | {"BRICKD_SERVICE": service}).paused()
+    for words in (("seen",), ("seen", "--step", "77"), ("seen", "--since", "0.5"), ("bare",)):
+        ended = brickd("diff", *words)
+        assert (ended.returncode, ended.stdout) == (6, ""), words
+        assert "weights are equal (--by weights)" in ended.stderr
+    assert "up, the first site, has no inputs" in ended.stderr
+    assert "did they do the same? --by run" in ended.stderr
+    assert document("diff", "bare", "--by", "run", code=1)["verdict"] == "diverged"
+    assert document("diff", "seen", "--by", "weights")["verdict"] == "identical"
+
+
+def test_a_step_that_was_text_is_asked_for_by_it_or_by_the_digits_that_stand_for_it(worker: Start) -> None:
+    program = """
+from array import array
+for step in ("req-1", "Anfrage ä", 1_700_000_000_000_000):
+    with brick.step(step):
+        brick.checksum("mlp", array("f", [3, bad * (step == "Anfrage ä")]), input=array("f", [len(str(step))]))
+pause()
+"""
+    for number in range(2):
+        worker(f"bad = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
+    assert document("diff", "api", "--step", "req-1")["compared"] == 1
+    told = document("diff", "api", "--step", "Anfrage ä", code=1)
+    assert told["compared"] == 1
+    assert document("diff", "api", "--step", told["first"]["step"], code=1)["first"] == told["first"]
+    ended = brickd("diff", "api", "--step", "req-2")
+    assert (ended.returncode, ended.stdout) == (6, "")
+    assert brickd_package.diff("api", step="req-1").matched
+    assert brickd_package.diff("api", step=1_700_000_000_000_000).compared == 1
+
+
+def test_an_input_that_is_overwritten_is_compared_as_it_was_where_it_was_taken_before(worker: Start) -> None:
+    program = """
+import numpy as np
+kernel = brick.brick("scale")
+for step in (1, 2):
+    x = np.arange(8, dtype="f") + step
+    before = brick.take(kernel, x)
+    x *= 2 + bad * (step == 2)
+    brick.checksum(kernel, x, input=before, step=step)
+pause()
+"""
+    for number in range(2):
+        worker(f"bad = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
+    assert place(document("diff", "api", code=1)) == ("scale", None, 2, 0, "culprit")
+
+
+@pytest.mark.parametrize("fixtures", [(), ("daemon",)])
+def test_shards_of_a_model_are_compared_with_their_replicas_alone(
+    worker: Start, fixtures: Sequence[str], request: pytest.FixtureRequest
+) -> None:
+    for name in fixtures:
+        request.getfixturevalue(name)
+    program = "y = np.arange(8, dtype='f'); brick.checksum('qkv', y * n, input=y, step=1); pause()\n"
+    for coordinates, factor in (("0.tp0", 1), ("0.tp1", 2), ("1.tp0", 1), ("1.tp1", 2)):
+        started = worker(f"import numpy as np\nn = {factor}\n{program}", **STILL | {"BRICKD_WORKER": coordinates})
+        started.paused()
+    for by in ("input", "run"):
+        said = document("diff", "api", "--by", by)
+        assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 2, {})
+        alone = brickd("diff", "api/0.tp0", "api/0.tp1", "--by", by)
+        assert (alone.returncode, "1 another shard" in alone.stderr) == (6, True), alone.stderr
+    assert brickd("status", "--check").returncode == 0
+    worker(f"import numpy as np\nn = 3\n{program}", **STILL | {"BRICKD_WORKER": "2.tp1"}).paused()
+    said = document("diff", "api", code=1)
+    assert (said["outlier"], said["first"]["kernel"], said["identical"]) == ("api/2.tp1", "qkv", 2)
+
+
+def test_what_came_of_one_generation_of_weights_is_compared_with_what_came_of_the_same(worker: Start) -> None:
+    program = """
+import numpy as np
+w, x = np.full(4, 1 + updated, "f"), np.arange(4, dtype="f")
+brick.weights({"w": w}, generation=f"v{updated}")
+brick.checksum("gen", w * x, input=x, step=1)
+pause()
+w[:] = 2
+brick.weights({"w": w}, generation="v1")
+brick.checksum("gen", w * x, input=x, step=2)
+pause()
+"""
+    workers = [worker(f"updated = {n}\n{program}", BRICKD_WORKER=str(n * 2), **STILL) for n in (0, 1)]
+    workers.append(worker(f"updated = 0\n{program}", BRICKD_WORKER="1", **STILL))
+    for each in workers:
+        each.paused()
+    for by in ("input", "run"):
+        said = document("diff", "api", "--by", by)
+        assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 1, {"params": 1})
+    assert brickd("status", "--check").returncode == 0
+    for each in workers:
+        each.go()
+        each.paused()
+    said = document("diff", "api", "--by", "run")
+    assert (said["verdict"], said["identical"], said["not_comparable"]) == ("identical", 3, {"params": 1})
+
+
+def test_other_experts_are_a_verdict_that_fails_as_any_that_differs(worker: Start) -> None:
+    program = "brick.checksum('moe.router', array('q', [3, expert]), input=b'same', step=1); pause()\n"
+    for number in range(2):
+        worker(f"from array import array\nexpert = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
+    assert document("diff", "api", code=1)["verdict"] == "routing"
+
+
+# ---- whoever answers
+
+
+OTHER = {"BRICKD_SERVICE": "batch"}
+TIMED = {"source", "recording", "recordings"}
+
+
+def still(value: Any, names: dict[str, str]) -> Any:
+    """A document without who looks, and with workers called as they are here."""
+    if isinstance(value, dict):
+        return {key: still(each, names) for key, each in value.items() if key not in TIMED}
+    if isinstance(value, str):
+        for other, name in names.items():
+            value = value.replace(other, name)
+    return [still(each, names) for each in value] if isinstance(value, list) else value
+
+
+def test_with_a_daemon_or_without_or_recorded_or_mixed_it_is_the_same_document(worker: Start, tmp_path: Path) -> None:
+    for number in range(2):
+        plain(worker, number, 0.5 * number)
+    alone = document("diff", "api/0", "api/1", code=1)
+    assert (alone["source"], place(alone)) == ("shared memory", ("mlp", 2, 2, 0, "culprit"))
+    base = str(tmp_path / "o:ne.brick")
+    with running():
+        told = document("diff", "api/0", "api/1", code=1)
+        assert (told["source"], still(told, {})) == ("daemon", still(alone, {}))
+        processes = [begun(worker, number, 0.5 * number, **OTHER) for number in range(2)]
+        recorded(base, *processes, arguments=["--values"])
+        told = document("diff", "batch", code=1)
+        assert place(told) == place(alone)
+        wanted = still(told, {})
+        for words in ((f"{base}:batch",), (f"{base}:batch/0", f"{base}:batch/1"), (base, "batch"), (base, "batch/*")):
+            assert still(document("diff", *words, code=1), {}) == wanted, words
+        mixed = document("diff", f"{base}:batch/0", "batch/1", code=1)
+        assert (mixed["source"], still(mixed, {f"{base}:": ""})) == ("several", wanted)
+
+
+def test_of_two_recordings_the_workers_of_one_stand_beside_those_of_the_other(worker: Start, tmp_path: Path) -> None:
+    base, new = before_and_after(worker, tmp_path)
+    for words in ((f"{base}:api/0", f"{new}:api/0"), (base, new), (base, new, "api/0"), (base, new, "api")):
+        said = document("diff", *words, code=1)
+        assert [each["worker"] for each in said["workers"]] == [f"{base}:api/0", f"{new}:api/0"]
+        assert (place(said), said["first"]["b"]["worker"]) == (("mlp", 2, 2, 0, "culprit"), f"{new}:api/0")
+    assert len(said["recordings"]) == 2
+    assert brickd("diff", f"{base}:api/3", f"{new}:api/0").returncode == 4
+    assert brickd("diff", f"{tmp_path}/none.brick:api/0", f"{new}:api/0").returncode == 2
+    shutil.copy(base, tmp_path / "copy.brick")
+    assert brickd("diff", base, str(tmp_path / "copy.brick")).returncode == 2
+
+
+def test_what_a_daemon_has_taken_is_compared_by_it_and_beside_recordings(worker: Start, tmp_path: Path) -> None:
+    base = str(tmp_path / "base.brick")
+    with running():
+        processes = [begun(worker, number, 0.5 * number) for number in range(2)]
+        recorded(base, *processes)
+        said = document("diff", "api", code=1)
+        assert (said["source"], place(said)) == ("daemon", ("mlp", 2, 2, 0, "culprit"))
+        for words in ((f"{base}:api/0", "api/1"), ("api/1", f"{base}:api/0")):
+            mixed = document("diff", *words, code=1)
+            assert [each["worker"] for each in mixed["workers"]] == list(words)
+            assert place(mixed) == place(said)
+        assert document("diff", f"{base}:api/0", "api/0")["verdict"] == "identical"
+        for process in processes:  # whose rings go with them
+            process.go()
+            assert process.end() == 0
+        assert place(document("diff", f"{base}:api/0", "api/1", code=1)) == place(said)
+
+
+def test_a_recording_without_values_tells_where_workers_differ_and_not_how_far(worker: Start, tmp_path: Path) -> None:
+    base = str(tmp_path / "base.brick")
+    with running():
+        recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)))
+        for words in ((base,), (f"{base}:api/0", "api/1")):
+            first = document("diff", *words, code=1)["first"]
+            assert (first["kernel"], first["blame"], first["relative_error"]) == ("mlp", "culprit", None)
+            assert [first["a"][name] for name in ("mean", "l2", "min", "max", "fnv1a")] == [None] * 5
+        assert first["b"]["l2"] > 0, "of the one that is here"
+    lines = brickd("diff", base).stdout.splitlines()
+    (shown,) = (
+        line.split() for line in lines if first["a"]["checksum"] in line and "MEAN" not in line and "float32" in line
+    )
+    assert shown[4:6] == ["-", "-"]
+
+
+def test_weights_of_a_recording_stand_beside_those_that_a_daemon_keeps(worker: Start, tmp_path: Path) -> None:
+    base = str(tmp_path / "base.brick")
+    idle = "\nbrick.init(); pause()\n" + WATCHED + "pause()\n"
+    with running():
+        processes = []
+        for number, fault in enumerate(("", WEIGHT)):
+            processes.append(worker(DAMAGED + fault + idle, BRICKD_WORKER=str(number), **STILL))
+            processes[-1].paused()
+        recorded(base, *processes)
+        said = document("diff", f"{base}:api/0", "api/1", "--by", "weights", code=1)
+        assert (said["diverged"], said["first"]["kernel"]) == (1, "layers.*.mlp.down.weight")
+        assert said["compared"] == document("diff", "api", "--by", "weights", code=1)["compared"]
+        assert document("diff", f"{base}:api/0", "api/0", "--by", "weights")["verdict"] == "identical"
+
+
+def test_a_redacted_recording_is_compared_within_and_with_nothing_else(worker: Start, tmp_path: Path) -> None:
+    base = str(tmp_path / "base.brick")
+    with running():
+        recorded(base, *(begun(worker, number, 1e-6 * number) for number in range(2)), arguments=["--redact"])
+        said = document("diff", base, code=1)
+        assert (said["verdict"], said["first"]["kernel"], said["first"]["relative_error"]) == ("diverged", "mlp", None)
+        by_run = document("diff", base, "--by", "run", code=1)
+        assert (by_run["verdict"], by_run["within"]) == ("diverged", 0)
+        ended = brickd("diff", f"{base}:api/0", "api/0")
+    assert ended.returncode == 6
+    assert f"the checksums of {base}:api/0 and api/0 are made with different keys" in ended.stderr
+
+
+# ---- what a person sees
+
+
+def test_a_screen_begins_with_evidence_and_verdict_and_has_24_lines_at_most(worker: Start) -> None:
+    for number, fault in enumerate(("", WEIGHT, OPERATOR)):
+        replica(worker, number, fault + WATCHED)
+    ended = brickd("diff", "api", COLUMNS="100")
+    lines = ended.stdout.splitlines()
+    assert ended.returncode == 1
+    assert lines[0].startswith("by input: diverged: api/1 differs from 2 that agree, first at mlp.down, layer 1,")
+    assert lines[1].startswith("  relative error ")
+    assert "born there: its inputs were equal" in lines[1]
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
+    everything = brickd("diff", "api", "--all").stdout.splitlines()
+    assert len(everything) > len(lines)
+    nearer = brickd("diff", "api", "--context", "0").stdout
+    assert "mlp.gate" not in nearer.split("time:")[0]
+    assert "VERDICT" in nearer
+
+
+def test_who_is_equal_is_told_in_a_few_lines_with_what_was_not_seen(worker: Start) -> None:
+    for number in range(2):
+        plain(worker, number)
+    ended = brickd("diff", "api/0", "api/1")
+    first, second, third, *_ = ended.stdout.splitlines()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert first == "by input: identical, api/0 and api/1: 6 comparisons at 2 sites"
+    assert (second, third) == ("6 comparisons: 6 identical", "by run: identical, 6 comparisons")
+
+
+def test_fail_on_says_what_ends_with_1_besides(worker: Start) -> None:
+    for number, bad in enumerate((0, 1e-6)):
+        plain(worker, number, bad)
+    assert document("diff", "api", "--by", "run")["verdict"] == "within"
+    assert brickd("diff", "api", "--by", "run", "--fail-on", "incomplete").returncode == 0
+    assert brickd("diff", "api", "--by", "run", "--fail-on", "within").returncode == 1
+    assert brickd("diff", "api", "--by", "run", "--rtol", "0").returncode == 1
+    assert brickd("diff", "api", "--rtol", "-1").returncode == 2
+
+
+def test_what_is_no_step_or_no_worker_is_refused(worker: Start) -> None:
+    plain(worker, 0)
+    assert "--step" in brickd("diff", "api", "--step", "").stderr
+    alone = brickd("diff", "api")
+    assert (alone.returncode, alone.stdout) == (6, "")
+    assert brickd("diff", "api/0", "api/9").returncode == 4
+
+
+def test_a_program_is_told_that_nothing_is_comparable_and_why(worker: Start) -> None:
+    for number in range(2):
+        plain(worker, number)
+    said = document("diff", "api", "--step", "77", code=6)
+    assert (said["schema_version"], said["evidence"], said["verdict"]) == (1, None, "not_comparable")
+    assert (said["compared"], said["first"], said["sites"]) == (0, None, [])
+    ended = brickd("diff", "api", "--step", "77", "--json")
+    assert [f"brickd: {reason}\n" for reason in said["reasons"]] == [ended.stderr]
+    assert brickd("diff", "api", "--step", "77", "-o", "jsonl").stdout == ""
+    with running():
+        assert document("diff", "api", "--step", "77", code=6) == said
+
+
+def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> None:
+    for number in range(2):
+        plain(worker, number)
+    said = brickd("diff", "api", "--rtol", "0.01")
+    assert (said.returncode, said.stderr) == (
+        0,
+        "brickd: --rtol 0.01 is of --by run alone: by input nothing is within tolerance\n",
+    )
+    assert brickd("diff", "api", "--rtol", "0.01", "--by", "run").stderr == ""
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_daemon_answers_the_same_and_refuses_with_the_same_code(worker: Start) -> None:
+    for number, bad in enumerate((0.0, 0.5)):
+        plain(worker, number, bad)
+    said = document("diff", "api/0", "api/1", "--step", "2", code=1)
+    assert (said["source"], said["compared"], place(said)) == ("daemon", 1, ("mlp", 2, 2, 0, "culprit"))
+    alone = brickd("diff", "api/1")
+    assert (alone.returncode, alone.stdout) == (6, "")
+    assert "api/1 is all that is meant" in alone.stderr
+
+
+def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start) -> None:
+    for number, bad in enumerate((0, 0.5)):
+        plain(worker, number, bad, HOSTILE, BRICKD_SERVICE="=cmd()")
+    ended = brickd("diff", "=cmd()")
+    assert ended.returncode == 1
+    assert all(line.isprintable() for line in ended.stdout.splitlines())
+    assert document("diff", "=cmd()", code=1)["first"]["kernel"] == HOSTILE
+    assert all(not row["kernel"].startswith("=") for row in sheet("diff", "=cmd()"))
+    assert json.loads(brickd("diff", "=cmd()", "-o", "jsonl").stdout.splitlines()[0])["kernel"] == HOSTILE
+
+
+def test_which_word_names_a_worker_of_a_recording(tmp_path: Path) -> None:
+    assert term("api/0") == Term("", "api/0")
+    assert term("run.brick") == Term("run.brick", "")
+    assert term("a:b.brick:api/0:1") == Term("a:b.brick", "api/0:1")
+    assert term("run.brick:") == Term("", "run.brick:")
+    unmarked = tmp_path / "run"
+    unmarked.write_bytes(b"brickrec")
+    assert term(f"{unmarked}:api") == Term(str(unmarked), "api")
+
+
+# ---- from Python
+
+
+def test_a_program_has_the_first_divergent_kernel_with_what_was_expected_and_what_there_is(
+    worker: Start, tmp_path: Path
+) -> None:
+    base, new = (f"{file}:api/0" for file in before_and_after(worker, tmp_path))
+    said = brickd_package.diff(base, new)
+    assert (said.matched, said.verdict, said.kernel, said.blame) == (False, "diverged", "mlp", "culprit")
+    assert said.expected is not None
+    assert said.actual is not None
+    assert (said.expected.worker, said.actual.worker) == (base, new)
+    assert (said.actual.kernel, said.actual.layer, said.actual.position, said.actual.step) == ("mlp", 2, 0, 2)
+    assert said.compared == 5
+    assert f"expected {said.expected.checksum} ({base}), actual {said.actual.checksum} ({new})" in said.diagnosis
+    turned = brickd_package.diff(new, base)
+    assert (len(set(said.runs)), turned.runs) == (2, said.runs[::-1])
+    assert turned.expected is not None
+    assert (turned.expected.worker, turned.expected.checksum) == (new, said.actual.checksum)
+    assert brickd_package.diff(base, new, step=1).matched
+    assert brickd_package.diff(base, new, step=1).expected is None
+    with pytest.raises(NothingComparable):
+        brickd_package.diff(base, new, step=77)

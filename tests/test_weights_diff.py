@@ -1,0 +1,150 @@
+"""Weights in a comparison of workers: what is not known of them yet, and what is said of them beside other evidence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from faults import Start
+from said import Said, Tensor
+from sided import EMBED, MLP, NORM, chain, compared
+from test_weights_verb import watching
+from verbs import brickd, document
+
+from brickd import _reader
+from brickd.errors import NothingComparable
+
+
+def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[Said]:
+    """What a worker reads of its tensors, by name."""
+    of = {"embed": EMBED, "norm": NORM, "mlp": MLP}
+    return [
+        Said(
+            said if isinstance(said, Tensor) else Tensor(said),
+            site=of[name],
+            step=generation,
+            ticks=ticks,
+            flags=_reader.CHECKED_WEIGHT,
+        )
+        for name, said in sites.items()
+    ]
+
+
+def watched(count: int) -> Mapping[int, Mapping[str, int]]:
+    """Two workers that watch so many."""
+    return {worker: {"weights": count, "scans": 1} for worker in range(2)}
+
+
+def by_weights(*said: list[Said], of: int, **how: Any) -> Any:
+    return compared(*said, process=watched(of), by="weights", **how)
+
+
+def test_all_that_was_read_and_is_equal_is_identical() -> None:
+    said = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=2), of=2)
+    assert (said["verdict"], said["compared"], said["identical"], said["incomplete"]) == ("identical", 2, 2, 0)
+
+
+def test_what_was_not_read_yet_makes_it_incomplete_and_never_diverged() -> None:
+    said = by_weights(weights(norm=1, mlp=2), weights(norm=1), of=3)
+    assert (said["verdict"], said["compared"], said["diverged"], said["incomplete"]) == ("incomplete", 1, 0, 3)
+    assert said["headlines"] == ["by weights: incomplete, 3 tensors are not known; equal: 1 tensor"]
+    assert [each["uncertain"] for each in said["workers"]] == [1, 2]
+    assert said["first"] is None
+
+
+def test_what_is_loaded_anew_and_not_all_read_is_incomplete() -> None:
+    anew = weights(1, norm=1, mlp=2) + weights(2, ticks=9, norm=1)
+    said = by_weights(weights(2, norm=1, mlp=3), anew, of=2)
+    assert (said["verdict"], said["compared"], said["incomplete"]) == ("incomplete", 1, 1)
+    assert said["not_comparable"] == {"generation": 2}
+    whole = by_weights(weights(2, norm=1, mlp=3), anew + weights(2, ticks=9, mlp=3), of=2)
+    assert (whole["verdict"], whole["incomplete"]) == ("identical", 0)
+
+
+def test_what_differs_is_sure_whatever_is_not_read_yet() -> None:
+    said = by_weights(weights(norm=1), weights(norm=2), of=9)
+    assert (said["verdict"], said["diverged"], said["incomplete"]) == ("diverged", 1, 16)
+
+
+def test_what_is_of_another_dtype_is_diverged_and_not_identical() -> None:
+    said = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=Tensor(2, dtype=10)), of=2)
+    assert (said["verdict"], said["compared"], said["identical"], said["diverged"]) == ("diverged", 2, 1, 1)
+    assert said["headlines"] == [
+        "by weights: diverged: api/0 and api/1 disagree, in mlp, layer 0",
+        "api/1: float16 and not float32, relative error <1e-6",
+    ]
+
+
+def test_what_one_lacks_that_has_read_all_is_diverged_and_not_identical() -> None:
+    process = {0: {"weights": 2, "scans": 1}, 1: {"weights": 1, "scans": 1}}
+    said = compared(weights(norm=1, mlp=2), weights(norm=1), process=process, by="weights")
+    assert (said["verdict"], said["identical"], said["diverged"], said["incomplete"]) == ("diverged", 1, 1, 0)
+    assert said["headlines"][1] == "api/1: lacks it"
+    assert said["missing"] == {"a": 0, "b": 1}
+    assert (said["first"]["a"]["elements"], said["first"]["b"]["elements"]) == (64, None)
+    (site,) = said["sites"]
+    assert (site["fingerprints"], site["missing"]) == (1, 1)
+
+
+def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker: Start, prefix: str) -> None:
+    watching(worker, "0", "1", more="{f'more.{n}': array('f', [n]) for n in range(3000)}")
+    said = document("diff", "api", "--by", "weights")
+    assert (said["verdict"], said["diverged"]) == ("incomplete", 0)
+    assert said["incomplete"] == sum(3003 - each["fingerprints"] for each in said["workers"])
+    assert brickd("diff", "api", "--by", "weights", "--fail-on", "incomplete").returncode == 1
+
+
+# ---- beside other evidence
+
+
+def test_equal_weights_are_no_answer_where_nothing_that_was_computed_is_comparable() -> None:
+    elsewhere = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
+    told = "; weights are equal (--by weights)"
+    for other in (elsewhere, []):
+        with pytest.raises(NothingComparable, match=f".*{re.escape(told)}$"):
+            compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
+    for part in ({"step": "77"}, {"since": 0.5}):
+        with pytest.raises(NothingComparable, match=re.escape(told)):
+            compared(*[chain() + weights(norm=1)] * 2, process=watched(1), **part)
+        with pytest.raises(NothingComparable, match=re.escape(told)):
+            compared(*[weights(norm=1)] * 2, process=watched(1), **part)
+    with pytest.raises(NothingComparable, match="; weights are equal as far as they are known"):
+        compared(chain() + weights(norm=1), elsewhere + weights(norm=1), process=watched(2))
+    with pytest.raises(NothingComparable, match="; weights differ"):
+        compared(chain() + weights(norm=1), elsewhere + weights(norm=2), process=watched(1), by="input")
+
+
+def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -> None:
+    alone = compared(*[weights(norm=1)] * 2, process=watched(1))
+    assert (alone["verdict"], alone["headlines"]) == ("identical", ["by weights: identical, api/0 and api/1: 1 tensor"])
+    elsewhere = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
+    said = compared(chain() + weights(norm=1), elsewhere + weights(norm=2), process=watched(1))
+    assert (said["evidence"], said["verdict"]) == ("weights", "diverged")
+
+
+def test_weights_that_are_equal_stand_beside_what_leads() -> None:
+    said = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
+    assert (said["evidence"], said["verdict"]) == ("input", "identical")
+    assert said["others"][-1] == {"evidence": "weights", "verdict": "identical", "compared": 1, "diverged": 0}
+    assert compared(chain(), chain())["others"][-1]["evidence"] == "run"
+
+
+def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
+    said = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=1), process=watched(2))
+    assert (said["evidence"], said["verdict"], said["first"]["kernel"]) == ("input", "diverged", "norm")
+    assert said["first"]["weights"] == []
+    assert said["headlines"][-1] == "weights differ, too: embed in api/1 (--by weights)"
+    both = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=2), process=watched(2))
+    assert [each["name"] for each in both["first"]["weights"]] == ["norm"]
+    assert both["headlines"][-1] == "other weights differ, too: embed in api/1 (--by weights)"
+
+
+def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
+    sides = chain() + weights(embed=1, norm=1), chain() + weights(embed=2, norm=2)
+    said = compared(*sides, process=watched(2), by="run")
+    assert (said["evidence"], said["verdict"]) == ("run", "identical")
+    assert said["headlines"][-1] == "weights differ, too: embed in api/1, and 1 more tensor (--by weights)"
+    assert said["others"][-1]["verdict"] == "diverged"
