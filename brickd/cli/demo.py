@@ -1,7 +1,7 @@
 """The verb `demo`.
 
-Owns: four worker processes, started and ended here, and the screens shown meanwhile. Must not know: what the workers
-compute. Invariant: however it ends, its workers end with it, and nothing of theirs is left in /dev/shm.
+Owns: a daemon and four workers, started and ended here, and the screens shown meanwhile. Must not know: what the
+workers compute. Invariant: however it ends, its processes end with it, and nothing of theirs is left.
 """
 
 from __future__ import annotations
@@ -11,97 +11,135 @@ import importlib.util
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from brickd.cli.asking import Read
+from brickd.cli.diff import diff
 from brickd.cli.output import say
 from brickd.cli.status import status
-from brickd.cli.tree import tree
+from brickd.cli.stragglers import stragglers
+from brickd.cli.weights import weights
 from brickd.errors import BrickdError
 from brickd.files import find, open_file
 from brickd.questions.parameter import Number
+from brickd.runtime import runtime
 
-# Each worker: how it runs, and how many times it does the work of one brick. demo/3 is to be found.
-_WORKERS = (("forward", 1), ("threads", 1), ("asyncio", 1), ("forward", 2))
-# What is typed at which share of the time.
-_TYPED = ((0.25, ("status",)), (1.0, ("status", "tree --min 1")))
-_VERBS = {"status": status, "tree": tree}
-_PROGRAM = Path(__file__).parent.parent / "demo" / "worker.py"
+# What is wrong with each worker: demo/1 and demo/3 are to be found.
+_WORKERS = ("well", "damaged", "well", "slow")
+# What is typed after which share of the time, and why; who is slow is known after five looks, ten seconds apart.
+_TYPED = (
+    (0.02, "weights demo", "do all have the same weights?"),
+    (0.1, "diff demo", "do all compute the same?"),
+    (1.0, "stragglers demo", "who is slow?"),
+    (1.0, "status", "all of it"),
+)
+_VERBS = {"weights": weights, "diff": diff, "stragglers": stragglers, "status": status}
+_PATIENCE_SECONDS = 30
+_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+Process = subprocess.Popen[bytes]
 
 
 @click.command()
-@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=6.0, show_default=True,
-              metavar="SECONDS", help="How long to run.")  # fmt: skip
+@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=50.0, show_default=True,
+              metavar="SECONDS", help="How long to run; who is slow is told after 50.")  # fmt: skip
 def demo(seconds: float) -> None:
-    """Four workers on this machine, and what they do while they run."""
+    """Four replicas on this machine, one of them damaged and one slow: who, and where?"""
     if importlib.util.find_spec("brick_agent") is None:
         raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
-    prefix = f"brickd-demo-{uuid.uuid4().hex[:8]}-"
-    os.environ["BRICKD_SHM_PREFIX"] = prefix  # of this process and its workers: nobody else's segments are shown
-    with _running(prefix) as processes:
-        say(f"four workers, {', '.join(face for face, _ in _WORKERS)}; demo/3 does the work of one brick twice")
-        _wait_for(prefix, processes)
+    with _place(), _running() as processes:
+        say("a daemon and four replicas of a transformer: one has a flipped bit in a weight, one is slow at one kernel")
         began = time.monotonic()
-        for share, lines in _TYPED:
+        for share, line, why in _TYPED:
             _until(began + share * seconds, processes)
-            for line in lines:
-                click.echo(f"$ brickd {line}    # after {time.monotonic() - began:.0f} s")
-                verb, *words = line.split()
-                _VERBS[verb].main(words, standalone_mode=False)
-                click.echo()
+            click.echo(f"$ brickd {line}    # {why} {time.monotonic() - began:.0f} s after they came")
+            verb, *words = line.split()
+            _VERBS[verb].main(words, standalone_mode=False)
+            click.echo()
     say("the workers have ended and removed their segments; instrument your own: see README.md")
 
 
 @contextlib.contextmanager
-def _running(prefix: str) -> Iterator[list[subprocess.Popen[bytes]]]:
-    processes: list[subprocess.Popen[bytes]] = []
+def _place() -> Iterator[None]:
+    """Nobody else's segments are shown, and no daemon of anybody's is asked."""
+    with tempfile.TemporaryDirectory(prefix="brickd-demo-") as directory:
+        os.environ["BRICKD_SHM_PREFIX"] = prefix = f"brickd-demo-{uuid.uuid4().hex[:8]}-"
+        os.environ["BRICKD_RUNTIME_DIR"] = os.environ["BRICKD_STATE_DIR"] = directory
+        for name in ("BRICKD_SOCKET", "BRICKD_KEY_FILE", "BRICKD_GROUP"):
+            os.environ.pop(name, None)
+        try:
+            yield
+        finally:
+            for name in find(prefix):  # of one that had to be killed
+                with open_file(name) as file:
+                    file.unlink()
+
+
+@contextlib.contextmanager
+def _running() -> Iterator[list[Process]]:
+    """The workers have loaded when the daemon first looks, and answer once it is there: it misses nothing."""
+    processes: list[Process] = []
     # One thread each for the arithmetic library: four workers share this machine.
-    alone = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = os.environ | dict.fromkeys(_VARIABLES, "1") | {"BRICKD_SERVICE": "demo"}
     try:
-        for index, (face, slow_down) in enumerate(_WORKERS):
-            environment = os.environ | alone | {"BRICKD_SERVICE": "demo", "BRICKD_WORKER": str(index)}
-            command = [sys.executable, str(_PROGRAM), face, str(slow_down)]
+        for index, kind in enumerate(_WORKERS):
+            environment["BRICKD_WORKER"] = str(index)
+            command = [sys.executable, "-P", "-m", "brickd.demo.worker", kind]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment))
+        prefix = os.environ["BRICKD_SHM_PREFIX"]
+        _wait(lambda: len(find(prefix)) == len(_WORKERS), processes, "not all of them record")
+        with Path(runtime().directory, "log").open("wb") as log:
+            processes.append(subprocess.Popen([sys.executable, "-P", "-m", "brickd", "up"], stdout=log, stderr=log))
+        _wait(runtime().socket.exists, processes, "the daemon does not answer")
+        for process in processes[:-1]:
+            os.write(_stdin(process), b".")
         yield processes
     finally:
         for process in processes:
-            if process.stdin is not None:
-                process.stdin.close()
-        for process in processes:
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        for name in find(prefix):  # of one that had to be killed
-            with open_file(name) as file:
-                file.unlink()
+            _end(process)
 
 
-def _check(processes: list[subprocess.Popen[bytes]]) -> None:
+def _stdin(process: Process) -> int:
+    assert process.stdin is not None
+    return process.stdin.fileno()
+
+
+def _end(process: Process) -> None:
+    """A worker's input closes; a daemon, the last one, has none."""
+    if process.stdin is None:
+        process.terminate()
+    else:
+        process.stdin.close()
+    try:
+        process.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _check(processes: Sequence[Process]) -> None:
     for index, process in enumerate(processes):
         if process.poll() is not None:
-            raise BrickdError(f"demo/{index} ended early, with status {process.returncode}: see its words above")
+            who = f"demo/{index}" if process.stdin is not None else "the daemon"
+            raise BrickdError(f"{who} ended early, with status {process.returncode}: see its words above")
 
 
-def _wait_for(prefix: str, processes: list[subprocess.Popen[bytes]]) -> None:
-    """Until all workers record: numpy takes its time to load."""
-    deadline = time.monotonic() + 30
-    while len(find(prefix)) < len(processes):
+def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise: str) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not for_what():
         _check(processes)
         if time.monotonic() > deadline:
-            raise BrickdError(
-                f"{len(find(prefix))} of {len(processes)} workers record after 30 s: do they say why above?"
-            )
+            raise BrickdError(f"after {_PATIENCE_SECONDS} s {otherwise}: is this machine busy?")
         time.sleep(0.05)
 
 
-def _until(moment: float, processes: list[subprocess.Popen[bytes]]) -> None:
+def _until(moment: float, processes: Sequence[Process]) -> None:
     """Let the time pass, before the eyes of whoever looks."""
     steps = max(1, round((moment - time.monotonic()) * 10))
     with click.progressbar(length=steps, label="running", file=sys.stderr, show_eta=False) as bar:
