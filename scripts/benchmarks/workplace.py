@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from brickd.files import find
+
 _SCRIPTS = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")
+_BURIAL_SECONDS, _LOOK_SECONDS = 30, 0.01
 _FOREIGN = ("BRICKD", "LTTNG", "OTEL", "PROMETHEUS", "PYTHON")  # settings of what is measured
 
 
@@ -34,6 +38,14 @@ class Workplace:
     def runtime(self) -> Path:
         """Where a daemon of the run, and whoever asks it, is at home."""
         return Path(self.environment["BRICKD_RUNTIME_DIR"])
+
+    def await_burial(self) -> None:
+        """Wait until whoever reads has seen all workers end, and has removed their segments."""
+        until = time.monotonic() + _BURIAL_SECONDS
+        while (left := find(self.environment["BRICKD_SHM_PREFIX"])) and time.monotonic() < until:
+            time.sleep(_LOOK_SECONDS)
+        if left:
+            raise RuntimeError(f"{len(left)} segments of workers that ended are still there, the first is {left[0]}")
 
     def remove_segments(self) -> None:
         """Remove those that are left, whatever became of their processes."""
@@ -81,6 +93,7 @@ def workplace(what: str = "bench") -> Iterator[Workplace]:
         environment |= {
             "BRICKD_RUNTIME_DIR": str(folder / "runtime"),
             "BRICKD_SHM_PREFIX": prefix,
+            "BRICKD_STATE_DIR": str(folder / "state"),
             "PROMETHEUS_MULTIPROC_DIR": str(prometheus),
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join((str(_SCRIPTS), name)),

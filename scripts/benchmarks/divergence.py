@@ -1,0 +1,119 @@
+"""`scripts/bench divergence`: whether brickd finds what is silently wrong in one of several replicas, says where it is,
+and says nothing where nothing is wrong; and whether a recording tells what a server was asked.
+
+Each run is a service of its own, whose workers are replicas of a small transformer: in half of the runs one of them is
+damaged. Where, is known here alone. The seed is drawn for each run of this program, and printed; given again it
+draws the same damage.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from benchmarks import machine
+from benchmarks.recovery import recovery
+from benchmarks.replicas import MOMENTS, SEED, SIZE, replicas
+from benchmarks.report import Report, Table
+from benchmarks.running import Running, running
+from benchmarks.trials import Trial, Wanted, batches, drawn_trials, measurable, row, skipped
+from benchmarks.verdicts import Verdict, absent, of_kernels, of_weights
+from benchmarks.workplace import Workplace, progress
+from brickd.demo.damage import Fault, drawn_for_a_weight, drawn_for_an_operator
+from brickd.demo.transformer import OF_A_LAYER, drawn
+
+HELP = "replicas of a transformer, one of them silently damaged: found, where it is, and nothing where nothing is"
+
+RUNS, QUICK_RUNS = 1_000, 16  # of each class with damage, and as many without
+PROMPTS, QUICK_PROMPTS = 5, 1  # that each worker is asked: more than a million comparisons of the healthy
+
+_AT_ONCE = 32  # services
+_BATCHES = 8  # under one daemon
+_CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # of each step
+_COVERED = 0.9  # of what the healthy record is compared, or nothing is said
+_ERROR_MIN = 1e-6  # of what a sketch tells
+
+Told = dict[str, list[Verdict]]
+
+
+def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
+    """All classes; `seed`: None draws one."""
+    seed = secrets.randbits(32) if seed is None else seed
+    runs, prompts = (QUICK_RUNS, QUICK_PROMPTS) if quick else (RUNS, PROMPTS)
+    progress(f"seed {seed}")
+    rows = [*_weights(place, runs, seed), *_operators(place, runs, prompts, seed + 1)]
+    title = f"Replicas of a transformer, {runs:,} services with one that is damaged and as many without, of each class"
+    return Report("divergence", machine.facts(), [Table("divergence", title, rows), recovery(place, quick, seed + 2)])
+
+
+def _weights(place: Workplace, runs: int, seed: int) -> list[dict[str, Any]]:
+    names = drawn(SIZE, SEED)
+    wanted = Wanted(100, 100, round(_COVERED * runs * len(names)))
+    case = "weights: three replicas"
+    if why := absent("weights"):
+        return [skipped(case, wanted, why)]
+
+    def fault(chance: random.Random) -> Fault:
+        return drawn_for_a_weight(chance, 3, names)
+
+    trials = drawn_trials("weights", runs, seed, fault, workers=3, prompts=0)
+    done = _tried(place, trials, lambda services: {"weights": of_weights(place, services)})
+    return [row(case, done["weights"], wanted, seed, lambda each: each.localised)]
+
+
+def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
+    least = round(_COVERED * runs * prompts * len(MOMENTS) * _CHECKED)
+    cases = {
+        "input": ("same input: two replicas", Wanted(99.9, 99, least)),
+        "run": ("run: two replicas; localised: error within a factor of two", Wanted(99, 99, least)),
+    }
+    if why := absent("diff"):
+        return [skipped(case, wanted, why) for case, wanted in cases.values()]
+
+    def fault(chance: random.Random) -> Fault:
+        return drawn_for_an_operator(chance, 2, SIZE, MOMENTS)
+
+    def ask(services: Sequence[str]) -> Told:
+        # However small a difference is, its size is to be told.
+        run = of_kernels(place, services, "--by", "run", "--rtol", "0")
+        return {"input": of_kernels(place, services, "--by", "input"), "run": run}
+
+    trials = drawn_trials("kernels", runs, seed, fault, workers=2, prompts=prompts)
+    done = _tried(place, trials, ask)
+    return [
+        row(cases["input"][0], done["input"], cases["input"][1], seed, lambda each: each.localised),
+        row(
+            cases["run"][0],
+            done["run"],
+            cases["run"][1],
+            seed,
+            good=lambda each: each.estimated,
+            fit=lambda each: measurable(each, _ERROR_MIN),
+        ),
+    ]
+
+
+def _tried(place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Told]) -> dict[str, list[Trial]]:
+    """The trials with what was said of them, by the class of evidence."""
+    done: dict[str, list[Trial]] = {}
+    for several in batches(trials, _AT_ONCE * _BATCHES):
+        with running(place) as daemon:
+            for batch in batches(several, _AT_ONCE):
+                progress(f"{batch[0].service.name} to {batch[-1].service.name} of {len(trials)}")
+                for by, found in _batch(place, daemon, batch, ask).items():
+                    done.setdefault(by, []).extend(found)
+    return done
+
+
+def _batch(
+    place: Workplace, daemon: Running, batch: Sequence[Trial], ask: Callable[[Sequence[str]], Told]
+) -> dict[str, list[Trial]]:
+    with replicas(place, [each.service for each in batch]) as reports:
+        daemon.until(lambda: daemon.status()["ledger"]["events"]["in_ring"] == 0, "checksums are not fetched")
+        said = ask([each.service.name for each in batch])
+    return {
+        by: [trial.told(reports, verdict) for trial, verdict in zip(batch, verdicts, strict=True)]
+        for by, verdicts in said.items()
+    }

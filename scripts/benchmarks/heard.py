@@ -1,0 +1,152 @@
+"""What a checksum costs the daemon, from its ring on: `python -m benchmarks.heard ROUNDS`.
+
+The times are the processor's: a machine that is busy with other work lets nobody run for long. Each worker says the
+same number of fingerprints in turn, into a window that is full, so that as many leave it as come.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import brick_agent as brick
+import numpy as np
+from brick_agent import _core
+
+from benchmarks import weighed
+from benchmarks.goals import Goal
+from benchmarks.report import Table
+from benchmarks.workplace import Workplace, progress
+from brickd import _reader
+from brickd.numerics.numerics import WINDOW_BYTES, Numerics, Tables
+from brickd.numerics.watch import Roll, Watch
+
+GOAL = Goal(2.0)  # µs
+SITES = 1_500
+_DRAINED = 512  # fingerprints that one pass brings of a worker
+_OF_A_ROUND = 1 << 15
+_FILLING = WINDOW_BYTES // 512
+_SITE, _OUTPUT, _INPUT = 8, 128, 256  # where these stand in a checksum with one input
+
+
+class Case(NamedTuple):
+    """Workers, and what each says: the input and the output of its fingerprint of a number."""
+
+    name: str
+    workers: int
+    given: Callable[[int, Any], Any]
+    output: Callable[[int, Any], Any]
+    sites: int = SITES
+
+
+CASES = (
+    Case("one worker", 1, lambda w, n: n, lambda w, n: n),
+    Case("that meet", 8, lambda w, n: n, lambda w, n: n),
+    Case("that never meet", 8, lambda w, n: n * 100 + w, lambda w, n: n),
+    Case("that meet", 64, lambda w, n: n, lambda w, n: n),
+    Case("that never meet", 64, lambda w, n: n * 100 + w, lambda w, n: n),
+    Case("of whom all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
+    Case("at 16,000 sites", 64, lambda w, n: n, lambda w, n: n, 16_000),
+    Case("that contradict themselves in one place", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
+)
+
+
+def heard(place: Workplace, rounds: int) -> Table:
+    """A row for each case."""
+    progress(f"checksums in the daemon, {rounds} rounds")
+    rows = place.ask("heard", rounds)
+    title = f"Processor time of the daemon for a checksum: drained, heard, held against others; {rounds} rounds"
+    return Table("heard", title, rows)
+
+
+def _drained(rounds: int) -> tuple[list[float], bytes]:
+    """How long a fingerprint takes from the ring of a worker until it may be heard; one of them."""
+    x = np.zeros(4, np.float32)
+    brick.checksum("k", x, input=x)
+    times, records = [], b""
+    with open(Path(_reader.DIRECTORY) / _core._segment_name(), "r+b", buffering=0) as file:
+        drain = _reader.Drain(file.fileno())
+        for _ in range(rounds):
+            for _ in range(_DRAINED):
+                brick.checksum("k", x, input=x)
+            began = time.thread_time_ns()
+            _reader.drain([drain])
+            records = drain.take_checked()
+            _reader.write_all(_reader.tails([drain], True))
+            times.append((time.thread_time_ns() - began) / (len(records) // (6 * 64)))
+    return times, records[: 6 * 64]
+
+
+def _said(case: Case, record: bytes, worker: int, first: int) -> bytes:
+    rows = np.tile(np.frombuffer(record, np.uint8), (_DRAINED, 1))
+    numbers = np.arange(first, first + _DRAINED, dtype=np.uint64)
+    for at, values in (
+        (_SITE, (numbers % case.sites + 1).astype(np.uint32)),
+        (_OUTPUT, case.output(worker, numbers)),
+        (_INPUT, case.given(worker, numbers)),
+    ):
+        raw = np.ascontiguousarray(values).view(np.uint8).reshape(_DRAINED, -1)
+        rows[:, at : at + raw.shape[1]] = raw
+    return rows.tobytes()
+
+
+def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
+    numerics = Numerics()
+    watch = Watch(numerics, lambda *_, **__: None)
+    sites = [None, *((1, layer, 0) for layer in range(16_000))]
+    tables = Tables([("other", 0), ("k", 0), *[("k", 0)] * 64], sites)
+    speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(case.workers)]
+    roll, times, first = Roll({}, {"bench"}), [], 0
+
+    def batch(count: int) -> Sequence[list[bytes]]:
+        nonlocal first
+        made = []
+        for _ in range(max(1, count // _DRAINED // case.workers)):
+            made.append([_said(case, record, worker, first) for worker in range(case.workers)])
+            first += _DRAINED
+        return made
+
+    for said in batch(_FILLING):
+        for speaker, records in zip(speakers, said, strict=True):
+            speaker.hear(records)
+    watch.look(lambda: roll)
+    for _ in range(rounds):
+        made, before = batch(_OF_A_ROUND), numerics.prints.end
+        began = time.thread_time_ns()
+        for said in made:
+            for speaker, records in zip(speakers, said, strict=True):
+                speaker.hear(records)
+        watch.look(lambda: roll)
+        times.append((time.thread_time_ns() - began) / (numerics.prints.end - before))
+    return times
+
+
+def _row(case: str, workers: int, drained: float, times: Sequence[float]) -> dict[str, Any]:
+    least = (drained + min(times)) / 1e3
+    return {
+        "case": case,
+        "workers": workers,
+        "us_per_fingerprint_min": least,
+        "us_per_fingerprint_median": (drained + statistics.median(times)) / 1e3,
+        "of_these_drained": drained / 1e3,
+        "goal": str(GOAL),
+        "passed": GOAL.met(least),
+    }
+
+
+def main() -> None:
+    """Measure; the rows as JSON."""
+    rounds = int(sys.argv[1])
+    times, record = _drained(rounds)
+    rows = [_row(case.name, case.workers, min(times), _timed(case, record, rounds)) for case in CASES]
+    rows += [_row(case.name, weighed.WORKERS, min(times), weighed.timed(case, rounds)) for case in weighed.CASES]
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""A recording made by `brickd record` as anybody's would be, and the checksums that are in one."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workplace import Workplace
+from brickd import records
+from brickd.recording.world import opened
+
+_WEIGHT = 8  # a flag: it is no kernel's
+
+
+@contextmanager
+def recording(place: Workplace, name: str, *options: str) -> Iterator[Path]:
+    """The file, whole once this is over, of what workers record meanwhile."""
+    file = place.folder / f"{name}.brick"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "brickd", "record", "-o", str(file), *options],
+        env=place.environment,
+        cwd=place.folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    with process:
+        try:
+            said = process.stderr.readline()
+            if b"recording" not in said:
+                raise RuntimeError(f"brickd record did not begin: {said.decode()}")
+            yield file
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.stderr.read()
+            process.wait()
+
+
+def checksums(file: Path, name: str) -> list[dict[str, Any]]:
+    """Those of a worker that is recorded there, in the order in which it told them."""
+    with opened([str(file)]) as world:
+        (worker,) = (each for each in world.survey().workers if each.name == name)
+        return [
+            each
+            for _, slots in world.checked({worker.reading.uuid})
+            for each in records.events(slots)[0]
+            if not each["flags"] & _WEIGHT
+        ]

@@ -1,0 +1,203 @@
+"""Runs whose truth is known, and what came of them.
+
+Owns: how runs are drawn, when one is good, what a class of them comes to. Must not know: who is asked, and how.
+Invariants: half of the runs are healthy; one whose damage changed nothing is told and not counted; where too little was
+compared, nothing is good.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from benchmarks.replicas import PROMPT, SIZE, Report, Service
+from benchmarks.verdicts import UNKNOWN, Verdict
+from brickd.demo.damage import Fault, WeightFault
+
+FACTOR = 2.0  # within which an estimate of an error is to be
+_SHOWN = 3  # of what went wrong
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A service, and what was said of it.
+
+    Attributes:
+        service: with its truth.
+        struck: whether its damage changed anything, where it was to.
+        error: by how much, as a share of the tensor's length in worker 0.
+        verdict: what was said.
+    """
+
+    service: Service
+    struck: bool = False
+    error: float = 0.0
+    verdict: Verdict = UNKNOWN
+
+    @property
+    def found(self) -> bool:
+        """Whether it is said that something is wrong."""
+        return self.verdict.differs is True
+
+    @property
+    def localised(self) -> bool:
+        """Whether it is said where exactly."""
+        fault = self.service.fault
+        assert fault is not None
+        if isinstance(fault, WeightFault):
+            return self.found and self.verdict.first == (f"{self.service.name}/{fault.worker}", fault.tensor)
+        return self.found and self.verdict.first == fault.place
+
+    @property
+    def estimated(self) -> bool:
+        """Whether the error is known well enough."""
+        said = self.verdict.error
+        return self.found and said is not None and self.error / FACTOR <= said <= self.error * FACTOR
+
+    def told(self, reports: Sequence[Report], verdict: Verdict) -> Trial:
+        """The same, with what became of it."""
+        fault = self.service.fault
+        if fault is None:
+            return replace(self, verdict=verdict)
+        (report,) = (each for each in reports if each[:2] == (self.service.name, fault.worker))
+        return replace(self, struck=report.struck, error=report.error, verdict=verdict)
+
+
+def drawn_trials(
+    name: str, runs: int, seed: int, fault: Callable[[random.Random], Fault], workers: int, prompts: int
+) -> list[Trial]:
+    """So many with a fault and as many without, in any order."""
+    chance = random.Random(seed)
+    faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
+    chance.shuffle(faults)
+
+    def prompt() -> tuple[int, ...]:
+        return tuple(chance.randrange(SIZE.vocabulary) for _ in range(PROMPT))
+
+    return [
+        Trial(Service(f"{name}-{number:04}", workers, tuple(prompt() for _ in range(prompts)), fault=each))
+        for number, each in enumerate(faults)
+    ]
+
+
+def batches(trials: Sequence[Trial], size: int) -> Iterator[Sequence[Trial]]:
+    """Those that are there at the same time."""
+    for first in range(0, len(trials), size):
+        yield trials[first : first + size]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a class of runs is to come to, in percent of them.
+
+    Attributes:
+        found: at least.
+        localised: at least, of those of which it can be told; of the run class, those whose error is estimated within
+            a factor of two.
+        comparisons: at least so many of the healthy: damaged ones part, and what follows has nobody beside it.
+    """
+
+    found: float
+    localised: float
+    comparisons: int
+
+    def __str__(self) -> str:
+        return f"found >= {self.found:g} %, localised >= {self.localised:g} %, no false alarm"
+
+
+def row(
+    case: str,
+    trials: Sequence[Trial],
+    wanted: Wanted,
+    seed: int,
+    good: Callable[[Trial], bool],
+    fit: Callable[[Trial], bool] = lambda _: True,
+) -> dict[str, Any]:
+    """What is shown of a class.
+
+    Args:
+        case: its name.
+        trials: of it.
+        wanted: what it is to come to.
+        seed: that they were drawn from.
+        good: whether one that is found is also said to be where it is.
+        fit: whether anybody could say so of one; all are to be found.
+    """
+    damaged = [each for each in trials if each.service.fault is not None and each.struck]
+    clean = [each for each in trials if each.service.fault is None]
+    localisable = [each for each in damaged if fit(each)]
+    found, localised = sum(each.found for each in damaged), sum(each.found and good(each) for each in localisable)
+    alarms = sum(each.found for each in clean)
+    comparisons = sum(each.verdict.comparisons for each in clean)
+    met = (
+        bool(localisable)
+        and 100 * found >= wanted.found * len(damaged)
+        and 100 * localised >= wanted.localised * len(localisable)
+        and alarms == 0
+        and comparisons >= wanted.comparisons
+    )
+    return {
+        "case": case,
+        "runs": len(damaged),
+        "found": found,
+        "localisable": len(localisable),
+        "localised": localised,
+        "clean_runs": len(clean),
+        "false_alarms": alarms,
+        "comparisons": comparisons,
+        "comparisons_min": wanted.comparisons,
+        "seed": seed,
+        "goal": str(wanted),
+        "passed": met,
+        "note": "; ".join(_remarks(trials, good, fit, comparisons < wanted.comparisons)),
+        "skipped": None,
+    }
+
+
+def skipped(case: str, wanted: Wanted, why: str) -> dict[str, Any]:
+    """What is shown of a class that could not be tried."""
+    nothing = row(case, [], wanted, 0, lambda _: False)
+    return dict.fromkeys(nothing) | {"case": case, "goal": str(wanted), "note": "", "skipped": why}
+
+
+def _remarks(
+    trials: Sequence[Trial], good: Callable[[Trial], bool], fit: Callable[[Trial], bool], few: bool
+) -> Iterator[str]:
+    if few:
+        yield "too few comparisons to say anything"
+    idle = sum(each.service.fault is not None and not each.struck for each in trials)
+    if idle:
+        yield f"{idle} more whose damage changed nothing where it was to"
+    bad = [each for each in trials if _is_bad(each, good, fit)]
+    for each in bad[:_SHOWN]:
+        yield f"{each.service.name}: {_short(each)}"
+    if len(bad) > _SHOWN:
+        yield f"{len(bad) - _SHOWN} more like these"
+
+
+def _is_bad(trial: Trial, good: Callable[[Trial], bool], fit: Callable[[Trial], bool]) -> bool:
+    if trial.service.fault is None:
+        return trial.found
+    return trial.struck and not (trial.found and (good(trial) or not fit(trial)))
+
+
+def _short(trial: Trial) -> str:
+    fault, said = trial.service.fault, trial.verdict
+    answer = said.said if said.first is None else f"{said.said} at {_where(said.first)}"
+    if fault is None:
+        return f"nothing wrong, {answer}"
+    where = fault.tensor if isinstance(fault, WeightFault) else _where(fault.place)
+    error = f", error {said.error:.2g} for {trial.error:.2g}" if said.error is not None else ""
+    return f"{fault.change.kind} of worker {fault.worker} in {where}: {answer}{error}"
+
+
+def _where(place: tuple[object, ...]) -> str:
+    return " ".join(map(str, place))
+
+
+def measurable(trial: Trial, least: float) -> bool:
+    """Whether a damage is of a size that an estimate can tell."""
+    return trial.service.fault is None or (math.isfinite(trial.error) and trial.error >= least)

@@ -1,0 +1,92 @@
+"""What brickd says of services whose truth is known, as a harness wants it.
+
+Owns: which verbs are asked, and where in their answers what stands. Must not know: what is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.asking import asked
+from benchmarks.workplace import Workplace
+from brickd.called import called
+from brickd.demo.transformer import Place
+
+_DIFFERS = {"identical": False, "within": False, "diverged": True, "routing": True}
+
+
+class Verdict(NamedTuple):
+    """One on a service.
+
+    Attributes:
+        differs: whether its workers do; None: that is not known, for whatever reason.
+        first: where they do first: a run of an operator, or a worker and its tensor.
+        error: by how much, as it is estimated; None: it does not say.
+        comparisons: how many it rests on.
+        said: the same as it was said.
+    """
+
+    differs: bool | None
+    first: Place | tuple[str, str] | None = None
+    error: float | None = None
+    comparisons: int = 0
+    said: str = ""
+
+
+UNKNOWN = Verdict(None)
+
+
+def absent(verb: str) -> str | None:
+    """Why a verb cannot be asked; None: it can."""
+    from brickd.cli import VERBS
+
+    return None if verb in VERBS else f"brickd has no verb {verb}"
+
+
+def of_kernels(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
+    """By `brickd diff` over the two workers of each."""
+    questions = [("diff", f"{service}/0", f"{service}/1", *how) for service in services]
+    return [kernels(document) for document in asked(place, questions)]
+
+
+def kernels(document: Mapping[str, Any]) -> Verdict:
+    """What such an answer says."""
+    if "error" in document:
+        return Verdict(None, said=document["error"])
+    first, where = document["first"], None
+    if first is not None:
+        layer = -1 if first["layer"] is None else first["layer"]
+        where = Place(first["kernel"], layer, _number(first["step"]), _number(first["position"]))
+    return Verdict(
+        _DIFFERS.get(document["verdict"]),
+        where,
+        None if first is None else first["relative_error"],
+        document["compared"],
+        document["verdict"],
+    )
+
+
+def _number(value: str | int) -> int:
+    return int(value, 16) if isinstance(value, str) else value
+
+
+def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
+    """By `brickd weights` over all workers of each."""
+    return [weights(document) for document in asked(place, [("weights", service) for service in services])]
+
+
+def weights(document: Mapping[str, Any]) -> Verdict:
+    """What such an answer says; where is said if it is one tensor of one worker, which it is."""
+    if "error" in document:
+        return Verdict(None, said=document["error"])
+    rows, where = document["differing"], None
+    if document["differing_count"] == 1 and rows[0]["why"] != "disagree":
+        where = rows[0]["worker"], called(rows[0]["tensor"], rows[0]["layer"], rows[0]["expert"])
+    return Verdict(
+        {"equal": False, "differ": True}.get(document["verdict"]),
+        where,
+        None if where is None else rows[0]["relative_error"],
+        sum(service["compared"] for service in document["services"]),
+        document["verdict"],
+    )

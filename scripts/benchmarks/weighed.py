@@ -1,0 +1,68 @@
+"""What a fingerprint of a weight costs the daemon once it is drained: 64 workers with 1,000 tensors each, all equal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from brickd import _reader, dtypes
+from brickd.numerics.numerics import Numerics, Speaker, Tables
+
+WORKERS, TENSORS = 64, 1_000
+
+
+class Case(NamedTuple):
+    """What is said of each tensor, and when: `before`, untimed, another time."""
+
+    name: str
+    generation: int
+    ticks: int
+    before: bool
+
+
+CASES = (
+    Case("weights, read for the first time", 1, 1, before=False),
+    Case("weights, read again and the same", 1, 2, before=True),
+    Case("weights, loaded anew and the same", 2, 2, before=True),
+)
+
+
+def timed(case: Case, rounds: int) -> list[float]:
+    """How many ns a record took, by round."""
+    tables = Tables([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
+    before, records = _records(1, 1), _records(case.generation, case.ticks)
+    times = []
+    for _ in range(rounds):
+        numerics = Numerics()
+        speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(WORKERS)]
+        for speaker in speakers:
+            speaker.learn()
+        if case.before:
+            _hear(speakers, before)
+        began = time.thread_time_ns()
+        _hear(speakers, records)
+        times.append((time.thread_time_ns() - began) / (WORKERS * TENSORS))
+    return times
+
+
+def _hear(speakers: Sequence[Speaker], records: bytes) -> None:
+    for speaker in speakers:
+        speaker.hear(records)
+
+
+def _records(generation: int, ticks: int) -> bytes:
+    slots = np.zeros((TENSORS, 4, 64), np.uint8)
+    numbers = np.arange(1, TENSORS + 1)
+    heads, sums = (slots[:, at].view(dtypes.dtype(name))[:, 0] for at, name in ((0, "checked"), (2, "tensor_sums")))
+    heads["site"], heads["slots"], heads["kind"], heads["flags"] = (
+        numbers,
+        4,
+        _reader.KIND_CHECKED,
+        _reader.CHECKED_WEIGHT,
+    )
+    heads["step"], heads["ticks"] = generation, ticks
+    sums["checksum"], sums["elements"], sums["dtype"] = numbers, 64, 12
+    return slots.tobytes()
