@@ -19,7 +19,7 @@ from brickd.words import many
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "amounts", "details", "sites",
-    "events", "signals",
+    "tensors", "events", "signals",
 ]  # fmt: skip
 
 
@@ -78,6 +78,9 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused))
+    if unreadable := process["tensors_refused"]:
+        text = f"{many(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
+        found.append(Loss("tensors", text, spans=False))
     events = ledger.events_dropped - Counter({records.kind_name(_reader.KIND_CHECKED): refused})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))

@@ -12,10 +12,11 @@ import pytest
 from conftest import SHM, reading, readings
 from faults import Start, counts
 from recorded import events
-from verbs import brickd
+from verbs import brickd, document
 
 from brickd import _reader
 from brickd.ledger import ledger_of
+from brickd.losses import losses
 from brickd.reading import Reading
 from brickd.segment import open_segment
 
@@ -720,7 +721,39 @@ def test_positions_go_on_over_what_was_dropped(worker: Start, prefix: str) -> No
         worker, prefix, "for t in (y, object(), y, np.array(['x']), y): brick.checksum('k', t, step=4)"
     )
     assert [each["position"] for each in found] == [0, 2, 4]
-    assert (lost(got), got.process["tensors_refused"]) == (2, 2)
+    assert (lost(got), got.process["tensors_refused"]) == (0, 2)
+
+
+def test_a_tensor_that_cannot_be_read_is_no_loss_of_the_ring_and_no_gap_in_it(worker: Start, prefix: str) -> None:
+    process = worker(
+        NUMBERS
+        + """
+unread = object()
+brick.checksum("k", y)
+brick.checksum("k", unread, input=x)
+brick.checksum("k", brick.take("k", unread), input=unread)
+brick.checksum("k", y, input=[unread, x])
+os.environ["BRICKD_STRICT"] = "1"
+for output, input in ((unread, None), (y, unread)):
+    try: brick.checksum("k", output, input=input)
+    except TypeError: pass
+del os.environ["BRICKD_STRICT"]
+brick.checksum("k", y)
+pause()
+""",
+        BRICKD_SERVICE="api",
+    )
+    process.paused()
+    got = reading(prefix)
+    found = events(got)
+    assert [(each["position"], each["sequence"]) for each in found] == [(0, 1), (3, 2), (6, 3)]
+    assert [tensor["dtype"] for tensor in found[1]["tensors"]] == [12, 0, 12]
+    assert (lost(got), got.process["tensors_refused"]) == (0, 6)
+    (loss,) = losses(got, ledger_of(got))
+    assert str(loss) == "6 tensors could not be read: on a device, or of a type that has no fingerprint"
+    (problem,) = document("status")["problems"]
+    assert problem == {"text": f"api/0: {loss}", "command": "brickd inspect api/0"}
+    assert ", 6 tensors that cannot be read, " in brickd("coverage").stdout.splitlines()[0]
 
 
 def test_memory_to_count_visits_in_is_asked_for_seldom(worker: Start, prefix: str) -> None:

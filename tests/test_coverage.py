@@ -142,7 +142,7 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     (service,) = said["services"]
     assert list(service["input"]) == ["fingerprints", "compared", "unlike", "differ", "latest", "age_ns"]
     assert list(service["unseen"]) == [
-        "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost",
+        "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost", "unreadable",
     ]  # fmt: skip
     assert list(said["sites"][0]) == [
         "service", "kernel", "layer", "category", "state", "evidence", "fingerprints", "compared", "stateful",

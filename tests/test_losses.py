@@ -45,6 +45,7 @@ def test_a_worker_that_lost_nothing_is_told_nothing() -> None:
         ({"names_refused": 3}, "names", ()),
         ({"sites": SITES, "sites_refused": 7}, "sites", (f"BRICKD_SITES={2 * SITES}",)),
         ({"sites": SITES - 1, "sites_refused": 7}, "sites", ()),
+        ({"tensors_refused": 2}, "tensors", ()),
         ({"blocks_refused": 2}, "memory", ()),
         ({"lane": {"rejected": (4, 0)}}, "clock", ()),
         ({"lane": {"rejected": (0, 4)}}, "nesting", ()),

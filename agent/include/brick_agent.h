@@ -272,6 +272,7 @@ struct brick_taken {
     uint64_t shape[6]; /* the first dimensions */
     uint32_t dims, dtype;
     uint32_t extents; /* a digest of all dimensions */
+    uint32_t refused; /* 1: it could not be read, which was counted when it was taken */
 };
 
 /* Whether a checksum there would be recorded now: recording is on, the site is
@@ -287,8 +288,8 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
                        struct brick_taken *taken);
 
 /* Records what was taken, whole or not at all: the output, and the inputs, of
- * which eight stand apart and further ones in one checksum. One whose output was
- * not taken counts as dropped. */
+ * which eight stand apart and further ones in one checksum. One whose output could
+ * not be read is left out; one whose output was not taken counts as dropped. */
 unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
                         const struct brick_taken *inputs, uint32_t count);
 

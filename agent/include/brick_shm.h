@@ -313,7 +313,7 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.3, beside them. */
 #define BRICK_PROCESS_SITES_REFUSED 2   /* checksums whose kernel has no name or whose site found no room: dropped */
-#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read: on a device, of no known type */
+#define BRICK_PROCESS_TENSORS_REFUSED 3 /* tensors that could not be read: on a device, of no known type; no ring lost their checksums */
 #define BRICK_PROCESS_KEY 4          /* the name of the key that checksums are made with; 0: none was needed or to be had */
 #define BRICK_PROCESS_WEIGHTS 5      /* tensors whose weights are watched; those that are gone no more, those that cannot be read too */
 #define BRICK_PROCESS_SCANS 6        /* how often all of them have been recorded into this segment, as far as they could be */

@@ -153,6 +153,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
     if (refused != NULL) {
         brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
+        taken->refused = 1;
         return refused;
     }
     brick_taken_of(taken, tensor);
@@ -264,6 +265,10 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     }
     uint64_t position = at->position != NULL ? *at->position : 0;
     int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counted, whatever follows */
+    if (output->refused) { /* for which no ring could have had room: it is none of the attempts, and leaves no gap in them */
+        brick_event_over(t, now);
+        return outcome | BRICK_REFUSED;
+    }
     const uint32_t kept = count <= BRICK_INPUTS_MAX ? count : BRICK_INPUTS_MAX;
     const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
     if (p.value == 0)

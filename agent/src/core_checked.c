@@ -328,6 +328,14 @@ static int to_params(struct place *p, PyObject *value)
 /* Whether a tensor has as many rows as the output, so that `valid` is meant for it too. */
 static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
 
+/* It could not be had, with the exception set: such a tensor cannot be read, but where an interrupt came meanwhile. */
+static int unread(const struct place *p, struct brick_taken *taken)
+{
+    if (PyErr_ExceptionMatches(PyExc_Exception))
+        brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
+    return forgive();
+}
+
 /* *rows: of the output, whose rows are told; of an input those that `valid` is meant for. */
 static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
 {
@@ -340,16 +348,13 @@ static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t
     }
     if (!brick_wants(p->kernel->number, p->key, &p->at))
         return 0;
-    if (core_tensor_hold(tensor, &t) != 0) {
-        brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
-        return forgive();
-    }
+    if (core_tensor_hold(tensor, &t) != 0)
+        return unread(p, taken);
     if (is_output && t.tensor.dims > 0)
         *rows = t.tensor.shape[0];
     if ((is_output || as_many_rows(&t.tensor, *rows)) && core_take_valid(p->valid, &t.tensor) != 0) {
-        brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
         core_tensor_release(&t);
-        return forgive();
+        return unread(p, taken);
     }
     if (!core_tensor_large(&t.tensor)) {
         refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
@@ -435,7 +440,7 @@ static int keyword(struct place *p, PyObject *name, PyObject *value, PyObject **
 
 static int record(struct place *p, PyObject *output, PyObject *input)
 {
-    struct brick_taken out, few[FEW], *inputs = few;
+    struct brick_taken out, few[FEW], *inputs = few, *last = &out;
     int64_t rows = -1;
     const bool is_several = PyList_Check(input) || PyTuple_Check(input);
     PyObject *held = is_several ? PySequence_Tuple(input) : Py_NewRef(input); /* a list may change meanwhile */
@@ -444,18 +449,18 @@ static int record(struct place *p, PyObject *output, PyObject *input)
         inputs = PyMem_Calloc((size_t)count, sizeof *inputs);
     const bool is_whole = held != NULL && inputs != NULL;
     int wrong = 0;
-    if (!is_whole) /* no memory */
+    if (is_whole) {
+        wrong = take(p, output, true, &rows, last);
+    } else { /* no memory */
         PyErr_Clear();
-    else
-        wrong = take(p, output, true, &rows, &out);
-    for (Py_ssize_t n = 0; is_whole && wrong == 0 && n < count; n++)
-        wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, &inputs[n]);
-    if (is_whole && wrong == 0) {
-        brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
-    } else { /* it is dropped, as one without an output, and counted as that */
         memset(&out, 0, sizeof out);
-        brick_checksum(p->kernel->number, p->key, &p->at, &out, NULL, 0);
     }
+    for (Py_ssize_t n = 0; is_whole && wrong == 0 && n < count; n++)
+        wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
+    if (is_whole && wrong == 0)
+        brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
+    else /* it comes to nothing, as one whose output could not be had, and counts as that */
+        brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
     if (inputs != few)
         PyMem_Free(inputs);
     Py_XDECREF(held);

@@ -16,6 +16,7 @@ from brickd.cli.output import Screen
 _BOUND = "≤"
 _UNSEEN = (
     ("lost", "lost", "lost"),
+    ("unreadable", "tensor that cannot be read", "tensors that cannot be read"),
     ("evicted", "evicted", "evicted"),
     ("stateful", "of a stateful kernel", "of stateful kernels"),
     ("sites_off", "site off", "sites off"),

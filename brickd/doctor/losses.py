@@ -36,6 +36,8 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, cont
         fix, why = " ".join(_largest(loss for _, loss in cases)), "for the server's environment"
     elif kind == "events":
         fix, why = "brickd up -d", "a daemon reads them before their rings are full"
+    elif kind == "tensors":
+        why = "shows what has one; why the first has none its stderr said"
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or a higher memory limit of the server's control group"

@@ -55,6 +55,7 @@ class ServiceSeen:
         off: sites that are not recorded.
         no_inputs: sites that say no inputs.
         lost: checksums for which a worker found no room.
+        unreadable: tensors that a worker could not read.
         differ: places where workers differ.
         unkept: further ones, for which there was no room.
         compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
@@ -66,6 +67,7 @@ class ServiceSeen:
     off: int
     no_inputs: int
     lost: int
+    unreadable: int
     differ: int
     unkept: int
     compared_ns: int | None
@@ -92,6 +94,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
                 off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
                 no_inputs=sum(0 < counts.prints == counts.bare for counts in rows),
                 lost=sum(map(lost, readings)),
+                unreadable=sum(reading.process["tensors_refused"] for reading in readings),
                 differ=sum(place.service == service for place in compared.findings),
                 unkept=compared.unkept.get(service, 0),
                 compared_ns=None if latest is None else latest.at_ns,

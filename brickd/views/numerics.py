@@ -135,5 +135,6 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "stateful": seen.counts.stateful,
             "evicted": seen.counts.gone,
             "lost": seen.lost,
+            "unreadable": seen.unreadable,
         },
     }
