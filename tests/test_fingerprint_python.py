@@ -13,9 +13,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import brick_agent as brick
+import ml_dtypes
 import numpy as np
 import pytest
-from fingerprints import CODES, Bytes, differences, expected
+from fingerprints import CODES, STORED, Bytes, differences, expected, stored
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -281,6 +282,44 @@ def test_what_refuses_both_says_why_the_last_one_did_and_what_has_but_a_buffer_w
     released = memoryview(b"gone")
     released.release()
     assert refused(released) == (ValueError, "operation forbidden on released memoryview object")
+
+
+@pytest.mark.parametrize("name", sorted(STORED))
+def test_an_array_of_numpy_whose_dtype_is_of_ml_dtypes_has_the_fingerprint_of_its_bits(name: str) -> None:
+    random = np.random.default_rng(7)
+    bits = random.integers(0, 1 << 8 * stored(name).itemsize, (9, 10), stored(name))
+    for of in (bits, bits[::-2, ::3].T, bits[:0], bits[1, 1]):
+        whole = np.asarray(of).view(getattr(ml_dtypes, name))
+        whole.flags.writeable = False
+        before = sys.getrefcount(whole)
+        agrees(brick.fingerprint(whole, key=3), np.asarray(of), name, None, 3)
+        assert sys.getrefcount(whole) == before
+    agrees(brick.fingerprint(bits.view(getattr(ml_dtypes, name)), valid=4), bits, name, 4)
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3b11fnuz", "int4"])
+def test_a_dtype_of_ml_dtypes_that_has_no_fingerprint_is_refused_in_our_words(name: str) -> None:
+    kind, said = refused(np.zeros(3, getattr(ml_dtypes, name)))
+    assert (kind, said.split(";")[0]) == (TypeError, f"brick_agent: a tensor of dtype '{name}' has no fingerprint")
+
+
+def test_a_bfloat16_in_the_byte_order_of_another_machine_is_refused() -> None:
+    swapped = np.zeros(3, np.dtype(ml_dtypes.bfloat16).newbyteorder(">"))
+    kind, said = refused(swapped)
+    assert (kind, said.split(";")[0]) == (
+        ValueError, "brick_agent: a tensor of dtype 'bfloat16' is in the byte order of another machine"
+    )  # fmt: skip
+
+
+def test_a_view_that_is_not_what_was_asked_for_is_not_read() -> None:
+    class Lying(np.ndarray[Any, Any]):
+        def view(self, *_: Any, **__: Any) -> Any:
+            return np.zeros(3, np.uint8)
+
+    kind, said = refused(np.ndarray.view(np.zeros(3, ml_dtypes.bfloat16), Lying))
+    assert (kind, said) == (
+        TypeError, "brick_agent: a tensor of dtype 'bfloat16' gave a view of dtype 'uint8', wanted 'uint16'"
+    )  # fmt: skip
 
 
 def _on(device: int) -> Producer:

@@ -271,6 +271,21 @@ def test_weights_wait_for_a_key_that_cannot_be_had_for_now(worker: Start, prefix
     assert (got.process["weights"], got.process["tensors_refused"]) == (3, 0)
 
 
+def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix: str) -> None:
+    got, records, told, _ = left_by(
+        worker,
+        prefix,
+        """
+        import ml_dtypes
+        half = np.arange(12).astype(ml_dtypes.bfloat16)
+        brick.weights({"half": half})
+        told = checksum(half)
+        """,
+    )
+    assert [each.checksum for each in records] == [told]
+    assert got.process["tensors_refused"] == 0
+
+
 def test_a_kernel_that_is_off_and_a_weight_of_its_name_are_two_sites(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,

@@ -170,6 +170,10 @@ typedef struct {
 int core_tensor_hold(PyObject *array, CoreTensor *t);
 void core_tensor_release(CoreTensor *t);
 
+/* As numpy calls it, or who makes numpy a dtype of his own; NULL: it is none. */
+const char *core_dtype_name(uint32_t dtype);
+/* An attribute of that name: a new reference, or NULL, with an exception set where it is not only missing. */
+PyObject *core_attribute(PyObject *object, const char *name);
 /* How many rows count, where `value` says it: 0, or -1 with an exception set. */
 int core_take_valid(PyObject *value, struct brick_tensor *t);
 /* To be looked at without the interpreter lock. */

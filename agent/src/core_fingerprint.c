@@ -7,9 +7,9 @@ const char core_fingerprint_doc[] = PyDoc_STR(
 "fingerprint(array, /, *, valid=None, key=0)\n--\n\n"
 "What two tensors can be compared by without having both: a checksum of every byte, statistics, a sketch.\n\n"
 "array: anything with the buffer protocol (numpy, array, bytes) or with __dlpack__ (torch and others) in this host's\n"
-"memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64; of any shape and strides. valid: how\n"
-"many rows, the first ones of dimension 0, count; all where not said. key: an integer from 0 to 2^128-1; only\n"
-"fingerprints of one key compare. Records nothing; raises where there is no fingerprint.\n\n"
+"memory: bool, integers of 8 to 64 bits, float8, float16, bfloat16, float32, float64 (those of ml_dtypes, too); of any\n"
+"shape and strides. valid: how many rows, the first ones of dimension 0, count; all where not said. key: an integer from\n"
+"0 to 2^128-1; only fingerprints of one key compare. Records nothing; raises where there is no fingerprint.\n\n"
 "The memory is held meanwhile: it is neither freed nor resized. From 1 MiB on, other threads of Python run; one that\n"
 "writes to the tensor leaves a fingerprint of neither state. brick_fingerprint.h has the definition.\n\n"
 ">>> from array import array\n"
@@ -110,7 +110,7 @@ static PyObject *hexadecimal(uint64_t number)
     return PyUnicode_FromString(text);
 }
 
-static PyObject *dtype_name(uint32_t dtype)
+const char *core_dtype_name(uint32_t dtype)
 {
     static const char *const names[BRICK_DTYPES] = {
         [BRICK_BOOL] = "bool",
@@ -131,7 +131,7 @@ static PyObject *dtype_name(uint32_t dtype)
         [BRICK_FLOAT8_E5M2] = "float8_e5m2",
         [BRICK_FLOAT8_E5M2FNUZ] = "float8_e5m2fnuz",
     };
-    return PyUnicode_InternFromString(names[dtype]);
+    return dtype < BRICK_DTYPES ? names[dtype] : NULL;
 }
 
 static PyObject *sketch_tuple(const float *sketch)
@@ -151,7 +151,7 @@ static PyObject *result_of(const struct brick_fingerprint *f, uint32_t dtype)
 {
     PyObject *values[] = {
         hexadecimal(f->checksum),
-        dtype_name(dtype),
+        PyUnicode_InternFromString(core_dtype_name(dtype)),
         PyLong_FromUnsignedLongLong(f->elements),
         PyLong_FromUnsignedLongLong(f->bytes),
         PyFloat_FromDouble(f->min),

@@ -1,5 +1,9 @@
 /* core_tensor.c - a Python object's memory as a tensor: the buffer protocol, where it has or gives none DLPack.
  *
+ * An array of numpy whose dtype is another package's (bfloat16, float8 of
+ * ml_dtypes) gives neither. Its dtype's name says what its bytes are; that
+ * package is not asked.
+ *
  * Owns: what both say of types, shapes and devices, and the hold on the memory.
  * Must not know: what becomes of the tensor. Whatever holds is held until
  * core_tensor_release; where core_tensor_hold fails, nothing is.
@@ -227,6 +231,67 @@ static int hold_dlpack(PyObject *array, PyObject *method, CoreTensor *t)
     return -1;
 }
 
+/* ---- arrays of numpy without a format --------------------------------------- */
+
+PyObject *core_attribute(PyObject *object, const char *name)
+{
+    PyObject *found = PyObject_GetAttrString(object, name);
+    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError))
+        PyErr_Clear();
+    return found;
+}
+
+/* What the dtype of an array is called, where it says so: a new reference, or NULL, as core_attribute. */
+static PyObject *dtype_of(PyObject *array, PyObject **dtype)
+{
+    *dtype = core_attribute(array, "dtype");
+    PyObject *name = *dtype != NULL ? core_attribute(*dtype, "name") : NULL;
+    if (name != NULL && !PyUnicode_Check(name))
+        Py_CLEAR(name);
+    return name;
+}
+
+static uint32_t dtype_of_name(PyObject *name)
+{
+    uint32_t dtype = BRICK_DTYPES - 1;
+    while (dtype != 0 && PyUnicode_CompareWithASCIIString(name, core_dtype_name(dtype)) != 0)
+        dtype--;
+    return dtype;
+}
+
+/* 0, or -1 with an exception set. */
+static int of_this_machine(PyObject *dtype, PyObject *name)
+{
+    PyObject *native = core_attribute(dtype, "isnative");
+    if (native == Py_False)
+        PyErr_Format(PyExc_ValueError,
+                     "brick_agent: a tensor of dtype '%U' is in the byte order of another machine; wanted this one's: "
+                     "array.astype(array.dtype.newbyteorder('='))",
+                     name);
+    Py_XDECREF(native);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* Through a view of its bits: 1; 0: its dtype is none that has neither format nor code; -1 with an exception set. */
+static int hold_bits(PyObject *array, PyObject *dtype, PyObject *name, CoreTensor *t)
+{
+    const uint32_t number = dtype_of_name(name);
+    const uint32_t bits = number == BRICK_BFLOAT16 ? BRICK_UINT16 : number >= BRICK_FLOAT8_E4M3FN ? BRICK_UINT8 : 0;
+    if (bits == 0)
+        return 0;
+    PyObject *view = of_this_machine(dtype, name) == 0 ? PyObject_CallMethod(array, "view", "s", core_dtype_name(bits)) : NULL;
+    int held = view != NULL && PyObject_GetBuffer(view, &t->buffer, PyBUF_RECORDS_RO) == 0 && take_buffer(t) == 0 ? 1 : -1;
+    Py_XDECREF(view); /* the buffer holds it */
+    if (held == 1 && t->tensor.dtype != bits) { /* whoever made it up */
+        PyErr_Format(PyExc_TypeError, "brick_agent: a tensor of dtype '%U' gave a view of dtype '%s', wanted '%s'", name,
+                     core_dtype_name(t->tensor.dtype), core_dtype_name(bits));
+        core_tensor_release(t);
+        held = -1;
+    }
+    t->tensor.dtype = number;
+    return held;
+}
+
 /* ---- either --------------------------------------------------------------- */
 
 /* Its __dlpack__. What has none is refused; what refused its buffer, for the reason that is set. */
@@ -248,6 +313,39 @@ static PyObject *dlpack_of(PyObject *array)
     return method;
 }
 
+static int hold_by_dlpack(PyObject *array, CoreTensor *t)
+{
+    PyObject *method = dlpack_of(array);
+    const int held = method != NULL ? hold_dlpack(array, method, t) : -1;
+    Py_XDECREF(method);
+    return held;
+}
+
+/* What refused its buffer, for the reason that is set. */
+static int hold_without_format(PyObject *array, CoreTensor *t)
+{
+    PyObject *type, *value, *traceback, *dtype;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *name = dtype_of(array, &dtype);
+    int held = name != NULL ? hold_bits(array, dtype, name, t) : PyErr_Occurred() ? -1 : 0;
+    if (held == 0) { /* DLPack has a code for a bfloat16, where others refuse a buffer of it */
+        PyErr_Restore(type, value, traceback);
+        type = value = traceback = NULL;
+        held = hold_by_dlpack(array, t);
+        if (held != 0 && name != NULL && PyErr_ExceptionMatches(PyExc_BufferError)) /* as numpy has it of any such dtype */
+            PyErr_Format(PyExc_TypeError,
+                         "brick_agent: a tensor of dtype '%U' has no fingerprint; wanted bool, integers, float8 to float64 "
+                         "or bfloat16",
+                         name);
+    }
+    Py_XDECREF(name);
+    Py_XDECREF(dtype);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return held < 0 ? -1 : 0;
+}
+
 int core_tensor_hold(PyObject *array, CoreTensor *t)
 {
     t->capsule = NULL;
@@ -257,14 +355,9 @@ int core_tensor_hold(PyObject *array, CoreTensor *t)
     if (PyObject_CheckBuffer(array)) {
         if (PyObject_GetBuffer(array, &t->buffer, PyBUF_RECORDS_RO) == 0)
             return take_buffer(t);
-        if (!PyErr_ExceptionMatches(PyExc_Exception)) /* an interrupt */
-            return -1;
+        return PyErr_ExceptionMatches(PyExc_Exception) ? hold_without_format(array, t) : -1; /* -1: an interrupt */
     }
-    /* Also where a buffer is refused: of bfloat16 that protocol has no format, and DLPack has one. */
-    PyObject *method = dlpack_of(array);
-    const int held = method != NULL ? hold_dlpack(array, method, t) : -1;
-    Py_XDECREF(method);
-    return held;
+    return hold_by_dlpack(array, t);
 }
 
 void core_tensor_release(CoreTensor *t)

@@ -80,19 +80,10 @@ static void let_go(PyObject *object)
     PyErr_Restore(type, value, traceback);
 }
 
-/* An attribute of that name: a new reference, or NULL, with an exception set where it is not only missing. */
-static PyObject *attribute(PyObject *object, const char *name)
-{
-    PyObject *found = PyObject_GetAttrString(object, name);
-    if (found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError))
-        PyErr_Clear();
-    return found;
-}
-
 /* What asks for gradients exports nothing but what it is detached to. Takes over the reference. */
 static PyObject *detached(PyObject *tensor)
 {
-    PyObject *detach = PyObject_CheckBuffer(tensor) ? NULL : attribute(tensor, "detach");
+    PyObject *detach = PyObject_CheckBuffer(tensor) ? NULL : core_attribute(tensor, "detach");
     if (detach == NULL && !PyErr_Occurred())
         return tensor;
     PyObject *without = detach != NULL ? PyObject_CallNoArgs(detach) : NULL;
@@ -290,7 +281,7 @@ static CoreWeights *watched(PyObject *tensors)
         PyErr_NoMemory();
         return NULL;
     }
-    PyObject *method = attribute(tensors, "named_parameters");
+    PyObject *method = core_attribute(tensors, "named_parameters");
     int wrong = PyErr_Occurred() ? -1 : 0;
     if (wrong == 0)
         wrong = method != NULL ? watch_all_of(w, &room, tensors, "named_parameters")
