@@ -210,6 +210,14 @@ def test_by_input_prints_without_inputs_and_those_of_one_alone_are_counted() -> 
     assert (site.prints, site.bare, site.lone, site.compared) == (3, 2, 1, 0)
 
 
+def test_by_input_a_position_that_the_host_said_is_one_of_what_decides() -> None:
+    one = [Said(Tensor(n), IN, position=n, flags=_reader.CHECKED_POSITION) for n in (1, 2)]
+    assert classes(matched(one[:1], one[1:], by_input=True)) == {}
+    assert classes(matched(one, one, by_input=True)) == {"IDENTICAL": 2}
+    counted = [[replace(each, flags=0)] for each in one]
+    assert classes(matched(*counted, by_input=True)) == {"DIVERGED": 1}
+
+
 @pytest.mark.parametrize("by_input", [False, True])
 def test_sites_stand_in_the_order_of_one_clock(by_input: bool) -> None:
     one = [Said(Tensor(1), (Tensor(n),), site=n, ticks=1000 + n) for n in (1, 2, 3)]

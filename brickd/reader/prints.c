@@ -355,6 +355,8 @@ static enum brick_added make(const struct brick_speaker *by, const struct brick_
         readable &= input->dtype != 0;
     }
     print->form = (uint32_t)(form >> 32);
+    if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding, say, does another thing at each */
+        inputs = digest(inputs, c->position);
     print->inputs = readable ? inputs | 1 : 0;
     uint64_t context = digest(print->backend, print->of);
     context = digest(digest(digest(context, print->params), print->valid), print->shard);

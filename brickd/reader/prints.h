@@ -23,7 +23,8 @@
 struct brick_print {
     uint64_t site;    /* of a kernel and a layer */
     uint64_t context; /* of all below that must be equal for two to be comparable */
-    uint64_t inputs;  /* of the checksums of all inputs; 0: there are none, or one could not be read */
+    uint64_t inputs;  /* of the checksums of all inputs, and of the position, where the host said it; 0: there are no
+                         inputs, or one could not be read */
     uint64_t output;  /* the checksum */
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
