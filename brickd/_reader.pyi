@@ -192,7 +192,19 @@ class Drain:
 class Matched(TypedDict):
     prints: int
     rows_count: int
-    rows: list[tuple[int, int, int, int, float | None, float | None, float | None, list[tuple[int, int, int]]]]
+    rows: list[
+        tuple[
+            int,
+            int,
+            int,
+            int,
+            float | None,
+            float | None,
+            float | None,
+            tuple[int, int, int],
+            list[tuple[int, int, int]],
+        ]
+    ]
     sites: list[tuple[int, int, int, int, tuple[int, ...], int, int, int, int, float]]
     workers: list[tuple[int, int, int, int]]
     steps: tuple[int, int, int]

@@ -65,6 +65,18 @@ def test_the_first_that_differs_leads_in_the_order_of_execution() -> None:
     assert classes(found) == {"IDENTICAL": 4, "DIVERGED": 2}
 
 
+@pytest.mark.parametrize("by_input", [False, True])
+def test_of_a_row_it_is_told_what_came_before_it_whatever_order_it_came_in(by_input: bool) -> None:
+    good = [Said(Tensor(n), (Tensor(n),), position=n, ticks=100 + n) for n in range(6)]
+    other = {1: replace(good[1], output=Tensor(1, shape=2)), 4: replace(good[4], output=off(50, 1.0))}
+    bad = [other.get(n, each) for n, each in enumerate(good)]
+    rows = matched(good, bad[::-1], good, by_input=by_input).rows
+    assert [(row.class_, row.before) for row in rows] == [
+        (Class.SHAPE, (2, 0, 0)),
+        (Class.DIVERGED, (7, 0, 1)),
+    ]
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (2, 1, 0)])
 def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, ...]) -> None:
     said = [[Said(Tensor(1), IN)], [Said(Tensor(1), IN)], [Said(off(2, 1.0), IN)]]

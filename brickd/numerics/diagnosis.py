@@ -119,6 +119,18 @@ def explained(difference: Difference) -> str:
     return said
 
 
+def before(of: Comparison) -> str | None:
+    """What came before the first that differs."""
+    if of.first is None:
+        return None
+    identical, within, not_comparable = of.first.row.before
+    more = f", {within:,} of them by rounding apart" if within else ""
+    said = f"equal up to there: {many(identical + within, 'comparison')}{more}"
+    if not identical + within:
+        said = "nothing was compared before it"
+    return f"{said}; {not_comparable:,} before it could not be compared" if not_comparable else said
+
+
 def _born(difference: Difference) -> str:
     inputs = difference.judgement.inputs_error
     match difference.judgement.blame:

@@ -46,6 +46,14 @@ class Member(NamedTuple):
     class_: int
 
 
+class Before(NamedTuple):
+    """How many comparisons came to what before one, in the order of execution."""
+
+    identical: int
+    within: int
+    not_comparable: int
+
+
 class Row(NamedTuple):
     """Prints of several workers, one of each, that are not all identical.
 
@@ -57,6 +65,7 @@ class Row(NamedTuple):
         error: of the worst, relative and estimated; None: not known.
         inputs_error: the largest of its inputs'; 0: these are equal; None: not known.
         tolerance: up to which error it would be within.
+        before: what came before it, as far as it could be compared nothing that differs, where this is the first.
         members: in the order of the workers.
     """
 
@@ -67,6 +76,7 @@ class Row(NamedTuple):
     error: float | None
     inputs_error: float | None
     tolerance: float | None
+    before: Before
     members: list[Member]
 
 
@@ -160,7 +170,7 @@ def match(
     found = prints.match(list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max)
     return Matched(
         found["prints"],
-        [Row(*row[:-1], [Member(*member) for member in row[-1]]) for row in found["rows"]],
+        [Row(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],
         found["rows_count"],
         [SiteFound(*site) for site in found["sites"]],
         [WorkerFound(*worker) for worker in found["workers"]],

@@ -43,13 +43,20 @@ struct brick_member {
     uint8_t class;   /* of its comparison with the one that it is held against, which is identical with itself */
 };
 
+/* How many comparisons came to what before a row. */
+struct brick_before {
+    uint64_t identical, within, not_comparable;
+};
+
 /* A row that is not identical throughout. */
 struct brick_row_found {
+    struct brick_before before;
     uint64_t ticks;    /* of the first of its prints, in the order of the workers; by input of the first that worker had */
     size_t first;      /* its prints begin there in m->members */
     uint32_t members;
     uint32_t against;  /* which of these the others are held against, */
     uint32_t worst;    /* and which is furthest from it */
+    uint32_t site;     /* which of m->sites */
     uint32_t step;     /* which of m->steps; by input all ones */
     float error;       /* of the worst: relative, estimated; no number: not known */
     float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */

@@ -77,7 +77,7 @@ def _by_sites(sides: Sides, leads: Comparison, chosen: Sequence[Comparison], wei
         said.append(diagnosis.by_run_alone(run, None if run.first is None else sides.numerics.sites[run.first.site]))
     blamed: list[Differing] = []
     if first is not None and site is not None:
-        said.append(diagnosis.explained(first))
+        said += filter(None, [diagnosis.before(leads), diagnosis.explained(first)])
         blamed = weighed.explaining(site, [leads.parties[each].name for each in (first.expected, first.actual)])
         said += [differing_weights.sentence(blamed)] if blamed else []
         said += filter(None, [diagnosis.after(follow, len([each for each in born if each != first.site]))])
@@ -126,6 +126,7 @@ def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Di
         "relative_error": judgement.error,
         "inputs_error": judgement.inputs_error,
         "tolerance": tolerance,
+        "before": first.row.before._asdict(),
         "weights": [row.tensor._asdict() for row in blamed],
         **sides,
     }
