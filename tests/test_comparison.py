@@ -63,6 +63,17 @@ def test_attention_may_have_it_from_its_cache_and_what_follows_is_counted() -> N
     ]  # fmt: skip
 
 
+def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
+    """The scores of the second step read what the damaged norm of the first one wrote there."""
+    good, bad = chain(), chain(NORM)
+    cached = [at for at, each in enumerate(bad) if each.site == SCORES and each.step > 1]
+    read = [replace(each, inputs=good[at].inputs) if at in cached else each for at, each in enumerate(bad)]
+    said = compared(good, read, by="run")
+    assert where(said) == ("norm", 0, 1, 0, "culprit")
+    assert {site["kernel"]: site["blame"] for site in said["sites"]}["scores"] == "propagated"
+    assert said["headlines"][3] == "2 other sites follow from it"
+
+
 def test_by_input_what_follows_is_counted_where_the_host_said_its_steps() -> None:
     assert compared(GOOD, chain(NORM))["follow"] == 2
     undeclared = [[replace(each, flags=0) for each in said] for said in (GOOD, chain(NORM))]

@@ -59,6 +59,11 @@ class Difference(NamedTuple):
         """Whether it is more than rounding, and sure."""
         return self.judgement.verdict.differs
 
+    @property
+    def is_born(self) -> bool:
+        """Whether it is known to have been born there, or in a cache that is read there."""
+        return self.judgement.blame in _BORN
+
     def members(self, *classes: Class) -> list[int]:
         """Which of the parties are of these classes."""
         return [member.worker for member in self.row.members if member.class_ in classes]
@@ -152,8 +157,10 @@ class Comparison:
         return all(worker.declared for worker in self.matched.workers if worker.prints)
 
     def born(self) -> list[int]:
-        """The sites at which something was born, in the order of execution."""
-        return list(dict.fromkeys(e.site for e in self.differences if e.differs and e.judgement.blame in _BORN))
+        """The sites at which something was born, in the order of execution; what reads a cache may follow."""
+        said = [each for each in self.differences if each.differs and each.is_born]
+        sure = (each.site for each in said if each is self.first or each.judgement.blame == Blame.CULPRIT)
+        return list(dict.fromkeys(sure))
 
     def missing(self) -> tuple[int, int]:
         """How often the first party lacks what another has, and the others what it has: for nothing that was lost."""
@@ -216,7 +223,7 @@ def _proven(differences: Sequence[Difference], parties: Sequence[Party]) -> tupl
     sure, unproven, proven = [], 0, False
     for each in differences:
         lossy = any(parties[member.worker].lost for member in each.row.members)
-        proven |= each.differs and (not lossy or each.judgement.blame in _BORN)
+        proven |= each.differs and (not lossy or each.is_born)
         if each.differs and lossy and not proven:
             unproven += len(each.members(Class.DIVERGED))
             sure.append(each._replace(judgement=Judgement(Verdict.INCOMPLETE, error=each.judgement.error)))
