@@ -134,4 +134,5 @@ def found(
     # A number of sixteen digits is no hexadecimal one.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
     answer = sides.find(DiffQuestion(tuple(names), by, asked, since, rtol))
+    sides.require_comparable(answer.document)
     return Divergence(answer.document, answer.words)

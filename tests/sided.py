@@ -10,6 +10,7 @@ from made_up import HOSTILE, MadeUp
 from said import Said, Tensor
 
 from brickd import _reader
+from brickd.cli.sides import require_comparable
 from brickd.ledger import ledger_of
 from brickd.numerics.numerics import Numerics, Tables
 from brickd.questions.diff import DiffQuestion
@@ -107,7 +108,14 @@ class Sided:
         return numerics
 
 
-def compared(*said: Sequence[Said], names: Sequence[str] = ("api",), same_work: bool = False, **how: Any) -> Any:
+def compared(*said: Sequence[Said], **how: Any) -> Any:
+    """The document on workers that say this; where nothing is comparable that is raised."""
+    document = answered(*said, **how)
+    require_comparable(document)
+    return document
+
+
+def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), same_work: bool = False, **how: Any) -> Any:
     """The document on workers that say this; what is no parameter of a question is of their world."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead") if key in how}
     question = DiffQuestion(tuple(names), **how)

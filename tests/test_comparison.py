@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import HOSTILE
 from said import Said, Tensor
-from sided import EMBED, INT64, MLP, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, chain, compared, off
+from sided import EMBED, INT64, MLP, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
 
 from brickd import _reader
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
@@ -260,6 +260,26 @@ def test_who_starts_in_the_middle_lacks_nothing() -> None:
 def test_checksums_of_different_keys_are_never_compared() -> None:
     with pytest.raises(NothingComparable, match="api/0 and api/1 are made with different keys"):
         compared(GOOD, GOOD, process={1: {"key": 8}})
+    said = answered(GOOD, GOOD, process={1: {"key": 8}})
+    assert (said["verdict"], said["not_comparable"], said["sites"]) == ("not_comparable", {"key": 24}, [])
+    assert counts(said) == {}
+
+
+def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_what_was_looked_at() -> None:
+    formed = [replace(e, output=replace(e.output, dtype=INT64)) for e in GOOD]
+    said = answered(GOOD, formed, by="run")
+    assert {*compared(GOOD, GOOD, by="run"), "reasons"} == {*said}
+    assert (said["evidence"], said["verdict"], said["not_comparable"]) == ("run", "not_comparable", {"dtype": 12})
+    assert (said["coverage"]["fingerprints"], said["coverage"]["sites_compared"], said["first"]) == (24, 0, None)
+    assert said["reasons"] == said["headlines"]
+    assert {site["kernel"]: site["not_comparable"] for site in said["sites"]} == {
+        kernel: {"dtype": 3} for kernel in ("embed", "norm", "scores", "mlp")
+    }
+    tried = answered(GOOD, [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in GOOD])
+    assert (tried["evidence"], tried["coverage"]["lone"], tried["others"][0]["evidence"]) == ("input", 24, "run")
+    for names, fingerprints in ((["api/0"], 12), ([], 0)):
+        alone = answered(*[GOOD] * len(names), names=names)
+        assert (alone["verdict"], alone["coverage"]["fingerprints"]) == ("not_comparable", fingerprints)
 
 
 def test_repeats_that_one_has_more_of_are_not_comparable_and_even_ones_are_held_in_their_order() -> None:

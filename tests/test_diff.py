@@ -413,13 +413,14 @@ def test_a_program_is_told_that_nothing_is_comparable_and_why(worker: Start) -> 
     for number in range(2):
         plain(worker, number)
     said = document("diff", "api", "--step", "77", code=6)
-    assert (said["schema_version"], said["evidence"], said["verdict"]) == (1, None, "not_comparable")
-    assert (said["compared"], said["first"], said["sites"]) == (0, None, [])
+    assert (said["schema_version"], said["evidence"], said["verdict"]) == (1, "input", "not_comparable")
+    assert (said["compared"], said["first"], said["not_comparable"]) == (0, None, {})
+    assert said["coverage"]["fingerprints"] == sum(each["fingerprints"] for each in said["workers"])
     ended = brickd("diff", "api", "--step", "77", "--json")
     assert [f"brickd: {reason}\n" for reason in said["reasons"]] == [ended.stderr]
     assert brickd("diff", "api", "--step", "77", "-o", "jsonl").stdout == ""
     with running():
-        assert document("diff", "api", "--step", "77", code=6) == said
+        assert document("diff", "api", "--step", "77", code=6) == {**said, "source": "daemon"}
 
 
 def test_who_gives_a_tolerance_is_told_where_it_is_of_no_use(worker: Start) -> None:

@@ -18,7 +18,7 @@ from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.tab import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
-from brickd.errors import Exit, NothingComparable
+from brickd.errors import Exit
 from brickd.questions.diff import DiffQuestion
 
 _LINES = 24
@@ -50,31 +50,13 @@ def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequen
 
     A worker of a recording is RECORDING:WORKER. Exits 1 where they diverge, 6 where nothing is comparable.
     """
-    try:
-        found = sides.find(question)
-    except NothingComparable as why:  # a program is told in words of its own, and by the exit code
-        emit(_nothing(why), output, table=lambda _: [], rows="sites")
-        raise
+    found = sides.find(question)
     for words in found.words:
         say(words)
     document = found.document
     emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
+    sides.require_comparable(document)
     return Exit.DIFFERS if document["verdict"] in (*_DIFFER, *fails) or _fails(document, fails) else Exit.OK
-
-
-def _nothing(why: NothingComparable) -> dict[str, Any]:
-    """The document where there is none: what a program asks any other for, and the reason."""
-    counts = dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
-    return {
-        "schema_version": 1,
-        "evidence": None,
-        "verdict": "not_comparable",
-        "reasons": [str(why)],
-        **counts,
-        "first": None,
-        "outlier": None,
-        "sites": [],
-    }
 
 
 def _fails(document: dict[str, Any], fails: Sequence[str]) -> bool:
@@ -82,6 +64,8 @@ def _fails(document: dict[str, Any], fails: Sequence[str]) -> bool:
 
 
 def _render(document: dict[str, Any], screen: Screen, every: bool, context: int | None) -> list[str]:
+    if document["verdict"] == "not_comparable":  # that is said as what ends the verb
+        return []
     title, *more = document["headlines"]
     bad = document["verdict"] in _DIFFER
     lines = [escape.text(title, screen.width)]

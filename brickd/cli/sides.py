@@ -7,12 +7,14 @@ whoever answers, it is the same document; where all that is named is here, the d
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from brickd.cli import answers, waiting
 from brickd.cli.answers import Found
 from brickd.cli.recordings import parted
+from brickd.errors import NothingComparable
 from brickd.questions.diff import DiffQuestion
 
 
@@ -37,6 +39,16 @@ def term(word: str) -> Term:
         if char == ":" and at + 1 < len(word) and parted([word[:at]])[0]:
             return Term(word[:at], word[at + 1 :])
     return Term("", word)
+
+
+def require_comparable(document: Mapping[str, Any]) -> None:
+    """Take for an error that nothing is comparable.
+
+    Raises:
+        NothingComparable: so it is.
+    """
+    if document["verdict"] == "not_comparable":
+        raise NothingComparable(document["reasons"][0])
 
 
 def find(question: DiffQuestion) -> Found:

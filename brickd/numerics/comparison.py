@@ -167,7 +167,7 @@ class Comparison:
         lacks = [
             0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
         ]
-        return lacks[0], sum(lacks[1:])
+        return sum(lacks[:1]), sum(lacks[1:])
 
 
 def compare(

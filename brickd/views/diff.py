@@ -2,24 +2,24 @@
 
 Owns: which workers are meant, which evidence is chosen where none is asked for. Must not know: how rows come about, the
 schema of the document, screens. Invariants: verdicts are of one kind of evidence, which is named; where nothing can
-be compared that is an error, and never "equal"; steps of workers under live traffic are not paired; what was not looked
-at is said.
+be compared that is a verdict of its own with its reason, and never "equal"; steps of workers under live traffic are not
+paired; what was not looked at is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from brickd.errors import NothingComparable, WrongQuestion
+from brickd.errors import WrongQuestion
 from brickd.numerics import diagnosis
 from brickd.numerics.blame import Verdict
 from brickd.numerics.comparison import Comparison, Evidence, Party, compare
 from brickd.numerics.numerics import Numerics
 from brickd.questions.diff import DiffQuestion, step_number
 from brickd.views.answer import Answer, Sourced, begun, require_readable
-from brickd.views.differences import Sides, document
+from brickd.views.differences import Sides, document, nothing
 from brickd.views.differing_weights import Weighed
 from brickd.workers import Survey, Worker, select
 
@@ -38,6 +38,20 @@ class Comparable(Sourced, Protocol):
         ...
 
 
+class Nothing(NamedTuple):
+    """That nothing is comparable.
+
+    Attributes:
+        why: so it is.
+        tried: what was compared in vain, or came to nothing that may be said.
+        keys: whether all of it was, since the checksums are made with different keys.
+    """
+
+    why: str
+    tried: Sequence[Comparison] = ()
+    keys: bool = False
+
+
 def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False) -> Answer:
     """Compare the workers that are meant.
 
@@ -47,7 +61,6 @@ def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False
         same_work: whether a person says that they did the same, step by step.
 
     Raises:
-        NothingComparable: nothing of one stands beside anything of another.
         NoSuchWorker: a name that nobody has.
     """
     found = world.survey()
@@ -55,12 +68,11 @@ def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False
     numerics = world.numerics(workers)
     workers = [each for each in workers if each.reading.alive or each.name in question.names or _heard(numerics, each)]
     sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
-    names = [worker.name for worker in workers]
-    if len(names) < 2:
-        only = names[0] if names else "nobody"
-        raise NothingComparable(f"{only} is all that is meant, wanted are two workers or more (see brickd workers)")
     weighed = Weighed.of(numerics.weights, workers)
     chosen = _chosen(sides, question, weighed, same_work=same_work)
+    if isinstance(chosen, Nothing):
+        said = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
+        return Answer({**begun(world), **said}, found.words)
     # Weights that differ are not passed over because nothing came of it so far.
     by_weights = not chosen or bool(question.by is None and weighed.differing and not chosen[0].diverged)
     said = document(sides, chosen, weighed, by_weights=by_weights)
@@ -128,33 +140,31 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- by which evidence
 
 
-def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool) -> list[Comparison]:
-    """The comparison that leads, and what else was compared beside it; none where weights lead.
-
-    Raises:
-        NothingComparable: nothing is comparable.
-    """
+def _chosen(
+    sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool
+) -> list[Comparison] | Nothing:
+    """The comparison that leads, and what else was compared beside it; none where weights lead."""
     step = None if question.step is None else step_number(question.step)
 
     def by(evidence: Evidence) -> Comparison:
-        found = compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
-        _require_one_key(sides, found)
-        return found
+        return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
+    if len(sides.workers) < 2:
+        only = sides.workers[0].name if sides.workers else "nobody"
+        why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
+        return Nothing(why, [] if question.by == "weights" else [by(Evidence(question.by or Evidence.INPUT))])
     if question.by == "weights":
-        if not weighed.known:
-            who = diagnosis.listed([worker.name for worker in sides.workers])
-            raise NothingComparable(
-                f"no weights of {who} are comparable, wanted are those of replicas (brick.weights in the engine records"
-                " them)"
-            )
-        return []
+        who = diagnosis.listed([worker.name for worker in sides.workers])
+        wanted = "wanted are those of replicas (brick.weights in the engine records them)"
+        return [] if weighed.known else Nothing(f"no weights of {who} are comparable, {wanted}")
     if question.by is not None:
         asked = by(Evidence(question.by))
-        if not _says_something(asked):
-            raise NothingComparable(diagnosis.nothing([asked]) + _beside(weighed))
-        return [asked]
+        if other := _other_keys(sides, asked):
+            return other
+        return [asked] if _says_something(asked) else Nothing(diagnosis.nothing([asked]) + _beside(weighed), [asked])
     by_input, by_run = by(Evidence.INPUT), by(Evidence.RUN)
+    if other := _other_keys(sides, by_input):
+        return other
     unpaired = None if same_work else _unpaired(sides, by_input, by_run)
     leads = [by_input] if by_input.compared else []
     if unpaired is None and _says_something(by_run):
@@ -162,7 +172,7 @@ def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work
         leads.insert(0 if same_work and by_run.diverged and not by_input.diverged else len(leads), by_run)
     if not leads and not weighed.differing and not _weights_alone(question, weighed, by_run):
         tried = [by_input] if unpaired else [by_input, by_run]
-        raise NothingComparable(diagnosis.nothing(tried, unpaired=unpaired) + _beside(weighed))
+        return Nothing(diagnosis.nothing(tried, unpaired=unpaired) + _beside(weighed), tried)
     return leads
 
 
@@ -200,17 +210,15 @@ def _says_something(of: Comparison) -> bool:
     return of.compared > 0 or of.incomplete > 0
 
 
-def _require_one_key(sides: Sides, found: Comparison) -> None:
-    """Refuse to compare what is not equal even where all else is.
-
-    Raises:
-        NothingComparable: so it is.
-    """
+def _other_keys(sides: Sides, found: Comparison) -> Nothing | None:
+    """That the checksums of some are not equal even where all else is; None: all are made with one key."""
     # Whoever has no fingerprint may have no key either.
     speak = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
     for other in speak[1:]:
         if other.reading.process["key"] != speak[0].reading.process["key"]:
-            raise NothingComparable(
+            why = (
                 f"the checksums of {speak[0].name} and {other.name} are made with different keys, wanted is the same"
                 " for both (BRICKD_KEY_FILE)"
             )
+            return Nothing(why, [found], keys=True)
+    return None

@@ -65,6 +65,31 @@ def document(sides: Sides, chosen: Sequence[Comparison], weighed: Weighed, *, by
     return {**said, "others": others, "weights": weighed.summary(), "timing": times}
 
 
+def nothing(
+    sides: Sides, why: str, tried: Sequence[Comparison], weighed: Weighed, *, other_keys: bool = False
+) -> Document:
+    """What is told of workers of which nothing is comparable.
+
+    Args:
+        sides: who.
+        why: so it is.
+        tried: what was compared in vain; the first one is shown; none: their weights are.
+        weighed: by their weights.
+        other_keys: whether nothing is for the keys that checksums are made with.
+    """
+    names = [worker.name for worker in sides.workers]
+    said = _by_sites(sides, tried[0], [], weighed) if tried else differing_weights.document(weighed, names)
+    others = [
+        {"evidence": each.evidence, "verdict": Verdict.NOT_COMPARABLE, "compared": 0, "diverged": 0}
+        for each in tried[1:]
+    ]
+    if other_keys:  # what stands side by side all the same says nothing
+        said |= {"not_comparable": {"key": tried[0].matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
+        said |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
+    said |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
+    return {**said, "reasons": [why], "others": others, "weights": weighed.summary(), "timing": None}
+
+
 def _by_sites(sides: Sides, leads: Comparison, chosen: Sequence[Comparison], weighed: Weighed) -> Document:
     first, outlier = leads.first, leads.outlier
     site = None if first is None else sides.numerics.sites[first.site]

@@ -149,6 +149,7 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
     """The part of a document that is of the evidence, where that is weights."""
     rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
     missing = {worker.name: worker.missing for worker in found}
+    lacking = [missing.get(name, 0) for name in workers]
     return {
         "headlines": list(_headlines(weighed, workers)),
         "diagnosis": _diagnosis(rows[0]) if rows else None,
@@ -160,7 +161,7 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
         "diverged": weighed.diverged,
         "not_comparable": dict(sum((each.reasons() for each in weighed.judged), Counter[str]())),
         "incomplete": weighed.incomplete,
-        "missing": {"a": missing.get(workers[0], 0), "b": sum(missing.get(name, 0) for name in workers[1:])},
+        "missing": {"a": sum(lacking[:1]), "b": sum(lacking[1:])},
         "first": _first(rows[0]) if rows else None,
         "outlier": rows[0].odd[0].worker if rows and rows[0].why != "disagree" and len(rows[0].odd) == 1 else None,
         "follow": None,
