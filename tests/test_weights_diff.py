@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from faults import Start
 from said import Said, Tensor
-from sided import EMBED, MLP, NORM, chain, compared
+from sided import EMBED, MLP, NORM, answered, chain, compared
 from test_weights_verb import watching
 from verbs import brickd, document
 
@@ -45,6 +45,30 @@ def by_weights(*said: list[Said], of: int, **how: Any) -> Any:
 def test_all_that_was_read_and_is_equal_is_identical() -> None:
     said = by_weights(weights(norm=1, mlp=2), weights(norm=1, mlp=2), of=2)
     assert (said["verdict"], said["compared"], said["identical"], said["incomplete"]) == ("identical", 2, 2, 0)
+
+
+def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
+    def told(*said: list[Said], **process: Mapping[int, Mapping[str, int]]) -> str:
+        document = answered(*said, by="weights", **process)
+        assert (document["evidence"], document["verdict"]) == ("weights", "not_comparable")
+        assert document["coverage"]["fingerprints"] == sum(map(len, said))
+        assert said[0] == [] or document["not_comparable"]
+        (reason,) = document["reasons"]
+        return str(reason)
+
+    two = {0: {"key": 7, "weights": 1, "scans": 1}, 1: {"key": 8, "weights": 1, "scans": 1}}
+    assert told(weights(norm=1), weights(norm=1), process=two) == (
+        "no weights of api/0 and api/1 are comparable: 2 tensors made with another key (wanted is the same for all:"
+        " BRICKD_KEY_FILE)"
+    )
+    assert told(weights(1, norm=1), weights(2, norm=1), process=watched(1)).endswith(
+        ": 2 tensors of another generation"
+    )
+    alone = ": 1 tensor of one replica alone (wanted are two of a service that hold the same)"
+    assert told(weights(norm=1), []).endswith(alone)
+    assert told([], []).startswith("no weights of api/0 and api/1 are here, wanted are those of replicas")
+    with pytest.raises(NothingComparable, match=r"no fingerprints .*; no weights .* made with another key"):
+        compared(weights(norm=1), weights(norm=1), process=two)
 
 
 def test_what_was_not_read_yet_makes_it_incomplete_and_never_diverged() -> None:

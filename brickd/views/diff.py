@@ -20,7 +20,7 @@ from brickd.numerics.numerics import Numerics
 from brickd.questions.diff import DiffQuestion, step_number
 from brickd.views.answer import Answer, Sourced, begun, require_readable
 from brickd.views.differences import Sides, document, nothing
-from brickd.views.differing_weights import Weighed
+from brickd.views.differing_weights import Weighed, why_none
 from brickd.workers import Survey, Worker, select
 
 _PATTERN = frozenset("*?[")
@@ -140,9 +140,7 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- by which evidence
 
 
-def _chosen(
-    sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool
-) -> list[Comparison] | Nothing:
+def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool) -> list[Comparison] | Nothing:
     """The comparison that leads, and what else was compared beside it; none where weights lead."""
     step = None if question.step is None else step_number(question.step)
 
@@ -154,9 +152,7 @@ def _chosen(
         why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
         return Nothing(why, [] if question.by == "weights" else [by(Evidence(question.by or Evidence.INPUT))])
     if question.by == "weights":
-        who = diagnosis.listed([worker.name for worker in sides.workers])
-        wanted = "wanted are those of replicas (brick.weights in the engine records them)"
-        return [] if weighed.known else Nothing(f"no weights of {who} are comparable, {wanted}")
+        return [] if weighed.known else Nothing(why_none(weighed))
     if question.by is not None:
         asked = by(Evidence(question.by))
         if other := _other_keys(sides, asked):
@@ -185,7 +181,7 @@ def _weights_alone(question: DiffQuestion, weighed: Weighed, by_run: Comparison)
 def _beside(weighed: Weighed) -> str:
     """What is to be said of weights where nothing else is comparable."""
     if not weighed.known:
-        return ""
+        return f"; {why_none(weighed)}" if weighed.reasons else ""
     said = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
     return f"; weights {said.get(weighed.verdict, 'differ')} (--by weights)"
 

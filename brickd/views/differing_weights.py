@@ -25,6 +25,13 @@ from brickd.words import many
 from brickd.workers import Worker
 
 TENSORS_MAX = 16
+# Why a tensor of a worker was not compared with another's, and what would make it comparable.
+_NOT_COMPARED = {
+    "alone": "of one replica alone (wanted are two of a service that hold the same)",
+    "missing": "that no other worker has",
+    "generation": "of another generation",
+    "key": "made with another key (wanted is the same for all: BRICKD_KEY_FILE)",
+}
 
 
 class Weighed(NamedTuple):
@@ -53,6 +60,11 @@ class Weighed(NamedTuple):
     def differing(self) -> list[Differing]:
         """Those that are not the same in all of them."""
         return [row for each in self.judged for row in each.differing]
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why tensors were not compared, and how many."""
+        return sum((each.reasons() for each in self.judged), Counter[str]())
 
     @property
     def known(self) -> bool:
@@ -110,6 +122,15 @@ class Weighed(NamedTuple):
         return [row for row in rows if site.kernel in row.tensor.name] or rows
 
 
+def why_none(weighed: Weighed) -> str:
+    """Why the weights of some workers are not comparable."""
+    who = listed([found.name for each in weighed.judged for found in each.workers])
+    reasons = [f"{many(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
+    if reasons:
+        return f"no weights of {who} are comparable: {', '.join(reasons)}"
+    return f"no weights of {who} are here, wanted are those of replicas (brick.weights in the engine records them)"
+
+
 def sentence(rows: Sequence[Differing]) -> str:
     """Which they are, and the command that says more."""
     first = rows[0]
@@ -159,7 +180,7 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
         "identical": max(0, weighed.compared - weighed.diverged),
         "within": 0,
         "diverged": weighed.diverged,
-        "not_comparable": dict(sum((each.reasons() for each in weighed.judged), Counter[str]())),
+        "not_comparable": dict(weighed.reasons),
         "incomplete": weighed.incomplete,
         "missing": {"a": sum(lacking[:1]), "b": sum(lacking[1:])},
         "first": _first(rows[0]) if rows else None,
