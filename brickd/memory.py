@@ -115,6 +115,7 @@ class Background:
     """What stands beside the segments when all workers are looked at, by uuid.
 
     Attributes:
+        names: who is called what, and several that were added up by the uuid that their reading has.
         begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
             lost, and by user.
         older: those that were added up, who have no uuid of their own.
@@ -186,9 +187,9 @@ class Memory:
             self.buried = [*self.buried, uuid][-BURIED_MAX:]
 
     def names(self) -> dict[str, str]:
-        """Who is called what, by uuid."""
+        """Who is called what, by uuid; several that were added up are nobody."""
         names = {uuid: known.name for uuid, known in self.known.items() if known.name}
-        gone = [*self.gone.values(), *self.older.values()]
+        gone = [each for each in (*self.gone.values(), *self.older.values()) if each.workers == 1]
         return names | {each.reading.uuid: each.name for each in gone if each.name}
 
     def background(self) -> Background:
@@ -197,7 +198,8 @@ class Memory:
         begun = {(uuid[:16], known.uid): uuid for uuid, known in self.known.items()}
         begun |= {(uuid[:16], gone.reading.header["uid"]): uuid for uuid, gone in self.gone.items()}
         older = tuple(self.older.values())
-        return Background(self.names(), begun, overlays, dict(self.gone), older, frozenset(self.buried))
+        names = {each.reading.uuid: each.name for each in older} | self.names()
+        return Background(names, begun, overlays, dict(self.gone), older, frozenset(self.buried))
 
     def copy(self) -> Memory:
         """All of it as it is now, for the thread that alone changes what is known of each worker."""
