@@ -276,17 +276,19 @@ class Daemon:
         """Drop the totals of the dead; of how many."""
         collector = self._collector
         names = set(order.names)
+        dead = [worker for worker in self.survey().workers if not worker.reading.alive] if names else []
+        known = {worker.name for worker in dead} | {worker.service for worker in dead}
+        for name in order.names:
+            if name not in known:
+                raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
+        uuids = {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
         def meant(gone: Gone) -> bool:
-            return not names or gone.name in names or gone.reading.service in names
+            return not names or gone.reading.uuid in uuids
 
         with collector.roster.lock:
             gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
-            known = {each.name for each in gone} | {each.reading.service for each in gone}
             living = {each.uuid for each in collector.roster.drained()}
-            for name in order.names:
-                if name not in known:
-                    raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
             dropped = [each for each in gone if meant(each)]
             forgotten = {uuid for uuid, each in collector.memory.gone.items() if meant(each)}
             collector.roster.forget(forgotten)

@@ -12,8 +12,7 @@ import grp
 import os
 import stat
 import threading
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -171,24 +170,14 @@ class Home:
         """The same of what is kept of weights, which a checkpoint must never be ahead of."""
         checkpoint.save(self._runtime.weights, content)
 
-    def forget(self) -> int:
-        """Drop the totals of the dead from what an earlier daemon left; of how many workers."""
+    def forget(self, uuids: Collection[str] | None = None) -> int:
+        """Drop from what an earlier daemon left what it knew of the dead of these uuids, or of all; of how many."""
         memory = checkpoint.load(self._runtime.checkpoint)
         if memory is None:
             return 0
-        gone = [*memory.gone.values(), *memory.older.values()]
-        memory.gone.clear()
-        memory.older.clear()
-        memory.compared = replace(
-            memory.compared,
-            findings={
-                place: each
-                for place, each in memory.compared.findings.items()
-                if not memory.known.keys().isdisjoint(each.named)
-            },
-        )
+        forgotten = memory.forget(uuids)
         self.keep(checkpoint.encode(memory))
-        return sum(each.workers for each in gone)
+        return forgotten
 
 
 def _name(group: int) -> str:

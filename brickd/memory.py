@@ -7,7 +7,7 @@ uuid; all of it is limited.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
@@ -185,6 +185,46 @@ class Memory:
         """Its segment stays, and is not to be counted again."""
         if uuid not in self.buried:
             self.buried = [*self.buried, uuid][-BURIED_MAX:]
+
+    def forget(self, uuids: Collection[str] | None = None) -> int:
+        """Drop the totals of the dead, and what was said of them beside others.
+
+        Args:
+            uuids: of whom; None: of all.
+
+        Returns:
+            Of how many workers.
+        """
+
+        def is_meant(each: Gone) -> bool:
+            return uuids is None or each.reading.uuid in uuids
+
+        dropped = [each for each in (*self.gone.values(), *self.older.values()) if is_meant(each)]
+        nobody = {uuid for uuid, each in self.gone.items() if is_meant(each)}
+        added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
+        self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
+        self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
+        # Whoever was added up has no uuid here any more.
+        there = self.known.keys() | self.gone.keys()
+        compared = self.compared
+        told = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
+        told += [(place, set(doubt.workers)) for place, doubt in compared.doubts.items()]
+        nobody |= {
+            uuid
+            for place, workers in told
+            if uuids is None or place.service in added_up
+            for uuid in workers
+            if uuid not in there
+        }
+        self.compared = replace(
+            compared,
+            findings={
+                place: each
+                for place, each in compared.findings.items()
+                if not self.known.keys().isdisjoint(each.named) or (uuids is not None and nobody.isdisjoint(each.named))
+            },
+        ).without(nobody)
+        return sum(each.workers for each in dropped)
 
     def names(self) -> dict[str, str]:
         """Who is called what, by uuid; several that were added up are nobody."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
@@ -37,7 +37,12 @@ class Outcome:
 
 
 def prune(
-    *, remove: bool, wait: Callable[[float], None], refused_too: bool = False, prefix: str | None = None
+    *,
+    remove: bool,
+    wait: Callable[[float], None],
+    refused_too: bool = False,
+    uuids: Collection[str] | None = None,
+    prefix: str | None = None,
 ) -> Outcome:
     """Find the dead, watch them, remove them.
 
@@ -45,6 +50,7 @@ def prune(
         remove: False only tells.
         refused_too: also files with a segment's name that are no segment, or of another format.
         wait: lets so many seconds pass; called once, if there is anything to watch.
+        uuids: of whom; None: of everybody.
         prefix: of the files' names; None: the configured one.
     """
     refused: list[SegmentRefused] = []
@@ -58,7 +64,7 @@ def prune(
             except NotPermitted:
                 continue
             else:
-                if _abandoned(file):
+                if _is_of(file, uuids) and _abandoned(file):
                     dead.append((file, _activity(file)))
         if dead:
             wait(STILL_SECONDS)
@@ -74,6 +80,10 @@ def _open(name: str, refused_too: bool) -> File:
         if not refused_too:
             raise
         return open_file(name)
+
+
+def _is_of(file: File, uuids: Collection[str] | None) -> bool:
+    return uuids is None or (isinstance(file, Segment) and file.header["uuid"].hex() in uuids)
 
 
 def _abandoned(file: File) -> bool:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+from faults import Start
 from forge import golden, segment_of
+from running import Running, running
+from test_coverage import made_up
+from verbs import brickd, document, started
 
-from brickd.memory import Gone, Memory
+from brickd import checkpoint
+from brickd.home import Home
+from brickd.memory import Gone, Known, Memory
+from brickd.numerics.compared import Compared, Doubt, Place
 from brickd.reading import Reading
+from brickd.runtime import runtime
 
 
 def read(uuid: str) -> Reading:
@@ -18,7 +27,23 @@ def read(uuid: str) -> Reading:
     return replace(reading, header=header)
 
 
-ONE, TWO = (f"{number:032x}" for number in (1, 2))
+ONE, TWO, THREE = (f"{number:032x}" for number in (1, 2, 3))
+BOTH, ODD, ALONE, UNSURE, SURE = (Place("api", kernel, -1) for kernel in ("both", "odd", "alone", "unsure", "sure"))
+
+
+def remembered() -> Memory:
+    """Of three workers one lives; the others differ from it and from themselves."""
+    memory = Memory("brickd-", known={ONE: Known("api/0")})
+    memory.gone = {uuid: Gone(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
+    lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}
+    lives[BOTH] = replace(lives[BOTH], outliers={ONE: 1, TWO: 1})
+    dead = {ODD: made_up(ODD, uuids=(ONE, TWO)), ALONE: made_up(ALONE, uuids=(ONE, THREE))}
+    doubts = {
+        UNSURE: Doubt(frozenset({ONE, TWO}), frozenset({ONE, TWO})),
+        SURE: Doubt(frozenset({ONE, TWO}), frozenset({TWO})),
+    }
+    memory.compared = Compared(1, findings=lives | dead, doubts=doubts)
+    return memory
 
 
 def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_called_together() -> None:
@@ -27,3 +52,63 @@ def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_ca
         memory.add_up(Gone(f"api/{uuid[-1]}", read(uuid)))
     assert memory.names() == {}
     assert memory.background().names == {ONE: "api/older"}
+
+
+def test_of_all_dead_that_are_forgotten_without_a_daemon_nothing_is_said_any_more() -> None:
+    with Home(runtime()) as home:
+        home.keep(checkpoint.encode(remembered()))
+        assert home.forget() == 2
+    left = checkpoint.load(runtime().checkpoint)
+    assert left is not None
+    assert (list(left.known), list(left.gone)) == ([ONE], [])
+    assert {place: each.outliers for place, each in left.compared.findings.items()} == {BOTH: {ONE: 1}}
+    assert left.compared.doubts == {UNSURE: Doubt(frozenset({ONE}), frozenset({ONE}))}
+
+
+def test_of_one_that_is_forgotten_nothing_is_said_any_more_and_of_others_all() -> None:
+    memory = remembered()
+    assert memory.forget({TWO}) == 1
+    assert list(memory.gone) == [THREE]
+    assert {place: each.outliers for place, each in memory.compared.findings.items()} == {
+        BOTH: {ONE: 1},
+        ALONE: {THREE: 1},
+    }
+    assert list(memory.compared.doubts) == [UNSURE]
+
+
+def test_who_was_added_up_is_nobody_of_whom_anything_is_said_where_that_is_forgotten() -> None:
+    memory = remembered()
+    memory.add_up(memory.gone.pop(TWO))
+    assert memory.forget({TWO}) == 1
+    assert ODD not in memory.compared.findings
+    assert ALONE in memory.compared.findings
+
+
+def told(daemon: Running, kind: str, times: int) -> None:
+    daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count(kind) == times)
+
+
+@pytest.mark.parametrize("asked", ["the daemon", "nobody"])
+def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, prefix: str, asked: str) -> None:
+    with running() as daemon:
+        for ended, number in enumerate((2, 3)):
+            one = started(worker, BRICKD_SERVICE="m", BRICKD_WORKER=str(number))
+            told(daemon, "worker_found", ended + 1)
+            one.go()
+            assert one.end() == 0
+            told(daemon, "worker_ended", ended + 1)
+        if asked == "nobody":
+            daemon.end()
+        started(worker, BRICKD_SERVICE="m", BRICKD_WORKER="2")
+        names = [each["name"] for each in document("workers")["workers"]]
+        lives, shared, other = names
+        assert (lives, shared.partition("~")[0], other) == ("m/2", "m/2", "m/3")
+        refused = brickd("prune", "m/2")
+        assert (refused.returncode, refused.stderr.count("no dead worker m/2: it lives")) == (4, 1)
+        assert brickd("prune", "m/7").returncode == 4
+        assert brickd("prune", "--refused", shared).returncode == 2
+        if asked == "nobody":  # it counts what the checkpoint has, which a daemon writes when it is time
+            assert document("prune", "--dry-run", shared)["forgotten"] == 1
+        done = document("prune", shared)
+        assert (done["forgotten"], done["removed"]) == (1, [])
+        assert [each["name"] for each in document("workers")["workers"]] == [lives, other]

@@ -48,8 +48,8 @@ def test_all_that_was_read_and_is_equal_is_identical() -> None:
 
 
 def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
-    def told(*said: list[Said], **process: Mapping[int, Mapping[str, int]]) -> str:
-        document = answered(*said, by="weights", **process)
+    def told(*said: list[Said], **world: Any) -> str:
+        document = answered(*said, by="weights", **world)
         assert (document["evidence"], document["verdict"]) == ("weights", "not_comparable")
         assert document["coverage"]["fingerprints"] == sum(map(len, said))
         assert said[0] == [] or document["not_comparable"]

@@ -5,17 +5,21 @@ Owns: what is said about a removal. Must not know: on which evidence it happens.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from brickd import prune as pruning
 from brickd import units
-from brickd.cli.answers import told
+from brickd.cli.answers import asked, told
+from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
 from brickd.client import TurnedAway
-from brickd.errors import NoDaemon, SegmentRefused, SegmentUnopened
+from brickd.errors import NoDaemon, NoSuchWorker, SegmentRefused, SegmentUnopened
 from brickd.escape import text as escaped
 from brickd.orders import Forgetting
+from brickd.questions.workers import WorkersQuestion
 from brickd.runtime import runtime
 from brickd.world import left_behind
 
@@ -23,12 +27,18 @@ from brickd.world import left_behind
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Tell what would be removed; remove nothing.")
 @click.option("--refused", is_flag=True, help="Also what only has a segment's name, or is of another format.")
+@asks(WorkersQuestion)
 @output_options
-def prune(dry_run: bool, refused: bool, output: str) -> None:
+def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers, and what a daemon kept of those before them."""
-    outcome = pruning.prune(remove=not dry_run, refused_too=refused, wait=watch)
-    kept = left_behind()[0].gone.values()
-    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(bool(kept))
+    if refused and question.names:
+        raise click.UsageError("--refused is of files that are no worker's, and names are of workers: give one of both")
+    dead = _dead(question)
+    uuids = None if dead is None else set(dead)
+    outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
+    left = left_behind()[0]
+    kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
+    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, bool(kept))
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
@@ -58,10 +68,27 @@ def prune(dry_run: bool, refused: bool, output: str) -> None:
     emit(document, output, table=table, rows="removed")
 
 
-def _forget(kept: bool) -> int:
-    """Have the totals of the dead forgotten: by the daemon, or in the checkpoint that it has left; of how many."""
+def _dead(question: WorkersQuestion) -> dict[str, str] | None:
+    """What the dead who are meant are called, by uuid; None: nobody is named, so that all are.
+
+    Raises:
+        NoSuchWorker: nobody has such a name, or none who has died.
+    """
+    if not question.names:
+        return None
+    meant = asked("workers", question)["workers"]
+    dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("dead", "ended")}
+    if not dead:
+        who = " or ".join(question.names)
+        raise NoSuchWorker(f"no dead worker {who}: it lives, wanted is one that has ended (see brickd workers)")
+    return dead
+
+
+def _forget(dead: Mapping[str, str] | None, kept: bool) -> int:
+    """Have the dead forgotten: by the daemon, or in the checkpoint that it has left; of how many the totals were."""
     try:
-        forgotten: int = told("forget", Forgetting(), post=True)["forgotten"]
+        order = Forgetting(() if dead is None else tuple(dead.values()))
+        forgotten: int = told("forget", order, post=True)["forgotten"]
         return forgotten
     except TurnedAway:  # whoever may not ask it is not shown them either
         return 0
@@ -71,7 +98,7 @@ def _forget(kept: bool) -> int:
         from brickd.home import Home
 
         with Home(runtime()) as home:
-            return home.forget()
+            return home.forget(dead)
 
 
 def _hint(one: SegmentRefused, refused_too: bool) -> str:
