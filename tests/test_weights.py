@@ -573,6 +573,16 @@ def test_what_is_read_again_and_is_the_same_is_no_news() -> None:
     assert weights.news > news
 
 
+@pytest.mark.parametrize("generation", [0, 1])
+def test_what_a_worker_alone_holds_is_taken_in_whatever_order_its_tensors_come(generation: int) -> None:
+    weighed = several("api/0", "api/1")
+    for name, tensor, checksum in (("api/0", "a", 1), ("api/0", "b", 2), ("api/1", "b", 2), ("api/1", "a", 9)):
+        weighed.say(name, checksum, tensor, generation=generation)
+    judged = weighed.judged()
+    assert [worker.known for worker in judged.workers] == [2, 2]
+    assert odd(judged) == [("a", -1, "disagree", ["api/1"])]
+
+
 class Known:
     """A worker that counts how often it is asked what a site is called."""
 

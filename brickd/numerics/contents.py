@@ -81,16 +81,18 @@ class Contents:
         """Those that anybody holds."""
         return {number: self._said[number] for number in self.numbers.values()}
 
-    def add(self, said: bytes) -> int:
-        """Have it, under which number; somebody is to hold it at once."""
-        key = identity(said)
-        number = self.numbers.get(key, 0)
-        if number == 0:
-            number = self._free.pop() if self._free else len(self._said)
-            if number == len(self._said):
-                self._said.append(b"")
-                self._uses.append(0)
-            self.numbers[key], self._said[number] = number, said
+    def add(self, key: bytes, said: bytes) -> int:
+        """Have what nobody holds yet, and somebody is to hold at once: under which number.
+
+        Args:
+            key: its `identity`.
+            said: what a record says of it.
+        """
+        number = self._free.pop() if self._free else len(self._said)
+        if number == len(self._said):
+            self._said.append(said)
+            self._uses.append(0)
+        self.numbers[key], self._said[number] = number, said
         return number
 
     def hold(self, number: int, times: int = 1) -> None:

@@ -8,19 +8,13 @@ generation does not come back.
 from __future__ import annotations
 
 from array import array
-from enum import Enum, auto
 from typing import NamedTuple
 
 ROW_BYTES = 33
 
-
-class Place(Enum):
-    """What a record takes the place of."""
-
-    ALL = auto()  # it begins a generation, or is the first that is known
-    NOW = auto()
-    FIRST = auto()  # it was read before what was taken for the first
-    NOTHING = auto()
+# Of which of the two that are kept of a tensor a record takes the place.
+NOW, FIRST = 1, 2
+BOTH = NOW | FIRST  # it begins a generation, or is the first that is known
 
 
 class Row(NamedTuple):
@@ -64,17 +58,19 @@ class Holds:
     def __len__(self) -> int:
         return len(self.now)
 
-    def append(self, number: int, generation: int, named: bool, ticks: int, content: int) -> None:
-        """Have a tensor behind all others, and what a record says of it; of those between nothing is known."""
-        if between := number - len(self.now):
-            for column in self.columns():
-                column.frombytes(bytes(between * column.itemsize))
-        self.generations.append(generation)
-        self.ticks.append(ticks)
-        self.now.append(content)
-        self.first_ticks.append(ticks)
-        self.firsts.append(content)
-        self.named.append(named)
+    @property
+    def known(self) -> int:
+        """Of how many tensors anything is known."""
+        return len(self.now) - self.now.count(0)
+
+    def numbers(self) -> list[int]:
+        """Of which ones."""
+        return [number for number, now in enumerate(self.now) if now]
+
+    def grow(self, rows: int) -> None:
+        """Have so many more, of which nothing is known."""
+        for column in self.columns():
+            column.frombytes(bytes(rows * column.itemsize))
 
     def row(self, number: int) -> Row:
         """Of one tensor."""
@@ -86,22 +82,23 @@ class Holds:
             self.firsts[number],
         )
 
-    def place(self, number: int, generation: int, ticks: int) -> Place:
-        """What a record of a tensor takes the place of."""
-        if number >= len(self.now) or not self.now[number]:
-            return Place.ALL
+    def takes(self, number: int, generation: int, ticks: int) -> int:
+        """Of which of the two of a tensor a record takes the place: NOW, FIRST, BOTH, or 0."""
+        if not self.now[number]:
+            return BOTH
         if ticks > self.ticks[number]:
-            return Place.NOW if generation == self.generations[number] else Place.ALL
-        earliest = generation == self.generations[number] and ticks < self.first_ticks[number]
-        return Place.FIRST if earliest else Place.NOTHING
+            return NOW if generation == self.generations[number] else BOTH
+        return FIRST if ticks < self.first_ticks[number] and generation == self.generations[number] else 0
 
-    def put(self, number: int, place: Place, generation: int, named: bool, ticks: int, content: int) -> None:
-        """Have what a record says in its place."""
-        if place is not Place.FIRST:
+    def put(self, number: int, takes: int, generation: int, named: bool, ticks: int, content: int) -> bool:
+        """Have what a record says in that place; whether a generation begins there."""
+        begins = generation != self.generations[number]
+        if takes & NOW:
             self.generations[number], self.ticks[number], self.now[number] = generation, ticks, content
-        if place is not Place.NOW:
+        if takes & FIRST:
             self.first_ticks[number], self.firsts[number] = ticks, content
         self.named[number] = named
+        return begins
 
     def clear(self, number: int) -> None:
         """Nothing is known of a tensor any more."""

@@ -7,14 +7,17 @@ what it was, as nearly all is, costs no more than that its time is noted.
 
 from __future__ import annotations
 
+import operator
 import struct
 import threading
+from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from brickd import _reader
 from brickd.numerics.contents import CONTENT_BYTES, COST_BYTES, Contents, identity
-from brickd.numerics.holds import ROW_BYTES, Holds, Place
+from brickd.numerics.holds import FIRST, NOW, ROW_BYTES, Holds
 from brickd.numerics.sites import Site
 from brickd.numerics.tensors import Tensor, Tensors
 from brickd.records import SLOT_BYTES
@@ -22,10 +25,12 @@ from brickd.records import SLOT_BYTES
 BYTES_MAX = 128 << 20
 
 RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
-# brick_checked of brick_shm.h: site, ticks, step, position, flags; then of the output what `identity` is made of.
+# Of brick_checked of brick_shm.h site, position, flags; and ticks, step, flags, then of the output what `identity` is
+# made of.
+_OF, _SAID = struct.Struct("<8xI20xQ22xB193x"), struct.Struct("<16xQQ30xBx64x16s36x5s71x")
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
+_NOTHING = -1  # no number
 _SITE = ~_reader.SITE_STATEFUL  # of what stands for a site what `site_digest` is
-_RECORD = struct.Struct("<8xI4xQQQ22xBx64x16s36x5s71x")
 
 
 class Speaks(Protocol):
@@ -67,28 +72,36 @@ class Weights:
         """Take records of weights: whole ones, one behind the other."""
         with self._lock:
             tensors, holds = self._of(speaker.uuid, speaker.service)
-            numbers, contents, digests = tensors.numbers, self.contents.numbers, speaker.digests
-            for at, (site, ticks, generation, position, flags, sums, form) in enumerate(_RECORD.iter_unpack(records)):
-                expert = position if flags & _EXPERT else -1
-                number = numbers.get((digests[site] & _SITE if site < len(digests) else 0, expert))
-                if number is None:
-                    if (named := speaker.known(site)) is None:
-                        continue
-                    number = tensors.number(Tensor(named.kernel, named.layer, expert))
-                content = contents.get(sums + form, 0)
-                if (
-                    number is not None
-                    and number < len(holds.now)
-                    and holds.now[number] == content
-                    and holds.generations[number] == generation
-                    and holds.ticks[number] < ticks
-                ):
-                    holds.ticks[number] = ticks
-                else:
-                    said = records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES]
-                    self._put(holds, number, generation, flags & _NAMED != 0, ticks, content, said)
-                self.changes += 1
+            numbers, contents = self._numbers(speaker, tensors, holds, records), self.contents.numbers
+            self._grow(holds, max(numbers, default=_NOTHING) + 1)
+            now, rows = holds.now, len(holds)
+            for at, (ticks, generation, flags, sums, form) in enumerate(_SAID.iter_unpack(records)):
+                if (number := numbers[at]) >= rows:
+                    self._refuse(holds, number)
+                elif number != _NOTHING and (takes := holds.takes(number, generation, ticks)):
+                    key = sums + form
+                    content = contents.get(key) or self._add(
+                        key, records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES]
+                    )
+                    if takes == NOW and now[number] == content:
+                        holds.ticks[number] = ticks
+                    else:
+                        self._put(holds, number, takes, generation, flags & _NAMED != 0, ticks, content)
+            self.changes += 1
             self._know(speaker.uuid, holds, tensors)
+
+    def _numbers(self, speaker: Speaks, tensors: Tensors, holds: Holds, records: bytes) -> list[int]:
+        """The numbers of the tensors that records are of; _NOTHING of one without a name, or of one too many."""
+        digests, known = speaker.digests, tensors.numbers
+        of = [
+            (digests[site] & _SITE if site < len(digests) else 0, position if flags & _EXPERT else -1)
+            for site, position, flags in _OF.iter_unpack(records)
+        ]
+        numbers = [known.get(each, _NOTHING) for each in of]
+        for at, (site, _, _) in enumerate(_OF.iter_unpack(records)) if _NOTHING in numbers else ():
+            if numbers[at] == _NOTHING and (called := speaker.known(site)) is not None:
+                numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, of[at][1]))
+        return numbers
 
     def merge(self, other: Weights, mark: str = "") -> None:
         """Take what others know as well, under uuids with a mark before them."""
@@ -96,62 +109,72 @@ class Weights:
             for uuid, theirs in other._workers.items():
                 tensors, holds = self._of(mark + uuid, theirs.service)
                 holds.refused = max(holds.refused, theirs.refused)
-                for number, tensor in enumerate(other.tensors(theirs.service)[: len(theirs)]):
-                    row = theirs.row(number)
+                known = zip(other.tensors(theirs.service), theirs.now, strict=False)
+                numbers = [self._number(tensors, holds, tensor) if now else _NOTHING for tensor, now in known]
+                self._grow(holds, max(numbers, default=_NOTHING) + 1)
+                for of, number in enumerate(numbers):
+                    row, named = theirs.row(of), bool(theirs.named[of])
                     for ticks, content in ((row.first_ticks, row.first), (row.ticks, row.now)):
-                        if content:
+                        if number >= len(holds):
+                            self._refuse(holds, number)
+                        elif number != _NOTHING and (takes := holds.takes(number, row.generation, ticks)):
                             said = other.contents[content]
-                            known = self.contents.numbers.get(identity(said), 0)
-                            named = bool(theirs.named[number])
-                            self._put(holds, tensors.number(tensor), row.generation, named, ticks, known, said)
+                            key = identity(said)
+                            same = self.contents.numbers.get(key) or self._add(key, said)
+                            self._put(holds, number, takes, row.generation, named, ticks, same)
                 self._know(mark + uuid, holds, tensors)
                 self.changes += 1
 
+    def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
+        """Under which number a tensor is known; _NOTHING where there are too many."""
+        number = tensors.number(tensor)
+        if number is None:
+            self._refuse(holds, _NOTHING)
+            return _NOTHING
+        return number
+
     def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
         """What is known; of whom nothing is, what is to be known of it."""
-        return self._tensors.get(service, Tensors()), self._workers.get(uuid, Holds(service))
+        tensors, holds = self._tensors.get(service), self._workers.get(uuid)
+        return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
 
     def _know(self, uuid: str, holds: Holds, tensors: Tensors) -> None:
         if holds.now or holds.refused:
             self._workers[uuid], self._tensors[holds.service] = holds, tensors
 
+    def _grow(self, holds: Holds, rows: int) -> None:
+        """Have so many rows, as far as there is room for them."""
+        room = (self._bytes_max - len(self.contents) * COST_BYTES) // ROW_BYTES - self._rows
+        if (more := min(rows - len(holds), room)) > 0:
+            self._rows += more
+            holds.grow(more)
+
+    def _add(self, key: bytes, said: bytes) -> int:
+        """The number of what nobody holds yet, and somebody is to hold at once; 0: there is no room for it."""
+        room = self._rows * ROW_BYTES + (len(self.contents.numbers) + 1) * COST_BYTES <= self._bytes_max
+        return self.contents.add(key, said) if room else 0
+
     def _put(
-        self, holds: Holds, number: int | None, generation: int, named: bool, ticks: int, content: int, said: bytes
+        self, holds: Holds, number: int, takes: int, generation: int, named: bool, ticks: int, content: int
     ) -> None:
-        """Have what a record says in its place; `content`: the number of that, 0 where nobody holds it yet."""
-        place = Place.ALL if number is None else holds.place(number, generation, ticks)
-        if place is Place.NOTHING:
-            return
-        if number is None or not self._has_room(number + 1 - len(holds.now), content):
+        """Have what a record says in its place; `content` is 0 where there is no room for that."""
+        if not content:
             self._refuse(holds, number)
             return
-        content = content or self.contents.add(said)
-        if number >= len(holds.now):
-            self._rows += number + 1 - len(holds.now)
-            self.news += 1
-            self.contents.hold(content, 2)
-            holds.append(number, generation, named, ticks, content)
-            return
-        before, now, first = holds.generations[number], holds.now[number], holds.firsts[number]
-        holds.put(number, place, generation, named, ticks, content)
-        self.news += before != generation or now != holds.now[number] or first != holds.firsts[number]
-        if place is not Place.FIRST and now != content:
-            self.contents.hold(content)
-            self.contents.release(now)
-        if place is not Place.NOW and first != content:
-            self.contents.hold(content)
-            self.contents.release(first)
+        now, first = holds.now[number], holds.firsts[number]
+        news = holds.put(number, takes, generation, named, ticks, content)
+        if (takes & NOW and now != content) or (takes & FIRST and first != content):
+            self.contents.hold(content, takes.bit_count())
+            self.contents.release(now if takes & NOW else 0)
+            self.contents.release(first if takes & FIRST else 0)
+            news = True
+        self.news += news
 
-    def _has_room(self, rows: int, content: int) -> bool:
-        """For so many rows more, and for a content that nobody holds yet."""
-        contents = len(self.contents.numbers) + (content == 0)
-        return (self._rows + max(rows, 0)) * ROW_BYTES + contents * COST_BYTES <= self._bytes_max
-
-    def _refuse(self, holds: Holds, number: int | None) -> None:
+    def _refuse(self, holds: Holds, number: int) -> None:
         """Of what finds no room nothing is known: what was known would be taken for it."""
         holds.refused += 1
         self.news += 1
-        if number is not None and number < len(holds):
+        if 0 <= number < len(holds):
             self.contents.release(holds.now[number])
             self.contents.release(holds.firsts[number])
             holds.clear(number)
@@ -194,18 +217,19 @@ class Weights:
         for number, said in contents.items():
             if len(said) != CONTENT_BYTES or number == 0:
                 raise ValueError(f"content {number} of {len(said)} bytes, wanted are {CONTENT_BYTES}")
-            numbers[number] = made.contents.add(said)
+            key = identity(said)
+            numbers[number] = made.contents.numbers.get(key) or made.contents.add(key, said)
             made.contents.hold(numbers[number])
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
                 wanted = len(made.tensors(holds.service))
                 raise ValueError(f"{len(holds)} rows of a worker of a service of {wanted} tensors")
-            if any((now == 0) != (first == 0) for now, first in zip(holds.now, holds.firsts, strict=True)):
+            if any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
                 raise ValueError(f"a tensor of {uuid} that holds something and held nothing first, or the reverse")
             for column in (holds.now, holds.firsts):
-                for at, number in enumerate(column):
-                    column[at] = numbers[number]
-                    made.contents.hold(numbers[number])
+                column[:] = array("I", map(numbers.__getitem__, column))
+                for number, times in Counter(column).items():
+                    made.contents.hold(number, times)
             made._workers[uuid] = holds
             made._rows += len(holds)
         for number in numbers.values():  # those that nobody holds go

@@ -1,4 +1,4 @@
-"""What a fingerprint of a weight costs the daemon once it is drained: 64 workers with 1,000 tensors each, all equal."""
+"""What a fingerprint of a weight costs the daemon once it is drained: 64 workers with 1,000 tensors each."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ WORKERS, TENSORS = 64, 1_000
 
 
 class Case(NamedTuple):
-    """What is said of each tensor, and when: `before`, untimed, another time."""
+    """What is said of each tensor, and when: `before`, untimed, another time; `own`: by each worker something else."""
 
     name: str
     generation: int
     ticks: int
     before: bool
+    own: bool = False
 
 
 CASES = (
     Case("weights, read for the first time", 1, 1, before=False),
     Case("weights, read again and the same", 1, 2, before=True),
     Case("weights, loaded anew and the same", 2, 2, before=True),
+    Case("weights, of each worker its own, for the first time", 1, 1, before=False, own=True),
 )
 
 
 def timed(case: Case, rounds: int) -> list[float]:
     """How many ns a record took, by round."""
     tables = Tables([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
-    before, records = _records(1, 1), _records(case.generation, case.ticks)
+    before = [_records(1, 1)] * WORKERS
+    records = [_records(case.generation, case.ticks, case.own * worker * TENSORS) for worker in range(WORKERS)]
     times = []
     for _ in range(rounds):
         numerics = Numerics()
@@ -48,12 +51,12 @@ def timed(case: Case, rounds: int) -> list[float]:
     return times
 
 
-def _hear(speakers: Sequence[Speaker], records: bytes) -> None:
-    for speaker in speakers:
-        speaker.hear(records)
+def _hear(speakers: Sequence[Speaker], records: Sequence[bytes]) -> None:
+    for speaker, said in zip(speakers, records, strict=True):
+        speaker.hear(said)
 
 
-def _records(generation: int, ticks: int) -> bytes:
+def _records(generation: int, ticks: int, checksum: int = 0) -> bytes:
     slots = np.zeros((TENSORS, 4, 64), np.uint8)
     numbers = np.arange(1, TENSORS + 1)
     heads, sums = (slots[:, at].view(dtypes.dtype(name))[:, 0] for at, name in ((0, "checked"), (2, "tensor_sums")))
@@ -64,5 +67,5 @@ def _records(generation: int, ticks: int) -> bytes:
         _reader.CHECKED_WEIGHT,
     )
     heads["step"], heads["ticks"] = generation, ticks
-    sums["checksum"], sums["elements"], sums["dtype"] = numbers, 64, 12
+    sums["checksum"], sums["elements"], sums["dtype"] = numbers + checksum, 64, 12
     return slots.tobytes()
