@@ -110,6 +110,24 @@ def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
     assert len(looks) == 1
 
 
+def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
+    numerics = Numerics()
+    named = (("w", "api"), ("w", "api"), ("v", "api"), ("w", "batch"))
+    tables = [Tables([("other", 0), (name, 0)], [None, (1, 0, 0)]) for name, _ in named]
+    speakers = [
+        numerics.speaker(str(n), service, lambda n=n: tables[n], "")  # type: ignore[misc]
+        for n, (_, service) in enumerate(named)
+    ]
+    for speaker in speakers:
+        speaker.learn()
+    first, same, other, elsewhere = speakers
+    assert same.tables is first.tables
+    assert same.digests is first.digests
+    assert other.tables is tables[2]
+    assert [each.site(1).kernel for each in speakers] == ["w", "w", "v", "w"]
+    assert list(elsewhere.digests) == list(first.digests) != list(other.digests)
+
+
 def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_asked() -> None:
     numerics, looks = Numerics(), []
 

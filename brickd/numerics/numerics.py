@@ -27,6 +27,40 @@ class Tables(NamedTuple):
     names: Sequence[tuple[str, int] | None]
     sites: Sequence[tuple[int, int, int] | None]
 
+    def site(self, number: int) -> Site:
+        """What a site is called."""
+        row = self.sites[number] if number < len(self.sites) else None
+        if row is None:
+            return Site(f"site#{number}", -1, "other")
+        name, layer, _ = row
+        return Site(self.name(name), layer, self._category(name))
+
+    def known(self, number: int) -> Site | None:
+        """The same; None of one that was never named."""
+        row = self.sites[number] if number < len(self.sites) else None
+        named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
+        return self.site(number) if named else None
+
+    def name(self, number: int) -> str:
+        """What a name says."""
+        entry = self.names[number] if number < len(self.names) else None
+        return f"name#{number}" if entry is None else entry[0]
+
+    def _category(self, name: int) -> str:
+        entry = self.names[name] if name < len(self.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] else "other"
+
+
+class Learned(NamedTuple):
+    """These, and what stands for names and for sites by their numbers; 0: it was never said what that one is."""
+
+    tables: Tables
+    names: array[int]
+    sites: array[int]
+
+
+_NOTHING = Learned(Tables((), ()), array("Q"), array("Q"))
+
 
 class Speaker:
     """A worker that is heard.
@@ -49,8 +83,7 @@ class Speaker:
         self.lost = self.lost_before = self.heard = 0
         self._hearer, self._tables = hearer, tables
         self.shard_digest = digest(shard) if shard else 0
-        self._known = Tables((), ())
-        self._sites, self._names = array("Q"), array("Q")
+        self._learned = _NOTHING
         self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
 
     def hear(self, records: bytes) -> None:
@@ -73,9 +106,8 @@ class Speaker:
         """Add them up to the first that refers to what is not known, or all; what is left."""
         hearer = self._hearer
         service = hearer.service_number(self.service)
-        taken, weights = hearer.prints.add(
-            self.number, service, self.shard_digest, self._sites, self._names, records, named
-        )
+        _, names, sites = self._learned
+        taken, weights = hearer.prints.add(self.number, service, self.shard_digest, sites, names, records, named)
         self.heard = hearer.prints.end
         hearer.speakers[self.uuid] = self
         if weights:
@@ -90,46 +122,28 @@ class Speaker:
     @property
     def tables(self) -> Tables:
         """What its numbers stand for, as far as that was looked up."""
-        return self._known
+        return self._learned.tables
 
     @property
     def digests(self) -> Sequence[int]:
         """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
-        return self._sites
+        return self._learned.sites
 
     def site(self, number: int) -> Site:
         """What one of its sites is called."""
-        row = self._row(number)
-        if row is None:
-            return Site(f"site#{number}", -1, "other")
-        name, layer, _ = row
-        return Site(self.name(name), layer, self._category(name))
+        return self.tables.site(number)
 
     def known(self, number: int) -> Site | None:
         """The same; None of one that it never named."""
-        row = self._row(number)
-        named = row is not None and row[0] < len(self._known.names) and self._known.names[row[0]] is not None
-        return self.site(number) if named else None
-
-    def _row(self, number: int) -> tuple[int, int, int] | None:
-        return self._known.sites[number] if number < len(self._known.sites) else None
+        return self.tables.known(number)
 
     def name(self, number: int) -> str:
         """What one of its names says."""
-        entry = self._known.names[number] if number < len(self._known.names) else None
-        return f"name#{number}" if entry is None else entry[0]
-
-    def _category(self, name: int) -> str:
-        entry = self._known.names[name] if name < len(self._known.names) else None
-        return self.name(entry[1]) if entry is not None and entry[1] else "other"
+        return self.tables.name(number)
 
     def learn(self) -> None:
         """Look up what its numbers stand for now."""
-        self._known = self._tables()
-        names, sites = self._known
-        self._names = array("Q", (0 if row is None else digest(row[0]) for row in names))
-        number = self._hearer.sites.number
-        self._sites = array("Q", (0 if row is None else number(self.site(n)) for n, row in enumerate(sites)))
+        self._learned = self._hearer.learned(self.service, self._tables())
 
 
 class Numerics:
@@ -153,6 +167,7 @@ class Numerics:
         self.gone = 0
         self._services: dict[str, int] = {}
         self._services_heard = 0
+        self._learned: dict[str, Learned] = {}
         self._numbers = 0
 
     @property
@@ -163,6 +178,16 @@ class Numerics:
     def lost(self, speaker: Speaker) -> int:
         """How many a worker lost that would stand among those that are here."""
         return speaker.lost if speaker.lost_before >= self.evicted else 0
+
+    def learned(self, service: str, tables: Tables) -> Learned:
+        """What stands for a worker's names and sites: that of workers of a service who say the same is made once."""
+        learned = self._learned.get(service)
+        if learned is None or learned.tables != tables:
+            names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
+            number = self.sites.number
+            sites = (0 if row is None else number(tables.site(n)) for n, row in enumerate(tables.sites))
+            learned = self._learned[service] = Learned(tables, names, array("Q", sites))
+        return learned
 
     def speaker(self, uuid: str, service: str, tables: Callable[[], Tables], shard: str) -> Speaker:
         """A worker that is to be heard from now on; `shard`: of the model, that it holds (shards.shard_of), or ""."""
@@ -178,6 +203,7 @@ class Numerics:
         self.prints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
         left = {each.service for each in self.speakers.values()}
         self._services = {service: number for service, number in self._services.items() if service in left}
+        self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
     def about(self, uuids: Collection[str]) -> Numerics:
         """What some of the workers said, as it is now."""
