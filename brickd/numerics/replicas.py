@@ -81,7 +81,7 @@ def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Judge
     return Judged(
         service,
         tuple(_found(weights, worker, alike.get(worker.reading.uuid)) for worker in workers),
-        len({number for each in alike.values() for number, now in enumerate(each.holds.now) if now}),
+        len(set[int]().union(*(each.holds.numbers() for group in groups.values() for each in group))),
         len(set[int]().union(*(each.compared for each in judgements))),
         tuple(rows),
         sum(each.alike for each in judgements),
@@ -116,17 +116,17 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
     if holds is None or alike is None:
         return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"])
     holds = without_gone(holds, process["weights"])
-    known = sorted((holds.ticks[number], number) for number, now in enumerate(holds.now) if now)
-    counts = alike.counts
+    known, counts = holds.numbers(), alike.counts
     age_ns = None
     if known and reading.alive and reading.now_ticks is not None:
-        age_ns = max(0, round((reading.now_ticks - known[0][0]) * reading.tick_ns))
+        oldest = min(map(holds.ticks.__getitem__, known))
+        age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
     return Found(
         *said,
         len(known),
         process["weights"],
         process["scans"],
-        holds.generations[known[-1][1]] if known else None,
+        holds.generations[max(reversed(known), key=holds.ticks.__getitem__)] if known else None,
         age_ns,
         process["key"],
         compared=counts["compared"],

@@ -83,11 +83,10 @@ class Alike:
 
 def without_gone(holds: Holds, watched: int) -> Holds:
     """What a worker that watches fewer tensors than are known of it has no more: those that were read longest ago."""
-    known = [number for number, now in enumerate(holds.now) if now]
-    if not 0 < watched < len(known):
+    if not 0 < watched < holds.known:
         return holds
     left = holds.copy()
-    known.sort(key=lambda number: holds.ticks[number])
+    known = sorted(holds.numbers(), key=holds.ticks.__getitem__)
     for number in known[: len(known) - watched]:
         left.now[number] = 0
     return left
@@ -104,6 +103,7 @@ Group = list[Alike]
 def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
     """Workers of one service by key and shard; of those that said nothing of weights nothing is here."""
     found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
+    wholes: dict[object, int | None] = {}  # of those of which the same is known it is asked once
     for worker in workers:
         process = worker.reading.process
         holds = weights.of(worker.reading.uuid)
@@ -111,9 +111,12 @@ def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str]
             continue
         holds = without_gone(holds, process["weights"])
         key, shard = process["key"], shard_of(worker.reading.coordinates)
-        whole = _whole(holds, process["weights"], process["scans"])
-        known = whole, *(column.tobytes() for column in (holds.generations, holds.now, holds.firsts))
-        found[key, shard].setdefault(known, Alike(key, shard, holds, whole)).workers.append(worker)
+        known = tuple(column.tobytes() for column in (holds.generations, holds.now, holds.firsts))
+        read = known, process["weights"], process["scans"] > 0
+        if read not in wholes:
+            wholes[read] = _whole(holds, process["weights"], process["scans"])
+        whole = wholes[read]
+        found[key, shard].setdefault((known, whole), Alike(key, shard, holds, whole)).workers.append(worker)
     groups = {where: list(group.values()) for where, group in found.items()}
     _place(groups)
     return groups
