@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+from array import array
 
 import numpy as np
 import pytest
@@ -441,6 +442,49 @@ def test_numbers_that_nobody_can_have_are_shown_as_they_are() -> None:
 # ---- what is kept
 
 
+def placed(numbers: list[int], contents: list[int], rows: int, uses: int = 3) -> tuple[int, int, list[int]]:
+    """What comes of two records of tensors with these numbers, and of these contents."""
+    records = of_experts(2)
+    wide = [array("Q", [0] * rows) for _ in range(3)]
+    narrow = [array("I", [0] * rows) for _ in range(2)]
+    generations, ticks, first_ticks = wide
+    now, firsts = narrow
+    return _reader.weights_put(
+        records,
+        array("i", numbers),
+        array("I", contents),
+        array("I", [0] * uses),
+        generations,
+        ticks,
+        now,
+        first_ticks,
+        firsts,
+        array("B", [0] * rows),
+    )
+
+
+def test_numbers_of_no_row_and_of_no_content_are_refused() -> None:
+    assert placed([0, 1], [1, 2], rows=2) == (2, 0, [])
+    assert placed([0, 2], [1, 2], rows=2) == (2, 1, [])
+    assert placed([0, -1], [1, 2], rows=2) == (1, 0, [])
+    assert placed([0, 1], [1, 3], rows=2) == (2, 1, [])
+    assert placed([2**31 - 1, -(2**31)], [1, 2], rows=0) == (1, 1, [])
+
+
+@pytest.mark.parametrize(("numbers", "contents"), [([0], [1, 2]), ([0, 1], [1]), ([], []), ([0, 1, 2], [1, 2, 2])])
+def test_arrays_of_another_length_than_the_records_are_refused(numbers: list[int], contents: list[int]) -> None:
+    with pytest.raises(ValueError, match="2 records, 2 rows, and arrays of other lengths"):
+        placed(numbers, contents, rows=2)
+
+
+def test_what_a_dict_cannot_hold_is_refused() -> None:
+    record = of_experts(1)
+    with pytest.raises(TypeError):
+        _reader.weights_of(record, array("Q", [0, 5]), {(5, 0): "x"}, {})  # type: ignore[dict-item]
+    of, held = _reader.weights_of(record + b"cut", array("Q", [0, 5 | _reader.SITE_STATEFUL]), {(5, 0): 7}, {})
+    assert (array("i", of), array("I", held)) == (array("i", [7]), array("I", [0]))
+
+
 @given(st.randoms(use_true_random=False), st.integers(1, 5), st.integers(1, 6))
 def test_the_order_in_which_records_come_changes_nothing(random: random.Random, workers: int, tensors: int) -> None:
     names = tuple(f"api/{number}" for number in range(workers))
@@ -590,7 +634,7 @@ class Known:
 
     def __init__(self, *names: str) -> None:
         self._sites, self.asked = [Site(name, 0, "other") for name in names], 0
-        self.digests = list(map(Sites().number, self._sites))
+        self.digests = array("Q", map(Sites().number, self._sites))
 
     def known(self, number: int) -> Site:
         self.asked += 1

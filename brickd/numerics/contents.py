@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import functools
 import struct
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from brickd import _reader
@@ -63,12 +65,13 @@ class Contents:
 
     Attributes:
         numbers: by what makes them equal.
+        uses: how often each is held, by number.
     """
 
     def __init__(self) -> None:
         self.numbers: dict[bytes, int] = {}
         self._said: list[bytes] = [b""]
-        self._uses: list[int] = [0]
+        self.uses = array("I", [0])
         self._free: list[int] = []
 
     def __len__(self) -> int:
@@ -91,28 +94,35 @@ class Contents:
         number = self._free.pop() if self._free else len(self._said)
         if number == len(self._said):
             self._said.append(said)
-            self._uses.append(0)
+            self.uses.append(0)
         self.numbers[key], self._said[number] = number, said
         return number
 
     def hold(self, number: int, times: int = 1) -> None:
         """It is held so often more; 0 is nothing."""
-        self._uses[number] += times
+        if number:
+            self.uses[number] += times
 
     def copy(self) -> Contents:
         """The same, for whoever looks at it while the other goes on."""
         other = Contents()
         other.numbers, other._said = self.numbers.copy(), self._said.copy()
-        other._uses, other._free = self._uses.copy(), self._free.copy()
+        other.uses, other._free = self.uses[:], self._free.copy()
         return other
 
-    def release(self, number: int) -> None:
-        """It is held once less; 0 is nothing."""
-        self._uses[number] -= 1
-        if number and self._uses[number] == 0:
-            del self.numbers[identity(self._said[number])]
-            self._said[number] = b""
-            self._free.append(number)
+    def release(self, number: int, times: int = 1) -> None:
+        """It is held so often less; 0 is nothing."""
+        if number:
+            self.uses[number] -= times
+            self.clear((number,))
+
+    def clear(self, numbers: Iterable[int]) -> None:
+        """Those of these that nobody holds go."""
+        for number in numbers:
+            if self._said[number] and not self.uses[number]:
+                del self.numbers[identity(self._said[number])]
+                self._said[number] = b""
+                self._free.append(number)
 
 
 def identity(said: bytes) -> bytes:

@@ -1,8 +1,8 @@
 """The tensors of one worker: of each what it holds now, and what it held first in its generation.
 
-Owns: these columns, and which record takes the place of which. Must not know: what a tensor is called, what contents
-are, how many of anything there may be. Invariant: the order in which records come changes nothing, as long as a
-generation does not come back.
+Owns: these columns. Must not know: which record takes the place of which (`weights_call.c`), what a tensor is called,
+what contents are, how many of anything there may be. Invariant: the order in which records come changes nothing, as
+long as a generation does not come back.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-ROW_BYTES = 33
+from brickd import _reader
 
-# Of which of the two that are kept of a tensor a record takes the place.
-NOW, FIRST = 1, 2
-BOTH = NOW | FIRST  # it begins a generation, or is the first that is known
+ROW_BYTES = 33
 
 
 class Row(NamedTuple):
@@ -82,28 +80,22 @@ class Holds:
             self.firsts[number],
         )
 
-    def takes(self, number: int, generation: int, ticks: int) -> int:
-        """Of which of the two of a tensor a record takes the place: NOW, FIRST, BOTH, or 0."""
-        if not self.now[number]:
-            return BOTH
-        if ticks > self.ticks[number]:
-            return NOW if generation == self.generations[number] else BOTH
-        return FIRST if ticks < self.first_ticks[number] and generation == self.generations[number] else 0
+    def put(self, records: bytes, numbers: array[int], contents: array[int], uses: array[int]) -> tuple[int, list[int]]:
+        """Have what records say in its place, of tensors that have rows.
 
-    def put(self, number: int, takes: int, generation: int, named: bool, ticks: int, content: int) -> bool:
-        """Have what a record says in that place; whether a generation begins there."""
-        begins = generation != self.generations[number]
-        if takes & NOW:
-            self.generations[number], self.ticks[number], self.now[number] = generation, ticks, content
-        if takes & FIRST:
-            self.first_ticks[number], self.firsts[number] = ticks, content
-        self.named[number] = named
-        return begins
+        Args:
+            records: of weights.
+            numbers: of their tensors; below 0: the record is passed over.
+            contents: the numbers of what they hold; 0: there is no room for it, and of what finds no room nothing is
+                known, for what was known would be taken for it.
+            uses: how often each content is held.
 
-    def clear(self, number: int) -> None:
-        """Nothing is known of a tensor any more."""
-        for column in self.columns():
-            column[number] = 0
+        Returns:
+            How much of it was news, and the contents that might be held by nobody any more.
+        """
+        news, refused, left = _reader.weights_put(records, numbers, contents, uses, *self.columns())
+        self.refused += refused
+        return news, left
 
     def copy(self) -> Holds:
         """The same, for whoever looks at it while the other goes on."""

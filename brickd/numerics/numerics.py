@@ -125,7 +125,7 @@ class Speaker:
         return self._learned.tables
 
     @property
-    def digests(self) -> Sequence[int]:
+    def digests(self) -> array[int]:
         """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
         return self._learned.sites
 

@@ -17,7 +17,7 @@ from typing import Protocol
 
 from brickd import _reader
 from brickd.numerics.contents import CONTENT_BYTES, COST_BYTES, Contents, identity
-from brickd.numerics.holds import FIRST, NOW, ROW_BYTES, Holds
+from brickd.numerics.holds import ROW_BYTES, Holds
 from brickd.numerics.sites import Site
 from brickd.numerics.tensors import Tensor, Tensors
 from brickd.records import SLOT_BYTES
@@ -25,12 +25,10 @@ from brickd.records import SLOT_BYTES
 BYTES_MAX = 128 << 20
 
 RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
-# Of brick_checked of brick_shm.h site, position, flags; and ticks, step, flags, then of the output what `identity` is
-# made of.
-_OF, _SAID = struct.Struct("<8xI20xQ22xB193x"), struct.Struct("<16xQQ30xBx64x16s36x5s71x")
+# brick_checked of brick_shm.h: site, ticks, step, position, flags.
+_HEAD = struct.Struct("<8xI4xQQQ22xBx")
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
 _NOTHING = -1  # no number
-_SITE = ~_reader.SITE_STATEFUL  # of what stands for a site what `site_digest` is
 
 
 class Speaks(Protocol):
@@ -40,7 +38,7 @@ class Speaks(Protocol):
     service: str
 
     @property
-    def digests(self) -> Sequence[int]:
+    def digests(self) -> array[int]:
         """What stands for its sites, by their numbers; 0: it never said what that one is."""
         ...
 
@@ -72,36 +70,16 @@ class Weights:
         """Take records of weights: whole ones, one behind the other."""
         with self._lock:
             tensors, holds = self._of(speaker.uuid, speaker.service)
-            numbers, contents = self._numbers(speaker, tensors, holds, records), self.contents.numbers
-            self._grow(holds, max(numbers, default=_NOTHING) + 1)
-            now, rows = holds.now, len(holds)
-            for at, (ticks, generation, flags, sums, form) in enumerate(_SAID.iter_unpack(records)):
-                if (number := numbers[at]) >= rows:
-                    self._refuse(holds, number)
-                elif number != _NOTHING and (takes := holds.takes(number, generation, ticks)):
-                    key = sums + form
-                    content = contents.get(key) or self._add(
-                        key, records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES]
-                    )
-                    if takes == NOW and now[number] == content:
-                        holds.ticks[number] = ticks
-                    else:
-                        self._put(holds, number, takes, generation, flags & _NAMED != 0, ticks, content)
-            self.changes += 1
+            of, held = _reader.weights_of(records, speaker.digests, tensors.numbers, self.contents.numbers)
+            numbers = array("i", of)
+            for at in range(len(numbers)) if _NOTHING in numbers else ():
+                if numbers[at] == _NOTHING:
+                    site, _, _, position, flags = _HEAD.unpack_from(records, at * RECORD_BYTES)
+                    if (called := speaker.known(site)) is not None:
+                        expert = position if flags & _EXPERT else -1
+                        numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, expert))
+            self._put(holds, records, numbers, array("I", held))
             self._know(speaker.uuid, holds, tensors)
-
-    def _numbers(self, speaker: Speaks, tensors: Tensors, holds: Holds, records: bytes) -> list[int]:
-        """The numbers of the tensors that records are of; _NOTHING of one without a name, or of one too many."""
-        digests, known = speaker.digests, tensors.numbers
-        of = [
-            (digests[site] & _SITE if site < len(digests) else 0, position if flags & _EXPERT else -1)
-            for site, position, flags in _OF.iter_unpack(records)
-        ]
-        numbers = [known.get(each, _NOTHING) for each in of]
-        for at, (site, _, _) in enumerate(_OF.iter_unpack(records)) if _NOTHING in numbers else ():
-            if numbers[at] == _NOTHING and (called := speaker.known(site)) is not None:
-                numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, of[at][1]))
-        return numbers
 
     def merge(self, other: Weights, mark: str = "") -> None:
         """Take what others know as well, under uuids with a mark before them."""
@@ -109,27 +87,21 @@ class Weights:
             for uuid, theirs in other._workers.items():
                 tensors, holds = self._of(mark + uuid, theirs.service)
                 holds.refused = max(holds.refused, theirs.refused)
-                known = zip(other.tensors(theirs.service), theirs.now, strict=False)
-                numbers = [self._number(tensors, holds, tensor) if now else _NOTHING for tensor, now in known]
-                self._grow(holds, max(numbers, default=_NOTHING) + 1)
-                for of, number in enumerate(numbers):
-                    row, named = theirs.row(of), bool(theirs.named[of])
+                numbers, records = array("i"), []
+                for of in theirs.numbers():
+                    row, flags = theirs.row(of), _NAMED * theirs.named[of]
+                    numbers.extend([self._number(tensors, holds, other.tensors(theirs.service)[of])] * 2)
                     for ticks, content in ((row.first_ticks, row.first), (row.ticks, row.now)):
-                        if number >= len(holds):
-                            self._refuse(holds, number)
-                        elif number != _NOTHING and (takes := holds.takes(number, row.generation, ticks)):
-                            said = other.contents[content]
-                            key = identity(said)
-                            same = self.contents.numbers.get(key) or self._add(key, said)
-                            self._put(holds, number, takes, row.generation, named, ticks, same)
+                        records += [_HEAD.pack(0, ticks, row.generation, 0, flags), other.contents[content]]
+                self._put(holds, b"".join(records), numbers, array("I", [0] * len(numbers)))
                 self._know(mark + uuid, holds, tensors)
-                self.changes += 1
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
         """Under which number a tensor is known; _NOTHING where there are too many."""
         number = tensors.number(tensor)
         if number is None:
-            self._refuse(holds, _NOTHING)
+            holds.refused += 1
+            self.news += 1
             return _NOTHING
         return number
 
@@ -149,43 +121,32 @@ class Weights:
             self._rows += more
             holds.grow(more)
 
-    def _add(self, key: bytes, said: bytes) -> int:
-        """The number of what nobody holds yet, and somebody is to hold at once; 0: there is no room for it."""
+    def _put(self, holds: Holds, records: bytes, numbers: array[int], contents: array[int]) -> None:
+        """Have what records say in its place; `contents` is 0 of what nobody held yet."""
+        self._grow(holds, max(numbers, default=_NOTHING) + 1)
+        fresh = [at for at, content in enumerate(contents) if not content] if 0 in contents else []
+        for at in fresh:
+            contents[at] = self._add(records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES])
+        news, left = holds.put(records, numbers, contents, self.contents.uses)
+        self.contents.clear([*left, *(contents[at] for at in fresh)])
+        self.news += news
+        self.changes += 1
+
+    def _add(self, said: bytes) -> int:
+        """The number of what a tensor holds; 0: there is no room for it."""
+        key = identity(said)
+        if number := self.contents.numbers.get(key):
+            return number
         room = self._rows * ROW_BYTES + (len(self.contents.numbers) + 1) * COST_BYTES <= self._bytes_max
         return self.contents.add(key, said) if room else 0
-
-    def _put(
-        self, holds: Holds, number: int, takes: int, generation: int, named: bool, ticks: int, content: int
-    ) -> None:
-        """Have what a record says in its place; `content` is 0 where there is no room for that."""
-        if not content:
-            self._refuse(holds, number)
-            return
-        now, first = holds.now[number], holds.firsts[number]
-        news = holds.put(number, takes, generation, named, ticks, content)
-        if (takes & NOW and now != content) or (takes & FIRST and first != content):
-            self.contents.hold(content, takes.bit_count())
-            self.contents.release(now if takes & NOW else 0)
-            self.contents.release(first if takes & FIRST else 0)
-            news = True
-        self.news += news
-
-    def _refuse(self, holds: Holds, number: int) -> None:
-        """Of what finds no room nothing is known: what was known would be taken for it."""
-        holds.refused += 1
-        self.news += 1
-        if 0 <= number < len(holds):
-            self.contents.release(holds.now[number])
-            self.contents.release(holds.firsts[number])
-            holds.clear(number)
 
     def retain(self, uuids: Collection[str]) -> None:
         """Forget all others."""
         with self._lock:
             for uuid in [uuid for uuid in self._workers if uuid not in uuids]:
                 holds = self._workers.pop(uuid)
-                for content in (*holds.now, *holds.firsts):
-                    self.contents.release(content)
+                for content, times in Counter((*holds.now, *holds.firsts)).items():
+                    self.contents.release(content, times)
                 self._rows -= len(holds)
                 self.changes += 1
                 self.news += 1

@@ -110,6 +110,11 @@ static PyMethodDef reader_methods[] = {
     {"tensor_error", reader_tensor_error, METH_VARARGS,
      "tensor_error(one, other) -> the other's relative error, or None; each is what follows the head of a checksum's"
      " record without inputs."},
+    {"weights_of", reader_weights_of, METH_VARARGS,
+     "weights_of(records, sites, tensors, contents) -> (numbers of their tensors, or -1; of what these hold, or 0)."},
+    {"weights_put", reader_weights_put, METH_VARARGS,
+     "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (news, refused,"
+     " contents that somebody held last)."},
     {"recording_end", reader_end, METH_O,
      "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
