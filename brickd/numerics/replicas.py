@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
 
 from brickd.numerics.contents import content, error
 from brickd.numerics.judged import Differing, Found, Holding, Judged, Odd, Why
@@ -116,17 +117,17 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
     if holds is None or alike is None:
         return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"])
     holds = without_gone(holds, process["weights"])
-    known, counts = holds.numbers(), alike.counts
+    known, counts = holds.known, alike.counts
     age_ns = None
     if known and reading.alive and reading.now_ticks is not None:
-        oldest = min(map(holds.ticks.__getitem__, known))
+        oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
     return Found(
         *said,
-        len(known),
+        known,
         process["weights"],
         process["scans"],
-        holds.generations[max(reversed(known), key=holds.ticks.__getitem__)] if known else None,
+        max(compress(zip(holds.ticks, holds.generations, strict=True), holds.now))[1] if known else None,
         age_ns,
         process["key"],
         compared=counts["compared"],

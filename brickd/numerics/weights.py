@@ -181,18 +181,25 @@ class Weights:
             key = identity(said)
             numbers[number] = made.contents.numbers.get(key) or made.contents.add(key, said)
             made.contents.hold(numbers[number])
+        columns: dict[bytes, array[int]] = {}  # replicas have the same
+        times: Counter[bytes] = Counter()
         for uuid, holds in workers.items():
             if len(holds) > len(made.tensors(holds.service)):
                 wanted = len(made.tensors(holds.service))
                 raise ValueError(f"{len(holds)} rows of a worker of a service of {wanted} tensors")
-            if any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
+            now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
+            if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
                 raise ValueError(f"a tensor of {uuid} that holds something and held nothing first, or the reverse")
-            for column in (holds.now, holds.firsts):
-                column[:] = array("I", map(numbers.__getitem__, column))
-                for number, times in Counter(column).items():
-                    made.contents.hold(number, times)
+            for column, written in ((holds.now, now), (holds.firsts, firsts)):
+                if written not in columns:
+                    columns[written] = array("I", map(numbers.__getitem__, column))
+                column[:] = columns[written]
+                times[written] += 1
             made._workers[uuid] = holds
             made._rows += len(holds)
+        for written, column in columns.items():
+            for number in column:
+                made.contents.hold(number, times[written])
         for number in numbers.values():  # those that nobody holds go
             made.contents.release(number)
         if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
