@@ -234,6 +234,7 @@ class Prints:
         step: int | None = None,
         rtol: float = -1,
         rows_max: int = 4096,
+        lost: Iterable[int] | None = None,
     ) -> Matched: ...
 
 @final

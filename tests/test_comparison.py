@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -445,3 +446,101 @@ def test_who_is_wrong_and_slow_is_both_in_one_answer() -> None:
     assert not any(brick["significant"] for brick in same["timing"]["bricks"])
     assert "longer" not in same["headlines"][-1]
     assert compared(GOOD, GOOD, GOOD)["timing"] is None
+
+
+# ---- who else is there
+
+
+def other_work(said: list[Said]) -> list[Said]:
+    """As many steps, of other tokens."""
+    return [
+        replace(
+            each,
+            output=replace(each.output, checksum=each.output.checksum + 500_000, sketch=(9.0,) * 16),
+            inputs=tuple(
+                replace(given, checksum=given.checksum + 500_000, sketch=(7.0,) * 16) for given in each.inputs
+            ),
+        )
+        for each in said
+    ]
+
+
+def rounded(said: list[Said], by: float) -> list[Said]:
+    """What another order of summation would have come to."""
+    return [
+        replace(each, output=off(each.output.checksum + 250_000 + (by > 1e-6), by))
+        if at % 4 == 3
+        else each  # the last of a step: nothing reads it
+        for at, each in enumerate(said)
+    ]
+
+
+BYSTANDERS = {
+    "does all": GOOD,
+    "does the end of it": [each for each in GOOD if each.site in (SCORES, MLP)],
+    "does the beginning of it": [each for each in GOOD if each.site in (EMBED, NORM)],
+    "came later": GOOD[4:],
+    "is rounding apart": rounded(GOOD, 1e-8),
+    "does other work": other_work(GOOD),
+    "said nothing": [],
+}
+
+
+@given(
+    st.sampled_from([EMBED, NORM, SCORES, MLP]),
+    st.lists(st.tuples(st.sampled_from(sorted(BYSTANDERS)), st.booleans()), max_size=4),
+    st.permutations(range(6)),
+)
+def test_whoever_else_is_there_two_that_differ_differ_at_the_same_place(
+    born: int, others: list[tuple[str, bool]], order: list[int]
+) -> None:
+    sides = [GOOD, chain(born), *(BYSTANDERS[each] for each, _ in others)]
+    lost = {at: 1 for at, (_, loses) in enumerate(others, start=2) if loses}
+    named = [f"api/{at}" for at in order if at < len(sides)]
+    said = compared(*sides, by="run", lost=lost, names=named)
+    assert where(said)[:4] == where(compared(GOOD, chain(born), by="run"))[:4]
+    assert {said["first"][side]["worker"] for side in "ab"} >= {"api/1"}
+    assert said["outlier"] in (None, "api/1")
+
+
+def test_a_stage_whose_inputs_were_wrong_before_it_is_no_reason_to_call_the_stage_before_other_work() -> None:
+    first, second = (EMBED, NORM), (SCORES, MLP)
+    stages = [[each for each in chain(born) if each.site in of] for born in (None, NORM) for of in (first, second)]
+    said = compared(*stages, by="run")
+    assert (said["verdict"], *where(said)[:3]) == ("diverged", "norm", 0, 1)
+    assert said["not_comparable"] == {"work": 6}
+
+
+def test_of_several_that_rounding_sets_apart_the_one_that_is_far_off_is_the_outlier_whoever_is_named_first() -> None:
+    sides = [GOOD, rounded(GOOD, 1e-8), rounded(chain(), 0.5)]
+    for order in itertools.permutations(range(3)):
+        said = compared(*(sides[at] for at in order), by="run")
+        assert said["outlier"] == f"api/{order.index(2)}"
+        assert counts(said) == {"compared": 24, "identical": 18, "within": 3, "diverged": 3}
+
+
+def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
+    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP), GOOD[1:])]
+    said = compared(*sides, by="run", lost={2: 1})
+    assert (said["verdict"], said["diverged"], said["outlier"]) == ("diverged", 3, "api/1")
+    both = compared(*sides, by="run", lost={1: 1, 2: 1})
+    assert (both["verdict"], both["diverged"], both["incomplete"]) == ("incomplete", 0, 5)
+    assert {site["kernel"]: (site["diverged"], site["verdict"]) for site in both["sites"]}["mlp"] == (0, "incomplete")
+
+
+def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_input_an_alarm() -> None:
+    """A mask of the lowest float32: sixteen of these add up to no number."""
+    masked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in rounded(GOOD, 0.0)]
+    unmasked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in GOOD]
+    with_inputs = compared(unmasked, masked, by="input")
+    assert (with_inputs["verdict"], with_inputs["first"]["relative_error"]) == ("diverged", None)
+    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (unmasked, masked)]
+    said = compared(*sides, by="run")
+    assert (said["verdict"], said["not_comparable"]) == ("identical", {"range": 3})
+
+
+def test_what_began_before_the_time_that_is_looked_at_is_paired_with_nothing_that_is_as_often_said_by_chance() -> None:
+    again = [replace(GOOD[3], output=off(7_000 + n), inputs=(), ticks=(4 + n) * SECOND) for n in range(4)]
+    sides = [GOOD[:3] + again, GOOD[:3] + again[:3]]
+    with pytest.raises(NothingComparable, match="not as often in each"):
+        compared(*sides, by="run", since=(NOW - 4.5 * SECOND) / SECOND)

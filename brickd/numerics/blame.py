@@ -129,6 +129,8 @@ class Judgement:
 def judged(row: Row, site: Site, against: Said, worst: Said) -> Judgement:
     """Judge a row by the one that the others are held against, and the one that is furthest from it."""
     class_ = Class(row.class_)
+    if class_ == Class.LOST:
+        return Judgement(Verdict.INCOMPLETE)
     if not class_.comparable:
         return Judgement(Verdict.NOT_COMPARABLE, reason=class_.name.lower())
     if class_ == Class.IDENTICAL:

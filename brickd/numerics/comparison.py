@@ -88,14 +88,12 @@ class Comparison:
         parties: who was compared, in the order in which they were named.
         matched: what stands side by side.
         differences: the first of what differs, in the order of execution.
-        unproven: comparisons that would be called diverged, had nothing been lost.
     """
 
     evidence: Evidence
     parties: Sequence[Party]
     matched: Matched
     differences: Sequence[Difference]
-    unproven: int
     counts: Counter[Class] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -112,7 +110,12 @@ class Comparison:
     @property
     def diverged(self) -> int:
         """How many of these differ by more than rounding, for sure."""
-        return self.counts[Class.DIVERGED] - self.unproven
+        return self.counts[Class.DIVERGED]
+
+    @property
+    def unproven(self) -> int:
+        """How many would be called that, had nothing been lost."""
+        return self.counts[Class.LOST]
 
     @property
     def incomplete(self) -> int:
@@ -195,14 +198,10 @@ def compare(
         step=step,
         rtol=rtol,
         rows_max=ROWS_MAX,
+        lost=[party.lost for party in parties],
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
-    if evidence == Evidence.INPUT:  # what is compared by what it says stays so, whatever else was lost
-        return Comparison(evidence, parties, found, differences, 0)
-    sure, unproven = _proven(differences, parties)
-    if unproven and not any(each.differs for each in sure):
-        unproven = sum(site.classes[Class.DIVERGED] for site in found.sites)
-    return Comparison(evidence, parties, found, sure, unproven)
+    return Comparison(evidence, parties, found, differences)
 
 
 def _difference(numerics: Numerics, row: Row) -> Difference | None:
@@ -212,24 +211,6 @@ def _difference(numerics: Numerics, row: Row) -> Difference | None:
         return None
     site = numerics.sites[against.site]
     return Difference(row, against.site, judged(row, site, against, worst), against, worst)
-
-
-def _proven(differences: Sequence[Difference], parties: Sequence[Party]) -> tuple[list[Difference], int]:
-    """What is sure though records were lost, and how many comparisons are not.
-
-    Which record of one worker is which of the other's is not sure any more: sure is what is born of equal inputs, and
-    that all may differ behind that.
-    """
-    sure, unproven, proven = [], 0, False
-    for each in differences:
-        lossy = any(parties[member.worker].lost for member in each.row.members)
-        proven |= each.differs and (not lossy or each.is_born)
-        if each.differs and lossy and not proven:
-            unproven += len(each.members(Class.DIVERGED))
-            sure.append(each._replace(judgement=Judgement(Verdict.INCOMPLETE, error=each.judgement.error)))
-        else:
-            sure.append(each)
-    return sure, unproven
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:

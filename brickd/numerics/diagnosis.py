@@ -33,6 +33,8 @@ REASONS = {
     "values": "recorded without values (record --values)",
     "stateful": "of stateful kernels (stateful=False where the inputs show all)",
     "shard": "another shard",
+    "lost": "that records which were lost may explain",
+    "range": "of numbers too large for a sketch",
 }
 
 

@@ -31,6 +31,8 @@ class Class(IntEnum):
     VALUES = 13
     STATEFUL = 14
     SHARD = 15
+    LOST = 16
+    RANGE = 17
 
     @property
     def comparable(self) -> bool:
@@ -155,6 +157,7 @@ def match(
     step: int | None = None,
     rtol: float | None = None,
     rows_max: int = 4096,
+    lost: Iterable[int] = (),
 ) -> Matched:
     """Set workers side by side.
 
@@ -166,8 +169,11 @@ def match(
         step: this one alone.
         rtol: up to which relative error two are within tolerance; None: what their dtype and reduction lead to expect.
         rows_max: so many rows are told.
+        lost: by run: of each worker: how many of its records are not here; empty: none.
     """
-    found = prints.match(list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max)
+    found = prints.match(
+        list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max, list(lost) or None
+    )
     return Matched(
         found["prints"],
         [Row(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],

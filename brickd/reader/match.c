@@ -10,6 +10,7 @@ static int by_run(const void *a, const void *b)
     UNLESS_EQUAL(x->print->step, y->print->step);
     UNLESS_EQUAL(x->print->position, y->print->position);
     UNLESS_EQUAL(x->print->shard, y->print->shard);
+    UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
     return ORDER(x->number, y->number);
 }
@@ -54,27 +55,23 @@ void *brick_match_grown(void *array, size_t *room, size_t wanted, size_t size)
 static int collect(struct work *w)
 {
     const struct brick_prints *p = w->p;
-    const struct brick_match *m = w->m;
-    uint32_t most = 0;
+    struct brick_match *m = w->m;
     for (size_t i = 0; i < m->count; i++)
-        most = m->workers[i] > most ? m->workers[i] : most;
-    uint32_t *places = malloc((most + (size_t)1) * sizeof *places);
+        w->places_count = m->workers[i] >= w->places_count ? m->workers[i] + (size_t)1 : w->places_count;
+    w->places = malloc((w->places_count + 1) * sizeof *w->places);
     w->entries = malloc((size_t)(p->end - p->first + 1) * sizeof *w->entries);
-    if (places == NULL || w->entries == NULL) {
-        free(places);
+    if (w->places == NULL || w->entries == NULL)
         return 0;
-    }
-    memset(places, 0xFF, (most + (size_t)1) * sizeof *places);
+    memset(w->places, 0xFF, w->places_count * sizeof *w->places);
     for (uint32_t i = 0; i < m->count; i++)
-        places[m->workers[i]] = i;
+        w->places[m->workers[i]] = i;
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_print *print = brick_prints_at(p, n);
-        const uint32_t place = print->worker <= most ? places[print->worker] : UINT32_MAX;
+        const uint32_t place = brick_match_place(w, print);
         if (place != UINT32_MAX && print->ticks >= m->since[place] && (m->step == NULL || print->step == *m->step))
-            w->entries[w->entries_count++] = (struct entry){print, n, place};
+            w->entries[w->entries_count++] = (struct entry){print, n, place, 0};
     }
-    free(places);
-    w->m->prints = w->entries_count;
+    m->prints = w->entries_count;
     return 1;
 }
 
@@ -131,7 +128,7 @@ static int same_group(const struct entry *a, const struct entry *b, int same_inp
     return same_input ? x->inputs == y->inputs : x->step == y->step && x->position == y->position;
 }
 
-static int walk(struct work *w)
+static int make_room(struct work *w)
 {
     struct brick_match *m = w->m;
     size_t sites = 0;
@@ -143,8 +140,15 @@ static int walk(struct work *w)
     w->alone = malloc((m->count + 1) * sizeof *w->alone);
     w->beside = malloc(m->count + 1);
     w->here = malloc(m->count + 1);
-    if (m->sites == NULL || w->row == NULL || w->said == NULL || w->alone == NULL || w->beside == NULL || w->here == NULL)
-        return 0;
+    return m->sites != NULL && w->row != NULL && w->said != NULL && w->alone != NULL && w->beside != NULL && w->here != NULL;
+}
+
+static int walk(struct work *w)
+{
+    struct brick_match *m = w->m;
+    m->sites_count = m->rows_count = m->members_count = w->alike_count = 0;
+    for (size_t i = 0; i < m->count; i++)
+        m->edges[i].missing = m->edges[i].uncertain = 0;
     for (size_t from = 0, i = 1; i <= w->entries_count; i++) {
         if (i < w->entries_count && same_group(&w->entries[from], &w->entries[i], m->by_input))
             continue;
@@ -197,16 +201,19 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
     int whole = collect(&w) && find_edges(&w) && (m->by_input || brick_steps_find(&w));
     if (whole) {
         qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? by_input : by_run);
+        whole = make_room(&w) && walk(&w);
+    }
+    if (whole && !m->by_input && brick_steps_part(&w)) { /* once more, each beside those that did the same work */
+        qsort(w.entries, w.entries_count, sizeof *w.entries, by_run);
         whole = walk(&w);
     }
-    if (whole && !m->by_input)
-        brick_steps_part(&w);
     if (whole) {
         if (m->rows_count > 0)
             qsort(m->rows, m->rows_count, sizeof *m->rows, by_ticks);
         count_classes(m);
         count_before(&w);
     }
+    free(w.places);
     free(w.entries);
     free(w.visits);
     free(w.alike);

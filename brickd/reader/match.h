@@ -5,8 +5,9 @@
  * and inputs, whenever they came. Whoever has that in no shard, or in no context,
  * that another has it in, too, stands beside one of another, for the reason why
  * not. What stands side by side is a row; in it there is one print of a worker at
- * the most, and one that the others are held against: that which most say, else
- * that of the worker that was named first.
+ * the most, and one that the others are held against: that which most say, by run
+ * that which most are near, else that of the worker that was named first. What
+ * becomes of one does not depend on who else is there, but for that.
  *
  * A comparison is one other worker in a row beside that one.
  */
@@ -29,10 +30,13 @@ enum brick_class {
     BRICK_CLASS_RELATION,
     BRICK_CLASS_REPEATS,  /* not as often in each worker, and not always the same */
     BRICK_CLASS_UNSTEADY, /* most workers contradict themselves */
-    BRICK_CLASS_WORK,     /* a step that began with other inputs: other work was done */
+    BRICK_CLASS_WORK,     /* a step that it began with other inputs: it did other work */
     BRICK_CLASS_VALUES,   /* by run: how far they are apart was not recorded, and nothing says that they must be equal */
     BRICK_CLASS_STATEFUL,   /* by input: not equal, where something decides that no input shows */
     BRICK_CLASS_SHARD,      /* each has a part of the model that is not the other's */
+    BRICK_CLASS_LOST,       /* by run: records of one of them were lost; whether it began this with other inputs, or which
+                               of several this is, nobody knows, and its inputs do not show that it must be equal */
+    BRICK_CLASS_RANGE,      /* by run: how far they are apart is beyond what a sketch can hold */
     BRICK_CLASSES
 };
 
@@ -57,7 +61,6 @@ struct brick_row_found {
     uint32_t against;  /* which of these the others are held against, */
     uint32_t worst;    /* and which is furthest from it */
     uint32_t site;     /* which of m->sites */
-    uint32_t step;     /* which of m->steps; by input all ones */
     float error;       /* of the worst: relative, estimated; no number: not known */
     float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */
     float tolerance;
@@ -67,8 +70,7 @@ struct brick_row_found {
 struct brick_step {
     uint64_t step;
     uint32_t workers; /* that have it */
-    uint8_t diverged; /* a row of it did */
-    uint8_t other;    /* it was other work */
+    uint32_t other;   /* that did other work in it */
 };
 
 /* Of one site. */
@@ -96,6 +98,7 @@ struct brick_match {
     /* Wanted. */
     const uint32_t *workers; /* the order in which they were named */
     const uint64_t *since;   /* of each: no prints before these ticks */
+    const uint64_t *lost;    /* by run: of each: how many of its records are not here; NULL: none */
     size_t count;
     const uint64_t *step;    /* this one alone; NULL: all */
     int by_input;

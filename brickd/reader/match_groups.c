@@ -10,6 +10,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
     size_t start = 0, times = 0, workers = 0;
     int even = 1, same = 1;
     for (size_t i = 0; i < count; i++) {
+        even &= !brick_steps_visit(w, e[i].print->step, e[i].worker)->cut;
         if (i == 0 || e[i].worker != e[i - 1].worker) {
             if (workers > 0) {
                 even &= times == 0 || i - start == times;
@@ -28,7 +29,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         for (size_t k = 0; added && k < times; k++) {
             for (size_t i = 0; i < workers; i++)
                 row[i] = e[i * times + k];
-            added = brick_match_add(w, row, (uint32_t)workers, brick_match_most(row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
+            added = brick_match_add(w, row, (uint32_t)workers, brick_match_most(w, row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
         }
     } else { /* which of one is which of the other nobody knows */
         for (size_t i = 0, n = 0; i < count; i++)
@@ -82,7 +83,7 @@ static int context_group(struct work *w, const struct entry *e, size_t count)
     }
     if (2 * unsteady > workers)
         return brick_match_add(w, row, workers, 0, BRICK_CLASS_UNSTEADY);
-    uint32_t against = brick_match_most(row, workers);
+    uint32_t against = brick_match_most(w, row, workers);
     const uint64_t output = row[against].print->output;
     for (uint32_t i = 0; i < workers && !w->said[against].steady; i++)
         against = w->said[i].steady && row[i].print->output == output ? i : against;
@@ -109,12 +110,13 @@ static int add_apart(struct work *w, const struct entry *leader)
     return brick_match_add(w, w->row, count, against, BRICK_CLASS_IDENTICAL);
 }
 
-/* Where the next part begins that is of another context, by run of another shard. */
+/* Where the next part begins that is of another context, by run of another shard or other work. */
 static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
 {
     const struct brick_print *first = e[from].print;
     size_t i = from + 1;
-    while (i < count && (w->m->by_input ? e[i].print->context == first->context : e[i].print->shard == first->shard))
+    while (i < count && (w->m->by_input ? e[i].print->context == first->context
+                                          : e[i].print->shard == first->shard && e[i].work == e[from].work))
         i++;
     return i;
 }

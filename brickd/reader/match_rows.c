@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#define CANDIDATES 16u /* that may stand for all, of more: each is set beside each */
+
 /* By run it is a person who says that backends and the inputs' forms do not matter. */
 static enum brick_class comparable(const struct brick_print *a, const struct brick_print *b, int same_input)
 {
@@ -44,60 +46,133 @@ static float inputs_error(const struct brick_print *a, const struct brick_print 
     return most;
 }
 
-/* A member's class beside the one that it is held against; the row knows the worst. */
-static enum brick_class judge(struct work *w, struct brick_row_found *row, const struct entry *against,
-                              const struct entry *e, uint32_t which)
+static int is_lossy(const struct work *w, const struct entry *a, const struct entry *b)
 {
-    const struct brick_print *a = against->print, *b = e->print;
-    const enum brick_class able = comparable(a, b, w->m->by_input);
-    if (able != BRICK_CLASS_IDENTICAL)
-        return able;
-    if (a->output == b->output && a->dtype == b->dtype)
-        return BRICK_CLASS_IDENTICAL;
-    brick_prints_slots(w->p, a, w->one);
-    brick_prints_slots(w->p, b, w->other);
-    const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
-    const int unknown = brick_values_left_out(w->one) || brick_values_left_out(w->other);
-    if (!w->m->by_input && !must_agree && unknown && brick_is_float(a->dtype) && w->m->rtol != 0)
-        return BRICK_CLASS_VALUES;
-    const float error = brick_tensor_error(w->one, w->other, 0);
-    const float tolerance = w->m->by_input ? 0 : brick_tolerance(w->one, w->other, w->m->rtol);
-    /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
-    const int nearly = !w->m->by_input && brick_is_float(a->dtype) && tolerance > 0 && error <= tolerance;
-    const enum brick_class class = nearly ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
-    const int worse = row->class == BRICK_CLASS_IDENTICAL || class > row->class
-                      || (class == row->class && !(error <= row->error) && !isnan(row->error));
-    if (worse) {
-        row->class = (uint8_t)class;
-        row->worst = which;
-        row->error = error;
-        row->tolerance = tolerance;
-        row->inputs = inputs_error(a, b, w->one, w->other);
-    }
-    return class;
+    return w->m->lost != NULL && (w->m->lost[a->worker] != 0 || w->m->lost[b->worker] != 0);
 }
 
-uint32_t brick_match_most(const struct entry *e, uint32_t count)
+/* What one is beside another. */
+struct side {
+    enum brick_class class;
+    float error, tolerance, inputs;
+};
+
+static struct side beside(struct work *w, const struct entry *against, const struct entry *e)
 {
-    uint32_t best = 0, most = 1;
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t same = 0;
-        for (uint32_t j = i; j < count; j++)
-            same += e[j].print->output == e[i].print->output && e[j].print->context == e[i].print->context;
-        if (same > most) {
-            most = same;
-            best = i;
-        }
-        if (2 * most >= count)
-            break;
+    const struct brick_print *a = against->print, *b = e->print;
+    const int by_run = !w->m->by_input;
+    struct side s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
+    if (s.class != BRICK_CLASS_IDENTICAL || (a->output == b->output && a->dtype == b->dtype))
+        return s;
+    if (against->work != e->work) {
+        s.class = BRICK_CLASS_WORK;
+        return s;
     }
+    brick_prints_slots(w->p, a, w->one);
+    brick_prints_slots(w->p, b, w->other);
+    s.error = brick_tensor_error(w->one, w->other, 0);
+    s.tolerance = by_run ? brick_tolerance(w->one, w->other, w->m->rtol) : 0;
+    s.inputs = inputs_error(a, b, w->one, w->other);
+    /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
+    const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
+    const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
+    s.class = nearly && s.error <= s.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
+    if (s.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, against, e))
+        s.class = BRICK_CLASS_LOST;
+    else if (nearly && !must_agree && (brick_values_left_out(w->one) || brick_values_left_out(w->other)))
+        s.class = BRICK_CLASS_VALUES;
+    else if (nearly && !must_agree && brick_is_beyond_sketches(w->one, w->other))
+        s.class = BRICK_CLASS_RANGE;
+    return s;
+}
+
+/* A member's class; the row knows the worst. */
+static enum brick_class judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
+{
+    const struct side s = beside(w, &e[row->against], &e[which]);
+    if (!w->m->by_input) {
+        struct visit *v = brick_steps_visit(w, e[which].print->step, e[which].worker);
+        v->diverged |= s.class == BRICK_CLASS_DIVERGED;
+        brick_steps_begin(w, &e[which], &e[row->against], s.inputs > 0 && s.inputs > s.tolerance); /* not where they are not known */
+    }
+    if (s.class != BRICK_CLASS_WITHIN && s.class != BRICK_CLASS_DIVERGED)
+        return s.class;
+    if (row->class == BRICK_CLASS_IDENTICAL || s.class > row->class
+        || (s.class == row->class && !(s.error <= row->error) && !isnan(row->error))) {
+        row->class = (uint8_t)s.class;
+        row->worst = which;
+        row->error = s.error;
+        row->tolerance = s.tolerance;
+        row->inputs = s.inputs;
+    }
+    return s.class;
+}
+
+static int is_same(const struct entry *a, const struct entry *b)
+{
+    return a->print->output == b->print->output && a->print->context == b->print->context;
+}
+
+static uint32_t equal_to(const struct entry *one, const struct entry *e, uint32_t count)
+{
+    uint32_t same = 0;
+    for (uint32_t j = 0; j < count; j++)
+        same += is_same(one, &e[j]);
+    return same;
+}
+
+static uint32_t near_to(struct work *w, const struct entry *one, const struct entry *e, uint32_t count)
+{
+    uint32_t near = 0;
+    for (uint32_t j = 0; j < count; j++)
+        near += one == &e[j] || beside(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
+    return near;
+}
+
+static uint32_t given_as(const struct entry *one, const struct entry *e, uint32_t count)
+{
+    uint32_t same = 0;
+    for (uint32_t j = 0; j < count; j++)
+        same += one->print->inputs == e[j].print->inputs;
+    return same;
+}
+
+/* Of those that say the same as the best, or were given the same where nobody else says it, one that has lost nothing. */
+static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!is_lossy(w, &e[i], &e[i])
+            && (alone ? e[i].print->inputs == e[best].print->inputs : is_same(&e[best], &e[i])))
+            return i;
     return best;
+}
+
+uint32_t brick_match_most(struct work *w, const struct entry *e, uint32_t count)
+{
+    uint32_t best = 0, most = 0;
+    for (uint32_t i = 0; i < count && 2 * most < count; i++) {
+        const uint32_t same = equal_to(&e[i], e, count);
+        best = same > most ? i : best;
+        most = same > most ? same : most;
+    }
+    if (w->m->by_input)
+        return best;
+    const uint32_t tried = count < CANDIDATES ? count : CANDIDATES;
+    for (uint32_t i = 0, given = 0; count > 2 && 2 * most < count && i < tried; i++) {
+        const uint32_t near = near_to(w, &e[i], e, count), same = given_as(&e[i], e, count);
+        if (near < most || (near == most && same <= given))
+            continue;
+        best = i;
+        most = near;
+        given = same;
+    }
+    return whole_one(w, e, count, best, most <= 1);
 }
 
 int brick_match_is_same(const struct entry *e, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++)
-        if (e[i].print->output != e[0].print->output || e[i].print->context != e[0].print->context)
+        if (!is_same(&e[0], &e[i]))
             return 0;
     return 1;
 }
@@ -134,7 +209,8 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     const uint64_t ticks = m->by_input ? w->ticks : e->print->ticks;
     brick_site_now(w)->compared += count - 1;
     if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
-        brick_steps_begin(w, e, count, 0);
+        for (uint32_t i = 0; i < count && !m->by_input; i++)
+            brick_steps_begin(w, &e[i], &e[against], 0);
         return pass_alike(w, count, ticks);
     }
     if (!room_for_row(w, count))
@@ -146,26 +222,24 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
         .members = count,
         .against = against,
         .site = (uint32_t)(m->sites_count - 1),
-        .step = m->by_input ? UINT32_MAX : brick_steps_visit(w, e->print->step, e->worker)->at,
         .error = NAN,
         .inputs = NAN,
     };
     enum brick_class last = as;
     for (uint32_t i = 0; i < count; i++) {
-        const enum brick_class class = i == row->against            ? BRICK_CLASS_IDENTICAL
-                                       : as != BRICK_CLASS_IDENTICAL ? as
-                                                                     : judge(w, row, &e[row->against], &e[i], i);
+        enum brick_class class = i == against ? BRICK_CLASS_IDENTICAL : as;
+        if (i != against && as == BRICK_CLASS_IDENTICAL)
+            class = judge(w, row, e, i);
+        else if (!m->by_input)
+            brick_steps_begin(w, &e[i], &e[against], 0);
         m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)class};
         last = class > last ? class : last;
     }
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;
-    brick_steps_begin(w, e, count, row->inputs > 0 && row->inputs > row->tolerance); /* not where they are not known */
     if (row->class == BRICK_CLASS_IDENTICAL) /* of other backends or forms: no row after all */
         return pass_alike(w, count, ticks);
     m->rows_count++;
     m->members_count += count;
-    if (!m->by_input)
-        m->steps[row->step].diverged |= row->class == BRICK_CLASS_DIVERGED;
     return 1;
 }

@@ -1,4 +1,5 @@
 #include "matching.h"
+#include "mix.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,19 @@ static int by_step(const void *a, const void *b)
     return ORDER(x->worker, y->worker);
 }
 
-static int by_begin(const void *a, const void *b)
+static int by_own(const void *a, const void *b)
 {
     const struct visit *x = a, *y = b;
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->begins, y->begins);
+    UNLESS_EQUAL(x->own.ticks, y->own.ticks);
+    return ORDER(x->step, y->step);
+}
+
+static int by_beside(const void *a, const void *b)
+{
+    const struct visit *x = a, *y = b;
+    UNLESS_EQUAL(x->worker, y->worker);
+    UNLESS_EQUAL(x->beside.ticks, y->beside.ticks);
     return ORDER(x->step, y->step);
 }
 
@@ -27,7 +36,7 @@ int brick_steps_find(struct work *w)
     for (size_t i = 0; i < w->entries_count; i++) {
         const struct entry *e = &w->entries[i];
         const uint64_t ticks = e->print->ticks;
-        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .begins = UINT64_MAX, .worker = e->worker};
+        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .worker = e->worker};
     }
     qsort(v, w->entries_count, sizeof *v, by_step);
     for (size_t i = 0; i < w->entries_count; i++) {
@@ -43,6 +52,13 @@ int brick_steps_find(struct work *w)
         w->m->steps[v[i].at].workers++;
         v[w->visits_count++] = v[i];
     }
+    for (uint64_t n = w->p->first; n < w->p->end; n++) {
+        const struct brick_print *print = brick_prints_at(w->p, n);
+        const uint32_t place = brick_match_place(w, print);
+        struct visit *of = place != UINT32_MAX && print->ticks < w->m->since[place] ? brick_steps_visit(w, print->step, place) : NULL;
+        if (of != NULL)
+            of->cut = 1;
+    }
     return 1;
 }
 
@@ -52,15 +68,17 @@ struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t wo
     return bsearch(&wanted, w->visits, w->visits_count, sizeof wanted, by_step);
 }
 
-void brick_steps_begin(struct work *w, const struct entry *e, uint32_t count, int differs)
+static void begin(struct start *s, uint64_t ticks, const struct brick_print *print, int differs)
 {
-    for (uint32_t i = 0; i < count && !w->m->by_input; i++) {
-        struct visit *v = brick_steps_visit(w, e[i].print->step, e[i].worker);
-        if (e[i].print->ticks >= v->begins)
-            continue;
-        v->begins = e[i].print->ticks;
-        v->differs = (uint8_t)differs;
-    }
+    if (s->print == NULL || ticks < s->ticks)
+        *s = (struct start){ticks, print, differs};
+}
+
+void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *against, int differs)
+{
+    struct visit *v = brick_steps_visit(w, e->print->step, e->worker);
+    begin(&v->own, e->print->ticks, e->print, differs);
+    begin(&v->beside, against->print->ticks, e->print, differs);
 }
 
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
@@ -83,27 +101,39 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
     }
 }
 
-void brick_steps_part(struct work *w)
+static const struct start *own(const struct visit *v) { return &v->own; }
+
+static const struct start *beside(const struct visit *v) { return &v->beside; }
+
+/* By one of the clocks, in whose order they stand. */
+static int part(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
 {
-    struct brick_match *m = w->m;
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_begin); /* by step they are looked for no more */
-    for (size_t i = 0, diverged = 0; i < w->visits_count; i++) {
-        const struct visit *v = &w->visits[i];
-        struct brick_step *step = &m->steps[v->at];
+    int any = 0;
+    for (size_t i = 0, diverged = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        const struct start *s = by(v);
         if (i > 0 && v->worker != v[-1].worker)
             diverged = 0;
-        if (v->differs && !diverged)
-            step->other = 1;
-        else
-            diverged |= step->diverged;
+        if (!diverged && s->print != NULL && s->differs) {
+            v->work = brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
+            any = 1;
+        } else {
+            diverged |= v->diverged;
+        }
     }
-    for (size_t i = 0; i < m->rows_count; i++) {
-        struct brick_row_found *row = &m->rows[i];
-        if (!m->steps[row->step].other || row->class > BRICK_CLASS_DIVERGED)
-            continue;
-        row->class = BRICK_CLASS_WORK;
-        for (uint32_t n = 0; n < row->members; n++)
-            if (m->members[row->first + n].class != BRICK_CLASS_IDENTICAL)
-                m->members[row->first + n].class = BRICK_CLASS_WORK;
-    }
+    return any;
+}
+
+int brick_steps_part(struct work *w)
+{
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
+    int any = part(w->visits, w->visits_count, own);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
+    any |= part(w->visits, w->visits_count, beside);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
+    for (size_t i = 0; any && i < w->visits_count; i++)
+        w->m->steps[w->visits[i].at].other += w->visits[i].work != 0;
+    for (size_t i = 0; any && i < w->entries_count; i++)
+        w->entries[i].work = brick_steps_visit(w, w->entries[i].print->step, w->entries[i].worker)->work;
+    return any;
 }

@@ -14,15 +14,25 @@ struct entry {
     const struct brick_print *print;
     uint64_t number;
     uint32_t worker;
+    uint64_t work; /* that of its visit */
+};
+
+/* The first row of a visit by one clock. */
+struct start {
+    uint64_t ticks;
+    const struct brick_print *print; /* the worker's in it; NULL: there is no such row */
+    int differs;                     /* its inputs are not those of the one that it was held against */
 };
 
 /* That a worker has a step. */
 struct visit {
     uint64_t step, first, last; /* ticks of its prints */
-    uint64_t begins;            /* and of the first that stands in a row, */
+    struct start own, beside;   /* by the worker's clock, and by the clocks of those that it was held against */
+    uint64_t work;              /* what began as it did, where that was other work than most did; else 0 */
     uint32_t worker;
     uint32_t at;                /* which of m->steps it is */
-    uint8_t differs;            /* whose inputs are not the same in all of that row */
+    uint8_t diverged;           /* something that it said does */
+    uint8_t cut;                /* some of its prints are not looked at */
 };
 
 /* What one worker said: the first of what it said most often, and of all that it said besides, if it did. */
@@ -40,6 +50,8 @@ struct alike {
 struct work {
     const struct brick_prints *p;
     struct brick_match *m;
+    uint32_t *places; /* which of m->workers a worker is; all ones: none */
+    size_t places_count;
     struct entry *entries;
     struct visit *visits;
     struct alike *alike;
@@ -64,6 +76,12 @@ struct work {
 /* The array, grown where it has less room than is wanted; NULL: there is no memory, and it is as it was. */
 void *brick_match_grown(void *array, size_t *room, size_t wanted, size_t size);
 
+/* Which of the workers said it, in the order in which they were named; all ones: none. */
+static inline uint32_t brick_match_place(const struct work *w, const struct brick_print *print)
+{
+    return print->worker < w->places_count ? w->places[print->worker] : UINT32_MAX;
+}
+
 static inline struct brick_site_found *brick_site_now(const struct work *w) { return &w->m->sites[w->m->sites_count - 1]; }
 
 /* ---- match_rows.c ---- */
@@ -73,8 +91,10 @@ static inline struct brick_site_found *brick_site_now(const struct work *w) { re
 int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t against, enum brick_class as);
 int brick_match_is_same(const struct entry *e, uint32_t count);
 
-/* What most say, where more than one does; else what the first does. */
-uint32_t brick_match_most(const struct entry *e, uint32_t count);
+/* What most say, where more than one does; else what the first does. By run it is the one that most are near, where no
+ * half says the same, and of those that as many are near the one that most were given
+ * the same as; before others one whose worker lost nothing. */
+uint32_t brick_match_most(struct work *w, const struct entry *e, uint32_t count);
 
 /* ---- match_steps.c ---- */
 
@@ -82,14 +102,15 @@ uint32_t brick_match_most(const struct entry *e, uint32_t count);
 int brick_steps_find(struct work *w);
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker);
 
-/* A row may be the first of its step, for each of its workers by his own clock. */
-void brick_steps_begin(struct work *w, const struct entry *e, uint32_t count, int differs);
+/* The row of two may be the first of the step of one of them. `differs`: their inputs do. */
+void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *against, int differs);
 
 /* Of those that have the step, who lacks what these have. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* Steps that begin, for any of their workers, with other inputs before anything diverged were other work. */
-void brick_steps_part(struct work *w);
+/* Who begins a step with other inputs, before anything of his diverged, did other work in it. Whether anybody did. The
+ * entries know it. */
+int brick_steps_part(struct work *w);
 
 /* ---- match_groups.c ---- */
 

@@ -431,7 +431,7 @@ static PyObject *matched(const struct brick_match *m, size_t most)
     size_t shared = 0, other = 0;
     for (size_t i = 0; i < m->steps_count; i++) {
         shared += m->steps[i].workers > 1;
-        other += m->steps[i].other;
+        other += m->steps[i].other > 0;
     }
     if (rows != NULL && sites != NULL && workers != NULL)
         return Py_BuildValue("{s:K,s:K,s:N,s:N,s:N,s:(nnn)}", "prints", (unsigned long long)m->prints, "rows_count",
@@ -445,26 +445,31 @@ static PyObject *matched(const struct brick_match *m, size_t most)
 
 static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", NULL};
     Prints *p = (Prints *)self;
-    PyObject *workers, *since, *step_wanted = Py_None, *found = NULL;
+    PyObject *workers, *since, *step_wanted = Py_None, *losses = Py_None, *found = NULL;
     Py_ssize_t rows_max = 4096;
-    size_t count, others;
+    size_t count, others, lossy = 0;
     uint64_t step = 0;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|Odn:match", names, &workers, &since, &m.by_input, &step_wanted,
-                                     &m.rtol, &rows_max))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnO:match", names, &workers, &since, &m.by_input, &step_wanted,
+                                     &m.rtol, &rows_max, &losses))
         return NULL;
     if (step_wanted != Py_None && (step = PyLong_AsUnsignedLongLong(step_wanted)) == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
     m.step = step_wanted != Py_None ? &step : NULL;
     uint32_t *which = workers_taken(workers, &count);
     uint64_t *from = which != NULL ? taken(since, UINT64_MAX, &others) : NULL;
-    if (from != NULL && others != count) {
+    uint64_t *lost = from != NULL && losses != Py_None ? taken(losses, UINT64_MAX, &lossy) : NULL;
+    if (from != NULL && losses != Py_None && (lost == NULL || lossy != count)) {
+        if (lost != NULL)
+            PyErr_Format(PyExc_ValueError, "%zu workers, but losses of %zu", count, lossy);
+    } else if (from != NULL && others != count) {
         PyErr_Format(PyExc_ValueError, "%zu workers, but times of %zu", count, others);
     } else if (from != NULL) {
         m.workers = which;
         m.since = from;
+        m.lost = lost;
         m.count = count;
         int whole;
         Py_BEGIN_ALLOW_THREADS
@@ -477,6 +482,7 @@ static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords
     }
     free(which);
     free(from);
+    free(lost);
     return found;
 }
 
@@ -516,7 +522,7 @@ static PyMethodDef prints_methods[] = {
     {"counts", prints_counts, METH_NOARGS, "[(service, site, prints, bare, met, unlike, gone, stateful)]; site 0: all for which there was no room."},
     {"select", prints_select, METH_O, "select(workers) -> Prints of these alone, numbered afresh."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
-     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096): side by side."},
+     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None): side by side."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef prints_members[] = {

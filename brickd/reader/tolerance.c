@@ -46,14 +46,32 @@ int brick_values_left_out(const struct brick_record *slots) /* no tensor has thi
     return ((const struct brick_output *)(const void *)&slots[1])->fnv1a == 0;
 }
 
+static int as_many(const struct brick_tensor_sums *a, const struct brick_tensor_sums *b)
+{
+    return a->elements == b->elements && a->shape == b->shape && a->nan == b->nan && a->pos_inf == b->pos_inf
+           && a->neg_inf == b->neg_inf;
+}
+
+static int is_beyond(const struct brick_record *slots)
+{
+    const float *places = places_of(slots, 0);
+    int beyond = isinf(sums_of(slots, 0)->l2);
+    for (int i = 0; i < 16; i++)
+        beyond |= !isfinite(places[i]);
+    return beyond;
+}
+
+int brick_is_beyond_sketches(const struct brick_record *one, const struct brick_record *other)
+{
+    return as_many(sums_of(one, 0), sums_of(other, 0)) && (is_beyond(one) || is_beyond(other));
+}
+
 float brick_tensor_error(const struct brick_record *one, const struct brick_record *other, uint32_t tensor)
 {
     const struct brick_tensor_sums *a = sums_of(one, tensor), *b = sums_of(other, tensor);
     if (a->dtype == b->dtype && a->dtype != 0 && a->checksum == b->checksum)
         return 0;
-    if (a->dtype == 0 || b->dtype == 0 || a->elements != b->elements || a->shape != b->shape || a->nan != b->nan
-        || a->pos_inf != b->pos_inf || a->neg_inf != b->neg_inf || brick_values_left_out(one)
-        || brick_values_left_out(other))
+    if (a->dtype == 0 || b->dtype == 0 || !as_many(a, b) || brick_values_left_out(one) || brick_values_left_out(other))
         return NAN;
     const float *x = places_of(one, tensor), *y = places_of(other, tensor);
     double squares = 0;
@@ -62,7 +80,7 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
     if (squares == 0)
         return 0;
     const double norm = a->l2 > 0 ? a->l2 : b->l2;
-    return norm > 0 ? (float)(sqrt(squares) / norm) : NAN;
+    return norm > 0 && isfinite(norm) ? (float)(sqrt(squares) / norm) : NAN;
 }
 
 /* How many numbers went into one of the output: as many as a row of the largest input has. */
