@@ -185,8 +185,6 @@ _REASONS = {
     "missing": "no other worker has them",
     "generation": "the others' are of another generation",
     "key": "its checksums are of another key (give all the same BRICKD_KEY_FILE)",
-    "dtype": "of another dtype than the manifest's",
-    "shape": "of another shape than the manifest's",
     "shard": "nothing of this shard is in the manifest",
     "not in the manifest": "they are not in the manifest",
 }
