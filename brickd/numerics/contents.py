@@ -91,11 +91,14 @@ class Contents:
             key: its `identity`.
             said: what a record says of it.
         """
-        number = self._free.pop() if self._free else len(self._said)
-        if number == len(self._said):
+        if self._free:
+            number = self._free.pop()
+            self._said[number] = said
+        else:
+            number = len(self._said)
             self._said.append(said)
             self.uses.append(0)
-        self.numbers[key], self._said[number] = number, said
+        self.numbers[key] = number
         return number
 
     def hold(self, number: int, times: int = 1) -> None:

@@ -122,23 +122,18 @@ class Weights:
             holds.grow(more)
 
     def _put(self, holds: Holds, records: bytes, numbers: array[int], contents: array[int]) -> None:
-        """Have what records say in its place; `contents` is 0 of what nobody held yet."""
+        """Have what records say in its place, where there is room; `contents` is 0 of what nobody held yet."""
         self._grow(holds, max(numbers, default=_NOTHING) + 1)
         fresh = [at for at, content in enumerate(contents) if not content] if 0 in contents else []
+        here, most = self.contents.numbers, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES
         for at in fresh:
-            contents[at] = self._add(records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES])
+            said = records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES]
+            key = identity(said)
+            contents[at] = here.get(key) or (self.contents.add(key, said) if len(here) < most else 0)
         news, left = holds.put(records, numbers, contents, self.contents.uses)
         self.contents.clear([*left, *(contents[at] for at in fresh)])
         self.news += news
         self.changes += 1
-
-    def _add(self, said: bytes) -> int:
-        """The number of what a tensor holds; 0: there is no room for it."""
-        key = identity(said)
-        if number := self.contents.numbers.get(key):
-            return number
-        room = self._rows * ROW_BYTES + (len(self.contents.numbers) + 1) * COST_BYTES <= self._bytes_max
-        return self.contents.add(key, said) if room else 0
 
     def retain(self, uuids: Collection[str]) -> None:
         """Forget all others."""
