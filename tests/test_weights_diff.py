@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from faults import Start
+from running import running
 from said import Said, Tensor
 from sided import EMBED, MLP, NORM, answered, chain, compared
+from test_record import recording
+from test_recording_files import chunks
+from test_weights_agent import SCANS
 from test_weights_verb import watching
-from verbs import brickd, document
+from verbs import brickd, document, started
 
 from brickd import _reader
 from brickd.errors import NothingComparable
+from brickd.runtime import runtime
 
 
 def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[Said]:
@@ -172,3 +180,59 @@ def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
     assert (said["evidence"], said["verdict"]) == ("run", "identical")
     assert said["headlines"][-1] == "weights differ, too: embed in api/1, and 1 more tensor (--by weights)"
     assert said["others"][-1]["verdict"] == "diverged"
+
+
+# ---- out of a recording
+
+RESCANS = f"""
+from array import array
+def scans(): return int.from_bytes(os.pread(_core._segment_fd(), 8, {SCANS}), "little")
+weights = {{"v": array("f", [3]), "w": array("f", [1, 2])}}
+brick.weights(weights, rescan_s=1e-9, share=1.0)
+pause()
+brick.checksum("k", b"before")
+pause()
+weights["w"][1] = 7
+before = scans()
+while scans() == before:
+    with brick.step(None): pass
+pause()
+brick.checksum("k", b"after")
+pause()
+"""
+
+
+def records_in(path: Path) -> list[tuple[int, int]]:
+    """Where its chunks of records begin, and how long their bodies are."""
+    return [(at, len(body)) for kind, at, _, body in chunks(path) if kind == _reader.CHUNK_RECORDS]
+
+
+@pytest.mark.parametrize("what", ["a rescan", "all from a rescan on"])
+def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_equal(
+    worker: Start, prefix: str, tmp_path: Path, what: str
+) -> None:
+    base, path = tmp_path / "base.brick", tmp_path / "w.brick"
+    one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+    written = []
+    with running() as daemon:
+        daemon.once("/weights", lambda said: [each["tensors"] for each in said["workers"]] == [2])
+        assert brickd("record", "-o", str(base), "--duration", "0.05").returncode == 0
+        with recording("-o", str(path), "--spans") as process:
+            (lies,) = runtime().recordings.iterdir()
+            for _ in range(3):
+                before = len(records_in(lies))
+                one.go()
+                one.paused()
+                while len(records_in(lies)) == before:
+                    os.sched_yield()
+                written.append(before)
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 0
+    assert document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights", code=1)["verdict"] == "diverged"
+    spoilt = bytearray(path.read_bytes())
+    for at, length in records_in(path)[written[1] : written[2] if what == "a rescan" else None]:
+        spoilt[at + 64 + length // 2] ^= 1
+    path.write_bytes(spoilt)
+    said = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
+    assert (said["verdict"], said["diverged"], said["compared"]) == ("incomplete", 0, 2)
+    assert said["incomplete"] > 0

@@ -149,6 +149,14 @@ class Weights:
             for service in self._tensors.keys() - services:
                 del self._tensors[service]
 
+    def lose(self, uuid: str, records: int) -> None:
+        """So many records of a worker did not come here, of which any may have been of its weights."""
+        with self._lock:
+            if (holds := self._workers.get(uuid)) is not None:
+                holds.refused += records
+                self.changes += 1
+                self.news += 1
+
     # ---- outliving a process
 
     def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:

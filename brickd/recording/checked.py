@@ -60,11 +60,13 @@ class Checked:
 
     Attributes:
         lost: by uuid, of those of whom anything was read; complete when all were given.
+        last: by uuid and lane, the number of the last record of any kind.
     """
 
     files: Sequence[Contents]
     uuids: Set[str]
     lost: dict[str, Lost] = field(default_factory=dict)
+    last: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
         """Of each chunk of records that ends any: whose they are, and their slots."""
@@ -74,8 +76,9 @@ class Checked:
             lane = lanes.setdefault((uuid, found.lane), _Lane())
             if whole := _taken(lane, found, self.lost.setdefault(uuid, Lost())):
                 yield uuid, whole
-        for (uuid, _), lane in lanes.items():
+        for (uuid, number), lane in lanes.items():
             self.lost[uuid].cut += bool(lane.begun)
+            self.last[uuid, number] = lane.last
 
     def _pieces(self) -> Iterable[tuple[str, Records]]:
         for file in self.files:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from brickd import _reader
@@ -195,10 +195,35 @@ class Recorded:
         checked = Checked(self._files, readings.keys())
         for uuid, records in checked:
             speakers[uuid].hear(records)
+        unrecorded = self._unrecorded(checked, readings)
         for uuid, speaker in speakers.items():
             dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
-            lost = checked.lost.get(uuid)
-            speaker.lose(dropped + (lost.cut + lost.rejected if lost is not None else 0))
+            speaker.lose(dropped + unrecorded.get(uuid, 0))
+            if uuid in unrecorded:
+                numerics.weights.lose(mark + uuid, unrecorded[uuid])
+
+    def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
+        """How many records of workers are not whole here, of any kind, that no ring had dropped.
+
+        Each attempt has a number, and those that a ring had no room for are counted: what else is missing, between two
+        records or behind the last one, stood in the ring, and found no room in memory or on the disk, or was damaged.
+        """
+        missing: dict[str, int] = {}
+        for uuid, lost in checked.lost.items():
+            told = sum(
+                max(0, lane["event_records"] + sum(lane["event_dropped"]) - checked.last[uuid, number])
+                for number, lane, _ in readings[uuid].lanes
+                if (uuid, number) in checked.last
+            )
+            if lost.missing + told:
+                missing[uuid] = lost.missing + told
+        before = next(self.snapshots(), None) if missing else None
+        begun = {each.reading.uuid: each.reading for each in before.survey.workers} if before is not None else {}
+        found = {uuid: lost.cut + lost.rejected for uuid, lost in checked.lost.items()}
+        for uuid, count in missing.items():
+            dropped = _dropped(readings[uuid]) - (_dropped(begun[uuid]) if uuid in begun else 0)
+            found[uuid] += max(0, count - dropped)
+        return {uuid: count for uuid, count in found.items() if count}
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What was recorded of them."""
@@ -307,6 +332,11 @@ class Recorded:
             "not_recorded": self._counts().not_recorded,
             "files": [file.document() for file in self._files],
         }
+
+
+def _dropped(reading: Reading) -> int:
+    """How many events its rings had no room for."""
+    return sum(sum(lane["event_dropped"]) for _, lane, _ in reading.lanes)
 
 
 @contextlib.contextmanager
