@@ -153,7 +153,8 @@ class Daemon:
             release = version("brickd")
         except PackageNotFoundError:
             release = None
-        now_ns, recorder = time.monotonic_ns(), self._recordings.running
+        recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
+        now_ns = time.monotonic_ns()  # after that: the loop comes round at any time
         return Facts(
             release,
             os.getpid(),
@@ -161,7 +162,7 @@ class Daemon:
             now_ns - self._began_ns,
             self.prefix,
             self._collector.trouble or None,
-            now_ns - self._loop.came_round_ns,
+            now_ns - came_round_ns,
             self._broken,
             None if recorder is None else recorder.trouble,
         )

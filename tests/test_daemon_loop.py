@@ -6,6 +6,7 @@ import contextlib
 import os
 import queue
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from brickd.daemon import Daemon
 from brickd.events import Event
 from brickd.home import Home
+from brickd.loop import Loop
 from brickd.runtime import runtime
 
 LATEST_SECONDS = 30
@@ -68,3 +70,14 @@ def test_a_defect_in_the_rest_between_two_ticks_is_told_once_a_second_and_ends_n
         assert "OSError" in first.text
         assert home.memory(daemon.prefix)[0].closed, "it came to a clean end"
     assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("prefix")
+def test_a_loop_that_comes_round_as_it_is_asked_about_stands_still_for_no_negative_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a recording, of which a snapshot says so, would be taken for damaged there."""
+    now = property(lambda _: time.monotonic_ns(), lambda *_: None)
+    monkeypatch.setattr(Loop, "came_round_ns", now, raising=False)
+    with Home(runtime()) as home:
+        assert Daemon(home).daemon().loop_still_ns >= 0
