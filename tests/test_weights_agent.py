@@ -373,6 +373,78 @@ told += [watched()]
     assert got.process["tensors_refused"] == 0
 
 
+# A module that says where it keeps what: torch's own do.
+PARTS = (
+    MODULE
+    + """
+import weakref
+class Part(Module):
+    def __init__(self, parts=(), **tensors):
+        self.parts, self._parameters, self._buffers = dict(parts), tensors, {}
+    def named_modules(self): return [("", self), *self.parts.items()]
+    def named_parameters(self):
+        for prefix, part in self.named_modules():
+            for name, one in part._parameters.items():
+                yield f"{prefix}.{name}".lstrip("."), one
+    def named_buffers(self): return ()
+"""
+)
+
+
+def test_what_a_module_puts_in_a_tensors_place_is_watched_there(worker: Start, prefix: str) -> None:
+    """As loading and converting a model do; and what swaps tensors refuses those that have weak references."""
+    got, records, told, said = left_by(
+        worker,
+        prefix,
+        PARTS
+        + """
+down = Part(weight=Parameter([1]), bias=Parameter([2]), gone=Parameter([3]))
+model = Part({"layers.0.down": down}, scale=Parameter([4]), nothing=None)
+brick.weights(model, rescan_s=1e-6, share=1)
+kept = [down._parameters["weight"], model._parameters["scale"]]
+told = [watched(), [weakref.getweakrefcount(each) for each in kept]]
+down._parameters["weight"] = Parameter([5])
+del down._parameters["gone"]
+before = scans()
+steps(lambda: scans() >= before + 2)
+told += [watched()]
+alive = weakref.ref(model), weakref.ref(down)
+del model, down
+told += [[each() for each in alive], checksum(np.float32([1])), checksum(np.float32([5]))]
+""",
+    )
+    assert told[:4] == [4, [0, 0], 3, [None, None]]
+    weight = [each.checksum for each in records if each.name == "layers.*.down.weight"]
+    assert (weight[0], {*weight}) == (told[4], {told[4], told[5]})
+    assert (got.process["tensors_refused"], said) == (0, "")
+
+
+def test_a_tensor_that_is_not_where_a_module_says_is_watched_itself(worker: Start, prefix: str) -> None:
+    _, records, told, said = left_by(
+        worker,
+        prefix,
+        PARTS
+        + """
+class Renamed(Part):
+    def named_parameters(self): return [("up", self._parameters["weight"]), ("a.b", two), ("weight", b"3")]
+class Mute(Renamed):
+    def named_modules(self): raise RuntimeError("none")
+class Wrong(Renamed):
+    _parameters = 3
+    def __init__(self, tensor): self.tensor = tensor
+    def named_modules(self): return [("", self), ("a", None)]
+    def named_parameters(self): return [("up", self.tensor), ("a.b", two), ("weight", b"3")]
+w, two = Parameter([1]), np.float32([2])
+models = [Renamed(weight=w), Mute(weight=w), Wrong(w)]
+for one in models:
+    brick.weights(one)
+told = [checksum(each) for each in (np.float32([1]), two, b"3")] * 3
+""",
+    )
+    assert [each.checksum for each in records] == told
+    assert said == ""
+
+
 def test_what_cannot_be_read_is_counted_and_the_first_of_it_named_once(worker: Start, prefix: str) -> None:
     got, records, _, said = left_by(
         worker,

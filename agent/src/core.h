@@ -8,6 +8,7 @@
  *   core_deferred.c  work whose end is known later
  *   core_checked.c   what a kernel's tensors came to
  *   core_weights.c   a model's parameters
+ *   core_module.c    where a torch module keeps them
  *   core_fingerprint.c, core_tensor.c  numbers of a tensor, and where it lies
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
@@ -174,6 +175,15 @@ void core_tensor_release(CoreTensor *t);
 const char *core_dtype_name(uint32_t dtype);
 /* An attribute of that name: a new reference, or NULL, with an exception set where it is not only missing. */
 PyObject *core_attribute(PyObject *object, const char *name);
+/* Gives up a reference, or none: what ends then may run Python, which must find no exception of ours. */
+static inline void core_let_go(PyObject *object)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    Py_XDECREF(object);
+    PyErr_Restore(type, value, traceback);
+}
+
 /* How many rows count, where `value` says it: 0, or -1 with an exception set. */
 int core_take_valid(PyObject *value, struct brick_tensor *t);
 /* To be looked at without the interpreter lock. */
@@ -183,6 +193,21 @@ extern const char core_take_doc[], core_checksum_doc[];
 PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 int core_add_taken(PyObject *module);
+
+/* Where a tensor of a module is found. */
+typedef struct {
+    PyObject *of;      /* a weak reference to the part that has it, or, without a key, to it; itself where it can have none */
+    PyObject *key;     /* in that table of the part */
+    const char *table; /* an attribute: "_parameters" or "_buffers" */
+} CorePlace;
+
+/* A module's parts by their names: a new dict; NULL with an exception set. */
+PyObject *core_module_parts(PyObject *module);
+/* 0, or -1 with an exception set and no place. */
+int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place);
+/* A new reference; NULL: it is gone, or with an exception set. */
+PyObject *core_place_find(const CorePlace *place);
+void core_place_put_away(CorePlace *place);
 
 extern const char core_weights_doc[];
 PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords);

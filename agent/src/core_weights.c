@@ -24,15 +24,15 @@ const char core_weights_doc[] = PyDoc_STR(
 "or a string, the same in all workers that are to be compared; else how many such calls there were. What checksum()\n"
 "records from then on is compared with what came of the same generation alone.\n\n"
 "A mapping is kept, and its tensors looked up at each slice; of a module nothing is kept but weak references to its\n"
-"tensors. Never raises. What cannot be read (on a device, sparse, of no known type) is counted, and the first one told\n"
-"once. What is written to while it is read gives a fingerprint of neither state.\n\n"
+"submodules, where those that they have by then are found. Never raises. What cannot be read (on a device, sparse, of no\n"
+"known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither state.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
 /* Where a tensor is found. */
 struct entry {
-    PyObject *name; /* its key, in a mapping */
-    PyObject *of;   /* of a module: a weak reference to it, or itself where it can have none; NULL: there is none */
+    PyObject *name;  /* its key, in a mapping */
+    CorePlace place; /* in a module; of NULL: it has none */
 };
 
 struct CoreWeights {
@@ -61,23 +61,10 @@ static PyObject *find(const CoreWeights *w, const struct entry *e)
             PyErr_Clear();
         return found;
     }
-    if (e->of == NULL) {
-        PyErr_SetString(PyExc_ValueError, "brick_agent: the module could not say all of its tensors");
-        return NULL;
-    }
-    if (!PyWeakref_Check(e->of))
-        return Py_NewRef(e->of);
-    PyObject *found = PyWeakref_GetObject(e->of);
-    return found == Py_None ? NULL : Py_NewRef(found);
-}
-
-/* Gives up a reference, or none: what ends then may run Python, which must find no exception of ours. */
-static void let_go(PyObject *object)
-{
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    Py_XDECREF(object);
-    PyErr_Restore(type, value, traceback);
+    if (e->place.of != NULL)
+        return core_place_find(&e->place);
+    PyErr_SetString(PyExc_ValueError, "brick_agent: the module could not say all of its tensors");
+    return NULL;
 }
 
 /* What asks for gradients exports nothing but what it is detached to. Takes over the reference. */
@@ -87,8 +74,8 @@ static PyObject *detached(PyObject *tensor)
     if (detach == NULL && !PyErr_Occurred())
         return tensor;
     PyObject *without = detach != NULL ? PyObject_CallNoArgs(detach) : NULL;
-    let_go(detach);
-    let_go(tensor);
+    core_let_go(detach);
+    core_let_go(tensor);
     return without;
 }
 
@@ -103,18 +90,18 @@ static void note_why(CoreWeights *w)
     snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
     if (PyErr_Occurred() && !is_interrupt())
         PyErr_Clear();
-    let_go(said);
-    let_go(ascii);
-    let_go(type);
-    let_go(value);
-    let_go(traceback);
+    core_let_go(said);
+    core_let_go(ascii);
+    core_let_go(type);
+    core_let_go(value);
+    core_let_go(traceback);
 }
 
 static bool is_load(const CoreWeights *w) { return w->loader == PyThreadState_Get(); }
 
 static enum brick_held failed(CoreWeights *w)
 {
-    let_go(w->object);
+    core_let_go(w->object);
     w->object = NULL;
     if (!PyErr_Occurred())
         return BRICK_GONE;
@@ -160,10 +147,10 @@ static void release(void *host, uint64_t number)
 static void put_away(CoreWeights *w)
 {
     for (uint64_t n = 0; n < w->weights.count; n++) {
-        let_go(w->entries[n].name);
-        let_go(w->entries[n].of);
+        core_let_go(w->entries[n].name);
+        core_place_put_away(&w->entries[n].place);
     }
-    let_go(w->mapping);
+    core_let_go(w->mapping);
     PyMem_Free(w->entries);
     PyMem_Free(w->weights.each);
     PyMem_Free(w);
@@ -189,8 +176,8 @@ static void replace(CoreWeights *w)
     core_state.weights = w;
 }
 
-/* One more; `of` as in an entry: the reference is taken over. */
-static int watch(CoreWeights *w, uint64_t *room, PyObject *name, PyObject *of)
+/* One more; the place is taken over. */
+static int watch(CoreWeights *w, uint64_t *room, PyObject *name, CorePlace place)
 {
     uint64_t *count = &w->weights.count;
     if (*count == *room) {
@@ -200,7 +187,7 @@ static int watch(CoreWeights *w, uint64_t *room, PyObject *name, PyObject *of)
             w->entries = entries;
         struct brick_weight *each = entries != NULL ? PyMem_Realloc(w->weights.each, more * sizeof *each) : NULL;
         if (each == NULL) {
-            let_go(of);
+            core_place_put_away(&place);
             PyErr_NoMemory();
             return -1;
         }
@@ -212,11 +199,11 @@ static int watch(CoreWeights *w, uint64_t *room, PyObject *name, PyObject *of)
     const char *utf8 = text != NULL ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
     if (utf8 == NULL) {
         Py_XDECREF(text);
-        let_go(of);
+        core_place_put_away(&place);
         return -1;
     }
     brick_weight_named(&w->weights.each[*count], utf8, (size_t)length);
-    w->entries[(*count)++] = (struct entry){.name = Py_NewRef(name), .of = of};
+    w->entries[(*count)++] = (struct entry){.name = Py_NewRef(name), .place = place};
     Py_DECREF(text);
     return 0;
 }
@@ -227,12 +214,17 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
     int wrong = names == NULL ? -1 : 0;
     w->mapping = Py_NewRef(mapping);
     for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(names); n++)
-        wrong = watch(w, room, PyList_GET_ITEM(names, n), NULL);
-    let_go(names);
+        wrong = watch(w, room, PyList_GET_ITEM(names, n), (CorePlace){.of = NULL});
+    core_let_go(names);
     return wrong;
 }
 
-static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *pair)
+/* A module's tensors of one kind: how it is asked for them, and where its parts keep theirs. */
+struct kind {
+    const char *method, *table;
+};
+
+static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const char *table, PyObject *pair)
 {
     PyObject *two = PySequence_Tuple(pair);
     if (two == NULL || PyTuple_GET_SIZE(two) != 2) {
@@ -240,37 +232,46 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *pair)
         Py_XDECREF(two);
         return -1;
     }
-    PyObject *of = PyWeakref_NewRef(PyTuple_GET_ITEM(two, 1), NULL);
-    if (of == NULL) {
-        PyErr_Clear();
-        of = Py_NewRef(PyTuple_GET_ITEM(two, 1));
-    }
-    const int wrong = watch(w, room, PyTuple_GET_ITEM(two, 0), of);
-    let_go(two);
+    PyObject *name = PyTuple_GET_ITEM(two, 0);
+    CorePlace place;
+    int wrong = core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
+    if (wrong == 0)
+        wrong = watch(w, room, name, place);
+    core_let_go(two);
     return wrong;
 }
 
 /* What a module raises on the way stands for the tensors behind it, and cannot be read. */
-static int watch_all_of(CoreWeights *w, uint64_t *room, PyObject *module, const char *method)
+static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const struct kind *kind)
 {
-    PyObject *pairs = PyObject_CallMethod(module, method, NULL), *pair;
+    PyObject *pairs = PyObject_CallMethod(module, kind->method, NULL), *pair;
     PyObject *iterator = pairs != NULL ? PyObject_GetIter(pairs) : NULL;
     int wrong = iterator == NULL ? -1 : 0;
     while (wrong == 0 && (pair = PyIter_Next(iterator)) != NULL) {
-        wrong = watch_pair(w, room, pair);
-        let_go(pair);
+        wrong = watch_pair(w, room, parts, kind->table, pair);
+        core_let_go(pair);
     }
-    let_go(pairs);
-    let_go(iterator);
+    core_let_go(pairs);
+    core_let_go(iterator);
     if (!PyErr_Occurred())
         return 0;
     if (is_interrupt() || PyErr_ExceptionMatches(PyExc_MemoryError))
         return -1;
     PyErr_Clear();
-    PyObject *name = PyUnicode_FromString(method);
-    wrong = name != NULL ? watch(w, room, name, NULL) : -1;
+    PyObject *name = PyUnicode_FromString(kind->method);
+    wrong = name != NULL ? watch(w, room, name, (CorePlace){.of = NULL}) : -1;
     Py_XDECREF(name);
     return wrong;
+}
+
+static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
+{
+    static const struct kind parameters = {"named_parameters", "_parameters"}, buffers = {"named_buffers", "_buffers"};
+    PyObject *parts = core_module_parts(module);
+    const int wrong = parts == NULL || watch_kind(w, room, module, parts, &parameters) != 0
+                      || watch_kind(w, room, module, parts, &buffers) != 0;
+    core_let_go(parts);
+    return wrong ? -1 : 0;
 }
 
 static CoreWeights *watched(PyObject *tensors)
@@ -284,10 +285,8 @@ static CoreWeights *watched(PyObject *tensors)
     PyObject *method = core_attribute(tensors, "named_parameters");
     int wrong = PyErr_Occurred() ? -1 : 0;
     if (wrong == 0)
-        wrong = method != NULL ? watch_all_of(w, &room, tensors, "named_parameters")
-                                     || watch_all_of(w, &room, tensors, "named_buffers")
-                               : watch_mapping(w, &room, tensors);
-    let_go(method);
+        wrong = method != NULL ? watch_module(w, &room, tensors) : watch_mapping(w, &room, tensors);
+    core_let_go(method);
     if (wrong != 0) {
         put_away(w);
         return NULL;
