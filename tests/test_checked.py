@@ -936,6 +936,7 @@ def test_in_strict_mode_a_mistake_raises(worker: Start, call: str) -> None:
 def test_an_interrupt_is_not_swallowed(worker: Start) -> None:
     source = """
 class Asked:
+    __dlpack__ = None
     def __getattr__(self, name): raise KeyboardInterrupt
 for tensor in (Raises(KeyboardInterrupt()), Asked()):
     try: brick.checksum("k", tensor)

@@ -417,6 +417,156 @@ def test_a_capsule_that_runs_python_as_it_is_deleted_changes_nothing_of_what_is_
     assert (good.deleted, strange.deleted) == ([1, 1], [1])
 
 
+# ---- DLPack's table of functions -----------------------------------------------------------------------------------
+
+
+class Table(ctypes.Structure):
+    """What a type says it can do, as dlpack.h has it from version 1.3 on."""
+
+    _fields_ = [
+        ("version", ctypes.c_uint32 * 2),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("older", "allocate", "managed_from", "managed_to", "tensor_from", "stream")
+        ),
+    ]
+
+
+Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(Fields))
+
+
+def tabled(function: Any, major: int = 1, older: Table | None = None) -> Any:
+    """An object of a type that has such a table; its capsule is none that anybody should ask for."""
+    table = Table((major, 3), tensor_from=ctypes.cast(function, ctypes.c_void_p))
+    if older is not None:
+        table.older = ctypes.addressof(older)
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+    capsule = new(ctypes.addressof(table), b"dlpack_exchange_api", None)
+    made: Any = type("Tabled", (), {"__dlpack_c_exchange_api__": capsule, "__dlpack__": None})()
+    made.asked, made.kept, made.function, made.table, made.older = 0, [], function, table, older
+    return made
+
+
+def described(of: Bytes, major: int = 1, older: Table | None = None, answer: int = 0, **changes: int) -> Any:
+    """One whose table describes an array, with some fields changed."""
+
+    def describe(array: Any, into: Any) -> int:
+        array.asked += 1
+        capsule = of.__dlpack__(max_version=(1, 0))
+        start = _pointer(capsule, b"dltensor_versioned")
+        assert start is not None
+        ctypes.memmove(into, start + 32, ctypes.sizeof(Fields))
+        array.kept.append(capsule)  # with its shape
+        for name, value in changes.items():
+            setattr(into.contents, name, value)
+        return answer
+
+    return tabled(Describe(describe), major, older)
+
+
+def refusing(error: BaseException) -> Any:
+    """One whose table answers with what its type's fileno() raises: so does this function of Python's own."""
+
+    def fileno(array: Any) -> int:
+        raise error
+
+    made = tabled(ctypes.pythonapi.PyObject_AsFileDescriptor)
+    type(made).fileno = fileno
+    return made
+
+
+def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
+    numbers = np.arange(60.0).reshape(3, 20)
+    for view in (numbers, numbers.T, numbers[::-1, ::3], numbers[:0], np.asarray(numbers[1, 1])):
+        given = described(view)
+        before = sys.getrefcount(given)
+        agrees(brick.fingerprint(given), view)
+        assert (given.asked, sys.getrefcount(given)) == (1, before)
+    agrees(brick.fingerprint(described(BF16, code=4), valid=7, key=5), BF16, "bfloat16", 7, 5)
+    refused_one = described(EIGHTS)
+    before = sys.getrefcount(refused_one)
+    assert refused(refused_one, valid=257) == (ValueError, "brick_agent: valid is 257, wanted an integer from 0 to 256")
+    assert sys.getrefcount(refused_one) == before
+
+
+def test_a_table_of_a_later_version_leads_to_an_older_one() -> None:
+    one = described(EIGHTS)
+    two = described(BF16, major=2, older=one.table)
+    two.kept = one.kept
+    agrees(brick.fingerprint(two), EIGHTS)
+
+
+@pytest.mark.parametrize("without", ["function", "version", "name"])
+def test_without_a_table_that_is_understood_the_capsule_is_asked_for(without: str) -> None:
+    given = described(EIGHTS, major=3 if without == "version" else 1)
+    if without == "function":
+        given.table.tensor_from = None
+    if without == "name":
+        type(given).__dlpack_c_exchange_api__ = brick._core.native
+    type(given).__dlpack_device__ = lambda self: (1, 0)
+    type(given).__dlpack__ = lambda self, **keywords: BF16.__dlpack__(**keywords)
+    agrees(brick.fingerprint(given), BF16)
+    assert given.asked == 0
+
+
+def test_what_a_table_refuses_is_said_in_one_line_and_an_interrupt_is_not_swallowed() -> None:
+    for error, wanted in (
+        (RuntimeError("no storage\nraised from x.cpp:92\n"), (BufferError, "brick_agent: no storage")),
+        (OSError(), (BufferError, "brick_agent: it raised")),
+    ):
+        assert refused(refusing(error)) == wanted
+    with pytest.raises(KeyboardInterrupt):
+        brick.fingerprint(refusing(KeyboardInterrupt()))
+    assert refused(described(EIGHTS, answer=-1))[1].endswith("does not describe this tensor, and does not say why")
+    assert refused(described(EIGHTS, device=2))[1].startswith("brick_agent: a tensor on device 2 of DLPack (CUDA)")
+    assert refused(described(EIGHTS, data=0))[1] == "brick_agent: a tensor of which there is no data has no fingerprint"
+
+
+# ---- what is asked of a tensor -------------------------------------------------------------------------------------
+
+
+def test_of_what_is_no_tensor_nothing_is_asked() -> None:
+    """Some write down what is asked of them, and make it a part of a program: torch.fx."""
+    asked = []
+
+    class Traced:
+        def __getattr__(self, name: str) -> Any:
+            asked.append(name)
+            return lambda *_, **__: self
+
+    assert refused(Traced())[1].startswith(
+        "brick_agent: a tensor must have the buffer protocol or __dlpack__, not <class"
+    )
+    assert asked == []
+
+
+class Learning(Producer):
+    """As torch has it where gradients are wanted; it may stand in memory with the other sign."""
+
+    requires_grad = True
+    negated = False
+
+    def detach(self) -> Any:
+        return Producer(self.of)
+
+    def is_neg(self) -> bool:
+        return self.negated
+
+    def __dlpack__(self, **keywords: object) -> Any:
+        raise BufferError("requires grad")
+
+
+def test_what_wants_gradients_is_read_as_what_it_is_detached_to() -> None:
+    agrees(brick.fingerprint(Learning(BF16)), BF16)
+
+
+def test_what_stands_in_memory_with_the_other_sign_is_refused() -> None:
+    given = Learning(BF16)
+    given.negated = True
+    assert refused(given)[1].endswith("wanted tensor.resolve_neg()")
+
+
 # ---- what is given back --------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,101 @@ def left(worker: Start, prefix: str, source: str, **environment: str) -> Left:
     return left_by(worker, prefix, TORCH + textwrap.dedent(source), **environment)
 
 
+# ---- tensors -----------------------------------------------------------------------------------------------------
+
+
+def test_tensors_have_the_fingerprints_of_their_numbers(worker: Start, prefix: str) -> None:
+    _, _, told, said = left(
+        worker,
+        prefix,
+        """
+        brick.init()
+        told = []
+        def agree(name, one, of=None):
+            got = brick.fingerprint(one)
+            plain = brick.fingerprint((one if of is None else of).detach().contiguous().numpy())
+            if got != plain or got.dtype != str(one.dtype).split(".")[1]: told.append([name, str(got), str(plain)])
+        for kind in ("float64 float32 float16 int64 int32 int16 int8 uint8 uint16 uint32 uint64 bool").split():
+            one = (torch.randn(6, 7) * 9).abs().to(getattr(torch, kind))
+            for view in (one, one.t(), one[::2, 1::3], one[1, 1], one[:0], one[:1].expand(4, 7), one[:, :1]):
+                agree(kind, view)
+        for kind, bits in (("bfloat16", torch.uint16), ("float8_e4m3fn", torch.uint8), ("float8_e5m2", torch.uint8)):
+            one = torch.randn(6, 7).to(getattr(torch, kind))
+            got = brick.fingerprint(one)
+            if (got.l2, got.dtype) != (one.double().norm().item(), kind): told.append([kind, str(got)])
+        x = torch.randn(3, 4, requires_grad=True)
+        agree("grad", x); agree("no leaf", x * 2); agree("parameter", nn.Parameter(x.detach()))
+        with torch.inference_mode(): agree("inference", torch.randn(5))
+        class Own(torch.Tensor): pass
+        agree("own class", torch.randn(4).as_subclass(Own))
+        """,
+    )
+    assert told == []
+    assert said == ""
+
+
+def test_what_has_no_numbers_of_its_own_here_is_refused_in_a_line(worker: Start, prefix: str) -> None:
+    _, _, told, said = left(
+        worker,
+        prefix,
+        """
+        from torch._subclasses import FakeTensorMode
+        with FakeTensorMode(): fake = torch.randn(4)
+        strange = {
+            "complex": torch.zeros(2, dtype=torch.complex64), "e8m0": torch.zeros(2, dtype=torch.float8_e8m0fnu),
+            "meta": torch.empty(4, device="meta"), "sparse": torch.eye(4).to_sparse(),
+            "csr": torch.eye(4).to_sparse_csr(),
+            "quantized": torch.quantize_per_tensor(torch.randn(4), 0.1, 0, torch.qint8), "fake": fake,
+            "nested": torch.nested.nested_tensor([torch.randn(2), torch.randn(3)]), "mkldnn": torch.eye(4).to_mkldnn(),
+            "negated": torch.ones(4, dtype=torch.complex64).conj().imag, "lazy": nn.UninitializedParameter(),
+            "jagged": torch.nested.nested_tensor([torch.randn(2)], layout=torch.jagged), "none": None, "list": [1.0],
+        }
+        told = {}
+        for name, one in strange.items():
+            brick.checksum(name, one, input=one); brick.take(name, one); brick.weights({name: one})
+            try: told[name] = brick.fingerprint(one).checksum
+            except Exception as error: told[name] = str(error)
+        """,
+    )
+    assert {name for name, why in told.items() if not why.startswith("brick_agent: ") or "\n" in why} <= {"lazy"}
+    assert len(told) == 14
+    assert told["meta"] == "brick_agent: Cannot pack tensors on meta"
+    assert sum(line.startswith("brickd: a tensor has no checksum: ") for line in said.splitlines()) == 1
+
+
+def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: Start, prefix: str) -> None:
+    _, _, told, _ = left(
+        worker,
+        prefix,
+        """
+        from torch.profiler import profile
+        from torch.utils._python_dispatch import TorchDispatchMode
+        class Seen(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                told.append(str(function))
+                return function(*args, **(kwargs or {}))
+        class Model(nn.Module):
+            def forward(self, x):
+                y = torch.sin(x)
+                brick.checksum("sin", y, input=brick.take("sin", x))
+                return torch.cos(y)
+        model, x, told = Model(), torch.randn(3, 1), []
+        wanted = torch.cos(torch.sin(x))
+        with Seen(): brick.checksum("seen", x, input=[x])
+        with profile() as seen: brick.checksum("seen", x, input=[x])
+        told += [each.key for each in seen.key_averages()]
+        told += [node.name for node in torch.fx.symbolic_trace(model).graph.nodes]
+        told += [node.name for node in torch.export.export(model, (x,)).graph.nodes]
+        told += [node.kind() for node in torch.jit.trace(model, x).graph.nodes()]
+        told += [torch.equal(model(x), wanted)]
+        x.requires_grad_()
+        model(x).sum().backward()
+        told += [torch.allclose(x.grad, -torch.sin(torch.sin(x)) * torch.cos(x))]
+        """,
+    )
+    assert told == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
+
+
 # ---- modules -----------------------------------------------------------------------------------------------------
 
 

@@ -321,6 +321,7 @@ def test_a_generation_is_given_or_counted(worker: Start, prefix: str) -> None:
 # What of torch's modules is asked for; a parameter wants gradients, and exports nothing but what it is detached to.
 MODULE = """
 class Parameter:
+    requires_grad = True
     def __init__(self, numbers): self.numbers = np.asarray(numbers, "f")
     def detach(self): return self.numbers
     def __dlpack__(self, **_): raise BufferError("requires grad")
@@ -942,6 +943,7 @@ def test_an_interrupts_signal_ends_a_load_which_the_steps_go_on_with(worker: Sta
 import functools, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 class Signalling:  # in C alone: Python does not look for signals on the way
+    requires_grad, __dlpack__ = True, None
     detach = functools.partial(os.kill, os.getpid(), signal.SIGINT)
 first, second = Signalling(), np.ones(1)
 try: brick.weights(Module({"first": first, "second": second}), share=1)

@@ -9,7 +9,7 @@
  *   core_checked.c   what a kernel's tensors came to
  *   core_weights.c   a model's parameters
  *   core_module.c    where a torch module keeps them
- *   core_fingerprint.c, core_tensor.c  numbers of a tensor, and where it lies
+ *   core_fingerprint.c, core_tensor.c, core_dlpack.c  numbers of a tensor, and where it lies
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
  *
@@ -163,13 +163,18 @@ PyObject *core_pending(PyObject *module, PyObject *unused);
 typedef struct {
     struct brick_tensor tensor;
     int64_t shape[BRICK_DIMS_MAX], strides[BRICK_DIMS_MAX];
-    PyObject *capsule; /* of DLPack; else the buffer is held */
+    PyObject *holds; /* DLPack's capsule, or the tensor; else the buffer is held */
     Py_buffer buffer;
 } CoreTensor;
 
 /* 0, or -1 with an exception set and nothing held. */
 int core_tensor_hold(PyObject *array, CoreTensor *t);
 void core_tensor_release(CoreTensor *t);
+
+/* The same for what has no buffer. Where the reason is set why its buffer was refused, that is raised of what has neither. */
+int core_dlpack_hold(PyObject *array, CoreTensor *t);
+/* 0, or -1 with an exception set. */
+int core_check_dims(long dims, const void *shape);
 
 /* As numpy calls it, or who makes numpy a dtype of his own; NULL: it is none. */
 const char *core_dtype_name(uint32_t dtype);

@@ -67,18 +67,6 @@ static PyObject *find(const CoreWeights *w, const struct entry *e)
     return NULL;
 }
 
-/* What asks for gradients exports nothing but what it is detached to. Takes over the reference. */
-static PyObject *detached(PyObject *tensor)
-{
-    PyObject *detach = PyObject_CheckBuffer(tensor) ? NULL : core_attribute(tensor, "detach");
-    if (detach == NULL && !PyErr_Occurred())
-        return tensor;
-    PyObject *without = detach != NULL ? PyObject_CallNoArgs(detach) : NULL;
-    core_let_go(detach);
-    core_let_go(tensor);
-    return without;
-}
-
 /* Why the first one cannot be read is kept, and the exception cleared; but for an interrupt that comes meanwhile. */
 static void note_why(CoreWeights *w)
 {
@@ -121,8 +109,6 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
     if (is_load(w) && PyErr_CheckSignals() != 0) /* whatever a handler raised is its host's */
         return BRICK_NOT_NOW;
     w->object = find(w, &w->entries[number]);
-    if (w->object != NULL)
-        w->object = detached(w->object);
     if (w->object == NULL || core_tensor_hold(w->object, &w->held) != 0)
         return failed(w);
     *tensor = w->held.tensor;
