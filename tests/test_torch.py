@@ -168,3 +168,19 @@ def test_what_a_model_was_given_in_place_of_its_weights_is_read_by_the_next_scan
     last = {each.name.replace("*", str(each.layer)): each.checksum for each in records}
     assert last == told[2]
     assert said == ""
+
+
+def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Start, prefix: str) -> None:
+    _, records, _, said = left(
+        worker,
+        prefix,
+        """
+        model = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        brick.weights(model, generation=1)
+        model[1] = torch.compile(model[1])
+        brick.weights(torch.compile(model), generation=2)
+        """,
+    )
+    before, after = ([each[:3] + each[5:6] for each in records if each.generation == n] for n in (1, 2))
+    assert before == after
+    assert (len(before), said) == (4, "")

@@ -102,6 +102,12 @@ def place(native: Any, name: str) -> Place:
         ("", "", None, None),
         ("..layers..3.", "..layers..*.", 3, None),
         ("7", "*", 7, None),
+        ("_orig_mod.model.layers.3.up.weight", "model.layers.*.up.weight", 3, None),
+        ("layers._orig_mod.3._orig_mod._orig_mod.experts._orig_mod.5.w", "layers.*.experts.*.w", 3, 5),
+        ("_orig_mod", "_orig_mod", None, None),
+        ("_orig_mod.", "", None, None),
+        (".a._orig_mod._orig_mod", ".a._orig_mod", None, None),
+        ("my_orig_mod.w._orig_mods.x", "my_orig_mod.w._orig_mods.x", None, None),
     ],
 )
 def test_the_numbers_of_layers_and_experts_are_taken_out_of_a_name(

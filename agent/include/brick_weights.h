@@ -27,12 +27,14 @@
  *   layer     of the other numbers, the first right behind a part that is `h`, or ends in `layer`, `layers`, `block` or
  *             `blocks`; where there is none, the first
  *
- * In the name that is left a `*` stands for each of the two; all else stays.
+ * In the name that is left a `*` stands for each of the two; all else stays, but for the part `_orig_mod` before another:
+ * torch.compile puts it in the names of what it wraps, in one worker and not in another.
  *
  *   model.layers.3.mlp.experts.5.down.weight   model.layers.*.mlp.experts.*.down.weight   layer 3, position 5
  *   transformer.h.11.attn.c_attn.bias          transformer.h.*.attn.c_attn.bias           layer 11
  *   encoder.block.3.layer.0.q.weight           encoder.block.*.layer.0.q.weight           layer 3
  *   visual.merger.2.weight                     visual.merger.*.weight                     layer 2
+ *   _orig_mod.layers.3._orig_mod.up.weight     layers.*.up.weight                         layer 3
  *   embed_tokens.weight                        embed_tokens.weight
  *
  * SCANS. At the end of a step the next bytes of a scan are read, in slices: none

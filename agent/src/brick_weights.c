@@ -53,13 +53,24 @@ static int is_number(const struct part *p, uint32_t *number)
     return *number <= BRICK_LAYER_MAX;
 }
 
-/* The part that begins there; *next is where the one behind it does, beyond the end for the last. */
+/* torch.compile puts it before the names of what it wraps, which are the same tensors. */
+static int is_wrapper(const struct part *p)
+{
+    static const char wrapper[] = "_orig_mod";
+    return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
+}
+
+/* The part that begins there, or behind a wrapper there; *next is where the one behind it does, beyond the end for the last. */
 static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
 {
-    const char *dot = memchr(name + from, '.', length - from);
-    const size_t end = dot != NULL ? (size_t)(dot - name) : length;
-    *next = end + 1;
-    return (struct part){.text = name + from, .length = end - from};
+    struct part p;
+    do {
+        const char *dot = memchr(name + from, '.', length - from);
+        const size_t end = dot != NULL ? (size_t)(dot - name) : length;
+        p = (struct part){.text = name + from, .length = end - from};
+        from = *next = end + 1;
+    } while (is_wrapper(&p) && from <= length);
+    return p;
 }
 
 size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight)
