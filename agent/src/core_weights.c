@@ -25,7 +25,8 @@ const char core_weights_doc[] = PyDoc_STR(
 "records from then on is compared with what came of the same generation alone.\n\n"
 "A mapping is kept, and its tensors looked up at each slice; of a module nothing is kept but weak references to its\n"
 "submodules, where those that they have by then are found. Never raises. What cannot be read (on a device, sparse, of no\n"
-"known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither state.\n\n"
+"known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither\n"
+"state. A buffer to which requests write (a cache) is told as a difference: give a mapping without it.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
