@@ -231,6 +231,26 @@ def test_another_that_has_the_name_of_the_outlier_now_is_never_taken_for_it(work
         assert brickd(*command[1:]).returncode == 1
 
 
+def test_after_a_restart_who_was_found_and_is_gone_is_shown_and_nobody_who_is_healthy(
+    worker: Start, prefix: str
+) -> None:
+    odd, *healthy = workers(worker, (1, 0, 0))
+    with running() as daemon:
+        daemon.until("diverged")
+        odd.process.send_signal(signal.SIGTERM)
+        daemon.until("worker_ended")
+        daemon.end()
+    with running() as daemon:
+        for each in healthy:
+            each.go()
+            each.paused()
+        settled(daemon, 5 * OF_A_ROUND)
+        said = document("diff", "api", code=1)
+        assert said["diverged"] == 1
+        assert "api/0" in (said["first"]["a"]["worker"], said["first"]["b"]["worker"])
+        assert document("diff", "api/1", "api/2")["verdict"] == "identical"
+
+
 @pytest.mark.slow
 def test_who_was_pruned_is_held_against_nobody_who_comes_later(worker: Start, prefix: str) -> None:
     damaged = workers(worker, (0, 1, 0))

@@ -177,6 +177,45 @@ def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
     assert (list(about.speakers), about.prints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
 
 
+def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
+    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    for number in range(5):
+        speaker(numerics, lambda: tables, str(number), f"s{number}").hear(Said(Tensor(number), IN).slots())
+    about = numerics.about({"1", "4"})
+    speaker(about, lambda: tables, "late", "later").hear(Said(Tensor(9), IN).slots())
+    said = {}
+    for number in range(about.prints.end):
+        print_ = about.prints.print(number)
+        assert print_ is not None
+        said[print_[0]] = print_[2]
+    wanted = {uuid: Said(Tensor(output), IN).slots() for uuid, output in (("1", 1), ("4", 4), ("late", 9))}
+    assert {uuid: said[each.number] for uuid, each in about.speakers.items()} == wanted
+    assert len({about.service_number(each.service) for each in about.speakers.values()}) == 3
+    assert {uuid: each.heard for uuid, each in about.speakers.items()} == {"1": 1, "4": 2, "late": 3}
+    assert about.speakers["1"].site(1) == Site("k", -1, "other")
+
+
+def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
+    numerics = Numerics()
+    one = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]))
+    one.hear(Said(Tensor(1), IN).slots())
+    about = numerics.about({"u"})
+    shared = {name for name, value in vars(numerics).items() if vars(about)[name] is value and type(value) is not int}
+    assert shared == set()
+    assert about.speakers["u"] is not one
+
+
+def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
+    numerics = Numerics(1)  # as little as there can be
+    one, other = (speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b"))
+    other.lose(5)
+    one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
+    one.lose(2)
+    about = numerics.about({"a", "b"})
+    assert {uuid: about.lost(each) for uuid, each in about.speakers.items()} == {"a": 2, "b": 0}
+    assert (about.evicted, about.speakers["b"].heard) == (numerics.evicted, 0)
+
+
 def test_losses_stand_where_they_were_heard_of() -> None:
     numerics = Numerics()
     one = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]))

@@ -232,12 +232,35 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
     )
 
 
-def test_those_of_some_workers_are_numbered_afresh() -> None:
+def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:
     prints = _reader.Prints(MiB)
-    for worker in (0, 1, 2):
-        add(prints, worker, [said(GOOD), said(BAD)])
-    some = prints.select([2, 0, 9])
-    assert [some.print(n) for n in range(some.first, some.end)] == [prints.print(n) for n in (0, 1, 4, 5)]
+    for worker in (0, 70_000, 2):
+        add(prints, worker, [said(GOOD), said(BAD)], worker)
+    some, ends = prints.select([2, 0, 9], [1, 2, 3], [5, 5, 5])
+    was = [prints.print(n) for n in (0, 1, 4, 5)]
+    wanted = [(number, *print_[1:]) for number, print_ in zip((2, 2, 1, 1), was, strict=True) if print_ is not None]
+    assert [some.print(n) for n in range(some.first, some.end)] == wanted
+    assert ends == [4, 2, 0], "the number after the last one of each"
+    add(some, 4, [said(GOOD)], 5)
+    assert prints.select([], [], [])[0].end == 0
+    with pytest.raises(ValueError, match="2 workers, but 1 numbers and 0 services"):
+        prints.select([0, 1], [1], [])
+
+
+@given(st.lists(st.integers(0, 40), max_size=60), st.lists(st.integers(0, 40), unique=True))
+def test_whoever_is_selected_has_all_that_it_said_and_nobody_else_anything(said_by: list[int], who: list[int]) -> None:
+    prints = _reader.Prints(MiB)
+    for output, worker in enumerate(said_by):
+        add(prints, worker, [said(Tensor(output + 1))])
+    numbers = [3 * place for place in range(len(who))]
+    some, ends = prints.select(who, numbers, [0] * len(who))
+    found = [some.print(n) for n in range(some.end)]
+    wanted = [(numbers[who.index(worker)], at) for at, worker in enumerate(said_by) if worker in who]
+    assert [each and (each[0], each[2]) for each in found] == [
+        (number, said(Tensor(at + 1)).slots()) for number, at in wanted
+    ]
+    said_last = {number: at + 1 for at, (number, _) in enumerate(wanted)}
+    assert ends == [said_last.get(number, 0) for number in numbers]
 
 
 def test_numbers_and_lists_that_cannot_be_are_refused() -> None:

@@ -26,6 +26,7 @@ from brickd.numerics.compared import (
 )
 from brickd.numerics.numerics import Numerics, Speaker, Tables
 from brickd.numerics.opinions import opinions
+from brickd.numerics.recalled import recall
 from brickd.numerics.told import Called, command, headlines, judged
 from brickd.numerics.watch import Roll, Watch
 from brickd.views.numerics import finding
@@ -61,6 +62,23 @@ class Service:
 
 
 HERE = Place("api", "k1", 3)
+
+
+def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() -> None:
+    service = Service(2, bytes_max=1)  # as little as there can be
+    service.say(GOOD, BAD)
+    service.look()
+    for number in range(100, 300):
+        service.say(GOOD, GOOD, site=2, given=number)
+    compared = service.look()
+    before = {each.uuid: (each.number, each.heard) for each in service.workers}
+    shards = dict.fromkeys(("u0", "u1", "gone"), "")
+    about = service.numerics.about(shards.keys())
+    recall(about, compared, shards)
+    assert about.prints.end == service.numerics.prints.end - service.numerics.prints.first + 2
+    assert {each.uuid: (each.number, each.heard) for each in service.workers} == before
+    assert [each.heard for each in about.speakers.values()] == [about.prints.end - 1, about.prints.end]
+    assert list(service.numerics.speakers) == ["u0", "u1"]
 
 
 def test_two_that_differ_disagree_and_that_is_told_once() -> None:

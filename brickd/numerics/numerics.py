@@ -73,7 +73,7 @@ class Speaker:
         number: under which its fingerprints stand.
         lost: checksums that it found no room for.
         lost_before: the number that the next fingerprint got when that last grew.
-        heard: the number that came after the last one of its own.
+        heard: the number that came after the last one of its own; 0: none of these was ever here.
     """
 
     def __init__(
@@ -118,6 +118,14 @@ class Speaker:
         """It is known to have lost so many by now."""
         if lost > self.lost:
             self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.prints.end
+
+    def for_another(self, hearer: Numerics) -> Speaker:
+        """As it is to another one, who hears of it now: under a number of its own there."""
+        learned = self._learned
+        other = hearer.speaker(self.uuid, self.service, lambda: learned.tables, self.shard)
+        other._learned = learned
+        other.lose(self._hearer.lost(self))
+        return other
 
     @property
     def tables(self) -> Tables:
@@ -206,13 +214,22 @@ class Numerics:
         self._learned = {service: learned for service, learned in self._learned.items() if service in left}
 
     def about(self, uuids: Collection[str]) -> Numerics:
-        """What some of the workers said, as it is now."""
-        other = Numerics()
-        other.weights = self.weights.about(uuids)
-        other.sites, other.gone = self.sites, self.evicted
-        other._services, other._services_heard = self._services.copy(), self._services_heard
-        other.speakers = {uuid: speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids}
-        other.prints = self.prints.select([speaker.number for speaker in other.speakers.values()])
+        """What some of the workers said, as it is now.
+
+        They are numbered there as they come in, like whoever is heard there later: no number that was given here means
+        anything, and nothing that changes is shared.
+        """
+        other = Numerics(weights=self.weights.about(uuids))
+        other.sites, other.gone = self.sites.copy(), self.evicted
+        theirs = [speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids]
+        mine = [speaker.for_another(other) for speaker in theirs]
+        other.prints, ends = self.prints.select(
+            [speaker.number for speaker in theirs],
+            [speaker.number for speaker in mine],
+            [other.service_number(speaker.service) for speaker in mine],
+        )
+        for speaker, end in zip(mine, ends, strict=True):
+            speaker.heard = end
         return other
 
     def service_number(self, service: str) -> int:

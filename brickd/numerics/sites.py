@@ -60,6 +60,12 @@ class Sites:
         self._known: dict[int, Site] = {}
         self._numbers: dict[int, int] = {}  # by what stands for it, whatever its category
 
+    def copy(self) -> Sites:
+        """The same, of which others may be heard."""
+        other = Sites()
+        other._known, other._numbers = self._known.copy(), self._numbers.copy()
+        return other
+
     def number(self, site: Site) -> int:
         """What stands for a site; whoever is first to say of what category it is, is believed."""
         plain = site_digest(site.kernel, site.layer)

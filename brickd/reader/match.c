@@ -56,15 +56,10 @@ static int collect(struct work *w)
 {
     const struct brick_prints *p = w->p;
     struct brick_match *m = w->m;
-    for (size_t i = 0; i < m->count; i++)
-        w->places_count = m->workers[i] >= w->places_count ? m->workers[i] + (size_t)1 : w->places_count;
-    w->places = malloc((w->places_count + 1) * sizeof *w->places);
+    w->places = brick_places(m->workers, m->count, &w->places_count);
     w->entries = malloc((size_t)(p->end - p->first + 1) * sizeof *w->entries);
     if (w->places == NULL || w->entries == NULL)
         return 0;
-    memset(w->places, 0xFF, w->places_count * sizeof *w->places);
-    for (uint32_t i = 0; i < m->count; i++)
-        w->places[m->workers[i]] = i;
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_print *print = brick_prints_at(p, n);
         const uint32_t place = brick_match_place(w, print);

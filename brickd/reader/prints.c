@@ -419,20 +419,48 @@ void brick_prints_looked(struct brick_prints *p)
     p->round++;
 }
 
-int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const uint32_t *workers, size_t count)
+uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room)
 {
-    struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
+    *room = 0;
+    for (size_t i = 0; i < count; i++)
+        *room = workers[i] >= *room ? workers[i] + (size_t)1 : *room;
+    uint32_t *places = malloc((*room + 1) * sizeof *places);
+    if (places == NULL)
+        return NULL;
+    memset(places, 0xFF, *room * sizeof *places);
+    for (uint32_t i = 0; i < count; i++)
+        places[workers[i]] = i;
+    return places;
+}
+
+int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const struct brick_renumbered *r)
+{
+    size_t room;
+    uint32_t *places = brick_places(r->workers, r->count, &room);
+    if (places == NULL)
+        return 0;
+    uint64_t prints = p->end - p->first, slots = p->slots_end - p->slots_first;
     for (uint64_t n = from->first; n < from->end; n++) {
-        struct brick_print print = *print_of(from, n);
-        size_t i = 0;
-        while (i < count && workers[i] != print.worker)
-            i++;
-        if (i == count)
-            continue;
-        if (!make_room(p, print.slots))
-            return 0;
-        brick_prints_slots(from, &print, slots);
-        put(p, &print, slots);
+        const struct brick_print *print = print_of(from, n);
+        const int here = print->worker < room && places[print->worker] != UINT32_MAX;
+        prints += (uint64_t)here;
+        slots += here ? print->slots : 0;
     }
-    return 1;
+    int whole = 1;
+    while (whole && (prints > p->prints_room || slots > p->slots_room))
+        whole = grow(p);
+    for (uint64_t n = from->first; whole && n < from->end; n++) {
+        struct brick_record of_it[BRICK_CHECKED_SLOTS_MAX];
+        struct brick_print print = *print_of(from, n);
+        const uint32_t place = print.worker < room ? places[print.worker] : UINT32_MAX;
+        if (place == UINT32_MAX)
+            continue;
+        brick_prints_slots(from, &print, of_it);
+        print.worker = r->as[place];
+        print.service = r->services[place];
+        put(p, &print, of_it);
+        r->ends[place] = p->end;
+    }
+    free(places);
+    return whole;
 }

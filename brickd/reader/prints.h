@@ -117,8 +117,19 @@ void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count);
 /* Nobody waits any more. */
 void brick_prints_looked(struct brick_prints *p);
 
-/* Has those of some workers beside its own, as if they had come now; they meet nobody. 0: there is no memory. */
-int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const uint32_t *workers, size_t count);
+/* By the number of a worker, as far as the largest of these goes, its place among them; UINT32_MAX of who is none of
+ * them. `room`: of so many numbers. NULL: there is no memory. */
+uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room);
+
+/* Some workers, and under which numbers they and their services are known where what they said is copied to. */
+struct brick_renumbered {
+    const uint32_t *workers, *as, *services;
+    size_t count;
+    uint64_t *ends; /* found: of each the number after the last one of its own there; 0: there is none */
+};
+
+/* Has theirs beside its own, as if they had come now; they meet nobody. 0: there is no memory. */
+int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, const struct brick_renumbered *r);
 
 /* The print of a number from p->first to p->end - 1, and its slots, one behind the other (BRICK_CHECKED_SLOTS_MAX fit). */
 const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number);

@@ -333,22 +333,36 @@ static PyObject *prints_mute(PyObject *self, PyObject *sequence)
     Py_RETURN_NONE;
 }
 
-static PyObject *prints_select(PyObject *self, PyObject *sequence)
+static PyObject *prints_select(PyObject *self, PyObject *args)
 {
     Prints *p = (Prints *)self, *other = NULL;
-    size_t count;
-    uint32_t *workers = workers_taken(sequence, &count);
-    if (workers != NULL && (other = prints_made(Py_TYPE(self), PY_SSIZE_T_MAX)) != NULL) {
-        lock(p);
-        const int whole = brick_prints_copy(&other->prints, &p->prints, workers, count);
-        unlock(p);
-        if (!whole) {
-            Py_CLEAR(other);
-            PyErr_NoMemory();
-        }
+    PyObject *sequences[3], *result = NULL;
+    uint32_t *taken[3] = {NULL};
+    size_t counts[3] = {0};
+    if (!PyArg_ParseTuple(args, "OOO:select", &sequences[0], &sequences[1], &sequences[2]))
+        return NULL;
+    int whole = 1;
+    for (size_t i = 0; whole && i < 3; i++)
+        whole = (taken[i] = workers_taken(sequences[i], &counts[i])) != NULL;
+    if (whole && (counts[1] != counts[0] || counts[2] != counts[0])) {
+        PyErr_Format(PyExc_ValueError, "%zu workers, but %zu numbers and %zu services", counts[0], counts[1], counts[2]);
+    } else if (whole && (other = prints_made(Py_TYPE(self), PY_SSIZE_T_MAX)) != NULL) {
+        uint64_t *ends = calloc(counts[0] + 1, sizeof *ends);
+        const struct brick_renumbered r = {taken[0], taken[1], taken[2], counts[0], ends};
+        /* It is long, and whoever is heard meanwhile waits for the lock alone. */
+        Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(&p->mutex);
+        whole = ends != NULL && brick_prints_copy(&other->prints, &p->prints, &r);
+        pthread_mutex_unlock(&p->mutex);
+        Py_END_ALLOW_THREADS
+        PyObject *list = whole ? numbers(ends, counts[0]) : PyErr_NoMemory();
+        result = list != NULL ? Py_BuildValue("(ON)", other, list) : NULL;
+        free(ends);
+        Py_DECREF(other);
     }
-    free(workers);
-    return (PyObject *)other;
+    for (size_t i = 0; i < 3; i++)
+        free(taken[i]);
+    return result;
 }
 
 /* ---- side by side ------------------------------------------------------- */
@@ -520,7 +534,8 @@ static PyMethodDef prints_methods[] = {
     {"forget", prints_forget, METH_O, "forget(service): nothing is known of its sites any more; what it said last stays."},
     {"mute", prints_mute, METH_O, "mute(workers): what they said is no opinion any more."},
     {"counts", prints_counts, METH_NOARGS, "[(service, site, prints, bare, met, unlike, gone, stateful)]; site 0: all for which there was no room."},
-    {"select", prints_select, METH_O, "select(workers) -> Prints of these alone, numbered afresh."},
+    {"select", prints_select, METH_VARARGS,
+     "select(workers, numbers, services) -> (Prints of these alone, each under another number, numbered afresh; of each the number after its last, or 0)."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
      "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None): side by side."},
     {NULL, NULL, 0, NULL},
