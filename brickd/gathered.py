@@ -80,13 +80,13 @@ class Gathered:
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
         """The same, called as it is among all."""
-        reading = worker.reading
+        part, reading = self.parts[number], worker.reading
         now_ticks = reading.now_ticks
         if now_ticks is None and reading.header["clock"] in found.clocks:
             now_ticks = found.clocks[reading.header["clock"]][0]
         header = {**reading.header, "uuid": bytes.fromhex(_mark(number)) + reading.header["uuid"]}
         renamed: Reading = replace(reading, header=header, now_ticks=now_ticks)  # type: ignore[arg-type]
-        mine = replace(worker, name=self.parts[number].name(worker.name), reading=renamed)
+        mine = replace(worker, name=part.name(worker.name), reading=renamed, label=part.name(""))
         self._whose[id(mine)] = number, worker
         return mine
 
@@ -105,4 +105,4 @@ class Gathered:
 
 
 def _mark(number: int) -> str:
-    return f"{number:02x}"
+    return f"{number:08x}"  # as long for each: none is the beginning of another

@@ -55,6 +55,7 @@ class Worker:
         together: how many workers these are; of those that went long ago there may be several in one.
         usage: what its process takes; None where nobody knows.
         added: of several in one those that were added last, as far as that is known: the last one last.
+        label: what its name begins with where several worlds are one, and says in which it is.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Worker:
     together: int = 1
     usage: Usage | None = None
     added: tuple[Origin, ...] = ()
+    label: str = ""
 
     @property
     def service(self) -> str:

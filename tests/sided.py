@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,6 +61,7 @@ class Sided:
         process: what each says of itself, where that is another than usual.
         spans: how many nanoseconds each of its spans takes.
         dead: who is.
+        called: what each calls its kernels, where that is something else than usual.
     """
 
     said: Sequence[Sequence[Said]]
@@ -68,6 +70,7 @@ class Sided:
     spans: Mapping[int, int] = field(default_factory=dict)
     services: Mapping[int, str] = field(default_factory=dict)
     dead: Sequence[int] = ()
+    called: Mapping[int, Sequence[tuple[str, int] | None]] = field(default_factory=dict)
     source: Source = "shared memory"
 
     def survey(self) -> Survey:
@@ -99,13 +102,18 @@ class Sided:
     def numerics(self, of: Sequence[Worker]) -> Numerics:
         """What they say."""
         numerics = Numerics()
-        tables = Tables(NAMES, [None if row is None else (row[0], row[1], row[2]) for row in SITES])
+        self.hear(of, numerics)
+        return numerics
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have it heard beside what others said."""
+        sites = [None if row is None else (row[0], row[1], row[2]) for row in SITES]
         for worker in of:
             number = worker.reading.header["uuid"][0] - 1
-            speaker = numerics.speaker(worker.reading.uuid, worker.service, lambda: tables, "")
+            tables = functools.partial(Tables, self.called.get(number, NAMES), sites)
+            speaker = numerics.speaker(mark + worker.reading.uuid, worker.service, tables, "")
             speaker.hear(b"".join(each.slots() for each in self.said[number]))
             speaker.lose(self.lost.get(number, 0))
-        return numerics
 
 
 def compared(*said: Sequence[Said], **how: Any) -> Any:
@@ -117,6 +125,6 @@ def compared(*said: Sequence[Said], **how: Any) -> Any:
 
 def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), same_work: bool = False, **how: Any) -> Any:
     """The document on workers that say this; what is no parameter of a question is of their world."""
-    world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead") if key in how}
+    world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuestion(tuple(names), **how)
     return diff.answer(Sided(said, **world), question, same_work=same_work).document

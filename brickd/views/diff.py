@@ -106,10 +106,16 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
     for name in names:
         mine = [each for each in everybody if name in (each.name, each.service) or each.name.startswith(f"{name}/")]
         if not mine and _PATTERN & set(name):
-            mine = [worker for worker in everybody if fnmatchcase(worker.name, name)]
+            mine = [worker for worker in everybody if _fits(worker, name)]
         for worker in mine or select(everybody, [name], foreign=found.foreign):
             chosen[id(worker)] = worker
     return list(chosen.values())
+
+
+def _fits(worker: Worker, pattern: str) -> bool:
+    """Whether a pattern is of its name: a file that stands before that is no pattern."""
+    label = worker.label
+    return pattern.startswith(label) and fnmatchcase(worker.name[len(label) :], pattern[len(label) :])
 
 
 def _heard(numerics: Numerics, worker: Worker) -> bool:
