@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import HOSTILE
 from said import Said, Tensor
-from sided import EMBED, INT64, MLP, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
+from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
 
 from brickd import _reader
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
@@ -230,6 +230,14 @@ def test_sites_of_another_form_are_not_comparable_for_that_reason(change: dict[s
     assert (said["verdict"], said["not_comparable"]) == ("identical", {reason: 3})
     with pytest.raises(NothingComparable, match=f"3 another {reason}"):
         compared([e for e in GOOD if e.site == MLP], [e for e in formed if e.site == MLP], by="run")
+
+
+def test_who_calls_a_kernel_otherwise_than_the_others_keeps_these_from_no_comparison() -> None:
+    called = [None if row is None else (row[0], 7) if row[0] == "mlp" else row for row in NAMES]
+    said = compared(GOOD, GOOD, chain(MLP), by="input", called={0: called})
+    assert (said["verdict"], where(said)) == ("diverged", ("mlp", 0, 1, 0, "culprit"))
+    assert [said["first"][side]["worker"] for side in "ab"] == ["api/1", "api/2"]
+    assert said["not_comparable"] == {"stateful": 3}
 
 
 def test_by_input_what_a_state_decides_is_never_diverged_and_said_to_be_left_out() -> None:

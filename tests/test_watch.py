@@ -24,6 +24,7 @@ from brickd.numerics.compared import (
     Counts,
     Place,
 )
+from brickd.numerics.comparison import Evidence, Party, compare
 from brickd.numerics.numerics import Numerics, Speaker, Tables
 from brickd.numerics.opinions import opinions
 from brickd.numerics.recalled import recall
@@ -309,7 +310,36 @@ def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> Non
         tables = Tables([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
         service.workers.append(service.worker(uuid, tables))
     service.say(GOOD, BAD)
-    assert service.look().sites == {Place("api", "mix", 0): Counts("attention", prints=2, stateful=2)}
+    assert service.look().sites == {Place("api", "mix", 0): Counts("other", prints=2, stateful=1)}
+
+
+PLAIN, ATTENTION = (Tables([None, ("block", of), ("attention", 0)], [None, (1, 0, 0)]) for of in (0, 2))
+BLOCK = Place("api", "block", 0)
+
+
+@pytest.mark.parametrize("of", ["api", "other"])
+def test_what_one_calls_its_own_kernel_keeps_nobody_else_from_being_compared(of: str) -> None:
+    service = Service()
+    service.workers = [service.worker("wrong", ATTENTION, of), *(service.worker(uuid, PLAIN) for uuid in ("u0", "u1"))]
+    service.say(GOOD, GOOD, BAD)
+    finding = service.look().findings[BLOCK]
+    assert (set(finding.workers), finding.category) == ({"u0", "u1"}, "other")
+    found = judged(BLOCK, finding.category, finding.first)
+    assert found is not None
+    assert found.judgement.blame is Blame.CULPRIT
+
+
+def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_calls_it() -> None:
+    service = Service(bytes_max=1)
+    service.workers = [service.worker("u0", ATTENTION), service.worker("u1", PLAIN)]
+    service.workers[0].hear(Said(BAD, (Tensor(7),), flags=_reader.CHECKED_STATELESS).slots())
+    service.workers[1].hear(Said(GOOD, (Tensor(7),)).slots())
+    service.look()
+    service.workers[1].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
+    compared, about = service.look(), service.numerics.about({"u0", "u1"})
+    recall(about, compared, {"u0": "", "u1": ""})
+    said = compare(about, [Party(uuid, each.number) for uuid, each in about.speakers.items()], Evidence.INPUT)
+    assert (said.compared, said.diverged) == (1, 1)
 
 
 def test_the_evidence_outlives_the_window() -> None:

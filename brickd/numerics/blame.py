@@ -62,7 +62,7 @@ class Said(NamedTuple):
 
     Attributes:
         worker: under which number its worker is heard.
-        site: its digest.
+        site: its worker's number for it.
         record: as `records.events` has it.
     """
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from brickd.numerics.blame import Blame, Judgement, Said, Verdict, judged, read
 from brickd.numerics.matched import Class, Matched, Row, match
 from brickd.numerics.numerics import Numerics
+from brickd.numerics.sites import plain
 
 ROWS_MAX = 1024  # that are judged
 _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
@@ -210,7 +211,7 @@ def _difference(numerics: Numerics, row: Row) -> Difference | None:
     if against is None or worst is None:
         return None
     site = numerics.sites[against.site]
-    return Difference(row, against.site, judged(row, site, against, worst), against, worst)
+    return Difference(row, plain(against.site), judged(row, site, against, worst), against, worst)
 
 
 def following(run: Comparison, born: Sequence[int]) -> int:

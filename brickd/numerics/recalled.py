@@ -13,17 +13,21 @@ from collections.abc import Mapping
 from brickd import _reader, records
 from brickd.numerics.compared import Compared, Evidence
 from brickd.numerics.numerics import Numerics, Tables
-from brickd.numerics.sites import Site, digest
+from brickd.numerics.sites import Site, digest, plain
 
 
 def add(prints: _reader.Prints, evidence: Evidence, worker: int, service: int, site: int, shard: int = 0) -> None:
-    """Have it stand among others, as a worker's at a site."""
+    """Have it stand among others, as a worker's at a site.
+
+    It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.
+    """
     events, _ = records.events(evidence.slots)
     for record in events:
         names = array("Q", bytes(8 * (max(record["backend"], record["of"]) + 1)))
         for number, text in ((record["backend"], evidence.backend), (record["of"], evidence.of)):
             names[number] = digest(text)
-        sites = array("Q", bytes(8 * record["site"])) + array("Q", [site])
+        number = site if record["flags"] & _reader.CHECKED_STATELESS else plain(site)
+        sites = array("Q", bytes(8 * record["site"])) + array("Q", [number])
         prints.add(worker, service, shard, sites, names, evidence.slots, True)
 
 

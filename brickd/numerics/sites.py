@@ -2,7 +2,7 @@
 
 Owns: which digest stands for which text, and what a site is called. Must not know: segments, what was recorded there.
 Invariants: the same text has the same digest for all workers of one process's life, and no worker can make two texts
-share one; how many sites are known by name is bounded.
+share one; how many sites are known by name is bounded; what one calls its own site decides nothing of the others'.
 """
 
 from __future__ import annotations
@@ -50,31 +50,39 @@ def digest(text: str) -> int:
 
 def site_digest(kernel: str, layer: int) -> int:
     """What stands for a site, whatever its category is, and whether a state decides there."""
-    return digest(f"{layer}\0{kernel}") & ~_reader.SITE_STATEFUL
+    return plain(digest(f"{layer}\0{kernel}"))
+
+
+def plain(number: int) -> int:
+    """What stands for the site that a worker has this number for."""
+    return number & ~_reader.SITE_STATEFUL
+
+
+@functools.lru_cache(maxsize=SITES_MAX)
+def _number(site: Site) -> int:
+    return site_digest(site.kernel, site.layer) | (_reader.SITE_STATEFUL if is_stateful(site) else 0)
 
 
 class Sites:
-    """Those that were heard of, by digest."""
+    """Those that were heard of, by number."""
 
     def __init__(self) -> None:
         self._known: dict[int, Site] = {}
-        self._numbers: dict[int, int] = {}  # by what stands for it, whatever its category
 
     def copy(self) -> Sites:
         """The same, of which others may be heard."""
         other = Sites()
-        other._known, other._numbers = self._known.copy(), self._numbers.copy()
+        other._known = self._known.copy()
         return other
 
     def number(self, site: Site) -> int:
-        """What stands for a site; whoever is first to say of what category it is, is believed."""
-        plain = site_digest(site.kernel, site.layer)
-        number = self._numbers.get(plain)
-        if number is None:
-            number = plain | (_reader.SITE_STATEFUL if is_stateful(site) else 0)
-            if len(self._known) < SITES_MAX:
-                self._numbers[plain], self._known[number] = number, site
+        """The number for it of whoever calls it this: what stands for it, and whether a state decides there."""
+        number = _number(site)
+        if number not in self._known and len(self._known) < SITES_MAX:
+            self._known[number] = site
         return number
 
     def __getitem__(self, number: int) -> Site:
-        return self._known.get(number) or Site(f"site#{number:x}", -1, "other")
+        """What it is called by those who have this number for it, or else by others."""
+        other = number ^ _reader.SITE_STATEFUL
+        return self._known.get(number) or self._known.get(other) or Site(f"site#{number:x}", -1, "other")

@@ -32,7 +32,7 @@ from brickd.numerics.compared import (
 )
 from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.opinions import Opinions, opinions
-from brickd.numerics.sites import Site
+from brickd.numerics.sites import Site, plain
 from brickd.numerics.told import tell_finding, tell_joined, tell_withdrawn
 
 _MARKS_MAX = 4_096  # looks: more than an hour
@@ -116,7 +116,10 @@ class Watch:
         for service, site, *counts in self._numerics.prints.counts():
             place, category = self._places.get((service, site)) or self._placed(service, site)
             if place.is_of(services):
-                sites[place] = (sites.get(place) or Counts(category)).and_(*counts)
+                before = sites.get(place) or Counts(category)
+                if before.category != category and site == plain(site):  # it is what is compared
+                    before = before._replace(category=category)
+                sites[place] = before.and_(*counts)
             else:
                 gone.add(service)
         if gone:

@@ -215,7 +215,7 @@ static int room_for_a_cell(struct brick_prints *p)
 /* What was alone meets nobody any more. */
 static void count_alone(const struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
 {
-    struct brick_site_count *count = count_place(p, print->service, print->site);
+    struct brick_site_count *count = count_place(p, print->service, brick_print_site(print));
     if (!count->used)
         count = count_place(p, 0, 0);
     if (count->used) /* else its service is known no more */
@@ -338,11 +338,13 @@ static enum brick_added make(const struct brick_speaker *by, const struct brick_
     print->of = c->of != 0 ? text_of(by->names, by->names_count, c->of, by->named) : 1;
     if (print->site == 0 || print->backend == 0 || print->of == 0)
         return BRICK_ADDED_UNKNOWN;
+    print->site_stateful = (print->site & BRICK_SITE_STATEFUL) != 0;
+    print->site &= ~BRICK_SITE_STATEFUL;
     const struct brick_tensor_sums *output = sums_of(slots, 0);
     if (output->dtype == 0) /* nothing came out: two of those would be equal */
         return BRICK_ADDED_NOT;
     print->stateful = (c->flags & BRICK_CHECKED_STATEFUL) != 0
-                    || ((print->site & BRICK_SITE_STATEFUL) != 0 && (c->flags & BRICK_CHECKED_STATELESS) == 0);
+                    || (print->site_stateful && (c->flags & BRICK_CHECKED_STATELESS) == 0);
     print->output = output->checksum;
     print->shape = output->shape;
     print->dtype = output->dtype;
@@ -399,7 +401,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     }
     if (p->bytes_max == 0)
         return BRICK_ADDED;
-    struct brick_site_count *count = count_of(p, print.service, print.site);
+    struct brick_site_count *count = count_of(p, print.service, brick_print_site(&print));
     if (count == NULL || !make_room(p, print.slots) || !room_for_a_cell(p))
         return BRICK_ADDED_NO_MEMORY;
     count->prints++;

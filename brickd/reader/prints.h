@@ -17,7 +17,8 @@
 
 #include <stddef.h>
 
-/* Of a site's number: where a record says nothing of that, no input shows all that decides there. */
+/* Of a worker's number for a site: where a record says nothing of that, no input shows all that decides there. It is
+ * said by each worker of its own records alone: what stands for a site does not have it. */
 #define BRICK_SITE_STATEFUL (UINT64_C(1) << 62)
 
 struct brick_print {
@@ -35,8 +36,8 @@ struct brick_print {
     uint32_t form;    /* of the inputs: dtypes and shapes */
     uint16_t slots;
     uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
-    uint8_t stateful;   /* something decides what no input shows */
-    uint8_t reserved;
+    uint8_t stateful;           /* something decides what no input shows */
+    uint8_t site_stateful : 1;  /* so what its worker calls the site says */
 };
 
 struct brick_cell {
@@ -51,7 +52,7 @@ struct brick_cell {
 
 /* Of one site of a service, since the beginning. */
 struct brick_site_count {
-    uint64_t site;
+    uint64_t site; /* as its workers have it: with BRICK_SITE_STATEFUL or without */
     uint32_t service;
     uint32_t used;
     uint64_t prints;
@@ -134,6 +135,12 @@ int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, c
 /* The print of a number from p->first to p->end - 1, and its slots, one behind the other (BRICK_CHECKED_SLOTS_MAX fit). */
 const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number);
 void brick_prints_slots(const struct brick_prints *p, const struct brick_print *print, struct brick_record *slots);
+
+/* Its worker's number for the site. */
+static inline uint64_t brick_print_site(const struct brick_print *print)
+{
+    return print->site | (print->site_stateful ? BRICK_SITE_STATEFUL : 0);
+}
 
 /* Whether it is in a group at all; and in which. */
 static inline int brick_print_is_grouped(const struct brick_print *print) { return print->inputs != 0 && !print->stateful; }

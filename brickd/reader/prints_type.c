@@ -198,7 +198,7 @@ static PyObject *prints_print(PyObject *self, PyObject *number)
     unlock(p);
     if (!here)
         Py_RETURN_NONE;
-    return Py_BuildValue("(IKy#)", print.worker, (unsigned long long)print.site, (const char *)slots,
+    return Py_BuildValue("(IKy#)", print.worker, (unsigned long long)brick_print_site(&print), (const char *)slots,
                          (Py_ssize_t)(print.slots * sizeof *slots));
 }
 
@@ -528,7 +528,7 @@ PyObject *reader_tensor_error(PyObject *module, PyObject *args)
 static PyMethodDef prints_methods[] = {
     {"add", prints_add, METH_VARARGS,
      "add(worker, service, shard, sites, names, records, named) -> (bytes taken, records of weights); stops before a record whose site or name has no digest, if what is not named is not to pass."},
-    {"print", prints_print, METH_O, "print(number) -> (worker, site, slots), or None: it has gone."},
+    {"print", prints_print, METH_O, "print(number) -> (worker, its number for the site, slots), or None: it has gone."},
     {"group", prints_group, METH_O, "group(number) -> [(worker, output, times, newest print)] of those with the same to do."},
     {"unlike", prints_unlike, METH_NOARGS, "The numbers of prints whose group has another output, a few of each site; each is told once."},
     {"forget", prints_forget, METH_O, "forget(service): nothing is known of its sites any more; what it said last stays."},
