@@ -273,15 +273,33 @@ def test_numbers_and_lists_that_cannot_be_are_refused() -> None:
         prints.match([0, 1], [0], False)
 
 
+def hear_of_sites(prints: _reader.Prints, service: int, first: int, count: int) -> None:
+    """Have something said at so many sites."""
+    whole = Said(GOOD).slots()
+    table = np.frombuffer(whole * count, dtypes.dtype("record")).copy()
+    table["payload"][:: len(whole) // 64] = range(count)
+    sites = array("Q", range(first, first + count))
+    assert prints.add(9, service, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
+
+
+def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() -> None:
+    prints = _reader.Prints(256 * MiB)
+    add(prints, 1, [said(GOOD)] * 3, 1)
+    for first in range(1, 65_537, 16_384):  # so many that some are counted together
+        hear_of_sites(prints, 2, first, 16_384)
+    add(prints, 3, [said(GOOD)], 3)
+    prints.forget(1)
+    prints.mute([1, 3])
+    counts = {(service, site): counts for service, site, *counts in prints.counts()}
+    assert (1, NUMBERS[1]) not in counts
+    assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "what there was no room for, and has gone, of the third service"
+
+
 @pytest.mark.slow
 def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
     prints = _reader.Prints(MiB)
-    whole = said(GOOD, site=0).slots()
     for number in range(1_000_000 // 16_384):
-        sites = array("Q", range(1 + 16_384 * number, 1 + 16_384 * (number + 1)))
-        table = np.frombuffer(whole * 16_384, dtypes.dtype("record")).copy()
-        table["payload"][:: len(whole) // 64] = range(16_384)
-        assert prints.add(0, 0, 0, sites, array("Q"), table.tobytes(), True)[0] == len(table) * 64
+        hear_of_sites(prints, 0, 1 + 16_384 * number, 16_384)
     counts = {site: prints_ for _, site, prints_, *_ in prints.counts()}
     assert sum(counts.values()) == prints.end == 61 * 16_384
     assert len(counts) == 65_536 + 1

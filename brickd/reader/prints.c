@@ -215,9 +215,8 @@ static int room_for_a_cell(struct brick_prints *p)
 /* What was alone meets nobody any more. */
 static void count_alone(const struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
 {
-    struct brick_site_count *count = count_place(p, print->service, brick_print_site(print));
-    if (!count->used)
-        count = count_place(p, 0, 0);
+    struct brick_site_count *count = print->apart ? count_place(p, print->service, brick_print_site(print))
+                                                  : count_place(p, 0, 0);
     if (count->used) /* else its service is known no more */
         count->gone += cell->alone;
 }
@@ -405,6 +404,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     if (count == NULL || !make_room(p, print.slots) || !room_for_a_cell(p))
         return BRICK_ADDED_NO_MEMORY;
     count->prints++;
+    print.apart = count->site != 0;
     put(p, &print, slots);
     count->bare += print.inputs == 0;
     count->stateful += print.inputs != 0 && print.stateful;

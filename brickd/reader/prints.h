@@ -38,6 +38,7 @@ struct brick_print {
     uint8_t dtype, relation, inputs_count, flags; /* flags: enum brick_checked_flags */
     uint8_t stateful;           /* something decides what no input shows */
     uint8_t site_stateful : 1;  /* so what its worker calls the site says */
+    uint8_t apart : 1;          /* there was room to count it by its site */
 };
 
 struct brick_cell {
