@@ -84,8 +84,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     events = ledger.events_dropped - Counter({records.kind_name(_reader.KIND_CHECKED): refused})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
-        room = f"a thread's ring holds {header['event_slots']:,} until a daemon reads them (brickd up)"
-        found.append(Loss("events", f"{many(dropped, 'event')} dropped ({kinds}): {room}", spans=False))
+        found.append(_without_slots(reading, f"{many(dropped, 'event')} dropped ({kinds})"))
     if ledger.spans["nested"]:
         text = f"{many(ledger.spans['nested'], 'call')} from signal handlers not recorded"
         found.append(Loss("signals", text, spans=False))
@@ -109,6 +108,15 @@ def _without_site(reading: Reading, checksums: int) -> Loss:
         return Loss("sites", f"{many(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
     text = f"{many(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
     return Loss("sites", text, spans=False, settings=_raised("sites", sites, _reader.SITES_MAX))
+
+
+def _without_slots(reading: Reading, dropped: str) -> Loss:
+    slots = reading.header["event_slots"]
+    room = f"{dropped}: a thread's ring holds {slots:,}"
+    if reading.drained:
+        said = f"{room}, and was full before it was read"
+        return Loss("events", said, spans=False, settings=_raised("events", slots, _reader.SLOTS_MAX))
+    return Loss("events", f"{room} until a daemon reads them (brickd up)", spans=False)
 
 
 def _raised(what: str, room: int, most: int) -> tuple[str, ...]:

@@ -807,6 +807,14 @@ def test_how_many_sites_there_are_is_set_as_other_sizes_are(
     assert (got.process["sites"], got.process["sites_refused"]) == (min(200, room), max(200 - room, 0))
 
 
+@pytest.mark.parametrize(("set_to", "slots"), [("5000", 8192), ("8192", 8192), ("1", 1), ("999999999", 1 << 20)])
+def test_how_many_slots_a_ring_of_events_has_is_set_and_a_power_of_two(
+    worker: Start, prefix: str, set_to: str, slots: int
+) -> None:
+    got, *_ = recorded(worker, prefix, "brick.init()", BRICKD_EVENTS=set_to)
+    assert got.header["event_slots"] == slots
+
+
 def test_a_span_below_other_is_on_no_path_of_a_sites_number(worker: Start, prefix: str) -> None:
     got, _, _, _ = recorded(
         worker,

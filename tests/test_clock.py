@@ -88,6 +88,7 @@ def test_the_monotonic_clock_can_be_asked_for(worker: Start, prefix: str) -> Non
         ("BRICKD_PATHS", "1e3"),
         ("BRICKD_NAMES", str(2**32)),
         ("BRICKD_SITES", "0"),
+        ("BRICKD_EVENTS", "-1"),
     ],
 )
 def test_a_setting_that_cannot_be_gives_one_warning_and_an_unharmed_host(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from brickd.losses import Loss, losses
 LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes", "names", "paths", "sites"))
 
 
-def lost(*, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, **process: int) -> list[Loss]:
+def lost(
+    *, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, drained: bool = False, **process: int
+) -> list[Loss]:
     """The losses of the golden segment, had it counted this."""
     image = bytearray(golden())
     put(image, "process", process)
@@ -27,7 +30,7 @@ def lost(*, lanes_used: int = 1, lane: Mapping[str, Any] | None = None, **proces
         )
     put(image, "lane", lane or {}, 0)
     with segment_of(seal(image)) as segment:
-        reading = segment.read()
+        reading = replace(segment.read(), drained=drained)
     return losses(reading, ledger_of(reading))
 
 
@@ -63,6 +66,14 @@ def test_each_counter_has_its_cause_and_what_to_raise(
     assert str(loss).startswith(loss.text)
     assert all(setting.partition("=")[0] in str(loss) for setting in settings)
     assert loss.spans == (kind in ("lanes", "opening", "memory", "clock", "nesting"))
+
+
+def test_a_ring_that_is_read_and_full_all_the_same_wants_more_slots() -> None:
+    (unread,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))})
+    assert "until a daemon reads them" in unread.text
+    (read,) = lost(lane={"event_dropped": (0, 3, *14 * (0,))}, drained=True)
+    assert read.settings == (f"BRICKD_EVENTS={2 * header_value(golden(), 'event_slots')}",)
+    assert "brickd up" not in str(read)
 
 
 def test_what_cost_nothing_is_no_loss() -> None:

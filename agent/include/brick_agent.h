@@ -134,7 +134,7 @@ struct brick_config {
     uint32_t names;          /* BRICKD_NAMES: 4,096 */
     uint32_t sites;          /* BRICKD_SITES: kernels and weights at their layers that have checksums; 2,048 */
     uint32_t span_slots;     /* 4,096 */
-    uint32_t event_slots;    /* 4,096 */
+    uint32_t event_slots;    /* BRICKD_EVENTS: slots of a thread's event ring, of 64 bytes; 4,096 */
 };
 
 enum brick_state {

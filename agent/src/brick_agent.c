@@ -85,6 +85,13 @@ static uint32_t rounded_up(uint32_t n, uint32_t most)
     return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
 }
 
+#define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB of each thread */
+
+static uint32_t power_of_two(uint32_t n, uint32_t most)
+{
+    return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
 /* Cut at a character's border; what would break a line or a path becomes '_'. */
 static void label(uint8_t *to, size_t size, const char *text)
 {
@@ -127,10 +134,10 @@ static const char *make_plan(struct brick_plan *plan, const struct brick_config 
     h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_NUMBERS_MAX);
     h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_NUMBERS_MAX);
     h->sites = rounded_up(number_setting(c->sites, "BRICKD_SITES", 2048), BRICK_SITES_MAX);
-    if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0)
-        return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES and BRICKD_SITES must be numbers above 0";
+    h->event_slots = power_of_two(number_setting(c->event_slots, "BRICKD_EVENTS", 4096), EVENTS_MAX);
+    if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0 || h->event_slots == 0)
+        return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS must be numbers above 0";
     h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
-    h->event_slots = c->event_slots != 0 ? c->event_slots : 4096;
     h->buckets = BRICK_BUCKETS;
     label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
     const char *worker = setting(c->worker, "BRICKD_WORKER", "");

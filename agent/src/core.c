@@ -185,7 +185,8 @@ PyDoc_STRVAR(core_init_doc,
 "Open this process's segment now rather than at its first span; True when it records.\n\n"
 "worker: a number within the service, or coordinates (0.tp3.pp1). Never raises and may be called\n"
 "again; the first call decides. What is not given, or cannot be, comes from BRICKD_SERVICE,\n"
-"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, else from defaults.\n\n"
+"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, else from\n"
+"defaults.\n\n"
 ">>> brick.init(service=\"api\", worker=3)\n"
 "True\n");
 PyDoc_STRVAR(core_shutdown_doc,

@@ -177,6 +177,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
         || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0
         || PyModule_AddIntConstant(module, "SITES_MAX", BRICK_SITES_MAX) != 0
+        || PyModule_AddIntConstant(module, "SLOTS_MAX", BRICK_SLOTS_MAX) != 0
         || PyModule_AddIntConstant(module, "NUMBERS_MAX", BRICK_NUMBERS_MAX) != 0
         || PyModule_AddIntConstant(module, "RECORDING_MAJOR", BRICK_RECORDING_MAJOR) != 0
         || PyModule_AddIntConstant(module, "RECORDING_FIRST", (long)BRICK_RECORDING_FIRST) != 0
