@@ -52,8 +52,8 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
         each.heard()
         each.paused()
     loop.tick(0, look=True)
-    counts = {numerics.sites[site]: counts for _, site, *counts, _, _, _ in numerics.prints.counts()}
-    assert counts == {Site("gate", 2, "ffn"): [6, 0, 6], Site("down", -1, "other"): [6, 0, 6]}
+    counts = {place[1:]: each[:4] for place, each in loop.memory.compared.sites.items()}
+    assert counts == {("gate", 2): ("ffn", 6, 0, 6), ("down", -1): ("other", 6, 0, 6)}
     assert list(loop.memory.compared.findings) == [Place("python", "gate", 2)]
     assert [speaker.service for speaker in numerics.speakers.values()] == ["python"] * 2
     for each in running:

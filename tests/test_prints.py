@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -53,7 +54,49 @@ def test_what_may_differ_is_never_held_against_anybody(other: Said) -> None:
     prints = _reader.Prints(MiB)
     add(prints, 0, [said(GOOD)])
     assert add(prints, 1, [other])[1] == []
-    assert [count[4:7] for count in prints.counts()] == [(0, 0, 0)] * len(prints.counts())
+    assert {count[4:7] for count in prints.counts()} == {(0, 0, 0)}
+
+
+def test_counts_are_those_since_they_were_last_taken_and_of_what_did_not_change_there_are_none() -> None:
+    prints = _reader.Prints(4 * MiB)
+    add(prints, 0, [said(GOOD), said(GOOD, site=2)])
+    assert len(prints.counts()) == 2
+    assert prints.counts() == []
+    add(prints, 1, [said(BAD)])
+    assert prints.counts() == [(0, NUMBERS[1], 1, 0, 2, 1, 0, 0)]
+    for _ in range(2):
+        hear(prints, 2, [said(GOOD, site=n + 1) for n in range(900)])
+    assert [counts[:3] for counts in prints.counts()] == [(0, n + 1, 2) for n in range(900)]
+    prints.forget(1)
+    assert prints.counts() == []
+
+
+def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
+    prints, sites = _reader.Prints(64 * MiB), 1_000
+    hear(prints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
+    told = set[int]()
+    for _ in range(4):
+        hear(prints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
+        waiting = prints.unlike()
+        assert len(waiting) <= 256
+        told.update(found[1] for number in waiting if (found := prints.print(number)) is not None)
+    assert (len(told), prints.unlike_all) == (sites, 4 * 4 * sites)
+
+
+def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
+    prints = _reader.Prints(1)
+    hear(prints, 0, [said(GOOD)])
+    hear(prints, 1, [said(BAD)] * 4)
+    hear(prints, 0, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 1100)])
+    hear(prints, 0, [said(GOOD)])
+    hear(prints, 1, [said(BAD)])
+    assert prints.unlike() == [prints.end - 1]
+
+
+def hear(prints: _reader.Prints, worker: int, records: Sequence[Said]) -> None:
+    """The same of a thousand sites, and nobody looks."""
+    sites = array("Q", range(1_001))
+    prints.add(worker, 0, 0, sites, array("Q"), b"".join(each.slots() for each in records), True)
 
 
 def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() -> None:
@@ -62,9 +105,10 @@ def test_a_service_that_is_forgotten_is_counted_anew_and_what_it_said_stays() ->
         add(prints, service, [said(GOOD)] * 3, service)
     prints.forget(1)
     assert prints.counts() == [(2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    assert prints.counts() == []
     assert prints.end - prints.first == 6
     add(prints, 3, [said(GOOD)], 1)
-    assert sorted(prints.counts()) == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0), (2, NUMBERS[1], 3, 0, 0, 0, 0, 0)]
+    assert prints.counts() == [(1, NUMBERS[1], 1, 0, 4, 0, 0, 0)]
     with pytest.raises(ValueError, match="a service has a number below 2"):
         prints.forget(1 << 32)
 
@@ -156,7 +200,8 @@ def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
     for worker, output in enumerate((GOOD, BAD)):
         records = b"".join(said(output, site=site).slots() for site in range(2000))
         prints.add(worker, 0, 0, many, many, records, True)
-    assert (len(prints.unlike()), prints.unlike(), prints.unlike_all) == (256, [], 2000)
+    assert [len(prints.unlike()) for _ in range(9)] == [256] * 7 + [2000 - 7 * 256, 0]
+    assert prints.unlike_all == 2000
 
 
 def test_where_nothing_is_to_be_held_weights_are_handed_on_all_the_same() -> None:

@@ -17,6 +17,7 @@ from brickd.composed import pieces, plain
 SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
 FINDINGS_MAX = 64  # of a service
 ALL_FINDINGS_MAX = 256
+OTHERS = ("", -1)  # the kernel and the layer of what stands for those
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
 WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many

@@ -19,7 +19,6 @@ from brickd.numerics.compared import (
     ALL_FINDINGS_MAX,
     DOUBTS_MAX,
     FINDINGS_MAX,
-    SITES_MAX,
     WORKERS_MAX,
     Case,
     Compared,
@@ -32,7 +31,8 @@ from brickd.numerics.compared import (
 )
 from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.opinions import Opinions, opinions
-from brickd.numerics.sites import Site, plain
+from brickd.numerics.sites import Site
+from brickd.numerics.tally import Tally
 from brickd.numerics.told import tell_finding, tell_joined, tell_withdrawn
 
 _MARKS_MAX = 4_096  # looks: more than an hour
@@ -59,10 +59,8 @@ class Watch:
             before, since_ns=before.since_ns or now_ns, window_since_ns=now_ns, window_bytes=numerics.bytes_max, held=0
         )
         self._numerics, self._tell = numerics, tell
-        self._before = before.sites
+        self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
-        self._places: dict[tuple[int, int], tuple[Place, str]] = {}
-        self._kept_apart = set(before.sites)
         self._heard = self._looked = 0
         self._seen: frozenset[tuple[int, bool]] = (
             frozenset()
@@ -89,7 +87,8 @@ class Watch:
         if prints.end == self._heard:
             return self.compared
         self._heard, at_ns, roll = prints.end, time.time_ns(), call()
-        waiting, sites = prints.unlike(), self._counted(roll.services)
+        waiting, met = prints.unlike(), self._tally.take(roll.services)
+        sites = self._tally.sites()
         if waiting or self.compared.doubts:
             round_ = _Round(self._numerics, self.compared, sites, roll.names, self._tell, at_ns, set(self._seen))
             self._looked += sum(map(round_.judge, waiting))
@@ -99,58 +98,21 @@ class Watch:
         self._marks.append((prints.end, at_ns))
         while self._marks[0][0] <= prints.first:
             self._marks.popleft()
+        known = self.compared.of_services(roll.services)
         self.compared = replace(
-            self.compared.of_services(roll.services),
+            known,
             held=prints.end - prints.first,
             oldest_ns=self._marks[0][1],
             sites=sites,
-            latest=_latest(self.compared.latest, sites, at_ns),
+            latest={**known.latest, **{service: _later(known, service, n, at_ns) for service, n in met.items()}},
             unlooked=self._unlooked_before + prints.unlike_all - self._looked,
         )
         return self.compared
 
-    def _counted(self, services: Collection[str]) -> dict[Place, Counts]:
-        """What was counted before, and what has been since, of these services."""
-        self._before = {place: counts for place, counts in self._before.items() if place.is_of(services)}
-        sites, gone = dict(self._before), set[int]()
-        for service, site, *counts in self._numerics.prints.counts():
-            place, category = self._places.get((service, site)) or self._placed(service, site)
-            if place.is_of(services):
-                before = sites.get(place) or Counts(category)
-                if before.category != category and site == plain(site):  # it is what is compared
-                    before = before._replace(category=category)
-                sites[place] = before.and_(*counts)
-            else:
-                gone.add(service)
-        if gone:
-            self._forget(gone)
-        return sites
 
-    def _forget(self, services: Collection[int]) -> None:
-        for number in services:
-            self._numerics.prints.forget(number)
-        self._places = {key: found for key, found in self._places.items() if key[0] not in services}
-        self._kept_apart = {*self._before, *(place for place, _ in self._places.values())}
-
-    def _placed(self, service: int, number: int) -> tuple[Place, str]:
-        of, site = self._numerics.service(service) if number else "", self._numerics.sites[number]
-        place, category = Place(of, site.kernel, site.layer), site.category
-        if not number or (place not in self._kept_apart and len(self._kept_apart) >= SITES_MAX):
-            place, category = Place(of, "", -1), "other"
-        self._kept_apart.add(place)
-        self._places[service, number] = place, category
-        return place, category
-
-
-def _latest(before: Mapping[str, Latest], sites: Mapping[Place, Counts], at_ns: int) -> dict[str, Latest]:
-    met: dict[str, int] = {}
-    for place, counts in sites.items():
-        met[place.service] = met.get(place.service, 0) + counts.met
-    return {
-        service: before[service] if service in before and before[service].met == n else Latest(n, at_ns)
-        for service, n in met.items()
-        if n
-    }
+def _later(known: Compared, service: str, more: int, at_ns: int) -> Latest:
+    before = known.latest.get(service)
+    return Latest(more if before is None else before.met + more, at_ns)
 
 
 @dataclass

@@ -32,6 +32,9 @@ void brick_prints_free(struct brick_prints *p)
     free(p->slots);
     free(p->cells);
     free(p->counts);
+    free(p->counts_index);
+    free(p->changed);
+    free(p->waiting);
 }
 
 static uint64_t digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + ODD)); }
@@ -94,40 +97,77 @@ static int make_room(struct brick_prints *p, uint64_t slots)
 
 /* ---- what is counted ---------------------------------------------------- */
 
-static struct brick_site_count *count_place(const struct brick_prints *p, uint32_t service, uint64_t site)
+#define COUNTS_MIN ((size_t)128)
+#define NOWHERE UINT32_MAX
+
+static uint32_t *count_place(const struct brick_prints *p, uint32_t service, uint64_t site)
 {
     uint64_t i = digest(p->key ^ service, site);
     for (;; i++) {
-        struct brick_site_count *c = &p->counts[i & (p->counts_room - 1)];
-        if (!c->used || (c->site == site && c->service == service))
-            return c;
+        uint32_t *place = &p->counts_index[i & (2 * p->counts_room - 1)];
+        if (*place == 0 || (p->counts[*place - 1].site == site && p->counts[*place - 1].service == service))
+            return place;
     }
 }
 
-/* The counts in a table of so much room, but for those of one service. 0: there is no memory. */
+static struct brick_site_count *new_count(struct brick_prints *p, uint32_t service, uint64_t site)
+{
+    struct brick_site_count *c = &p->counts[p->counts_used++];
+    *c = (struct brick_site_count){.site = site, .service = service};
+    *count_place(p, service, site) = (uint32_t)p->counts_used;
+    return c;
+}
+
+static uint32_t *waiting_place(const struct brick_prints *p, uint32_t number)
+{
+    return &p->waiting[number & (p->counts_room - 1)];
+}
+
+/* Puts into `other`, which has room for all, what p counted, but for one service. `moved`: where each stands now. */
+static void copy_counts(struct brick_prints *other, const struct brick_prints *p, uint64_t without, uint32_t *moved)
+{
+    for (size_t n = 0; n < p->counts_used; n++) {
+        const struct brick_site_count *c = &p->counts[n];
+        moved[n] = NOWHERE;
+        if (c->site != 0 && c->service == without)
+            continue;
+        moved[n] = (uint32_t)other->counts_used;
+        *new_count(other, c->service, c->site) = *c;
+    }
+    for (size_t n = 0; n < p->changed_count; n++)
+        if (moved[p->changed[n]] != NOWHERE)
+            other->changed[other->changed_count++] = moved[p->changed[n]];
+    for (uint32_t n = p->waiting_first; n != p->waiting_end; n++)
+        if (moved[*waiting_place(p, n)] != NOWHERE)
+            *waiting_place(other, other->waiting_end++) = moved[*waiting_place(p, n)];
+}
+
+/* The counts in so much room, but for those of one service. 0: there is no memory. */
 static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
 {
     struct brick_prints other = *p;
+    uint32_t *moved = malloc(room * sizeof *moved);
     other.counts_room = room;
-    other.counts_used = 0;
-    other.counts = calloc(room, sizeof *other.counts);
-    if (other.counts == NULL)
-        return 0;
-    for (size_t n = 0; n < p->counts_room; n++) {
-        const struct brick_site_count *c = &p->counts[n];
-        if (!c->used || (c->site != 0 && c->service == without))
-            continue;
-        *count_place(&other, c->service, c->site) = *c;
-        other.counts_used++;
+    other.counts_used = other.changed_count = other.waiting_first = other.waiting_end = 0;
+    other.counts = malloc(room * sizeof *other.counts);
+    other.counts_index = calloc(2 * room, sizeof *other.counts_index);
+    other.changed = malloc(room * sizeof *other.changed);
+    other.waiting = malloc(room * sizeof *other.waiting);
+    struct brick_prints *gone = &other;
+    const int whole = moved != NULL && other.counts != NULL && other.counts_index != NULL && other.changed != NULL
+                   && other.waiting != NULL;
+    if (whole) {
+        const struct brick_prints before = *p;
+        copy_counts(&other, &before, without, moved);
+        *p = other;
+        other = before;
     }
-    free(p->counts);
-    *p = other;
-    return 1;
-}
-
-static int grow_counts(struct brick_prints *p)
-{
-    return move_counts(p, p->counts_room > 0 ? 2 * p->counts_room : 256, UINT64_MAX);
+    free(moved);
+    free(gone->counts);
+    free(gone->counts_index);
+    free(gone->changed);
+    free(gone->waiting);
+    return whole;
 }
 
 int brick_prints_forget(struct brick_prints *p, uint32_t service)
@@ -135,22 +175,51 @@ int brick_prints_forget(struct brick_prints *p, uint32_t service)
     return p->counts_room == 0 || move_counts(p, p->counts_room, service);
 }
 
+static struct brick_site_count *count_known(const struct brick_prints *p, uint32_t service, uint64_t site)
+{
+    const uint32_t place = p->counts_room > 0 ? *count_place(p, service, site) : 0;
+    return place != 0 ? &p->counts[place - 1] : NULL;
+}
+
 /* NULL: there is no memory. */
 static struct brick_site_count *count_of(struct brick_prints *p, uint32_t service, uint64_t site)
 {
-    if (2 * (p->counts_used + 2) > p->counts_room && !grow_counts(p))
-        return NULL;
-    struct brick_site_count *c = count_place(p, service, site);
-    if (!c->used && p->counts_used >= BRICK_SITE_COUNTS_MAX) {
+    struct brick_site_count *c = count_known(p, service, site);
+    if (c != NULL)
+        return c;
+    if (p->counts_used >= BRICK_SITE_COUNTS_MAX) {
+        if ((c = count_known(p, 0, 0)) != NULL)
+            return c;
         service = 0;
         site = 0;
-        c = count_place(p, service, site);
     }
-    if (!c->used) {
-        *c = (struct brick_site_count){.site = site, .service = service, .used = 1};
-        p->counts_used++;
+    if (p->counts_used == p->counts_room
+        && !move_counts(p, p->counts_room > 0 ? 2 * p->counts_room : COUNTS_MIN, UINT64_MAX))
+        return NULL;
+    return new_count(p, service, site);
+}
+
+static uint32_t place_of(const struct brick_prints *p, const struct brick_site_count *c)
+{
+    return (uint32_t)(c - p->counts);
+}
+
+static void changes(struct brick_prints *p, struct brick_site_count *c)
+{
+    if (!c->changed)
+        p->changed[p->changed_count++] = place_of(p, c);
+    c->changed = 1;
+}
+
+void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *counts)
+{
+    for (size_t n = 0; n < p->changed_count; n++) {
+        struct brick_site_count *c = &p->counts[p->changed[n]];
+        counts[n] = *c;
+        c->prints = c->bare = c->stateful = c->met = c->unlike = c->gone = 0;
+        c->changed = 0;
     }
-    return c;
+    p->changed_count = 0;
 }
 
 /* ---- groups ------------------------------------------------------------- */
@@ -213,12 +282,14 @@ static int room_for_a_cell(struct brick_prints *p)
 }
 
 /* What was alone meets nobody any more. */
-static void count_alone(const struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
+static void count_alone(struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
 {
-    struct brick_site_count *count = print->apart ? count_place(p, print->service, brick_print_site(print))
-                                                  : count_place(p, 0, 0);
-    if (count->used) /* else its service is known no more */
-        count->gone += cell->alone;
+    struct brick_site_count *count = print->apart ? count_known(p, print->service, brick_print_site(print))
+                                                  : count_known(p, 0, 0);
+    if (count == NULL || cell->alone == 0) /* where there is none its service is known no more */
+        return;
+    count->gone += cell->alone;
+    changes(p, count);
 }
 
 /* The oldest print goes. */
@@ -375,18 +446,41 @@ static void put(struct brick_prints *p, struct brick_print *print, const struct 
     *print_of(p, p->end++) = *print;
 }
 
-static void tell_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
+/* ---- what is unlike ------------------------------------------------------ */
+
+static void wait_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
 {
     count->unlike++;
     p->unlike_all++;
-    if (count->round != p->round) {
-        count->round = p->round;
-        count->told = 0;
-    }
-    if (count->told == BRICK_UNLIKE_OF_A_SITE || p->unlike_count == BRICK_UNLIKE_MAX)
+    if (count->waits == 0)
+        *waiting_place(p, p->waiting_end++) = place_of(p, count);
+    if (count->waits < BRICK_UNLIKE_OF_A_SITE) {
+        count->unlike_waiting[count->waits++] = number;
         return;
-    count->told++;
-    p->unlike[p->unlike_count++] = number;
+    }
+    for (uint32_t n = 0; n < BRICK_UNLIKE_OF_A_SITE; n++)
+        if (count->unlike_waiting[n] < p->first) { /* nobody can look at that one any more */
+            count->unlike_waiting[n] = number;
+            return;
+        }
+}
+
+size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
+{
+    const uint32_t sites = p->waiting_end - p->waiting_first;
+    const uint32_t each = sites > BRICK_UNLIKE_MAX ? 1 : sites > 0 ? BRICK_UNLIKE_MAX / sites : 0;
+    size_t count = 0;
+    while (p->waiting_first != p->waiting_end && count < BRICK_UNLIKE_MAX) {
+        struct brick_site_count *c = &p->counts[*waiting_place(p, p->waiting_first++)];
+        uint32_t told = 0;
+        for (uint32_t n = 0; n < c->waits && told < each; n++)
+            if (c->unlike_waiting[n] >= p->first) {
+                numbers[count++] = c->unlike_waiting[n];
+                told++;
+            }
+        c->waits = 0;
+    }
+    return count;
 }
 
 enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
@@ -403,6 +497,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     struct brick_site_count *count = count_of(p, print.service, brick_print_site(&print));
     if (count == NULL || !make_room(p, print.slots) || !room_for_a_cell(p))
         return BRICK_ADDED_NO_MEMORY;
+    changes(p, count);
     count->prints++;
     print.apart = count->site != 0;
     put(p, &print, slots);
@@ -411,14 +506,8 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     if (!brick_print_is_grouped(&print))
         return BRICK_ADDED;
     if (join(p, p->end - 1, count))
-        tell_unlike(p, p->end - 1, count);
+        wait_unlike(p, p->end - 1, count);
     return BRICK_ADDED;
-}
-
-void brick_prints_looked(struct brick_prints *p)
-{
-    p->unlike_count = 0;
-    p->round++;
 }
 
 uint32_t *brick_places(const uint32_t *workers, size_t count, size_t *room)

@@ -51,39 +51,42 @@ struct brick_cell {
 };
 #define BRICK_OUTPUTS_MAX 2u /* cells of one worker in a group: it contradicts itself, and more of them would say no more */
 
-/* Of one site of a service, since the beginning. */
+/* So many that are unlike are told at once, and of a site so many: of each fewer, where more sites wait. */
+#define BRICK_UNLIKE_MAX 256u
+#define BRICK_UNLIKE_OF_A_SITE 4u
+
+/* Of one site of a service, since it was last told. */
 struct brick_site_count {
     uint64_t site; /* as its workers have it: with BRICK_SITE_STATEFUL or without */
     uint32_t service;
-    uint32_t used;
+    uint8_t changed; /* it stands among p->changed */
+    uint8_t waits;   /* how many prints do; if any, it stands among p->waiting */
     uint64_t prints;
     uint64_t bare;   /* without inputs */
     uint64_t stateful; /* with inputs that do not show all that decides */
     uint64_t met;    /* another worker had the same to do */
     uint64_t unlike; /* its group had another output */
     uint64_t gone;   /* they were no opinion any more before another worker had the same to do */
-    uint32_t round, told; /* so many were told since p->round began, if it was this one */
+    uint64_t unlike_waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of prints that are unlike, and not told yet */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u /* further ones are counted in the place of site 0 */
-
-/* So many that are unlike wait to be looked at, of a site a few: it hides no other one. */
-#define BRICK_UNLIKE_MAX 256u
-#define BRICK_UNLIKE_OF_A_SITE 4u
 
 struct brick_prints {
     struct brick_print *prints;  /* a ring */
     struct brick_record *slots;  /* a ring */
     struct brick_cell *cells;
-    struct brick_site_count *counts;
+    struct brick_site_count *counts; /* in the order in which sites were first heard of */
+    uint32_t *counts_index;          /* of each site its place among these, and 1 more, by digest; 0: free */
+    uint32_t *changed;               /* places: of what is not told yet */
+    uint32_t *waiting;               /* a ring of places: of sites of which prints wait, the longest first */
     uint64_t first, end;           /* numbers of prints */
     uint64_t slots_first, slots_end;
     size_t prints_room, slots_room, cells_room, counts_room; /* powers of two, or 0 */
-    size_t cells_used, counts_used;
+    size_t cells_used, counts_used, changed_count;
+    uint32_t waiting_first, waiting_end;
     size_t bytes_max;              /* 0: nothing is held, or counted */
     uint64_t refused;              /* records that are none */
     uint64_t unlike_all;           /* how many there were */
-    uint64_t unlike[BRICK_UNLIKE_MAX]; /* the numbers of those that wait */
-    uint32_t unlike_count, round;
     uint64_t key;                  /* so that nobody can tell which groups lie beside each other */
 };
 
@@ -116,8 +119,12 @@ int brick_prints_forget(struct brick_prints *p, uint32_t service);
 /* What some workers said is no opinion any more: in no group is anything of theirs. Sorts the numbers. */
 void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count);
 
-/* Nobody waits any more. */
-void brick_prints_looked(struct brick_prints *p);
+/* Puts down what was counted of p->changed_count sites since this was last called. */
+void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *counts);
+
+/* Puts down the numbers of prints that are unlike, at most BRICK_UNLIKE_MAX, none of them twice. How many: no site keeps
+ * another one waiting for ever. */
+size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers);
 
 /* By the number of a worker, as far as the largest of these goes, its place among them; UINT32_MAX of who is none of
  * them. `room`: of so many numbers. NULL: there is no memory. */

@@ -174,9 +174,7 @@ static PyObject *prints_unlike(PyObject *self, PyObject *unused)
     Prints *p = (Prints *)self;
     uint64_t waiting[BRICK_UNLIKE_MAX];
     lock(p);
-    const size_t count = p->prints.unlike_count;
-    memcpy(waiting, p->prints.unlike, count * sizeof *waiting);
-    brick_prints_looked(&p->prints);
+    const size_t count = brick_prints_tell_unlike(&p->prints, waiting);
     unlock(p);
     return numbers(waiting, count);
 }
@@ -243,12 +241,11 @@ static PyObject *prints_group(PyObject *self, PyObject *number)
 static PyObject *prints_counts(PyObject *self, PyObject *unused)
 {
     Prints *p = (Prints *)self;
-    size_t count = 0;
     lock(p);
-    struct brick_site_count *copy = malloc((p->prints.counts_used + 1) * sizeof *copy);
-    for (size_t i = 0; copy != NULL && i < p->prints.counts_room; i++)
-        if (p->prints.counts[i].used)
-            copy[count++] = p->prints.counts[i];
+    const size_t count = p->prints.changed_count;
+    struct brick_site_count *copy = malloc((count + 1) * sizeof *copy);
+    if (copy != NULL)
+        brick_prints_tell_counts(&p->prints, copy);
     unlock(p);
     PyObject *rows = copy != NULL ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; rows != NULL && i < count; i++) {
@@ -530,10 +527,10 @@ static PyMethodDef prints_methods[] = {
      "add(worker, service, shard, sites, names, records, named) -> (bytes taken, records of weights); stops before a record whose site or name has no digest, if what is not named is not to pass."},
     {"print", prints_print, METH_O, "print(number) -> (worker, its number for the site, slots), or None: it has gone."},
     {"group", prints_group, METH_O, "group(number) -> [(worker, output, times, newest print)] of those with the same to do."},
-    {"unlike", prints_unlike, METH_NOARGS, "The numbers of prints whose group has another output, a few of each site; each is told once."},
+    {"unlike", prints_unlike, METH_NOARGS, "The numbers of prints whose group has another output, a few of each site, by turns; each is told once."},
     {"forget", prints_forget, METH_O, "forget(service): nothing is known of its sites any more; what it said last stays."},
     {"mute", prints_mute, METH_O, "mute(workers): what they said is no opinion any more."},
-    {"counts", prints_counts, METH_NOARGS, "[(service, site, prints, bare, met, unlike, gone, stateful)]; site 0: all for which there was no room."},
+    {"counts", prints_counts, METH_NOARGS, "[(service, site, prints, bare, met, unlike, gone, stateful)] since this was last called, of sites where anything was; site 0: all for which there was no room."},
     {"select", prints_select, METH_VARARGS,
      "select(workers, numbers, services) -> (Prints of these alone, each under another number, numbered afresh; of each the number after its last, or 0)."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
