@@ -140,7 +140,7 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     ]  # fmt: skip
     assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
     (service,) = said["services"]
-    assert list(service["input"]) == ["fingerprints", "compared", "unlike", "differ", "latest", "age_ns"]
+    assert list(service["input"]) == ["fingerprints", "compared", "unlike", "differ", "unkept", "latest", "age_ns"]
     assert list(service["unseen"]) == [
         "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost", "unreadable",
     ]  # fmt: skip
@@ -314,6 +314,20 @@ def test_the_screen_keeps_its_lines_whatever_differs(crowd: Daemon) -> None:
     screen = brickd("coverage", COLUMNS="100").stdout.splitlines()
     assert len(screen) <= 40
     assert "…25 more sites where workers differ: brickd coverage --json" in screen
+
+
+def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no_number_of_sites(crowd: Daemon) -> None:
+    sites = {place: counts._replace(judged=place.layer < 3) for place, counts in crowd.seen.sites.items()}
+    findings = dict([*crowd.seen.findings.items()][:1])
+    crowd.seen = replace(crowd.seen, sites=sites, findings=findings, unkept={"api": 466})
+    said = brickd("status").stdout.splitlines()[2]
+    assert said.startswith("numerics  same input: 4,000 of 4,000 compared, at least 1 site differs")
+    states = [each["state"] for each in document("coverage")["sites"]]
+    assert [states.count(state) for state in ("differs", "not_judged", "compared")] == [1, 340, 59]
+    screen = brickd("coverage", COLUMNS="140").stdout
+    assert "  unlike, not judged  " in screen
+    why = "others of their sites were, or they had left; of 340 sites none was"
+    assert screen.splitlines()[-1] == f"7 fingerprints that differ were not looked at: {why}"
 
 
 def test_of_the_same_workers_one_problem_is_made_and_the_odd_one_is_shown(crowd: Daemon) -> None:

@@ -63,7 +63,9 @@ LAYERS = (
     {
         "brickd.numerics.carried",
         "brickd.numerics.comparison",
+        "brickd.numerics.fates",
         "brickd.numerics.recalled",
+        "brickd.numerics.room",
         "brickd.numerics.tally",
         "brickd.recording.form",
     },
@@ -77,7 +79,7 @@ LAYERS = (
     {"brickd.checkpoint"},
     {"brickd.fold", "brickd.ledger", "brickd.naming", "brickd.opened", "brickd.prune"},
     {"brickd.attached", "brickd.losses", "brickd.numerics.told", "brickd.workers"},
-    {"brickd.numerics.seen", "brickd.numerics.shards", "brickd.snapshot", "brickd.usage"},
+    {"brickd.numerics.news", "brickd.numerics.seen", "brickd.numerics.shards", "brickd.snapshot", "brickd.usage"},
     {"brickd.numerics.replicas", "brickd.sampler", "brickd.windows"},
     {"brickd.numerics.weighing"},
     {

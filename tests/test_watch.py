@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import struct
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,8 @@ from brickd import _reader, records
 from brickd.memory import Memory
 from brickd.numerics.blame import Blame, NotFinite
 from brickd.numerics.compared import (
-    FINDINGS_MAX,
+    ALL_EVIDENCE_MAX,
+    EVIDENCE_MAX,
     SITES_MAX,
     WORKERS_MAX,
     Compared,
@@ -28,6 +31,7 @@ from brickd.numerics.comparison import Evidence, Party, compare
 from brickd.numerics.numerics import Numerics, Speaker, Tables
 from brickd.numerics.opinions import opinions
 from brickd.numerics.recalled import recall
+from brickd.numerics.seen import State, state_of
 from brickd.numerics.told import Called, command, headlines, judged
 from brickd.numerics.watch import Roll, Watch
 from brickd.views.numerics import finding
@@ -362,17 +366,90 @@ def test_what_had_left_before_anybody_looked_is_counted() -> None:
     assert (found.findings, found.unlooked) == ({}, 1)
 
 
-def test_a_service_has_so_many_findings_and_hides_no_other_one() -> None:
-    service = Service(2)
-    other = [service.worker(uuid, service="chat") for uuid in ("v0", "v1")]
-    for site in range(1, FINDINGS_MAX + 11):
-        service.say(GOOD, BAD, site=site)
-    for worker, output in zip(other, (GOOD, BAD), strict=True):
-        worker.hear(Said(output, (Tensor(7),)).slots())
-    service.workers += other
+def test_however_many_places_one_differs_at_another_is_told_and_has_evidence() -> None:
+    service = Service(3)
+    for site in range(1, 101):
+        service.say(GOOD, BAD, GOOD, site=site)
+        service.look()
+    told = len(service.told)
+    for given_ in range(20):
+        for site in range(101, 121):
+            service.say(GOOD, GOOD, BAD, site=site, given=given_)
+    while service.look().unlooked > 20 * 20 * 2:
+        service.say(GOOD, GOOD, GOOD, given=99, site=150)
     found = service.look()
-    assert (len(found.findings), found.unkept) == (FINDINGS_MAX + 1, {"api": 10})
-    assert Place("chat", "k1", 3) in found.findings
+    assert (len(found.findings), found.unkept) == (120, {})
+    of_u2 = [each for each in found.findings.values() if each.named == ["u2"]]
+    assert {each.place.kernel for each in of_u2} == {f"k{site}" for site in range(101, 121)}
+    assert next(kind for kind, _, of in service.told[told:] if of["worker"] == "api/2") == "diverged"
+    assert len(service.told[:told]) < 20
+    kept = [each for each in found.findings.values() if each.newest.whole]
+    assert len(kept) == EVIDENCE_MAX
+    assert of_u2[0].first.whole
+    assert found.findings[HERE].first.whole, "what was found first is the last to leave"
+
+
+def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many() -> None:
+    service = Service(3)
+    for sites in (range(1, 31), range(31, 32), range(32, 65)):
+        for site in sites:
+            service.say(GOOD, BAD, GOOD, site=site)
+        service.look()
+    assert service.kinds == ["diverged"] * 8 + ["diverged_more"] * 2
+    assert service.told[8][1] == "api/1 differs from the others at 30 sites by now"
+    assert service.told[9] == (
+        "diverged_more",
+        "api/1 differs from the others at 64 sites by now",
+        {"service": "api", "worker": "api/1", "command": "brickd coverage api"},
+    )
+
+
+def test_of_two_that_disagree_the_number_of_places_is_told_as_of_both() -> None:
+    service = Service(2)
+    for site in range(1, 31):
+        service.say(GOOD, BAD, site=site)
+    service.look()
+    assert service.kinds == ["diverged"] * 8 + ["diverged_more"]
+    assert service.told[8][1] == "api/0 and api/1 disagree at 30 sites by now"
+
+
+def test_of_several_that_differ_for_the_first_time_at_one_place_each_is_told() -> None:
+    service = Service(7)
+    service.say(GOOD, BAD, GOOD, GOOD, GOOD, WORSE, GOOD)
+    service.look()
+    assert service.told[0][1].startswith("api/1 and 1 more worker differ from the others")
+    assert service.told[1][:2] == ("diverged_more", "api/5 differs from the others: k1 layer 3")
+
+
+def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
+    service = Service(2)
+    for site in range(1, 101):
+        for given_ in range(4):
+            service.say(GOOD, BAD, site=site, given=given_)
+    found = service.look()
+    assert Counter(states(found).values()) == {State.DIFFERS: 100}
+    small = Service(2, bytes_max=1)
+    small.say(GOOD, BAD)
+    small.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
+    assert states(small.look())[HERE] is State.UNJUDGED
+
+
+def states(compared: Compared) -> dict[Place, State]:
+    return {place: state_of(compared, place, counts, {}, {}) for place, counts in compared.sites.items()}
+
+
+def test_every_service_has_its_share_of_the_evidence() -> None:
+    service = Service()
+    for name in range(6):
+        service.workers = [service.worker(f"{name}-{n}", service=f"s{name}") for n in range(2)]
+        for site in range(1, EVIDENCE_MAX + 2):
+            service.say(GOOD, BAD, site=site)
+            service.watch.look(lambda: Roll({}, {f"s{n}" for n in range(6)}))
+    found = service.watch.compared.findings.values()
+    kept = Counter(each.place.service for each in found if each.first.whole)
+    assert sum(kept.values()) == ALL_EVIDENCE_MAX
+    assert max(kept.values()) - min(kept.values()) <= 1
+    assert len(found) == 6 * (EVIDENCE_MAX + 1)
 
 
 def test_the_outlier_of_a_hundred_is_named_wherever_it_stands() -> None:
@@ -489,9 +566,39 @@ def test_all_that_was_found_and_counted_outlives_a_daemon() -> None:
     heir.say(GOOD, BAD, GOOD, backend=5, given=9)
     found = heir.look()
     assert found.findings[HERE].outliers == {"u1": 2}
-    assert found.sites[HERE] == Counts("other", 6, 0, 6, before.sites[HERE].unlike * 2)
+    assert found.sites[HERE][:5] == ("other", 6, 0, 6, before.sites[HERE].unlike * 2)
+    assert found.sites[HERE].judged == found.sites[HERE].unlike
     assert found.since_ns == before.since_ns < found.window_since_ns
     assert heir.told == []
+
+
+def test_findings_of_an_earlier_daemon_that_had_no_table_of_names_are_gone_on_from() -> None:
+    service = Service(3)
+    service.say(GOOD, BAD, GOOD)
+    before = service.look()
+    document = json.loads("".join(Memory("p", compared=before).pieces()))
+    compared = document["compared"]
+    names = compared.pop("names")
+    for row in compared["findings"]:
+        uuids = [names[number][0] for number in row[3]]
+        row[3] = {uuid: names[number][1] for uuid, number in zip(uuids, row[3], strict=True)}
+        row[4] = {uuids[number]: times for number, times in row[4]}
+        row[5] = [uuids[number] for number in row[5]]
+    compared["sites"] = [row[:-1] for row in compared["sites"]]
+    assert Memory.of(document).compared.findings == before.findings
+    assert Memory.of(document).compared.sites == before.sites
+
+
+def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
+    service = Service(8)
+    names = {f"{n:032x}": f"api/{n}" for n in range(WORKERS_MAX)}
+    service.say(GOOD, BAD, GOOD)
+    (one,) = service.look().findings.values()
+    one = replace(one.bare(), workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
+    findings = {place: replace(one, place=place) for n in range(4096) if (place := Place("api", "k", n))}
+    whole = Compared(findings=findings)
+    assert again(whole).findings == findings
+    assert len("".join(whole.pieces())) < 600 * len(findings)
 
 
 def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:

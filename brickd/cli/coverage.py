@@ -27,6 +27,7 @@ _ROWS = 20
 _BRICKS = 8
 _STATES = {
     "differs": "differs",
+    "not_judged": "unlike, not judged",
     "does_not_repeat": "does not repeat",
     "off": "off: sensitive",
     "silent": "nothing recorded",
@@ -136,4 +137,6 @@ def _window(document: dict[str, Any]) -> Iterator[str]:
         yield f"since {document['since']}; {held}, at most {units.size(window['bytes'])}"
     if document["unlooked"]:
         unlooked = units.many(document["unlooked"], "fingerprint")
-        yield f"{unlooked} that differ were not looked at: others of their sites were"
+        sites = sum(each["state"] == "not_judged" for each in document["sites"])
+        none = f"; of {units.many(sites, 'site')} none was" if sites else ""
+        yield f"{unlooked} that differ were not looked at: others of their sites were, or they had left{none}"

@@ -99,6 +99,8 @@ def _by_input(services: Sequence[dict[str, Any]]) -> str:
     ages = [age for service in services if (age := service["input"]["age_ns"]) is not None]
     age = f" ({units.duration(min(ages))} ago)" if ages else ""
     differ = units.many(_total(services, "input", "differ"), "site differs", "sites differ")
+    if _total(services, "input", "unkept"):
+        differ = f"at least {differ}"
     return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{age}"
 
 

@@ -8,16 +8,17 @@ place is known by its names, a worker by its uuid, so that both mean the same to
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from brickd.composed import pieces, plain
 
 SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
-FINDINGS_MAX = 64  # of a service
-ALL_FINDINGS_MAX = 256
 OTHERS = ("", -1)  # the kernel and the layer of what stands for those
+FINDINGS_MAX = SITES_MAX
+EVIDENCE_MAX = 64  # findings of a service of which what both said is kept
+ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
 WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
@@ -46,6 +47,7 @@ class Counts(NamedTuple):
         unlike: another output was there to the same inputs.
         gone: they left the window before another worker had the same to do.
         stateful: with inputs that do not show all that decides, so that with the same ones workers need not agree.
+        judged: of the unlike: at which somebody looked, and knows what came of it.
     """
 
     category: str
@@ -55,8 +57,9 @@ class Counts(NamedTuple):
     unlike: int = 0
     gone: int = 0
     stateful: int = 0
+    judged: int = 0
 
-    def and_(self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int) -> Counts:
+    def and_(self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int, judged: int = 0) -> Counts:
         """With more of each."""
         return Counts(
             self.category,
@@ -66,6 +69,7 @@ class Counts(NamedTuple):
             self.unlike + unlike,
             self.gone + gone,
             self.stateful + stateful,
+            self.judged + judged,
         )
 
     @property
@@ -85,7 +89,7 @@ class Evidence(NamedTuple):
 
     Attributes:
         worker: the uuid of who said it.
-        slots: its record, as it stood in the ring.
+        slots: its record, as it stood in the ring; nothing where there was no room for it.
         backend: the text of that name; "" where none was said.
         of: the text of that name.
     """
@@ -109,6 +113,16 @@ class Case(NamedTuple):
     against: Evidence
     other: Evidence
 
+    @property
+    def whole(self) -> bool:
+        """Whether what both said is kept."""
+        return bool(self.against.slots and self.other.slots)
+
+    def bare(self) -> Case:
+        """When it was, and who, alone."""
+        against, other = (Evidence(each.worker, b"", "", "") for each in (self.against, self.other))
+        return Case(self.at_ns, against, other)
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -122,7 +136,7 @@ class Finding:
         outliers: how often who of them was not with the others; nobody where there is no majority.
         contradict: who of them says now this, now that.
         first: the first case.
-        newest: the last one.
+        newest: the last one; of both, what was said is kept of so many findings alone.
     """
 
     place: Place
@@ -139,6 +153,15 @@ class Finding:
         """The uuids of the outliers, the worst first; where there are none, of the two that disagree."""
         worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
         return worst or [self.newest.against.worker, self.newest.other.worker]
+
+    @property
+    def shown(self) -> Case:
+        """The first case of which what both said is kept, if one is."""
+        return self.first if self.first.whole else self.newest
+
+    def bare(self) -> Finding:
+        """What is known, without what was said."""
+        return replace(self, first=self.first.bare(), newest=self.newest.bare())
 
     def without(self, workers: Collection[str]) -> Finding | None:
         """Where some are nobody any more: what is left; None: it was about them alone."""
@@ -190,7 +213,7 @@ class Compared:
         doubts: by place.
         latest: by service.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
-        unkept: by service how often a finding was not kept for want of room.
+        unkept: by service how often a finding was not kept, or left, for want of room.
     """
 
     since_ns: int = 0
@@ -227,11 +250,14 @@ class Compared:
 
     def pieces(self) -> Iterator[str]:
         """As JSON, piece by piece."""
+        names: dict[tuple[str, str], int] = {}  # the same workers are beside each other at many places
+        findings = [_finding(each, names) for each in self.findings.values()]
         return pieces(
             {
                 "since_ns": [plain(self.since_ns)],
                 "sites": [plain([[*place, *counts] for place, counts in self.sites.items()])],
-                "findings": [plain([_finding(each) for each in self.findings.values()])],
+                "names": [plain([*names])],
+                "findings": [plain(findings)],
                 "doubts": [
                     plain(
                         [
@@ -251,8 +277,10 @@ class Compared:
         """What `pieces` said."""
         return cls(
             since_ns=document["since_ns"],
-            sites={Place(*row[:3]): Counts(*row[3:]) for row in document["sites"]},
-            findings={each.place: each for each in map(_finding_of, document["findings"])},
+            sites={Place(*row[:3]): _counts_of(row[3:]) for row in document["sites"]},
+            findings={
+                each.place: each for each in (_finding_of(row, document.get("names")) for row in document["findings"])
+            },
             doubts={
                 Place(service, kernel, layer): Doubt(
                     frozenset(workers), frozenset(contradict), _case_of(case[0]) if case and case[0] else None
@@ -265,20 +293,33 @@ class Compared:
         )
 
 
-def _finding(finding: Finding) -> list[Any]:
+def _counts_of(row: list[Any]) -> Counts:
+    counts = Counts(*row)
+    # Older ones do not say what was judged: nothing that they counted is told as overlooked.
+    return counts if len(row) == len(Counts._fields) else counts._replace(judged=counts.unlike)
+
+
+def _finding(finding: Finding, names: dict[tuple[str, str], int]) -> list[Any]:
+    numbers = {uuid: number for number, uuid in enumerate(finding.workers)}
     return [
         finding.place,
         finding.category,
         finding.cases,
-        dict(finding.workers),
-        dict(finding.outliers),
-        sorted(finding.contradict),
+        [names.setdefault(worker, len(names)) for worker in finding.workers.items()],
+        [[numbers[uuid], times] for uuid, times in finding.outliers.items()],
+        sorted(numbers[uuid] for uuid in finding.contradict),
         *(_case(case) for case in (finding.first, finding.newest)),
     ]
 
 
-def _finding_of(row: list[Any]) -> Finding:
+def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Finding:
+    """Out of a document with a table of names, or of an older one, in which each finding has its own."""
     place, category, cases, workers, outliers, contradict, first, newest = row
+    if names is not None:
+        workers = dict(names[number] for number in workers)
+        uuids = [*workers]
+        outliers = {uuids[number]: times for number, times in outliers}
+        contradict = [uuids[number] for number in contradict]
     return Finding(
         Place(*place), category, cases, workers, outliers, frozenset(contradict), _case_of(first), _case_of(newest)
     )

@@ -45,7 +45,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
             if compared.held and case.at_ns >= compared.oldest_ns:
                 continue
             for evidence in (case.against, case.other):
-                if evidence.worker in shards:
+                if evidence.worker in shards and evidence.slots:
                     speaker = numerics.speakers.get(evidence.worker)
                     if speaker is None:
                         shard = shards[evidence.worker]

@@ -6,7 +6,7 @@ Invariant: what nobody compared is counted by the reason why.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -20,6 +20,7 @@ class State(StrEnum):
     """How far a site is looked at, what matters most first."""
 
     DIFFERS = "differs"
+    UNJUDGED = "not_judged"  # outputs are unlike, and nobody has looked at any of them yet, or had room for it
     UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
     OFF = "off"  # it is not recorded, for what customers wrote can be told from it
     SILENT = "silent"  # it is known, and nothing was recorded there
@@ -57,7 +58,7 @@ class ServiceSeen:
         lost: checksums for which a worker found no room.
         unreadable: tensors that a worker could not read.
         differ: places where workers differ.
-        unkept: further ones, for which there was no room.
+        unkept: how often there was no room for a further one.
         compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
     """
 
@@ -122,16 +123,19 @@ def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
                 (off if site.off else on).setdefault(place, reading.category(site.name))
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
     known = {place: Counts(category) for place, category in (off | on).items()} | counted
-    found = [SiteSeen(place, _state(compared, place, counts, off, on), counts) for place, counts in known.items()]
+    found = [SiteSeen(place, state_of(compared, place, counts, off, on), counts) for place, counts in known.items()]
     order = list(State)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
 
 
-def _state(compared: Compared, place: Place, counts: Counts, off: dict[Place, str], on: dict[Place, str]) -> State:
+def state_of(compared: Compared, place: Place, counts: Counts, off: Collection[Place], on: Collection[Place]) -> State:
+    """How far a place is looked at; `off`, `on`: those that are known not to be recorded, and to be."""
     if place in compared.findings:
         return State.DIFFERS
     if place in compared.doubts:
         return State.UNREPEATED
+    if counts.unlike and not counts.judged:
+        return State.UNJUDGED
     if counts.met:
         return State.COMPARED
     if counts.stateful:

@@ -67,6 +67,17 @@ class Tally:
         self._forget(strangers)
         return {service: n for service, n in met.items() if n}
 
+    def judge(self, service: str, site: int, times: int) -> None:
+        """So many at a site that is counted were judged."""
+        place, _ = self._placed(self._numerics.service_number(service), site)
+        if (counts := self._sites.get(place)) is not None:
+            self._sites[place] = counts.and_(0, 0, 0, 0, 0, 0, judged=times)
+
+    def unjudge(self, place: Place) -> None:
+        """Nothing is known any more of what was judged there."""
+        if (counts := self._sites.get(place)) is not None:
+            self._sites[place] = counts._replace(judged=0)
+
     def _forget(self, numbers: Iterable[int]) -> None:
         for number in list(numbers):
             self._numerics.prints.forget(number)

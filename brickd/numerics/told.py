@@ -32,9 +32,13 @@ class Judged(NamedTuple):
     other: blame.Said
 
 
-@functools.lru_cache(maxsize=1024)
 def judged(place: Place, category: str, case: Case) -> Judged | None:
-    """Judge a case; None where what is kept of it cannot be read."""
+    """Judge a case; None where nothing is kept of it, or it cannot be read."""
+    return _judged(place, category, case) if case.whole else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _judged(place: Place, category: str, case: Case) -> Judged | None:
     prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(prints, each, worker, 0, 1)
@@ -98,7 +102,7 @@ def who(finding: Finding, called: Called) -> str:
 def what(finding: Finding) -> str:
     """What differs: where, by how much, born where."""
     said = where(finding.place)
-    if (found := judged(finding.place, finding.category, finding.first)) is not None:
+    if (found := judged(finding.place, finding.category, finding.shown)) is not None:
         judgement = found.judgement
         if judgement.not_finite is not None:
             said += ", NaN or infinite"
@@ -151,6 +155,17 @@ def tell_joined(tell: Tell, finding: Finding, fresh: Sequence[str]) -> None:
         text = f"{called.name(finding, uuid)} differs from the others: {where(finding.place)}"
         name = finding.workers.get(uuid) or None
         tell("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
+
+
+def tell_number(tell: Tell, finding: Finding, who: Sequence[str], places: int) -> None:
+    """There are so many of them by now; the newest of them."""
+    called = _then(finding)
+    names = [called.name(finding, uuid) for uuid in who]
+    said = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
+    service = finding.place.service
+    name = finding.workers.get(who[0]) or None if len(who) == 1 else None
+    text = f"{said} at {many(places, 'site')} by now"
+    tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
 def tell_withdrawn(tell: Tell, place: Place) -> None:

@@ -1,39 +1,40 @@
 """Workers are held against each other as they speak: what differs is judged, told once, and kept with its evidence.
 
-Owns: when a difference is a finding, how counts go on from those of an earlier daemon, what is told. Must not know:
-where fingerprints come from, how the state is kept. Invariants: a case is counted once; a look
-costs what its bounds allow, whatever comes; what was not looked at, or found no room, is counted.
+Owns: when a look is due, what of it is kept, and of which findings the evidence. Must not know: where fingerprints come
+from, how a place is judged, how the state is kept. Invariants: a case is counted once; a look costs what its bounds
+allow, whatever comes; what was not looked at, or found no room, is counted.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from brickd import records
 from brickd.events import Tell
 from brickd.numerics.compared import (
-    ALL_FINDINGS_MAX,
+    ALL_EVIDENCE_MAX,
     DOUBTS_MAX,
+    EVIDENCE_MAX,
     FINDINGS_MAX,
-    WORKERS_MAX,
     Case,
     Compared,
-    Counts,
     Doubt,
     Evidence,
     Finding,
     Latest,
     Place,
 )
+from brickd.numerics.fates import Fate, Heard, fate
+from brickd.numerics.news import tell_news
 from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.opinions import Opinions, opinions
-from brickd.numerics.sites import Site
+from brickd.numerics.room import Room
 from brickd.numerics.tally import Tally
-from brickd.numerics.told import tell_finding, tell_joined, tell_withdrawn
+from brickd.numerics.told import tell_withdrawn
 
 _MARKS_MAX = 4_096  # looks: more than an hour
 
@@ -88,13 +89,11 @@ class Watch:
             return self.compared
         self._heard, at_ns, roll = prints.end, time.time_ns(), call()
         waiting, met = prints.unlike(), self._tally.take(roll.services)
-        sites = self._tally.sites()
         if waiting or self.compared.doubts:
-            round_ = _Round(self._numerics, self.compared, sites, roll.names, self._tell, at_ns, set(self._seen))
+            round_ = _Round(self._numerics, self.compared, self._tally, roll.names, self._tell, at_ns, set(self._seen))
             self._looked += sum(map(round_.judge, waiting))
-            round_.decide()
+            self.compared = round_.settled()
             self._seen = frozenset(round_.seen - self._seen)
-            self.compared = round_.found()
         self._marks.append((prints.end, at_ns))
         while self._marks[0][0] <= prints.first:
             self._marks.popleft()
@@ -103,7 +102,7 @@ class Watch:
             known,
             held=prints.end - prints.first,
             oldest_ns=self._marks[0][1],
-            sites=sites,
+            sites=self._tally.sites(),
             latest={**known.latest, **{service: _later(known, service, n, at_ns) for service, n in met.items()}},
             unlooked=self._unlooked_before + prints.unlike_all - self._looked,
         )
@@ -121,126 +120,62 @@ class _Round:
 
     numerics: Numerics
     before: Compared
-    sites: Mapping[Place, Counts]
+    tally: Tally
     names: Mapping[str, str]
     tell: Tell
     at_ns: int
     seen: set[tuple[int, bool]]
 
     def __post_init__(self) -> None:
-        self._findings, self._doubts = dict(self.before.findings), dict(self.before.doubts)
-        self._unkept = dict(self.before.unkept)
+        self._heard: dict[Place, Heard] = {}
+        self._sites: dict[Place, int] = {}
         self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
         self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
         for speaker in self._speakers.values():
             if speaker.heard > self.numerics.prints.first:
                 self._present.setdefault(speaker.service, set()).add(speaker.uuid)
 
-    def found(self) -> Compared:
-        """What is known now."""
-        return replace(self.before, findings=self._findings, doubts=self._doubts, unkept=self._unkept)
+    # ---- what is heard
 
     def judge(self, number: int) -> bool:
-        """Judge the group of a print; False: it is not here any more."""
+        """Hear what the group of a print comes to; False: it is not here any more."""
         prints = self.numerics.prints
         print_, said = prints.print(number), opinions(prints.group(number))
         if print_ is None or not said.workers or print_[0] not in self._speakers:
             return False
         site = self.numerics.sites[print_[1]]
         place = Place(self._speakers[print_[0]].service, site.kernel, site.layer)
-        finding, known = self._findings.get(place), self._doubts.get(place, Doubt(frozenset(), frozenset()))
-        if finding is not None:
-            known = Doubt(frozenset(finding.workers), finding.contradict)
-        workers = self._more(self._more(known.workers, said.outliers, 2 * WORKERS_MAX), said.workers, WORKERS_MAX)
-        contradict = known.contradict.union(self._uuids(said.contradict)) & workers
-        odd = workers & self._uuids(said.outliers).union(finding.outliers if finding is not None else ())
-        if 2 * len(odd) > len(workers | self._present.get(place.service, set())):
-            contradict |= odd  # now one, now another is not with the others: that is the kernel
-        if self._most(place, workers, contradict):
-            if self._findings.pop(place, None) is not None:
-                tell_withdrawn(self.tell, place)
-            self._doubt(place, known, said, workers, contradict)
-        elif said.against is None or said.other is None:
-            if finding is not None:
-                self._join(finding, workers, contradict)
-            elif contradict:
-                self._doubt(place, known, said, workers, contradict)
-        elif finding is None and not self._has_room(place.service):
-            self._unkept[place.service] = self._unkept.get(place.service, 0) + 1
-        elif (said.other, bool(said.outliers)) not in self.seen and (case := self._case(finding, said)) is not None:
-            again = (said.other, False) in self.seen  # of two that disagreed a third says, later, who is right
-            self.seen |= {(said.other, True)} if said.outliers else {(said.other, False), (said.against, False)}
-            self._find(place, site, said, case, workers, contradict, again=again)
+        self._sites[place] = print_[1]
+        heard = self._heard.setdefault(place, Heard())
+        heard.prints += 1
+        heard.workers |= self._uuids(said.workers)
+        heard.contradict |= self._uuids(said.contradict)
+        heard.odd |= self._uuids(said.outliers)
+        if heard.contradiction is None and said.contradiction is not None:
+            heard.contradiction = self._case(*said.contradiction)
+        if said.against is not None and said.other is not None:
+            self._hear_case(heard, said, said.against, said.other)
         return True
 
-    def decide(self) -> None:
-        """Where the kernel turned out to repeat, who contradicts himself there is a finding."""
-        for place, doubt in list(self._doubts.items()):
-            counts = self.sites.get(place)
-            workers, contradict, case = doubt
-            if counts is None or not counts.repeats or self._most(place, workers, contradict):
-                continue
+    def _hear_case(self, heard: Heard, said: Opinions, against: int, other: int) -> None:
+        """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
+        if (other, bool(said.outliers)) in self.seen:
+            return
+        if heard.case is None or (said.outliers and not heard.times):
+            case = self._case(against, other)
             if case is None:
-                del self._doubts[place]
-            elif self._has_room(place.service):
-                del self._doubts[place]
-                outliers = dict.fromkeys(sorted(contradict), 1)
-                named = self._named(None, workers)
-                found = Finding(place, counts.category, len(contradict), named, outliers, contradict, case, case)
-                self._findings[place] = found
-                tell_finding(self.tell, found)
-
-    def _join(self, finding: Finding, workers: frozenset[str], contradict: frozenset[str]) -> None:
-        """Others contradict themselves there, too."""
-        place, counts = finding.place, self.sites.get(finding.place)
-        fresh = sorted(contradict.difference(finding.outliers)) if counts is not None and counts.repeats else []
-        joined = replace(
-            finding,
-            workers=self._named(finding, workers),
-            outliers={**finding.outliers, **dict.fromkeys(fresh, 1)},
-            contradict=contradict,
-        )
-        self._findings[place] = joined
-        if fresh:
-            tell_joined(self.tell, joined, fresh)
-
-    def _most(self, place: Place, workers: frozenset[str], contradict: frozenset[str]) -> bool:
-        """Whether most contradict themselves: of those looked at; where the kernel repeats, of all who are there."""
-        counts = self.sites.get(place)
-        if counts is not None and counts.repeats:
-            workers |= self._present.get(place.service, set())
-        return 2 * len(contradict) > len(workers)
+                return
+            heard.case = case
+        heard.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
+        heard.times.update(sorted(self._uuids(said.outliers)))
+        self.seen |= {(other, True)} if said.outliers else {(other, False), (against, False)}
 
     def _uuids(self, numbers: frozenset[int]) -> set[str]:
         return {self._speakers[n].uuid for n in numbers if n in self._speakers}
 
-    def _more(self, known: frozenset[str], numbers: frozenset[int], most: int) -> frozenset[str]:
-        """With those of some numbers, as far as there is room."""
-        return known.union(sorted(self._uuids(numbers) - known)[: max(0, most - len(known))])
-
-    def _named(self, finding: Finding | None, workers: frozenset[str]) -> dict[str, str]:
-        before = finding.workers if finding is not None else {}
-        everybody = [*before, *sorted(workers.difference(before))]
-        return {uuid: self.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
-
-    def _doubt(
-        self, place: Place, known: Doubt, said: Opinions, workers: frozenset[str], contradict: frozenset[str]
-    ) -> None:
-        case = known.case
-        if case is None and said.contradiction is not None:
-            case = self._case_of(*said.contradiction)
-        if place in self._doubts or len(self._doubts) < DOUBTS_MAX:
-            self._doubts[place] = Doubt(workers, contradict, case)
-
-    def _case(self, finding: Finding | None, said: Opinions) -> Case | None:
-        """With what both said; of a place one case in a look is kept."""
-        if finding is not None and finding.newest.at_ns == self.at_ns and bool(finding.outliers) == bool(said.outliers):
-            return finding.newest
-        return None if said.against is None or said.other is None else self._case_of(said.against, said.other)
-
-    def _case_of(self, one: int, other: int) -> Case | None:
-        against, odd = self._evidence(one), self._evidence(other)
-        return None if against is None or odd is None else Case(self.at_ns, against, odd)
+    def _case(self, one: int, another: int) -> Case | None:
+        against, other = self._evidence(one), self._evidence(another)
+        return None if against is None or other is None else Case(self.at_ns, against, other)
 
     def _evidence(self, number: int) -> Evidence | None:
         print_ = self.numerics.prints.print(number)
@@ -250,41 +185,141 @@ class _Round:
         (record,), _ = records.events(print_[2])
         return Evidence(speaker.uuid, print_[2], *(_text(speaker, record[name]) for name in ("backend", "of")))
 
-    def _find(
-        self,
-        place: Place,
-        site: Site,
-        said: Opinions,
-        case: Case,
-        workers: frozenset[str],
-        contradict: frozenset[str],
-        *,
-        again: bool,
-    ) -> None:
-        before = self._findings.get(place)
-        outliers = dict(before.outliers) if before is not None else {}
-        for uuid in self._uuids(said.outliers) & workers:
-            outliers[uuid] = outliers.get(uuid, 0) + 1
-        finding = Finding(
-            place,
-            before.category if before is not None else site.category,
-            before.cases + (not again) if before is not None else 1,
-            self._named(before, workers),
-            outliers,
-            contradict,
-            before.first if before is not None else case,
-            case,
-        )
-        self._findings[place] = finding
-        self._doubts.pop(place, None)
-        if before is None:
-            tell_finding(self.tell, finding)
-        elif fresh := [uuid for uuid in outliers if uuid not in before.outliers]:
-            tell_joined(self.tell, finding, fresh)
+    # ---- what becomes of it
 
-    def _has_room(self, service: str) -> bool:
-        of_it = sum(place.service == service for place in self._findings)
-        return of_it < FINDINGS_MAX and len(self._findings) < ALL_FINDINGS_MAX
+    def settled(self) -> Compared:
+        """What is known now."""
+        before = self.before
+        kept = _Kept(dict(before.findings), dict(before.doubts), Counter(before.unkept), self.tally)
+        new: list[Finding] = []
+        joined: list[tuple[Finding, Sequence[str]]] = []
+        for place in dict.fromkeys((*self._heard, *before.doubts)):
+            heard = self._heard.get(place, Heard())
+            finding, doubt = before.findings.get(place), before.doubts.get(place)
+            present = self._present.get(place.service, set())
+            counts = self.tally[place]
+            repeats = counts is not None and counts.repeats
+            now = heard.doubt(finding, doubt, present)
+            differs = finding is not None or heard.case is not None
+            state = fate(now, present, differs=differs, repeats=repeats)
+            if state is Fate.FOUND and (found := self._found(place, finding, heard, now, repeats=repeats)) is not None:
+                room = kept.find(found)
+                if finding is None:
+                    new.append(found)
+                elif fresh := [uuid for uuid in found.outliers if uuid not in finding.outliers]:
+                    joined.append((found, fresh))
+            elif state is Fate.DOUBTED:
+                if finding is not None:
+                    tell_withdrawn(self.tell, place)
+                room = kept.doubt(place, now)
+            else:
+                room = kept.trust(place)
+            if room and heard.prints:
+                self.tally.judge(place.service, self._sites[place], heard.prints)
+        tell_news(self.tell, before.findings.values(), new, joined)
+        return replace(before, findings=kept.findings, doubts=kept.doubts, unkept=dict(kept.unkept))
+
+    def _found(
+        self, place: Place, before: Finding | None, heard: Heard, now: Doubt, *, repeats: bool
+    ) -> Finding | None:
+        """With the cases that were heard; where there are none, and the kernel repeats, who contradicts himself is odd.
+
+        None: of his contradiction nothing is left.
+        """
+        outliers = Counter(before.outliers if before is not None else {})
+        if heard.case is not None:
+            outliers.update({uuid: times for uuid, times in heard.times.items() if uuid in now.workers})
+        elif repeats:
+            outliers.update(dict.fromkeys(sorted(now.contradict.difference(outliers)), 1))
+        workers = self._named(before, now.workers)
+        if before is not None:
+            return replace(
+                before,
+                cases=before.cases + heard.cases,
+                workers=workers,
+                outliers=dict(outliers),
+                contradict=now.contradict,
+                newest=heard.case or before.newest,
+            )
+        case = heard.case or now.case
+        if case is None:
+            return None
+        cases = max(1, heard.cases) if heard.case is not None else len(now.contradict)
+        return Finding(place, self._category(place), cases, workers, dict(outliers), now.contradict, case, case)
+
+    def _category(self, place: Place) -> str:
+        counts = self.tally[place]
+        return counts.category if counts is not None else self.numerics.sites[self._sites[place]].category
+
+    def _named(self, finding: Finding | None, workers: frozenset[str]) -> dict[str, str]:
+        before = finding.workers if finding is not None else {}
+        everybody = [*before, *sorted(workers.difference(before))]
+        return {uuid: self.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
+
+
+class _Kept:
+    """What is kept of all places, as far as there is room: each method says whether there was.
+
+    Attributes:
+        findings: by place; of some with what was said.
+        doubts: by place.
+        unkept: by service how often there was no room.
+    """
+
+    def __init__(
+        self, findings: dict[Place, Finding], doubts: dict[Place, Doubt], unkept: Counter[str], tally: Tally
+    ) -> None:
+        self.findings, self.doubts, self.unkept, self._tally = findings, doubts, unkept, tally
+        whose = [(place, _whose(each), each.newest.whole) for place, each in findings.items()]
+        self._places = Room(FINDINGS_MAX, FINDINGS_MAX, ((place, who) for place, who, _ in whose))
+        self._evidence = Room(EVIDENCE_MAX, ALL_EVIDENCE_MAX, ((place, who) for place, who, whole in whose if whole))
+
+    def find(self, found: Finding) -> bool:
+        """Workers differ there."""
+        place = found.place
+        self.doubts.pop(place, None)
+        if not self._places.take(place, _whose(found)):
+            leaves = self._places.make(place, _whose(found))
+            self.unkept[place.service if leaves is None else leaves.service] += 1
+            if leaves is None:
+                return False
+            self._evidence.leave(leaves)
+            self._tally.unjudge(leaves)
+            del self.findings[leaves]
+        self.findings[place] = found if not found.newest.whole or self._has_room(found) else found.bare()
+        return True
+
+    def _has_room(self, found: Finding) -> bool:
+        if self._evidence.take(found.place, _whose(found)):
+            return True
+        leaves = self._evidence.make(found.place, _whose(found))
+        if leaves is not None:
+            self.findings[leaves] = self.findings[leaves].bare()
+        return leaves is not None
+
+    def doubt(self, place: Place, doubt: Doubt) -> bool:
+        """Workers contradict themselves there."""
+        self._trust(place)
+        if place not in self.doubts and len(self.doubts) >= DOUBTS_MAX:
+            return False
+        self.doubts[place] = doubt
+        return True
+
+    def trust(self, place: Place) -> bool:
+        """Nothing is wrong there."""
+        self._trust(place)
+        self.doubts.pop(place, None)
+        return True
+
+    def _trust(self, place: Place) -> None:
+        if self.findings.pop(place, None) is not None:
+            self._places.leave(place)
+            self._evidence.leave(place)
+
+
+def _whose(finding: Finding) -> str:
+    """Whose place it is: of who is apart from the others in the newest case."""
+    return finding.newest.other.worker
 
 
 def _text(speaker: Speaker, number: int) -> str:

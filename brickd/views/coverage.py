@@ -104,7 +104,7 @@ def _site(of: SiteSeen) -> Document:
         **_place(of.place),
         "category": counts.category,
         "state": of.state,
-        "evidence": ["input"] if of.state in (State.COMPARED, State.DIFFERS) else [],
+        "evidence": ["input"] if of.state in (State.COMPARED, State.DIFFERS, State.UNJUDGED) else [],
         "fingerprints": counts.prints,
         "compared": counts.met,
         "stateful": counts.stateful,

@@ -52,7 +52,7 @@ def problems(findings: Iterable[Finding], called: Called) -> list[dict[str, str]
 
 def finding(of: Finding, called: Called, *, whole: bool = True) -> dict[str, Any]:
     """As JSON has it; with the evidence or without."""
-    found = of_case(of.place, of.category, of.first)
+    found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
     return {
         **of.place._asdict(),
@@ -123,7 +123,8 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "fingerprints": seen.counts.prints,
             "compared": seen.counts.met,
             "unlike": seen.counts.unlike,
-            "differ": seen.differ + seen.unkept,
+            "differ": seen.differ,
+            "unkept": seen.unkept,
             "latest": None if at_ns is None else rfc3339(at_ns),
             "age_ns": None if at_ns is None else max(0, time.time_ns() - at_ns),
         },
