@@ -202,6 +202,7 @@ class Matched(TypedDict):
             float | None,
             float | None,
             float | None,
+            float | None,
             tuple[int, int, int],
             list[tuple[int, int, int]],
         ]

@@ -536,6 +536,13 @@ def test_what_a_third_one_lost_is_no_excuse_for_the_other_two() -> None:
     assert {site["kernel"]: (site["diverged"], site["verdict"]) for site in both["sites"]}["mlp"] == (0, "incomplete")
 
 
+@pytest.mark.parametrize(("by", "rounding"), [(1e-7, True), (1e-2, False)])
+def test_by_input_rounding_is_no_excuse_but_is_told_with_what_may_make_it(by: float, rounding: bool) -> None:
+    said = compared(GOOD, chain(MLP, by=by))
+    assert (said["verdict"], said["first"]["rounding"]) == ("diverged", rounding)
+    assert ("backend=" in said["headlines"][2]) == rounding
+
+
 def test_what_is_beyond_the_range_of_a_sketch_is_by_run_not_comparable_and_by_input_an_alarm() -> None:
     """A mask of the lowest float32: sixteen of these add up to no number."""
     masked = [replace(each, output=replace(each.output, sketch=(float("-inf"),) * 16)) for each in rounded(GOOD, 0.0)]

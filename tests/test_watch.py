@@ -283,7 +283,7 @@ def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> No
     service = Service(2)
     service.say(GOOD, Tensor(2))
     service.look()
-    assert service.told[0][1].endswith("k1 layer 3, relative error <1e-6; its inputs were equal")
+    assert service.told[0][1].endswith("k1 layer 3, relative error <1e-6 (rounding); its inputs were equal")
 
 
 def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:

@@ -116,6 +116,7 @@ class Judgement:
         not_finite: where NaN and infinities come from that only one of them has; None where there are none.
         error: relative and estimated; None: not known.
         inputs_error: the largest of the inputs'; 0: these are equal; None: not known.
+        rounding: whether the same numbers, added up in another order, may be so far apart.
     """
 
     verdict: Verdict
@@ -124,6 +125,7 @@ class Judgement:
     not_finite: NotFinite | None = None
     error: float | None = None
     inputs_error: float | None = None
+    rounding: bool = False
 
 
 def judged(row: Row, site: Site, against: Said, worst: Said) -> Judgement:
@@ -144,7 +146,13 @@ def judged(row: Row, site: Site, against: Said, worst: Said) -> Judgement:
         not_finite=not_finite(against, worst),
         error=row.error,
         inputs_error=row.inputs_error,
+        rounding=verdict.differs and _is_rounding(row.error, row.rounding),
     )
+
+
+def _is_rounding(error: float | None, rounding: float | None) -> bool:
+    """Of whole numbers none is."""
+    return error is not None and rounding is not None and 0 < rounding >= error
 
 
 def blame(site: Site, one: Said, other: Said, row: Row) -> Blame:

@@ -19,6 +19,7 @@ from brickd.words import many, noun
 
 _NAMED = 3
 _HASHED = 1 << 40  # no engine counts its steps so far
+_ROUNDING = " (as rounding makes it: another number of threads, or compiled? Say so by backend=)"
 REASONS = {
     "dtype": "another dtype",
     "shape": "another shape",
@@ -108,7 +109,7 @@ def by_run_alone(run: Comparison, site: Site | None) -> str:
 def explained(difference: Difference) -> str:
     """Whose fault a difference is, and why that is said."""
     judgement = difference.judgement
-    said = f"relative error {_error(judgement.error)}; {_born(difference)}"
+    said = f"relative error {_error(judgement.error)}{_ROUNDING * judgement.rounding}; {_born(difference)}"
     if judgement.verdict == Verdict.ROUTING:
         said = f"other experts were chosen; {_born(difference)}"
     match judgement.not_finite:

@@ -67,6 +67,7 @@ class Row(NamedTuple):
         error: of the worst, relative and estimated; None: not known.
         inputs_error: the largest of its inputs'; 0: these are equal; None: not known.
         tolerance: up to which error it would be within.
+        rounding: which error rounding leads to expect, of the worst, though by input it is no excuse.
         before: what came before it, as far as it could be compared nothing that differs, where this is the first.
         members: in the order of the workers.
     """
@@ -78,6 +79,7 @@ class Row(NamedTuple):
     error: float | None
     inputs_error: float | None
     tolerance: float | None
+    rounding: float | None
     before: Before
     members: list[Member]
 

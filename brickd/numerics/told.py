@@ -107,7 +107,7 @@ def what(finding: Finding) -> str:
         if judgement.not_finite is not None:
             said += ", NaN or infinite"
         elif judgement.error is not None:
-            said += f", relative error {relative(judgement.error)}"
+            said += f", relative error {relative(judgement.error)}{' (rounding)' if judgement.rounding else ''}"
         if judgement.blame is blame.Blame.CULPRIT:
             said += "; its inputs were equal"
     return said

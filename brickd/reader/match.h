@@ -64,6 +64,7 @@ struct brick_row_found {
     float error;       /* of the worst: relative, estimated; no number: not known */
     float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */
     float tolerance;
+    float rounding;    /* what the dtype and the size of the reduction lead one to expect, though it may be no excuse */
     uint8_t class;     /* diverged where any member is, else the last in order of its members' */
 };
 

@@ -54,7 +54,7 @@ static int is_lossy(const struct work *w, const struct entry *a, const struct en
 /* What one is beside another. */
 struct side {
     enum brick_class class;
-    float error, tolerance, inputs;
+    float error, tolerance, rounding, inputs;
 };
 
 static struct side beside(struct work *w, const struct entry *against, const struct entry *e)
@@ -72,6 +72,7 @@ static struct side beside(struct work *w, const struct entry *against, const str
     brick_prints_slots(w->p, b, w->other);
     s.error = brick_tensor_error(w->one, w->other, 0);
     s.tolerance = by_run ? brick_tolerance(w->one, w->other, w->m->rtol) : 0;
+    s.rounding = brick_tolerance(w->one, w->other, -1);
     s.inputs = inputs_error(a, b, w->one, w->other);
     /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
     const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
@@ -103,6 +104,7 @@ static enum brick_class judge(struct work *w, struct brick_row_found *row, const
         row->worst = which;
         row->error = s.error;
         row->tolerance = s.tolerance;
+        row->rounding = s.rounding;
         row->inputs = s.inputs;
     }
     return s.class;

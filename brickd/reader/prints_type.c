@@ -386,8 +386,8 @@ static PyObject *row_of(const struct brick_match *m, const struct brick_row_foun
     if (members == NULL)
         return NULL;
     const struct brick_before *before = &row->before;
-    return Py_BuildValue("(iKIINNN(KKK)N)", row->class, (unsigned long long)row->ticks, row->against, row->worst,
-                         known(row->error), known(row->inputs), known(row->tolerance),
+    return Py_BuildValue("(iKIINNNN(KKK)N)", row->class, (unsigned long long)row->ticks, row->against, row->worst,
+                         known(row->error), known(row->inputs), known(row->tolerance), known(row->rounding),
                          (unsigned long long)before->identical, (unsigned long long)before->within,
                          (unsigned long long)before->not_comparable, members);
 }

@@ -151,6 +151,7 @@ def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Di
         "relative_error": judgement.error,
         "inputs_error": judgement.inputs_error,
         "tolerance": tolerance,
+        "rounding": judgement.rounding,
         "before": first.row.before._asdict(),
         "weights": [row.tensor._asdict() for row in blamed],
         **sides,
