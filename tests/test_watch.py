@@ -31,7 +31,7 @@ from brickd.numerics.comparison import Evidence, Party, compare
 from brickd.numerics.numerics import Numerics, Speaker, Tables
 from brickd.numerics.opinions import opinions
 from brickd.numerics.recalled import recall
-from brickd.numerics.seen import State, state_of
+from brickd.numerics.seen import SiteState, state_of
 from brickd.numerics.told import Called, command, headlines, judged
 from brickd.numerics.watch import Roll, Watch
 from brickd.views.numerics import finding
@@ -427,14 +427,14 @@ def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
         for given_ in range(4):
             service.say(GOOD, BAD, site=site, given=given_)
     found = service.look()
-    assert Counter(states(found).values()) == {State.DIFFERS: 100}
+    assert Counter(states(found).values()) == {SiteState.DIFFERS: 100}
     small = Service(2, bytes_max=1)
     small.say(GOOD, BAD)
     small.workers[0].hear(b"".join(Said(GOOD, (Tensor(n),), site=2).slots() for n in range(100, 1100)))
-    assert states(small.look())[HERE] is State.UNJUDGED
+    assert states(small.look())[HERE] is SiteState.UNJUDGED
 
 
-def states(compared: Compared) -> dict[Place, State]:
+def states(compared: Compared) -> dict[Place, SiteState]:
     return {place: state_of(compared, place, counts, {}, {}) for place, counts in compared.sites.items()}
 
 

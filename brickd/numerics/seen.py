@@ -16,7 +16,7 @@ from brickd.reading import Reading
 from brickd.workers import Worker
 
 
-class State(StrEnum):
+class SiteState(StrEnum):
     """How far a site is looked at, what matters most first."""
 
     DIFFERS = "differs"
@@ -41,7 +41,7 @@ class SiteSeen:
     """
 
     place: Place
-    state: State
+    state: SiteState
     counts: Counts
 
 
@@ -124,25 +124,27 @@ def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
     known = {place: Counts(category) for place, category in (off | on).items()} | counted
     found = [SiteSeen(place, state_of(compared, place, counts, off, on), counts) for place, counts in known.items()]
-    order = list(State)
+    order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
 
 
-def state_of(compared: Compared, place: Place, counts: Counts, off: Collection[Place], on: Collection[Place]) -> State:
+def state_of(
+    compared: Compared, place: Place, counts: Counts, off: Collection[Place], on: Collection[Place]
+) -> SiteState:
     """How far a place is looked at; `off`, `on`: those that are known not to be recorded, and to be."""
     if place in compared.findings:
-        return State.DIFFERS
+        return SiteState.DIFFERS
     if place in compared.doubts:
-        return State.UNREPEATED
+        return SiteState.UNREPEATED
     if counts.unlike and not counts.judged:
-        return State.UNJUDGED
+        return SiteState.UNJUDGED
     if counts.met:
-        return State.COMPARED
+        return SiteState.COMPARED
     if counts.stateful:
-        return State.STATEFUL
+        return SiteState.STATEFUL
     if counts.prints:
-        return State.NO_INPUTS if counts.bare == counts.prints else State.ALONE
-    return State.OFF if place in off and place not in on else State.SILENT
+        return SiteState.NO_INPUTS if counts.bare == counts.prints else SiteState.ALONE
+    return SiteState.OFF if place in off and place not in on else SiteState.SILENT
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:

@@ -24,7 +24,7 @@ from brickd.units import relative
 from brickd.words import many
 
 
-class Judged(NamedTuple):
+class JudgedCase(NamedTuple):
     """A case: what it comes to, and the two."""
 
     judgement: blame.Judgement
@@ -32,13 +32,13 @@ class Judged(NamedTuple):
     other: blame.Said
 
 
-def judged(place: Place, category: str, case: Case) -> Judged | None:
+def judged(place: Place, category: str, case: Case) -> JudgedCase | None:
     """Judge a case; None where nothing is kept of it, or it cannot be read."""
     return _judged(place, category, case) if case.whole else None
 
 
 @functools.lru_cache(maxsize=1024)
-def _judged(place: Place, category: str, case: Case) -> Judged | None:
+def _judged(place: Place, category: str, case: Case) -> JudgedCase | None:
     prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(prints, each, worker, 0, 1)
@@ -46,7 +46,7 @@ def _judged(place: Place, category: str, case: Case) -> Judged | None:
     against, other = blame.read(prints, 0), blame.read(prints, 1)
     if not found.rows or against is None or other is None:
         return None
-    return Judged(blame.judged(found.rows[0], site, against, other), against, other)
+    return JudgedCase(blame.judged(found.rows[0], site, against, other), against, other)
 
 
 # ---- who is called what

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from brickd.instant import rfc3339
 from brickd.numerics.compared import Compared, Place
 from brickd.numerics.replicas import holdings, judge
-from brickd.numerics.seen import SiteSeen, State, bricks_without_sites, sites
+from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, sites
 from brickd.numerics.watch import Roll, Watch
 from brickd.numerics.weighing import watching
 from brickd.questions.coverage import CoverageQuestion
@@ -69,17 +69,17 @@ def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen]) -> list[Docu
     weights = {each.place for each in tensors}
     found = [_site(each) for each in seen if each.counts.prints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]
-    order = list(State)
+    order = list(SiteState)
     return sorted(found, key=lambda each: order.index(each["state"]))
 
 
 def _weights(of: TensorSeen) -> Document:
-    state = State.DIFFERS if of.differ else State.COMPARED if of.compared else State.ALONE
+    state = SiteState.DIFFERS if of.differ else SiteState.COMPARED if of.compared else SiteState.ALONE
     return {
         **_place(of.place),
         "category": "weight",
         "state": state,
-        "evidence": [] if state is State.ALONE else ["weights"],
+        "evidence": [] if state is SiteState.ALONE else ["weights"],
         "fingerprints": of.held,
         "compared": of.compared,
         "stateful": 0,
@@ -104,7 +104,7 @@ def _site(of: SiteSeen) -> Document:
         **_place(of.place),
         "category": counts.category,
         "state": of.state,
-        "evidence": ["input"] if of.state in (State.COMPARED, State.DIFFERS, State.UNJUDGED) else [],
+        "evidence": ["input"] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
         "fingerprints": counts.prints,
         "compared": counts.met,
         "stateful": counts.stateful,

@@ -1,0 +1,48 @@
+"""Room of which every worker has its share, however much one of them wants."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd.numerics.compared import Place
+from brickd.numerics.room import Room
+
+SERVICES, WORKERS, KERNELS = "ab", 4, 12
+places = st.builds(Place, st.sampled_from(SERVICES), st.integers(0, KERNELS).map(str), st.just(0))
+
+
+@given(st.lists(st.tuples(places, st.integers(0, WORKERS - 1), st.booleans()), max_size=80))
+def test_there_is_never_more_than_the_bounds_and_nobody_with_two_keeps_another_from_one(
+    wanted: list[tuple[Place, int, bool]],
+) -> None:
+    room, taken = Room(5, 8, ()), dict[Place, str]()
+    for place, number, leaves in wanted:
+        worker = f"{place.service}{number}"
+        if leaves:
+            room.leave(place)
+            taken.pop(place, None)
+            continue
+        if not room.take(place, worker):
+            gone = room.make(place, worker)
+            full = Counter(each.service for each in taken)[place.service] == 5
+            rivals = [who for each, who in taken.items() if each.service == place.service or not full]
+            richest = max(Counter(rivals).values())
+            assert (gone is not None) == (richest >= rivals.count(worker) + 2)
+            if gone is None:
+                continue
+            assert rivals.count(taken.pop(gone)) == richest
+        taken[place] = worker
+        assert len(taken) <= 8
+        assert max(Counter(each.service for each in taken).values()) <= 5
+
+
+def test_the_newest_of_who_has_the_most_leaves() -> None:
+    first, second, third = (Place("a", name, 0) for name in ("k", "l", "m"))
+    room = Room(2, 2, [(first, "one"), (second, "one")])
+    assert not room.take(third, "two")
+    assert room.make(third, "two") == second
+    assert room.take(first, "two")
+    assert room.take(third, "two")
