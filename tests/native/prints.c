@@ -120,11 +120,28 @@ static void mute(struct brick_prints *p)
     free(workers);
 }
 
+/* In blocks of their own size. */
+static void take_told(struct brick_prints *p)
+{
+    struct brick_site_count *counts = block(p->changed_count * sizeof *counts);
+    uint64_t *numbers = block(BRICK_UNLIKE_MAX * sizeof *numbers);
+    brick_prints_tell_counts(p, counts);
+    if (p->changed_count != 0)
+        wrong("counts that were told are told again");
+    const size_t told = brick_prints_tell_unlike(p, numbers);
+    for (size_t i = 0; i < told; i++)
+        for (size_t j = 0; j <= i; j++)
+            if (numbers[i] >= p->end || (j < i && numbers[i] == numbers[j]))
+                wrong("a print that is told twice, or is none");
+    free(counts);
+    free(numbers);
+}
+
 static void check_match(const struct brick_prints *p, int by_input)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
-    const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
-    struct brick_match m = {.workers = workers, .since = since, .count = 2 + below(3), .by_input = by_input,
+    const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4), lost[] = {0, below(2), 0, 1};
+    struct brick_match m = {.workers = workers, .since = since, .lost = below(2) == 0 ? lost : NULL, .count = 2 + below(3), .by_input = by_input,
                             .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
     if (!brick_match(p, &m))
         exit(2);
@@ -175,6 +192,8 @@ static void once(void)
             exit(2);
         if (below(500) == 0)
             mute(&p);
+        if (below(50) == 0)
+            take_told(&p);
     }
     if (p.end > p.first) {
         check_group(&p);
@@ -182,9 +201,13 @@ static void once(void)
         check_match(&p, 1);
     }
     brick_prints_init(&some, SIZE_MAX, 0);
-    const uint32_t chosen[] = {1, 4};
-    if (!brick_prints_copy(&some, &p, chosen, 2))
+    const uint32_t chosen[] = {1, 4}, as[] = {0, 3}, services[] = {0, 1};
+    uint64_t ends[] = {0, 0};
+    const struct brick_renumbered renumbered = {chosen, as, services, 2, ends};
+    if (!brick_prints_copy(&some, &p, &renumbered))
         exit(2);
+    if ((ends[0] > ends[1] ? ends[0] : ends[1]) != some.end)
+        wrong("a copied print that is nobody's last one");
     if (some.end > 0)
         check_match(&some, 0);
     brick_prints_free(&some);
