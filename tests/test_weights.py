@@ -124,6 +124,18 @@ def test_what_changed_in_all_to_the_same_is_no_damage_and_is_counted() -> None:
     assert (judged.verdict, judged.alike, [each.changed for each in judged.workers]) == ("equal", 1, [1, 1, 1])
 
 
+def test_a_worker_that_was_restarted_with_what_the_others_loaded_again_is_equal() -> None:
+    """It counts from its own start; of what differs nothing is said across generations."""
+    weighed = several("api/0", "api/1", "api/2")
+    for name, generation in (("api/0", 2), ("api/1", 2), ("api/2", 1)):
+        weighed.say(name, 9, "w", 0, generation=generation)
+        weighed.say(name, 100 + (generation == 1), "v", 0, generation=generation)
+    judged = weighed.judged()
+    assert (judged.verdict, judged.differing) == ("equal", ())
+    restarted = judged.workers[2]
+    assert (restarted.compared, restarted.reasons) == (1, {"generation": 1})
+
+
 def test_another_generation_is_not_comparable_yet() -> None:
     weighed = several(*THREE)
     all_say(weighed, tensors=2)
@@ -372,7 +384,7 @@ def test_what_is_of_another_generation_or_not_read_whole_in_one_is_lacked_by_nob
     weighed = lacking(4, 4, 3)
     for layer in range(3):
         assert [worker.missing for worker in weighed.judged().workers] == [0, 0, layer == 0]
-        weighed.say("api/2", 100 + layer, "w", layer, generation=2)
+        weighed.say("api/2", 200 + layer, "w", layer, generation=2)
     judged = weighed.judged()
     assert ([worker.missing for worker in judged.workers], judged.differing) == ([0, 0, 0], ())
     assert judged.workers[2].reasons == {"generation": 3}

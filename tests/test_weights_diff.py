@@ -69,7 +69,7 @@ def test_why_no_weights_are_comparable_is_told_by_its_own_cause() -> None:
         "no weights of api/0 and api/1 are comparable: 2 tensors made with another key (wanted is the same for all:"
         " BRICKD_KEY_FILE)"
     )
-    assert told(weights(1, norm=1), weights(2, norm=1), process=watched(1)).endswith(
+    assert told(weights(1, norm=1), weights(2, norm=2), process=watched(1)).endswith(
         ": 2 tensors of another generation"
     )
     alone = ": 1 tensor of one replica alone (wanted are two of a service that hold the same)"

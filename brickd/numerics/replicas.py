@@ -1,7 +1,8 @@
 """Workers that hold the same shard of a model's weights, side by side, tensor by tensor.
 
 Owns: when two tensors may be compared, which of several is the odd one. Must not know: how records came here, screens.
-Invariants: what is compared is compared exactly, and within one service, shard, key and generation: a tensor of another
+Invariants: what is compared is compared exactly, and within one service, shard and key; only within a generation can it
+differ, for another one may hold something else, or, counted from each worker's own start, the same: a tensor of another
 dtype or shape than its replicas' is another one, for who computes with it answers otherwise, and so does who has read
 all and lacks one; of three or more the majority says who is odd, of two only what else is known of one of them; the
 order of workers changes nothing but the order of what is found.
@@ -170,6 +171,10 @@ class _Shard:
                 self._compare(number, tensor, generation, [*classes, *lacking])
                 continue
             (only,) = classes
+            if any(each is not only and each.now(number) == only.now(number) for each in here):
+                self.compared.add(number)  # by whatever number its load goes, it is what others hold
+                only.counts["compared"] += 1
+                continue
             only.reasons["generation" if len(generations) > 1 else self._lone(only)] += 1
             if only.changed(number):
                 self._tell(number, tensor, generation, "changed", only.holds.firsts[number], (), classes)
