@@ -490,6 +490,27 @@ def test_what_a_table_of_functions_describes_is_read_where_it_is() -> None:
     assert sys.getrefcount(refused_one) == before
 
 
+def test_what_keeps_a_storage_where_it_is_is_held_from_before_it_is_described_to_the_end() -> None:
+    """A tensor of torch may be given another storage while it is read: then nobody else holds the one that is read."""
+    said = []
+
+    class Storage:
+        def __del__(self) -> None:
+            said.append("let go")
+
+    def untyped_storage(array: Any) -> Storage:
+        said.append("held")
+        return Storage()
+
+    given = described(EIGHTS)
+    type(given).untyped_storage = untyped_storage
+    type(given).asked = property(lambda self: 0, lambda self, asked: said.append("described"))
+    agrees(brick.fingerprint(given), EIGHTS)
+    assert said == ["held", "described", "let go"]
+    assert refused(given, valid=257)[0] is ValueError
+    assert said == 2 * ["held", "described", "let go"]
+
+
 def test_a_table_of_a_later_version_leads_to_an_older_one() -> None:
     one = described(EIGHTS)
     two = described(BF16, major=2, older=one.table)

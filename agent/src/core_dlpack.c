@@ -2,7 +2,7 @@
  *
  * Owns: both of its ways, types, devices. A type's table of functions
  * (__dlpack_c_exchange_api__) describes a tensor where it is, for the price of a
- * call in C, of which profilers and tracers of its library see nothing; the
+ * call in C, of which profilers and exports of its library see nothing; the
  * method __dlpack__ gives a capsule. Must not know: what becomes of the tensor.
  * Invariant: of an object whose type has neither nothing is asked, for some put
  * whatever is asked of them into a program.
@@ -241,19 +241,30 @@ static void say_its_first_line(void)
     core_let_go(traceback);
 }
 
+/* What keeps the memory where it is, a new reference: of torch's tensors it is their storage, for they may be given another
+ * one while this one is read. */
+static PyObject *owner_of(PyObject *array)
+{
+    static PyObject *name;
+    return of_type(array, &name, "untyped_storage") != NULL ? PyObject_CallMethodNoArgs(array, name) : Py_NewRef(array);
+}
+
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     struct dl_tensor dl;
-    if (table->tensor_from(array, &dl) != 0) {
+    PyObject *owner = owner_of(array); /* before it is asked where it lies */
+    int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
+    if (failed) {
         if (!PyErr_Occurred())
             PyErr_SetString(PyExc_BufferError, "DLPack does not describe this tensor, and does not say why");
         say_its_first_line();
-        return -1;
     }
-    if (take_dlpack(t, &dl) != 0)
-        return -1;
-    t->holds = Py_NewRef(array);
-    return 0;
+    failed = failed || take_dlpack(t, &dl) != 0;
+    if (failed)
+        core_let_go(owner);
+    else
+        t->holds = owner;
+    return failed ? -1 : 0;
 }
 
 /* ---- either ---------------------------------------------------------------- */
