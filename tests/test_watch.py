@@ -104,6 +104,26 @@ def test_two_that_differ_disagree_and_that_is_told_once() -> None:
     assert (found.cases, found.first == found.newest, service.kinds) == (2, False, ["diverged"])
 
 
+def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same() -> None:
+    service = Service(3)
+    service.say(GOOD, BAD, GOOD)
+    cases = []
+    for _ in range(6):
+        cases.append(service.look().findings[HERE].cases)
+        service.workers[0].hear(Said(GOOD, (Tensor(7),)).slots())
+    assert cases == [1] * 6
+
+
+def test_a_worker_whose_first_place_is_one_where_a_known_outlier_stands_is_told() -> None:
+    service = Service(6)
+    for site in range(1, 10):
+        service.say(GOOD, BAD, GOOD, GOOD, GOOD, GOOD, site=site)
+    service.look()
+    service.say(GOOD, BAD, WORSE, GOOD, GOOD, GOOD, site=20)
+    service.look()
+    assert any(text.startswith("api/2 differs from the others: k20") for _, text, _ in service.told)
+
+
 def test_shards_are_held_against_their_own_alone() -> None:
     service = Service()
     service.workers = [service.worker(f"u{n}", shard=f"tp{n % 2}") for n in range(6)]

@@ -36,7 +36,8 @@ def tell_news(
         own = [who for who in _whose(finding) if _is_few(now, who)]
         if own:
             tell_finding(tell, finding)
-            tell_joined(tell, finding, [uuid for uuid, *_ in own[1:] if (uuid,) not in told | known.keys()])
+            others = [uuid for uuid, *rest in own if not rest and uuid != finding.named[0]]
+            tell_joined(tell, finding, [uuid for uuid in others if (uuid,) not in told | known.keys()])
         told.update(own)
         more |= dict.fromkeys((who for who in _whose(finding) if who not in own), finding)
     for finding, fresh in joined:

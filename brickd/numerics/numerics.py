@@ -107,8 +107,10 @@ class Speaker:
         hearer = self._hearer
         service = hearer.service_number(self.service)
         _, names, sites = self._learned
+        before = hearer.prints.end
         taken, weights = hearer.prints.add(self.number, service, self.shard_digest, sites, names, records, named)
-        self.heard = hearer.prints.end
+        if hearer.prints.end != before:  # of weights there is no print
+            self.heard = hearer.prints.end
         hearer.speakers[self.uuid] = self
         if weights:
             hearer.weights.take(self, weights)

@@ -65,7 +65,7 @@ class Watch:
         self._heard = self._looked = 0
         self._seen: frozenset[tuple[int, bool]] = (
             frozenset()
-        )  # cases of the last look: a group may be told of more than once
+        )  # cases that the last look met: a group is told of whenever any of it comes again
         self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
         self._forgotten: deque[tuple[Collection[str], Callable[[Finding], bool]]] = deque()
 
@@ -93,7 +93,8 @@ class Watch:
             round_ = _Round(self._numerics, self.compared, self._tally, roll.names, self._tell, at_ns, set(self._seen))
             self._looked += sum(map(round_.judge, waiting))
             self.compared = round_.settled()
-            self._seen = frozenset(round_.seen - self._seen)
+            if waiting:
+                self._seen = frozenset(round_.met)
         self._marks.append((prints.end, at_ns))
         while self._marks[0][0] <= prints.first:
             self._marks.popleft()
@@ -116,7 +117,11 @@ def _later(known: Compared, service: str, more: int, at_ns: int) -> Latest:
 
 @dataclass
 class _Round:
-    """One look at those that wait; `seen`: the prints that are cases already, and whether it is known who is right."""
+    """One look at those that wait; `seen`: the prints that are cases already, and whether it is known who is right.
+
+    Attributes:
+        met: those of these that it came upon, and the new ones.
+    """
 
     numerics: Numerics
     before: Compared
@@ -127,6 +132,7 @@ class _Round:
     seen: set[tuple[int, bool]]
 
     def __post_init__(self) -> None:
+        self.met: set[tuple[int, bool]] = set()
         self._heard: dict[Place, Heard] = {}
         self._sites: dict[Place, int] = {}
         self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
@@ -160,6 +166,7 @@ class _Round:
     def _hear_case(self, heard: Heard, said: Opinions, against: int, other: int) -> None:
         """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
         if (other, bool(said.outliers)) in self.seen:
+            self.met.add((other, bool(said.outliers)))
             return
         if heard.case is None or (said.outliers and not heard.times):
             case = self._case(against, other)
@@ -168,7 +175,9 @@ class _Round:
             heard.case = case
         heard.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
         heard.times.update(sorted(self._uuids(said.outliers)))
-        self.seen |= {(other, True)} if said.outliers else {(other, False), (against, False)}
+        fresh = {(other, True)} if said.outliers else {(other, False), (against, False)}
+        self.seen |= fresh
+        self.met |= fresh
 
     def _uuids(self, numbers: frozenset[int]) -> set[str]:
         return {self._speakers[n].uuid for n in numbers if n in self._speakers}
