@@ -511,6 +511,41 @@ def test_whoever_else_is_there_two_that_differ_differ_at_the_same_place(
     assert said["outlier"] in (None, "api/1")
 
 
+@given(
+    st.sampled_from([EMBED, NORM, SCORES, MLP]),
+    st.lists(st.sampled_from(sorted(BYSTANDERS)), max_size=3),
+    st.permutations(range(5)),
+    st.lists(st.integers(0, 1000), min_size=5, max_size=5),
+)
+def test_whatever_their_clocks_show_two_that_differ_do(
+    born: int, others: list[str], order: list[int], starts: list[int]
+) -> None:
+    sides = [
+        [replace(each, ticks=each.ticks + start * SECOND) for each in said]
+        for said, start in zip([GOOD, chain(born), *(BYSTANDERS[each] for each in others)], starts, strict=False)
+    ]
+    said = compared(*sides, by="run", names=[f"api/{at}" for at in order if at < len(sides)])
+    assert (said["verdict"], said["outlier"]) in (("diverged", None), ("diverged", "api/1"))
+
+
+def test_who_begins_with_other_inputs_did_other_work_whatever_came_of_them() -> None:
+    def begins(given: Tensor, out: Tensor) -> list[Said]:
+        first = Said(out, (given,), site=EMBED, step=1, ticks=SECOND, flags=STEP)
+        last = Said(off(given.checksum + 50, 0.5 * given.checksum), (), site=MLP, step=1, ticks=2 * SECOND, flags=STEP)
+        return [first, last]
+
+    own = begins(Tensor(1), Tensor(7))
+    longer = Tensor(2, elements=128, shape=2)
+    for other in (begins(longer, longer), begins(longer, Tensor(8)), begins(off(2, 0.5), Tensor(7))):
+        try:
+            said = compared(own, other, by="run")
+        except NothingComparable:
+            continue
+        assert (said["diverged"], said["not_comparable"]["work"]) == (0, 1)
+    near = compared(begins(Tensor(1), Tensor(3, dtype=INT64)), begins(off(2, 1e-8), Tensor(4, dtype=INT64)), by="run")
+    assert near["verdict"] == "diverged", "inputs that rounding sets apart are the same work"
+
+
 def test_a_stage_whose_inputs_were_wrong_before_it_is_no_reason_to_call_the_stage_before_other_work() -> None:
     first, second = (EMBED, NORM), (SCORES, MLP)
     stages = [[each for each in chain(born) if each.site in of] for born in (None, NORM) for of in (first, second)]

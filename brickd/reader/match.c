@@ -131,11 +131,12 @@ static int make_room(struct work *w)
         sites += i == 0 || w->entries[i].print->site != w->entries[i - 1].print->site;
     m->sites = calloc(sites + 1, sizeof *m->sites);
     w->row = malloc((m->count + 1) * sizeof *w->row);
+    w->sorted = malloc((m->count + 1) * sizeof *w->sorted);
     w->said = malloc((m->count + 1) * sizeof *w->said);
     w->alone = malloc((m->count + 1) * sizeof *w->alone);
     w->beside = malloc(m->count + 1);
     w->here = malloc(m->count + 1);
-    return m->sites != NULL && w->row != NULL && w->said != NULL && w->alone != NULL && w->beside != NULL && w->here != NULL;
+    return m->sites != NULL && w->row != NULL && w->sorted != NULL && w->said != NULL && w->alone != NULL && w->beside != NULL && w->here != NULL;
 }
 
 static int walk(struct work *w)
@@ -213,6 +214,7 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
     free(w.visits);
     free(w.alike);
     free(w.row);
+    free(w.sorted);
     free(w.said);
     free(w.alone);
     free(w.beside);

@@ -2,6 +2,8 @@
 #include "tolerance.h"
 
 #include <math.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define CANDIDATES 16u /* that may stand for all, of more: each is set beside each */
 
@@ -71,8 +73,8 @@ static struct side beside(struct work *w, const struct entry *against, const str
     brick_prints_slots(w->p, a, w->one);
     brick_prints_slots(w->p, b, w->other);
     s.error = brick_tensor_error(w->one, w->other, 0);
-    s.tolerance = by_run ? brick_tolerance(w->one, w->other, w->m->rtol) : 0;
-    s.rounding = brick_tolerance(w->one, w->other, -1);
+    s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
+    s.rounding = brick_rounding(w->one, w->other, 0);
     s.inputs = inputs_error(a, b, w->one, w->other);
     /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
     const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
@@ -87,6 +89,24 @@ static struct side beside(struct work *w, const struct entry *against, const str
     return s;
 }
 
+/* Whether it was given something else than the one that it is held against, by more than rounding; not where that is not
+ * known. */
+static int given_else(struct work *w, const struct entry *against, const struct entry *e)
+{
+    const struct brick_print *a = against->print, *b = e->print;
+    if (a->inputs == 0 || b->inputs == 0 || a->inputs == b->inputs || a->inputs_count != b->inputs_count
+        || a->relation != b->relation || a->of != b->of || a->shard != b->shard)
+        return 0;
+    brick_prints_slots(w->p, a, w->one);
+    brick_prints_slots(w->p, b, w->other);
+    for (uint32_t n = 1; n <= a->inputs_count; n++) {
+        if (!brick_is_of_one_shape(w->one, w->other, n)
+            || brick_tensor_error(w->one, w->other, n) > brick_tolerance(w->one, w->other, n, w->m->rtol))
+            return 1;
+    }
+    return 0;
+}
+
 /* A member's class; the row knows the worst. */
 static enum brick_class judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
 {
@@ -94,7 +114,7 @@ static enum brick_class judge(struct work *w, struct brick_row_found *row, const
     if (!w->m->by_input) {
         struct visit *v = brick_steps_visit(w, e[which].print->step, e[which].worker);
         v->diverged |= s.class == BRICK_CLASS_DIVERGED;
-        brick_steps_begin(w, &e[which], &e[row->against], s.inputs > 0 && s.inputs > s.tolerance); /* not where they are not known */
+        brick_steps_begin(w, &e[which], &e[row->against], given_else(w, &e[row->against], &e[which]));
     }
     if (s.class != BRICK_CLASS_WITHIN && s.class != BRICK_CLASS_DIVERGED)
         return s.class;
@@ -115,12 +135,34 @@ static int is_same(const struct entry *a, const struct entry *b)
     return a->print->output == b->print->output && a->print->context == b->print->context;
 }
 
-static uint32_t equal_to(const struct entry *one, const struct entry *e, uint32_t count)
+static int by_output(const void *a, const void *b)
 {
-    uint32_t same = 0;
-    for (uint32_t j = 0; j < count; j++)
-        same += is_same(one, &e[j]);
-    return same;
+    const struct entry *x = a, *y = b;
+    UNLESS_EQUAL(x->print->output, y->print->output);
+    UNLESS_EQUAL(x->print->context, y->print->context);
+    return ORDER(x->worker, y->worker);
+}
+
+/* The first of those who say what most do; *most: how many these are. */
+static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
+{
+    struct entry *sorted = w->sorted;
+    uint32_t worker = e->worker, i = 0;
+    memcpy(sorted, e, count * sizeof *e);
+    qsort(sorted, count, sizeof *sorted, by_output);
+    *most = 0;
+    for (uint32_t from = 0, to = 1; to <= count; to++) {
+        if (to < count && is_same(&sorted[from], &sorted[to]))
+            continue;
+        if (to - from > *most || (to - from == *most && sorted[from].worker < worker)) {
+            *most = to - from;
+            worker = sorted[from].worker;
+        }
+        from = to;
+    }
+    while (e[i].worker != worker)
+        i++;
+    return i;
 }
 
 static uint32_t near_to(struct work *w, const struct entry *one, const struct entry *e, uint32_t count)
@@ -151,12 +193,7 @@ static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t 
 
 uint32_t brick_match_most(struct work *w, const struct entry *e, uint32_t count)
 {
-    uint32_t best = 0, most = 0;
-    for (uint32_t i = 0; i < count && 2 * most < count; i++) {
-        const uint32_t same = equal_to(&e[i], e, count);
-        best = same > most ? i : best;
-        most = same > most ? same : most;
-    }
+    uint32_t most, best = first_of_most(w, e, count, &most);
     if (w->m->by_input)
         return best;
     const uint32_t tried = count < CANDIDATES ? count : CANDIDATES;
@@ -212,7 +249,7 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     brick_site_now(w)->compared += count - 1;
     if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
         for (uint32_t i = 0; i < count && !m->by_input; i++)
-            brick_steps_begin(w, &e[i], &e[against], 0);
+            brick_steps_begin(w, &e[i], &e[against], given_else(w, &e[against], &e[i]));
         return pass_alike(w, count, ticks);
     }
     if (!room_for_row(w, count))

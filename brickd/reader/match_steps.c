@@ -78,7 +78,8 @@ void brick_steps_begin(struct work *w, const struct entry *e, const struct entry
 {
     struct visit *v = brick_steps_visit(w, e->print->step, e->worker);
     begin(&v->own, e->print->ticks, e->print, differs);
-    begin(&v->beside, against->print->ticks, e->print, differs);
+    if (against->worker != e->worker)
+        begin(&v->beside, against->print->ticks, e->print, differs);
 }
 
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
@@ -106,33 +107,34 @@ static const struct start *own(const struct visit *v) { return &v->own; }
 static const struct start *beside(const struct visit *v) { return &v->beside; }
 
 /* By one of the clocks, in whose order they stand. */
-static int part(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
+static void look(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
 {
-    int any = 0;
     for (size_t i = 0, diverged = 0; i < count; i++) {
         struct visit *v = &visits[i];
-        const struct start *s = by(v);
         if (i > 0 && v->worker != v[-1].worker)
             diverged = 0;
-        if (!diverged && s->print != NULL && s->differs) {
-            v->work = brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
-            any = 1;
-        } else {
-            diverged |= v->diverged;
-        }
+        const int differs = !diverged && by(v)->print != NULL && by(v)->differs;
+        v->differs += (uint8_t)differs;
+        diverged |= !differs && v->diverged;
     }
-    return any;
 }
 
 int brick_steps_part(struct work *w)
 {
+    int any = 0;
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
-    int any = part(w->visits, w->visits_count, own);
+    look(w->visits, w->visits_count, own);
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
-    any |= part(w->visits, w->visits_count, beside);
+    look(w->visits, w->visits_count, beside);
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
-    for (size_t i = 0; any && i < w->visits_count; i++)
-        w->m->steps[w->visits[i].at].other += w->visits[i].work != 0;
+    for (size_t i = 0; i < w->visits_count; i++) {
+        struct visit *v = &w->visits[i];
+        if (v->differs < 2)
+            continue;
+        v->work = brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
+        w->m->steps[v->at].other++;
+        any = 1;
+    }
     for (size_t i = 0; any && i < w->entries_count; i++)
         w->entries[i].work = brick_steps_visit(w, w->entries[i].print->step, w->entries[i].worker)->work;
     return any;

@@ -27,10 +27,12 @@ struct start {
 /* That a worker has a step. */
 struct visit {
     uint64_t step, first, last; /* ticks of its prints */
-    struct start own, beside;   /* by the worker's clock, and by the clocks of those that it was held against */
+    struct start own, beside;   /* by the worker's clock, and by the clocks of those that it was held against: turned over,
+                                   two are the same, so it takes both to say that other work was done */
     uint64_t work;              /* what began as it did, where that was other work than most did; else 0 */
     uint32_t worker;
     uint32_t at;                /* which of m->steps it is */
+    uint8_t differs;            /* by so many of the clocks it began with other inputs before anything of its worker's diverged */
     uint8_t diverged;           /* something that it said does */
     uint8_t cut;                /* some of its prints are not looked at */
 };
@@ -59,7 +61,7 @@ struct work {
     struct brick_record one[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
     uint64_t ticks; /* by input: when the first of the workers first had what the present group is of */
     /* Of the present row or group, of each worker: */
-    struct entry *row;
+    struct entry *row, *sorted;
     struct said *said;
     const struct entry **alone; /* his only one in the context, or of the shard, that it has */
     uint8_t *beside;            /* he stands beside another one */

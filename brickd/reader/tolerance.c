@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define UNITS 8.0 /* of rounding: what several operators in a row come to */
+#define UNITS 8.0f /* of rounding: what several operators in a row come to */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
 {
@@ -17,7 +17,7 @@ static const float *places_of(const struct brick_record *slots, uint32_t tensor)
 }
 
 /* Half the distance from 1 to the next number; 0: it has no such thing. */
-static double rounding(uint8_t dtype)
+static double unit_of(uint8_t dtype)
 {
     switch (dtype) {
     case BRICK_FLOAT64:
@@ -39,7 +39,7 @@ static double rounding(uint8_t dtype)
     }
 }
 
-int brick_is_float(uint8_t dtype) { return rounding(dtype) > 0; }
+int brick_is_float(uint8_t dtype) { return unit_of(dtype) > 0; }
 
 int brick_values_left_out(const struct brick_record *slots) /* no tensor has this checksum of the seed's */
 {
@@ -97,13 +97,23 @@ static double reduction(const struct brick_record *slots)
     return fmax(most, 1);
 }
 
-float brick_tolerance(const struct brick_record *one, const struct brick_record *other, double rtol)
+int brick_is_of_one_shape(const struct brick_record *one, const struct brick_record *other, uint32_t tensor)
 {
-    const double x = rounding(sums_of(one, 0)->dtype), y = rounding(sums_of(other, 0)->dtype);
+    const struct brick_tensor_sums *a = sums_of(one, tensor), *b = sums_of(other, tensor);
+    return a->elements == b->elements && a->shape == b->shape;
+}
+
+float brick_rounding(const struct brick_record *one, const struct brick_record *other, uint32_t tensor)
+{
+    const double x = unit_of(sums_of(one, tensor)->dtype), y = unit_of(sums_of(other, tensor)->dtype);
     if (x == 0 || y == 0)
         return 0;
-    if (rtol >= 0)
-        return (float)rtol;
     const double coarser = fmax(x, y), sum = fmin(coarser, 0x1p-24);
-    return (float)(UNITS * (coarser + sum * sqrt(fmax(reduction(one), reduction(other)))));
+    return (float)(coarser + sum * sqrt(fmax(reduction(one), reduction(other))));
+}
+
+float brick_tolerance(const struct brick_record *one, const struct brick_record *other, uint32_t tensor, double rtol)
+{
+    const float rounding = brick_rounding(one, other, tensor);
+    return rounding > 0 && rtol >= 0 ? (float)rtol : UNITS * rounding;
 }

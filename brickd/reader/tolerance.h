@@ -16,9 +16,13 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
 /* Whether one of two outputs, in which as many numbers are none, holds such large ones that its sketch does not. */
 int brick_is_beyond_sketches(const struct brick_record *one, const struct brick_record *other);
 
-/* What rounding leads one to expect of the coarser of both outputs: so many units of rounding of its dtype, and so many
- * of float32's for each square root of the reduction's size, in which things are added up; of whole numbers nothing.
- * Or `rtol`, where that is not below 0. */
-float brick_tolerance(const struct brick_record *one, const struct brick_record *other, double rtol);
+int brick_is_of_one_shape(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
+
+/* How far apart the coarser of the tensors of that number may be by rounding, behind one operator: a unit of its dtype, and
+ * one of float32's, in which things are added up, for each square root of the reduction's size; of whole numbers nothing. */
+float brick_rounding(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
+
+/* So much several times, for several operators in a row. Or `rtol`, where that is not below 0. */
+float brick_tolerance(const struct brick_record *one, const struct brick_record *other, uint32_t tensor, double rtol);
 
 #endif
