@@ -288,7 +288,8 @@ class Collector:
         with self.roster.lock:
             gone = [*self.memory.gone.values(), *self.memory.older.values()]
             services = {each.service for each in self.roster.attached.values()}
-            return Roll(self.memory.names(), services.union(each.reading.service for each in gone))
+            services = services.union(each.reading.service for each in gone)
+            return Roll(self.memory.names(), services, frozenset(self.roster.attached))
 
     def end(self, now_ns: int) -> None:
         """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""

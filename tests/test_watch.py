@@ -59,7 +59,7 @@ class Service:
 
     def look(self) -> Compared:
         names = {worker.uuid: f"api/{n}" for n, worker in enumerate(self.workers)}
-        return self.watch.look(lambda: Roll(names, {worker.service for worker in self.workers}))
+        return self.watch.look(lambda: Roll(names, {worker.service for worker in self.workers}, names))
 
     @property
     def kinds(self) -> list[str]:
@@ -112,6 +112,17 @@ def test_a_case_is_counted_once_however_often_a_healthy_worker_comes_by_the_same
         cases.append(service.look().findings[HERE].cases)
         service.workers[0].hear(Said(GOOD, (Tensor(7),)).slots())
     assert cases == [1] * 6
+
+
+def test_a_bad_machine_is_not_acquitted_for_being_started_again() -> None:
+    service = Service(3)
+    for life in range(12):
+        service.workers[2] = service.worker(f"life{life}")
+        service.say(GOOD, GOOD, BAD, given=100 + life)
+        found = service.look().findings[HERE]
+        assert f"life{life}" in found.outliers
+        assert not {"u0", "u1"} & found.outliers.keys()
+    assert "diverged_withdrawn" not in service.kinds
 
 
 def test_a_worker_whose_first_place_is_one_where_a_known_outlier_stands_is_told() -> None:
@@ -464,7 +475,7 @@ def test_every_service_has_its_share_of_the_evidence() -> None:
         service.workers = [service.worker(f"{name}-{n}", service=f"s{name}") for n in range(2)]
         for site in range(1, EVIDENCE_MAX + 2):
             service.say(GOOD, BAD, site=site)
-            service.watch.look(lambda: Roll({}, {f"s{n}" for n in range(6)}))
+            service.watch.look(lambda: Roll({}, {f"s{n}" for n in range(6)}, ()))
     found = service.watch.compared.findings.values()
     kept = Counter(each.place.service for each in found if each.first.whole)
     assert sum(kept.values()) == ALL_EVIDENCE_MAX
@@ -520,7 +531,7 @@ def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> 
 def test_who_was_called_the_same_then_is_told_of_and_no_command_names_it_twice() -> None:
     service = Service(2)
     service.say(GOOD, BAD)
-    service.watch.look(lambda: Roll({"u0": "api/1", "u1": "api/1"}, {"api"}))
+    service.watch.look(lambda: Roll({"u0": "api/1", "u1": "api/1"}, {"api"}, {"u0", "u1"}))
     assert service.told[0][1].startswith("api/1 and api/1 disagree")
     assert service.told[0][2]["command"] == "brickd coverage api"
 

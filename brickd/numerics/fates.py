@@ -47,13 +47,16 @@ class Heard:
     case: Case | None = None
     contradiction: Case | None = None
 
-    def doubt(self, finding: Finding | None, doubt: Doubt | None, present: Collection[str]) -> Doubt:
+    def doubt(
+        self, finding: Finding | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
+    ) -> Doubt:
         """With what was known before: who is there, and who of them is not to be relied on.
 
         Args:
             finding: what was found there before.
             doubt: the doubt that there was.
             present: all of the service of whom anything is held.
+            living: who lives: a bad machine has been several workers, if it was started again.
         """
         before = doubt or Doubt(frozenset(), frozenset())
         if finding is not None:
@@ -61,7 +64,7 @@ class Heard:
         workers = _more(_more(before.workers, self.odd, 2 * WORKERS_MAX), self.workers, WORKERS_MAX)
         contradict = before.contradict.union(self.contradict & workers)
         odd = workers & self.odd.union(finding.outliers if finding is not None else ())
-        if 2 * len(odd) > len(workers.union(present)):
+        if 2 * len(odd.intersection(living)) > len(workers.union(present).intersection(living)):
             contradict |= odd  # now one, now another is not with the others: that is the kernel
         return Doubt(workers, contradict, before.case or self.contradiction)
 

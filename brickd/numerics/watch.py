@@ -40,10 +40,11 @@ _MARKS_MAX = 4_096  # looks: more than an hour
 
 
 class Roll(NamedTuple):
-    """Who is known: what workers are called, by uuid, and the services that they are of."""
+    """Who is known: what workers are called, by uuid; the services that they are of; the uuids of those who live."""
 
     names: Mapping[str, str]
     services: Collection[str]
+    living: Collection[str]
 
 
 class Watch:
@@ -90,7 +91,7 @@ class Watch:
         self._heard, at_ns, roll = prints.end, time.time_ns(), call()
         waiting, met = prints.unlike(), self._tally.take(roll.services)
         if waiting or self.compared.doubts:
-            round_ = _Round(self._numerics, self.compared, self._tally, roll.names, self._tell, at_ns, set(self._seen))
+            round_ = _Round(self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen))
             self._looked += sum(map(round_.judge, waiting))
             self.compared = round_.settled()
             if waiting:
@@ -126,7 +127,7 @@ class _Round:
     numerics: Numerics
     before: Compared
     tally: Tally
-    names: Mapping[str, str]
+    roll: Roll
     tell: Tell
     at_ns: int
     seen: set[tuple[int, bool]]
@@ -208,7 +209,7 @@ class _Round:
             present = self._present.get(place.service, set())
             counts = self.tally[place]
             repeats = counts is not None and counts.repeats
-            now = heard.doubt(finding, doubt, present)
+            now = heard.doubt(finding, doubt, present, self.roll.living)
             differs = finding is not None or heard.case is not None
             state = fate(now, present, differs=differs, repeats=repeats)
             if state is Fate.FOUND and (found := self._found(place, finding, heard, now, repeats=repeats)) is not None:
@@ -263,7 +264,7 @@ class _Round:
     def _named(self, finding: Finding | None, workers: frozenset[str]) -> dict[str, str]:
         before = finding.workers if finding is not None else {}
         everybody = [*before, *sorted(workers.difference(before))]
-        return {uuid: self.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
+        return {uuid: self.roll.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
 
 
 class _Kept:

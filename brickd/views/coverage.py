@@ -57,7 +57,7 @@ def _now(world: World, them: Chosen) -> Compared:
     """What is found in what lies here."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
-    return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}))
+    return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
 
 def _instant(ns: int) -> str | None:
