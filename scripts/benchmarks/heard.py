@@ -101,7 +101,7 @@ def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
     sites = [None, *((1, layer, 0) for layer in range(16_000))]
     tables = Tables([("other", 0), ("k", 0), *[("k", 0)] * 64], sites)
     speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(case.workers)]
-    roll, times, first = Roll({}, {"bench"}), [], 0
+    roll, times, first = Roll({}, {"bench"}, ()), [], 0
 
     def batch(count: int) -> Sequence[list[bytes]]:
         nonlocal first
