@@ -121,6 +121,65 @@ def test_nothing_that_watches_or_traces_a_model_sees_its_tensors_read(worker: St
     assert told == ["x", "sin", "cos", "output", "x", "sin", "cos", "output", "aten::sin", "aten::cos", True, True]
 
 
+def test_who_watches_what_is_asked_of_tensors_sees_nothing_of_it(worker: Start, prefix: str) -> None:
+    got, records, told, said = left(
+        worker,
+        prefix,
+        """
+        from torch.overrides import TorchFunctionMode
+        class Mode(TorchFunctionMode):
+            def __torch_function__(self, function, types, args=(), kwargs=None):
+                told.append(function.__name__)
+                return function(*args, **(kwargs or {}))
+        class Own(torch.Tensor):
+            @classmethod
+            def __torch_function__(cls, function, types, args=(), kwargs=None):
+                told.append("own " + function.__name__)
+                return super().__torch_function__(function, types, args, kwargs or {})
+        model, x, negated = nn.Linear(3, 3), torch.ones(4), torch.ones(4, dtype=torch.complex64).conj().imag
+        own, told = x.as_subclass(Own), []
+        def everything():
+            brick.checksum("seen", own, input=[x, brick.take("seen", x), negated], valid=4)
+            brick.weights({**dict(model._parameters), "own": own, "negated": negated})
+            brick.weights(model)
+        everything()
+        with Mode():
+            everything()
+            told.append("is it on?")
+            x + 1
+        own + 1
+        """,
+    )
+    assert told == ["is it on?", "add", "own add"]
+    assert (len(records), got.process["tensors_refused"]) == (2 * 3 + 2 * 2, 4)
+    assert "(is_neg) has no fingerprint" in said
+
+
+def test_tensors_without_numbers_are_counted_without_a_word(worker: Start, prefix: str) -> None:
+    """With such tensors torch runs a model to make a program of it: of what runs then nothing is wrong."""
+    got, records, told, said = left(
+        worker,
+        prefix,
+        """
+        from torch._subclasses import FakeTensorMode
+        with FakeTensorMode() as mode: made = torch.randn(4)
+        brick.checksum("k", made, input=made)
+        with mode: brick.checksum("k", mode.from_tensor(torch.ones(4)), input=brick.take("k", made))
+        class Model(nn.Module):
+            def forward(self, x):
+                y = torch.sin(x)
+                brick.checksum("k", y, input=x)
+                return y
+        torch.export.export(Model(), (torch.ones(4),), strict=False)
+        try: brick.fingerprint(made)
+        except Exception as error: told = str(error)
+        """,
+    )
+    assert told == "brick_agent: a tensor without numbers (FakeTensor) has no fingerprint"
+    assert (records, got.process["tensors_refused"]) == ([], 4 + 2)
+    assert said == ""
+
+
 # ---- modules -----------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@
  *   core_weights.c   a model's parameters
  *   core_module.c    where a torch module keeps them
  *   core_fingerprint.c, core_tensor.c, core_dlpack.c  numbers of a tensor, and where it lies
+ *   core_torch.c     what torch's tensors are asked beside that
  *   core_key.c       contexts become the writer's keys
  *   core_native.c    other extensions record through a capsule
  *
@@ -180,6 +181,8 @@ int core_check_dims(long dims, const void *shape);
 const char *core_dtype_name(uint32_t dtype);
 /* An attribute of that name: a new reference, or NULL, with an exception set where it is not only missing. */
 PyObject *core_attribute(PyObject *object, const char *name);
+/* What every object of a type has of that name: borrowed, or NULL without an exception. *name: NULL, or kept of the last time. */
+PyObject *core_of_type(PyObject *object, PyObject **name, const char *text);
 /* Gives up a reference, or none: what ends then may run Python, which must find no exception of ours. */
 static inline void core_let_go(PyObject *object)
 {
@@ -188,6 +191,17 @@ static inline void core_let_go(PyObject *object)
     Py_XDECREF(object);
     PyErr_Restore(type, value, traceback);
 }
+
+/* While a tensor of torch is asked nobody who watches it sees that: what core_torch_leave takes, or NULL. Raises nothing. */
+PyObject *core_torch_enter(PyObject *tensor);
+void core_torch_leave(PyObject *silent);
+/* What keeps a tensor's memory where it is, a new reference: of torch's it is their storage, for they may be given another
+ * one while this one is read. */
+PyObject *core_torch_owner(PyObject *tensor);
+/* 0, or -1 with an exception set where torch's numbers are those in memory with the other sign, of which DLPack says nothing. */
+int core_torch_in_memory(PyObject *tensor);
+/* Whether it has a shape and no numbers: with such tensors torch runs a model to make a program of it. */
+bool core_torch_fake(PyObject *tensor);
 
 /* How many rows count, where `value` says it: 0, or -1 with an exception set. */
 int core_take_valid(PyObject *value, struct brick_tensor *t);

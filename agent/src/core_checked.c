@@ -329,11 +329,14 @@ static int to_params(struct place *p, PyObject *value)
 static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
 
 /* It could not be had, with the exception set: such a tensor cannot be read, but where an interrupt came meanwhile. */
-static int unread(const struct place *p, struct brick_taken *taken)
+static int unread(const struct place *p, PyObject *tensor, struct brick_taken *taken)
 {
     if (PyErr_ExceptionMatches(PyExc_Exception))
         brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
-    return forgive();
+    if (!core_torch_fake(tensor) || must_raise() != 0)
+        return forgive();
+    PyErr_Clear(); /* nothing is wrong with whoever is made a program of */
+    return 0;
 }
 
 /* *rows: of the output, whose rows are told; of an input those that `valid` is meant for. */
@@ -349,12 +352,12 @@ static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t
     if (!brick_wants(p->kernel->number, p->key, &p->at))
         return 0;
     if (core_tensor_hold(tensor, &t) != 0)
-        return unread(p, taken);
+        return unread(p, tensor, taken);
     if (is_output && t.tensor.dims > 0)
         *rows = t.tensor.shape[0];
     if ((is_output || as_many_rows(&t.tensor, *rows)) && core_take_valid(p->valid, &t.tensor) != 0) {
         core_tensor_release(&t);
-        return unread(p, taken);
+        return unread(p, tensor, taken);
     }
     if (!core_tensor_large(&t.tensor)) {
         refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);

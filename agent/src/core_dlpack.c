@@ -196,22 +196,12 @@ static int hold_capsule(PyObject *array, CoreTensor *t)
 
 /* ---- a table of functions --------------------------------------------------- */
 
-/* What every object of a type has of that name: borrowed, or NULL without an exception. */
-static PyObject *of_type(PyObject *object, PyObject **name, const char *text)
-{
-    if (*name == NULL && (*name = PyUnicode_InternFromString(text)) == NULL) {
-        PyErr_Clear();
-        return NULL;
-    }
-    return _PyType_Lookup(Py_TYPE(object), *name);
-}
-
 /* NULL: it has none. */
 static const struct dl_exchange *exchange_of(PyObject *array)
 {
     static PyObject *name;
     static const char capsules[] = "dlpack_exchange_api";
-    PyObject *capsule = of_type(array, &name, "__dlpack_c_exchange_api__");
+    PyObject *capsule = core_of_type(array, &name, "__dlpack_c_exchange_api__");
     if (capsule == NULL || !PyCapsule_IsValid(capsule, capsules))
         return NULL;
     const struct dl_exchange *table = PyCapsule_GetPointer(capsule, capsules);
@@ -241,18 +231,10 @@ static void say_its_first_line(void)
     core_let_go(traceback);
 }
 
-/* What keeps the memory where it is, a new reference: of torch's tensors it is their storage, for they may be given another
- * one while this one is read. */
-static PyObject *owner_of(PyObject *array)
-{
-    static PyObject *name;
-    return of_type(array, &name, "untyped_storage") != NULL ? PyObject_CallMethodNoArgs(array, name) : Py_NewRef(array);
-}
-
 static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
     struct dl_tensor dl;
-    PyObject *owner = owner_of(array); /* before it is asked where it lies */
+    PyObject *owner = core_torch_owner(array); /* before it is asked where it lies */
     int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
     if (failed) {
         if (!PyErr_Occurred())
@@ -269,18 +251,18 @@ static int hold_described(const struct dl_exchange *table, PyObject *array, Core
 
 /* ---- either ---------------------------------------------------------------- */
 
-/* torch's numbers may be those in memory with the other sign, of which DLPack says nothing. */
-static int as_in_memory(PyObject *array)
+static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
 {
-    static PyObject *name;
-    if (of_type(array, &name, "is_neg") == NULL)
+    if (core_torch_fake(array)) { /* torch warns whoever asks where it lies */
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor without numbers (%s) has no fingerprint", Py_TYPE(array)->tp_name);
+        return -1;
+    }
+    if ((table != NULL ? hold_described(table, array, t) : hold_capsule(array, t)) != 0)
+        return -1;
+    if (core_torch_in_memory(array) == 0)
         return 0;
-    PyObject *is = PyObject_CallMethodNoArgs(array, name);
-    if (is == Py_True)
-        PyErr_SetString(PyExc_ValueError, "brick_agent: a tensor that stands in memory with the other sign (is_neg) has no "
-                                          "fingerprint; wanted tensor.resolve_neg()");
-    Py_XDECREF(is);
-    return PyErr_Occurred() ? -1 : 0;
+    core_tensor_release(t);
+    return -1;
 }
 
 int core_dlpack_hold(PyObject *array, CoreTensor *t)
@@ -289,7 +271,7 @@ int core_dlpack_hold(PyObject *array, CoreTensor *t)
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback); /* why its buffer was refused */
     const struct dl_exchange *table = exchange_of(array);
-    if (table == NULL && of_type(array, &name, "__dlpack__") == NULL) {
+    if (table == NULL && core_of_type(array, &name, "__dlpack__") == NULL) {
         PyErr_Restore(type, value, traceback);
         if (type == NULL)
             PyErr_Format(PyExc_TypeError, "brick_agent: a tensor must have the buffer protocol or __dlpack__, not %R",
@@ -299,10 +281,8 @@ int core_dlpack_hold(PyObject *array, CoreTensor *t)
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(traceback);
-    if ((table != NULL ? hold_described(table, array, t) : hold_capsule(array, t)) != 0)
-        return -1;
-    if (as_in_memory(array) == 0)
-        return 0;
-    core_tensor_release(t);
-    return -1;
+    PyObject *silent = core_torch_enter(array);
+    const int failed = hold(table, array, t);
+    core_torch_leave(silent);
+    return failed;
 }

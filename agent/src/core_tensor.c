@@ -80,6 +80,15 @@ PyObject *core_attribute(PyObject *object, const char *name)
     return found;
 }
 
+PyObject *core_of_type(PyObject *object, PyObject **name, const char *text)
+{
+    if (*name == NULL && (*name = PyUnicode_InternFromString(text)) == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    return _PyType_Lookup(Py_TYPE(object), *name);
+}
+
 /* What the dtype of an array is called, where it says so: a new reference, or NULL, as core_attribute. */
 static PyObject *dtype_of(PyObject *array, PyObject **dtype)
 {
