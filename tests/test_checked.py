@@ -257,6 +257,22 @@ pause()
     assert process.end() == 0
 
 
+def test_a_kernel_a_backend_and_a_group_that_are_called_other_are_recorded_as_any_others(
+    worker: Start, prefix: str
+) -> None:
+    got, found, known, _ = recorded(
+        worker,
+        prefix,
+        """
+with brick.brick("other"): brick.checksum("other", y, backend="other", relation="replicated:other")
+""",
+    )
+    (only,) = found
+    assert known == [("other", -1, False)]
+    assert (only["relation"], *(got.name(only[key]) for key in ("of", "backend"))) == (1, "other", "other")
+    assert counts(got)["other"] == 1
+
+
 def test_what_moves_over_a_link_takes_one_name_however_many_blocks_there_are(worker: Start, prefix: str) -> None:
     got, found, _, _ = recorded(
         worker,

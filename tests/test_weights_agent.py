@@ -292,6 +292,23 @@ def test_a_weight_that_is_a_bfloat16_of_ml_dtypes_is_read(worker: Start, prefix:
     assert got.process["tensors_refused"] == 0
 
 
+def test_what_is_called_other_is_recorded_as_any_other(worker: Start, prefix: str) -> None:
+    """So is a name that found no room, which is no site."""
+    got, records, told, _ = left_by(
+        worker,
+        prefix,
+        """
+        brick.weights({"other": array("f", [1, 2]), "layers.3.other": b"abc"})
+        told = [checksum(each) for each in (array("f", [1, 2]), b"abc")]
+        """,
+    )
+    assert [(*each[:3], each.checksum) for each in records] == [
+        ("other", -1, None, told[0]),
+        ("layers.*.other", 3, None, told[1]),
+    ]
+    assert got.process["sites_refused"] == 0
+
+
 def test_a_kernel_that_is_off_and_a_weight_of_its_name_are_two_sites(worker: Start, prefix: str) -> None:
     got, records, _, _ = left_by(
         worker,

@@ -173,7 +173,7 @@ void brick_enable(int on);
 enum brick_state brick_state(void);
 const char *brick_problem(void); /* "" when there was none */
 
-/* The number of a name, the same at each call, for all threads; 0 ("other")
+/* The number of a name, the same at each call, for all threads; 0, of no name,
  * when no more fit. A name of more than 120 bytes is cut, but says the word still
  * that makes it sensitive (brick_is_sensitive). The first category declared for a
  * name stays; NULL declares none. The text may go afterwards.

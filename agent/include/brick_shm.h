@@ -60,7 +60,8 @@
  *   record        | sequence:64 | payload:32 | slots:16 | kind:16 | 48 bytes more |
  *   checked       | head, site | shape of the output | sums | sketch | sums | sketch | ... |   (a slot each: output, inputs)
  *
- *   Path 0 is "other": spans whose path found no room are folded there. A path
+ *   Path 0 is "other": spans whose path found no room are folded there; name 0
+ *   is what names that found none are called, and no site is of it. A path
  *   of parent BRICK_ROOT begins a call tree. layer+1 = 0 means no layer. A
  *   brick that stands again below itself (same name and layer) is recorded on
  *   the path where it stood first, so that recursion of any depth and shape

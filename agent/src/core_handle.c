@@ -159,7 +159,7 @@ Brick *core_handle(PyObject *value, PyObject *category)
         const char *wanted = NULL;
         if (PyUnicode_GET_LENGTH(name) == 0)
             wanted = "a name must not be empty";
-        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room())
+        else if (PyDict_GET_SIZE(core_state.handles) >= (Py_ssize_t)brick_names_room() - 1) /* name 0 is nobody's */
             wanted = "no more names than BRICKD_NAMES";
         if (wanted != NULL) {
             if (core_complain(wanted, name) != 0)
