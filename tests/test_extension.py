@@ -9,6 +9,9 @@ from conftest import ROOT, reading, readings
 from faults import Compile, Start, exact
 from recorded import counts, events, record, summaries
 
+from brickd import records
+from brickd.segment import open_segment
+
 EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
 
 
@@ -111,7 +114,41 @@ pause()
     assert process.end() == 0, process.said
 
 
-@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)"])
+def test_native_checksums_are_those_of_python_below_what_python_has_open(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    process = worker(
+        calls
+        + """
+from array import array
+x, y = array("f", [1, 2, 3]), array("f", [2, 4, 6, 8])
+with brick.step(7), brick.layer(2):
+    assert calls.checksum("native", calls.task(), FLOAT32, y, x, "tp") is None
+    brick.checksum("python", y, input=x, relation="replicated:tp", backend="tp")
+assert calls.checksum("apart", 0, FLOAT32, y, x, None, 9) is None
+assert calls.wants("apart", 0) and not calls.wants("token_embedding", 0)
+assert calls.checksum("token_embedding", 0, FLOAT32, y, x) is None
+report(calls.checksum("apart", 0, 99, y, x))
+pause()
+""".replace("FLOAT32", str(records.DTYPES.index("float32")))
+    )
+    assert process.heard() == "the dtype is none of brick_dtype"
+    process.paused()
+    got = reading(prefix)
+    native, python, apart = events(got)
+    with open_segment(got.file) as segment:
+        sites = segment.sites()
+    named = [(got.name(of[0]), of[1]) for each in (native, python, apart) if (of := sites[each["site"]]) is not None]
+    assert named == [("native", 2), ("python", 2), ("apart", -1)]
+    said = ("step", "position", "relation", "of", "backend", "inputs", "valid", "output", "tensors")
+    assert [native[key] for key in said] == [python[key] for key in said]
+    assert (apart["step"], apart["tensors"], apart["params"]) == (9, python["tensors"], 5)
+    assert (got.name(native["of"]), got.process["tensors_refused"]) == ("tp", 2)
+    process.go()
+    assert process.end() == 0, process.said
+
+
+@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)", "wants('b', 0)"])
 def test_whatever_native_call_comes_first_opens_the_segment_as_python_would(
     worker: Start, prefix: str, calls: str, first: str
 ) -> None:
@@ -127,6 +164,7 @@ def everything(key):
     calls.record("b", key, 7)
     calls.layer_end("", key, 1)
     calls.end("b", key)
+    calls.checksum("b", key, 12, b"1234", b"5678", "group")
 everything(calls.task())
 calls.threads(2, 10)
 assert calls.is_off()
@@ -143,8 +181,8 @@ assert calls.is_off()
     ("missing", "said"),
     [
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
-        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 112 wanted"),
-        ("_core.native = older", "has 8 bytes of calls for extensions, 112 wanted: install a later brick-agent"),
+        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 144 wanted"),
+        ("_core.native = older", "has 8 bytes of calls for extensions, 144 wanted: install a later brick-agent"),
     ],
     ids=["absent", "of another kind", "older"],
 )

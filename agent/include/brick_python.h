@@ -73,6 +73,14 @@ struct brick_python {
     void (*measured)(uint64_t id, uint64_t elapsed_ns);
     void (*finalize)(const uint64_t *stream);
     uint64_t (*pending)(void);
+
+    /* Checksums. `at` and what is taken are of brick_agent.h, and stay as they are: one that has more gets calls of its own. */
+    uint32_t (*number)(struct brick_handle *brick); /* of its name, for at->backend and at->of; BRICK_UNNAMED for now */
+    int (*wants)(struct brick_handle *kernel, const void *task, const struct brick_at *at);
+    const char *(*take)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
+                        const struct brick_tensor *tensor, struct brick_taken *taken);
+    void (*checksum)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
+                     const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count);
 };
 
 /* Valid as long as the process. NULL with an ImportError set: brick_agent is not

@@ -88,6 +88,31 @@ static void native_layer_begin(uint32_t layer, const void *task)
 
 static void native_layer_end(uint32_t layer, const void *task) { brick_layer_end(layer, task); }
 
+/* ---- checksums ------------------------------------------------------------ */
+
+static uint32_t native_number(struct brick_handle *brick) { return brick_is_off() ? BRICK_UNNAMED : number_of(brick); }
+
+static int native_wants(struct brick_handle *kernel, const void *task, const struct brick_at *at)
+{
+    return !brick_is_off() && brick_wants(number_of(kernel), task, at);
+}
+
+static const char *native_take(struct brick_handle *kernel, const void *task, const struct brick_at *at,
+                               const struct brick_tensor *tensor, struct brick_taken *taken)
+{
+    if (!brick_is_off())
+        return brick_take(number_of(kernel), task, at, tensor, taken);
+    memset(taken, 0, sizeof *taken);
+    return NULL;
+}
+
+static void native_checksum(struct brick_handle *kernel, const void *task, const struct brick_at *at,
+                            const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count)
+{
+    if (!brick_is_off())
+        brick_checksum(number_of(kernel), task, at, output, inputs, count);
+}
+
 static struct brick_python native = {
     .size = sizeof native,
     .brick = native_brick,
@@ -103,6 +128,10 @@ static struct brick_python native = {
     .measured = native_measured,
     .finalize = native_finalize,
     .pending = brick_pending,
+    .number = native_number,
+    .wants = native_wants,
+    .take = native_take,
+    .checksum = native_checksum,
 };
 
 PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

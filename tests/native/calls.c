@@ -91,6 +91,49 @@ static PyObject *finalize(PyObject *module, PyObject *args)
 
 static PyObject *pending(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(brick->pending()); }
 
+/* ---- checksums ---------------------------------------------------------- */
+
+static PyObject *wants(PyObject *module, PyObject *args)
+{
+    const char *name;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, "sK", &name, &key))
+        return NULL;
+    return PyBool_FromLong(brick->wants(brick->brick(name, "native"), KEY(key), NULL));
+}
+
+/* checksum(name, task, dtype, output, input, group=None, step=0): of tensors of one dimension; what could not be read. */
+static PyObject *checksum(PyObject *module, PyObject *args)
+{
+    const char *name, *group = NULL, *refused;
+    unsigned long long key, step = 0;
+    unsigned dtype;
+    Py_buffer output, input;
+    if (!PyArg_ParseTuple(args, "sKIy*y*|zK", &name, &key, &dtype, &output, &input, &group, &step))
+        return NULL;
+    struct brick_handle *kernel = brick->brick(name, "native");
+    struct brick_at at = {.params = 5};
+    struct brick_taken taken[2];
+    const int64_t shape[2] = {output.len / 4, input.len / 4};
+    const struct brick_tensor out = {output.buf, dtype, 1, shape, NULL, BRICK_ALL_ROWS};
+    const struct brick_tensor in = {input.buf, dtype, 1, shape + 1, NULL, BRICK_ALL_ROWS};
+    const uint64_t number = step;
+    if (group != NULL) {
+        at.relation = BRICK_AGREES_REPLICATED;
+        at.of = at.backend = brick->number(brick->brick(group, NULL));
+    }
+    if (step != 0)
+        at.step = &number;
+    Py_BEGIN_ALLOW_THREADS
+    brick->take(kernel, KEY(key), &at, &in, &taken[1]);
+    refused = brick->take(kernel, KEY(key), &at, &out, &taken[0]);
+    brick->checksum(kernel, KEY(key), &at, &taken[0], &taken[1], 1);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&output);
+    PyBuffer_Release(&input);
+    return Py_BuildValue("z", refused);
+}
+
 /* ---- threads that Python knows nothing of ------------------------------- */
 
 static struct brick_handle *thread_brick;
@@ -148,6 +191,8 @@ static PyMethodDef methods[] = {
     {"measured", measured, METH_VARARGS, NULL},
     {"finalize", finalize, METH_VARARGS, NULL},
     {"pending", pending, METH_NOARGS, NULL},
+    {"wants", wants, METH_VARARGS, NULL},
+    {"checksum", checksum, METH_VARARGS, NULL},
     {"threads", threads, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
