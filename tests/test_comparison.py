@@ -16,8 +16,8 @@ from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, S
 
 from brickd import _reader
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
-from brickd.numerics.diagnosis import REASONS
 from brickd.numerics.matched import Class
+from brickd.numerics.reasons import REASONS
 
 GOOD = chain()
 COUNTS = ("compared", "identical", "within", "diverged", "incomplete")

@@ -391,6 +391,42 @@ def test_who_is_equal_is_told_in_a_few_lines_with_what_was_not_seen(worker: Star
     assert (second, third) == ("6 comparisons: 6 identical", "by run: identical, 6 comparisons")
 
 
+def test_what_could_not_be_compared_stands_apart_from_what_is_equal_with_the_reason(worker: Start) -> None:
+    program = """
+import numpy as np
+x = np.arange(4, dtype="f")
+for step in range(3):
+    with brick.step(step + 1):
+        x = x + 1
+        brick.checksum("equal", x, input=x, layer=2)
+        brick.checksum("other", x.astype("d") if number else x, input=x, layer=2)
+        backend = ["a", "b"][number] if step else "a"
+        brick.checksum("both", x.astype("d") if number and step == 2 else x, input=x, backend=backend)
+pause()
+"""
+    for number in range(2):
+        worker(f"number = {number}\n{program}", BRICKD_WORKER=str(number), **STILL).paused()
+    said = document("diff", "api", "--by", "input")
+    assert {site["kernel"]: (site["compared"], site["verdict"], site["not_comparable"]) for site in said["sites"]} == {
+        "equal": (3, None, {}),
+        "other": (0, "not_comparable", {"dtype": 3}),
+        "both": (1, None, {"dtype": 1, "backend": 1}),
+    }
+    lines = brickd("diff", "api", "--by", "input", "--all").stdout.split("\ntime:")[0].splitlines()
+    assert [" ".join(line.split()) for line in lines if line.startswith(("SITE", "equal", "other", "both"))] == [
+        "SITE LAYER COMPARED IDENTICAL DIVERGED MISSING ERROR VERDICT BLAME",
+        "equal 2 3 3 0 0 -",
+        "both 1 1 0 0 -",
+        "SITE LAYER TIMES MISSING WHY",
+        "other 2 3 0 another dtype",
+        "both 2 0 1 another dtype, 1 another backend",
+    ]
+    apart = lines[lines.index("not comparable: 5 at 2 sites") :][:4]
+    first, _, *shown = brickd("diff", "api", "--by", "input").stdout.splitlines()
+    assert first == "by input: identical, api/0 and api/1: 4 comparisons at 2 sites"
+    assert shown[:4] == apart
+
+
 def test_fail_on_says_what_ends_with_1_besides(worker: Start) -> None:
     for number, bad in enumerate((0, 1e-6)):
         plain(worker, number, bad)

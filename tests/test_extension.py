@@ -148,7 +148,9 @@ pause()
     assert process.end() == 0, process.said
 
 
-@pytest.mark.parametrize("first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)", "wants('b', 0)"])
+@pytest.mark.parametrize(
+    "first", ["begin('b', 0)", "record('b', 0, 7)", "layer_begin('', 0, 1)", "defer('b', 0, 1)", "wants('b', 0)"]
+)
 def test_whatever_native_call_comes_first_opens_the_segment_as_python_would(
     worker: Start, prefix: str, calls: str, first: str
 ) -> None:

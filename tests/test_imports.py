@@ -21,6 +21,7 @@ LAYERS = (
         "brickd.errors",
         "brickd.escape",
         "brickd.notify",
+        "brickd.numerics.reasons",
         "brickd.questions.parameter",
         "brickd.ranks",
         "brickd.runtime",

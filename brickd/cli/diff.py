@@ -19,10 +19,11 @@ from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.tab import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
+from brickd.numerics.reasons import REASONS
 from brickd.questions.diff import DiffQuestion
 
 _LINES = 24
-_BEFORE, _SITES_MIN = 2, 3
+_BEFORE, _SITES_MIN, _APART = 2, 3, 5
 _BRICKS = 3
 _DIFFER = ("diverged", "routing")
 _FAILS = ("diverged", "within", "incomplete")
@@ -75,11 +76,13 @@ def _render(document: dict[str, Any], screen: Screen, every: bool, context: int 
     lines += _both(document["first"], screen) if document["first"] else []
     rest = [escape.text(said, screen.width) for said in (*_counted(document), *_unseen(document["coverage"]))]
     rest += _times(document["timing"], screen, every)
-    sites = document["sites"]
-    room = max(_SITES_MIN, _LINES - len(lines) - len(rest) - 3)  # besides an empty line, titles, what is left out
-    at = _place(document)
+    sites = [site for site in document["sites"] if site["compared"] or not site["not_comparable"]]
+    room = _LINES - len(lines) - len(rest) - 3  # besides an empty line, titles, what is left out
+    apart = _apart(document["sites"], screen, None if every else room - _SITES_MIN)
+    room = max(_SITES_MIN, room - len(apart))
+    at = _place(document["first"], sites)
     shown = sites if every else _near(sites, at, room) if context is None else _around(sites, at, context)
-    return lines + _sites(shown, len(sites), screen) + rest
+    return lines + _sites(shown, len(sites), screen) + apart + rest
 
 
 def _both(first: dict[str, Any], screen: Screen) -> list[str]:
@@ -94,13 +97,23 @@ def _sites(shown: Sequence[dict[str, Any]], among: int, screen: Screen) -> list[
     return ["", *tables.figures(_SITES_OF, shown, screen.width), *more]
 
 
-def _place(document: dict[str, Any]) -> int | None:
+def _apart(sites: Sequence[dict[str, Any]], screen: Screen, room: int | None) -> list[str]:
+    """Where something could not be compared, and why: for so many lines, or none of it."""
+    rows = [{**site, "times": sum(site["not_comparable"].values())} for site in sites if site["not_comparable"]]
+    most = len(rows) if room is None else min(_APART, room - 4)  # besides an empty line, titles, what is left out
+    if not rows or most < 1:
+        return []
+    title = f"not comparable: {units.count(sum(row['times'] for row in rows))} at {units.many(len(rows), 'site')}"
+    more = [f"…{units.many(len(rows) - most, 'more site')}: --all"] if len(rows) > most else []
+    return ["", title, *tables.figures(_SITES_APART, rows[:most], screen.width), *more]
+
+
+def _place(first: dict[str, Any] | None, sites: Sequence[dict[str, Any]]) -> int | None:
     """Where the first difference stands among the sites."""
-    first = document["first"]
     if first is None:
         return None
     where = first["kernel"], first["layer"]
-    return next((n for n, site in enumerate(document["sites"]) if (site["kernel"], site["layer"]) == where), None)
+    return next((n for n, site in enumerate(sites) if (site["kernel"], site["layer"]) == where), None)
 
 
 def _near(sites: Sequence[dict[str, Any]], at: int | None, room: int) -> Sequence[dict[str, Any]]:
@@ -184,6 +197,10 @@ def _said(value: str | None) -> str:
     return "" if value is None else value.replace("_", " ")
 
 
+def _why(reasons: dict[str, int]) -> str:
+    return ", ".join(REASONS[key] if len(reasons) == 1 else f"{n:,} {REASONS[key]}" for key, n in reasons.items())
+
+
 def _shape(shape: Sequence[int]) -> str:
     return "×".join(map(str, shape)) or "scalar"
 
@@ -213,6 +230,13 @@ _SITES_OF = (
     Figure(Column("ERROR", "right", spare=2), "relative_error", _error),
     Figure(Column("VERDICT"), "verdict", _said),
     Figure(Column("BLAME"), "blame", _said),
+)
+_SITES_APART = (
+    Figure(Column("SITE"), "kernel", str),
+    Figure(Column("LAYER", "right"), "layer", _layer),
+    Figure(Column("TIMES", "right"), "times", units.count),
+    Figure(Column("MISSING", "right", spare=1), "missing", units.count),
+    Figure(Column("WHY"), "not_comparable", _why),
 )
 _PACES = (
     Figure(Column("BRICK"), "brick", str),

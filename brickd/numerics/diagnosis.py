@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from brickd.numerics.blame import Blame, NotFinite, Verdict
 from brickd.numerics.comparison import Comparison, Difference, Evidence
 from brickd.numerics.matched import Class
+from brickd.numerics.reasons import REASONS
 from brickd.numerics.sites import Site
 from brickd.units import relative
 from brickd.words import many, noun
@@ -20,23 +21,6 @@ from brickd.words import many, noun
 _NAMED = 3
 _HASHED = 1 << 40  # no engine counts its steps so far
 _ROUNDING = " (as rounding makes it: another number of threads, or compiled? Say so by backend=)"
-REASONS = {
-    "dtype": "another dtype",
-    "shape": "another shape",
-    "form": "inputs of another form",
-    "backend": "another backend",
-    "params": "other params, or weights of another generation",
-    "valid": "other valid rows",
-    "relation": "another relation",
-    "repeats": "not as often in each",
-    "unsteady": "most contradict themselves",
-    "work": "another step's work",
-    "values": "recorded without values (record --values)",
-    "stateful": "of stateful kernels (stateful=False where the inputs show all)",
-    "shard": "another shard",
-    "lost": "that records which were lost may explain",
-    "range": "of numbers too large for a sketch",
-}
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:

@@ -28,6 +28,15 @@ SITES_MAX = 4096
 # What is told beside a difference of numbers: so much, in so many calls of each. For a while a machine favours one.
 SLOW_PERCENT, SLOW_CALLS = 25, 1000
 _OFF_MAX = 64
+# Of what is judged at a site, what it is called by, first of all.
+_SAY = (
+    Verdict.DIVERGED,
+    Verdict.ROUTING,
+    Verdict.INCOMPLETE,
+    Verdict.WITHIN,
+    Verdict.NOT_COMPARABLE,
+    Verdict.IDENTICAL,
+)
 
 
 @dataclass(frozen=True)
@@ -164,7 +173,7 @@ def _coverage(sides: Sides, leads: Comparison) -> Document:
     return {
         "fingerprints": found.prints,
         "sites": len(found.sites),
-        "sites_compared": sum(any(site.classes[: Class.DIVERGED + 1]) for site in found.sites),
+        "sites_compared": sum(map(_was_compared, found.sites)),
         "lone": sum(site.lone for site in found.sites),
         "bare": sum(site.bare for site in found.sites),
         "uncertain": sum(site.uncertain for site in found.sites),
@@ -183,11 +192,15 @@ def _off(workers: Sequence[Worker]) -> Iterator[tuple[str, int]]:
                 yield worker.reading.name(site.name), site.layer
 
 
+def _was_compared(site: SiteFound) -> bool:
+    return any(site.classes[: Class.DIVERGED + 1])
+
+
 def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
     """In the order of execution; where there are too many, those in which nothing differs are left out."""
     judged: dict[int, Difference] = {}
     for each in leads.differences:
-        if each.site not in judged or (each.differs and not judged[each.site].differs):
+        if each.site not in judged or _says_more(each, judged[each.site]):
             judged[each.site] = each
     shown = leads.matched.sites
     if len(shown) > SITES_MAX:
@@ -197,9 +210,15 @@ def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
     ]
 
 
+def _says_more(one: Difference, than: Difference) -> bool:
+    return _SAY.index(one.judgement.verdict) < _SAY.index(than.judgement.verdict)
+
+
 def _site(site: Site, found: SiteFound, difference: Difference | None) -> Document:
     counts = {Class(class_): count for class_, count in enumerate(found.classes) if count}
     judgement = None if difference is None else difference.judgement
+    if judgement is not None and judgement.verdict == Verdict.NOT_COMPARABLE and _was_compared(found):
+        judgement = None  # what could be compared there is identical
     return {
         "kernel": site.kernel,
         "layer": site.layer if site.layer >= 0 else None,
