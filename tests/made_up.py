@@ -112,7 +112,7 @@ class MadeUp:
             if sums.durations:
                 entry["min"], entry["max"] = min(sums.durations), max(sums.durations)
         header: Any = {"service": self.service.encode(), "coordinates": b"", "index": -1, "uuid": bytes(16)}
-        process: Any = {"no_lane": 0}
+        process: Any = {"no_lane": 0, "tensors_refused": 0}
         return Reading(
             file="made-up",
             header=header,

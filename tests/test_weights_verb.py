@@ -166,6 +166,23 @@ def test_who_lacks_a_tensor_differs_and_has_no_checksum_of_it(worker: Start) -> 
     ]  # fmt: skip
 
 
+def test_tensors_that_cannot_be_read_are_told_from_those_that_are_not_read_yet(worker: Start) -> None:
+    watching(worker, *"01", more="{'elsewhere': None, 'sparse': None}")
+    told = said()
+    assert [(each["tensors"], each["tensors_watched"], each["tensors_unreadable"]) for each in told["workers"]] == [
+        (3, 5, 2),
+        (3, 5, 2),
+    ]
+    why = "2 tensors cannot be read: on a device, sparse, or of no known type"
+    assert lines()[1:] == [f"api/0, api/1: {why}"]
+    (line,) = (each for each in brickd("status").stdout.splitlines() if each.startswith("numerics"))
+    assert "unseen: 4 weights that cannot be read" in line
+    assert "not read yet" not in line
+    by_weights = brickd("diff", "api", "--by", "weights", "--fail-on", "incomplete")
+    assert by_weights.stdout.startswith("by weights: identical, api/0 and api/1: 3 tensors\n")
+    assert "unseen: 4 tensors that cannot be read" in by_weights.stdout
+
+
 def test_other_keys_are_said_and_not_compared(worker: Start, tmp_path: Path) -> None:
     watching(worker, "0", "1", "2")
     watching(worker, "3", BRICKD_KEY_FILE=f"{tmp_path}/another")

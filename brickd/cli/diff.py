@@ -152,6 +152,7 @@ def _unseen(seen: dict[str, Any]) -> Iterator[str]:
         (seen["lone"], "fingerprint beside which none stands", "fingerprints beside which none stands"),
         (seen["bare"], "fingerprint without inputs", None),
         (seen["uncertain"], "fingerprint at the edge of what is known", "fingerprints at the edge of what is known"),
+        (seen["unreadable"], "tensor that cannot be read", "tensors that cannot be read"),
         (steps.get("lone", 0), "step of one alone", "steps of one alone"),
         (steps.get("other", 0), "step of other work", "steps of other work"),
         (seen["off_sites"], "site that is off", "sites that are off"),

@@ -24,6 +24,7 @@ _UNSEEN = (
 )
 _OF_WEIGHTS = (
     ("unread", "tensor not read yet", "tensors not read yet"),
+    ("unreadable", "weight that cannot be read", "weights that cannot be read"),
     ("missing", "tensor that only others have", "tensors that only others have"),
     ("no_room", "record of weights without room", "records of weights without room"),
     ("workers_without", "worker without weights", "workers without weights"),

@@ -161,13 +161,15 @@ def _notes(document: Document) -> Iterator[str]:
 
 
 def _of_worker(worker: Mapping[str, Any]) -> Iterator[str]:
-    known, watched = worker["tensors"], worker["tensors_watched"]
+    known, watched, unreadable = (worker[key] for key in ("tensors", "tensors_watched", "tensors_unreadable"))
     if not known and not watched:
         yield "watches no weights (brick.weights(model) does)"
-    elif not known:
+    elif not known and not unreadable:
         yield f"nothing is known of {units.many(watched, 'tensor')} (brickd weights --rescan)"
-    elif known < watched:
-        yield f"{known} of {watched} tensors are known: the others are still to come, or cannot be read"
+    elif known + unreadable < watched:
+        yield f"{known} of {watched} tensors are known: others are still to come"
+    if unreadable:
+        yield f"{units.many(unreadable, 'tensor')} cannot be read: on a device, sparse, or of no known type"
     for reason, count in worker["not_comparable"].items():
         yield f"{units.many(count, 'tensor')} not compared: {_REASONS[reason]}"
     if worker["missing"]:

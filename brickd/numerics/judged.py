@@ -116,6 +116,7 @@ class Found:
         missing: which replicas of its generation have, and it has not, though it has read all.
         nan: tensors with any.
         inf: tensors with any.
+        unreadable: of how many of its tensors nothing will be known, as far as its counts tell.
         refused: records for which there was no room.
         holds: whose shard its tensors are, where that is another one.
         reasons: why tensors were not compared.
@@ -138,14 +139,15 @@ class Found:
     missing: int = 0
     nan: int = 0
     inf: int = 0
+    unreadable: int = 0
     refused: int = 0
     holds: str | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def unread(self) -> int:
-        """Of how many of its tensors nothing is known."""
-        return max(0, self.watched - self.known)
+        """Of how many of its tensors nothing is known yet."""
+        return max(0, self.watched - self.known - self.unreadable)
 
     @property
     def state(self) -> State:

@@ -116,7 +116,8 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
     said = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
     holds = weights.of(reading.uuid)
     if holds is None or alike is None:
-        return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"])
+        unreadable = min(process["weights"], refused(worker))
+        return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable)
     holds = without_gone(holds, process["weights"])
     known, counts = holds.known, alike.counts
     age_ns = None
@@ -138,10 +139,20 @@ def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
         missing=counts["missing"],
         nan=counts["nan"],
         inf=counts["inf"],
+        unreadable=min(max(0, process["weights"] - known), refused(worker)),
         refused=holds.refused,
         holds=alike.elsewhere,
         reasons=dict(alike.reasons),
     )
+
+
+def refused(worker: Worker) -> int:
+    """How many tensors of a worker that has read all of its weights cannot be read, at most.
+
+    It counts them each time that it tries, and those of its checksums, too.
+    """
+    process = worker.reading.process
+    return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
 
 
 # ---- one shard

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from brickd.numerics.judged import Judged
-from brickd.numerics.replicas import judge
+from brickd.numerics.replicas import judge, refused
 from brickd.numerics.weights import Weights
 from brickd.workers import Worker
 
@@ -47,4 +47,5 @@ class Weighing:
 def _about(worker: Worker) -> tuple[object, ...]:
     """All of a worker that a comparison rests on."""
     process = worker.reading.process
-    return worker.name, worker.reading.uuid, worker.reading.alive, process["weights"], process["scans"], process["key"]
+    counts = process["weights"], process["scans"], process["key"], refused(worker)
+    return worker.name, worker.reading.uuid, worker.reading.alive, *counts

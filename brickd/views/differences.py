@@ -177,6 +177,7 @@ def _coverage(sides: Sides, leads: Comparison) -> Document:
         "lone": sum(site.lone for site in found.sites),
         "bare": sum(site.bare for site in found.sites),
         "uncertain": sum(site.uncertain for site in found.sites),
+        "unreadable": sum(worker.reading.process["tensors_refused"] for worker in sides.workers),
         "steps": found.steps._asdict() if leads.evidence == Evidence.RUN else None,
         "lost": sum(party.lost for party in leads.parties),
         "evicted": sides.numerics.evicted,

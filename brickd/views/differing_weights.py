@@ -203,6 +203,7 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
             "sites_compared": weighed.compared,
             **dict.fromkeys(("lone", "bare"), 0),
             "uncertain": sum(map(weighed.uncertain, found)),
+            "unreadable": sum(worker.unreadable for worker in found),
             "steps": None,
             "lost": sum(worker.refused for worker in found),
             "evicted": 0,

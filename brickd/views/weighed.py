@@ -154,6 +154,7 @@ def summary(judged: Judged) -> dict[str, Any] | None:
         "unseen": {
             "workers_without": sum(not (worker.known or worker.watched) for worker in judged.workers),
             "unread": sum(worker.unread for worker in judged.workers),
+            "unreadable": sum(worker.unreadable for worker in judged.workers),
             "missing": sum(worker.missing for worker in judged.workers),
             "no_room": sum(worker.refused for worker in judged.workers),
             "not_comparable": dict(judged.reasons()),

@@ -68,6 +68,7 @@ def _worker(found: Found) -> Document:
         "key": key_name(found.key),
         "tensors": found.known,
         "tensors_watched": found.watched,
+        "tensors_unreadable": found.unreadable,
         "scans": found.scans,
         "generation": None if found.generation is None else f"{found.generation:016x}",
         "age_ns": found.age_ns,
