@@ -55,15 +55,15 @@ def named_later(record: str) -> dict[str, int]:
 
 
 @functools.cache
-def _codec(record: str) -> tuple[struct.Struct, tuple[str, ...]]:
-    """How a struct's bytes become values, and what these are called; what is reserved is none of them."""
+def _codec(record: str) -> tuple[struct.Struct, tuple[tuple[str, int], ...]]:
+    """How a struct's bytes become values, and what so many of these are called; what is reserved is none of them."""
     codes, names = "<", []
     for name, _, count, code in fields_of(record):
         if name.startswith("reserved"):
             codes += f"{count * struct.calcsize(code)}x"
         else:
             codes += f"{count}{code}"
-            names.append(name)
+            names.append((name, count))
     return struct.Struct(codes), tuple(names)
 
 
@@ -79,6 +79,11 @@ def events(slots: bytes) -> tuple[list[dict[str, Any]], Counter[str]]:
     Values that its recording left out are None, the seed's checksum included.
     """
     return _found(slots, {kind: kind_name(kind) for kind in EVENTS})
+
+
+def checked_head(slots: bytes) -> dict[str, Any]:
+    """The fields of the first slot of a checksum."""
+    return _fields("checked", slots, 0)
 
 
 def tensor_document(tensor: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,11 +111,7 @@ def _finite(value: float | None) -> float | None:
 def _fields(record: str, slots: bytes, at: int) -> dict[str, Any]:
     fields, names = _codec(record)
     values = iter(fields.unpack_from(slots, at))
-    return {
-        name: next(values) if count == 1 else tuple(itertools.islice(values, count))
-        for name, _, count, _ in fields_of(record)
-        if name in names
-    }
+    return {name: next(values) if count == 1 else tuple(itertools.islice(values, count)) for name, count in names}
 
 
 def _add_tensors(checked: dict[str, Any], slots: bytes, at: int) -> bool:

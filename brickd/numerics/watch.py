@@ -192,8 +192,8 @@ class _Round:
         speaker = None if print_ is None else self._speakers.get(print_[0])
         if print_ is None or speaker is None:
             return None
-        (record,), _ = records.events(print_[2])
-        return Evidence(speaker.uuid, print_[2], *(_text(speaker, record[name]) for name in ("backend", "of")))
+        head = records.checked_head(print_[2])
+        return Evidence(speaker.uuid, print_[2], *(_text(speaker, head[name]) for name in ("backend", "of")))
 
     # ---- what becomes of it
 
