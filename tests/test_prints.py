@@ -128,6 +128,23 @@ def test_what_the_mute_said_is_no_opinion_any_more_and_what_was_alone_of_it_has_
         prints.mute([0, 1 << 24])
 
 
+def test_nobody_is_unlike_where_who_said_something_else_is_mute_or_has_gone() -> None:
+    prints = _reader.Prints(1)
+    for outputs in ((BAD, GOOD, GOOD), (GOOD, BAD, GOOD), (GOOD, GOOD, BAD), (BAD, GOOD, BAD)):
+        for worker, output in enumerate(outputs):
+            add(prints, worker, [said(output)])
+        bad = [worker for worker, output in enumerate(outputs) if output is BAD]
+        prints.mute(bad)
+        assert add(prints, 3, [said(GOOD)])[1] == []
+        assert add(prints, 4, [said(BAD)])[1] == [prints.end - 1]
+        add(prints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(100, 110)])
+        add(prints, 3, [said(GOOD)] * 2)
+        add(prints, 5, [Said(GOOD, (Tensor(n),), site=2) for n in range(110, 270)])  # so that what was bad has gone
+        assert [row[:3] for row in prints.group(prints.end - 161)] == [(3, 1, 3)]
+        assert add(prints, 6, [said(GOOD)])[1] == []
+        prints.mute([3, 5, 6])
+
+
 def test_what_the_mute_said_goes_once() -> None:
     prints = _reader.Prints(1)
     add(prints, 0, [Said(GOOD, (IN,))] * 5)
@@ -275,6 +292,69 @@ def test_groups_and_counts_are_what_a_dictionary_makes_of_them(
         (service, NUMBERS[site], n, 0, met[service, site], unlike[service, site], 0, 0)
         for (service, site), n in counted.items()
     )
+
+
+class Group:
+    """What workers said of one input, as dictionaries have it."""
+
+    def __init__(self) -> None:
+        self.said = dict[
+            int, dict[int, list[int]]
+        ]()  # of each worker its outputs: how often it said so, and the newest
+
+    def say(self, worker: int, output: int, number: int) -> bool:
+        """Whether there is another output."""
+        unlike = any(other != output for outputs in self.said.values() for other in outputs)
+        outputs = self.said.setdefault(worker, {})
+        if output not in outputs:
+            times = outputs.popitem()[1][0] if len(outputs) == 2 else 0
+            outputs[output] = [times, 0]
+        outputs[output] = [outputs[output][0] + 1, number]
+        return unlike
+
+    def leave(self, first: int, mute: int = -1) -> None:
+        left = {
+            worker: {output: each for output, each in outputs.items() if each[1] >= first}
+            for worker, outputs in self.said.items()
+            if worker != mute
+        }
+        self.said = {worker: outputs for worker, outputs in left.items() if outputs}
+
+    def rows(self) -> list[tuple[int, int, int, int]]:
+        return sorted((who, output, *each) for who, outputs in self.said.items() for output, each in outputs.items())  # type: ignore[misc]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["say"] * 6 + ["fill", "mute"]), st.integers(0, 3), st.integers(0, 1), st.integers(1, 4)
+        ),
+        max_size=80,
+    )
+)
+def test_opinions_are_what_a_dictionary_makes_of_them_whoever_goes_or_is_mute(
+    stream: list[tuple[str, int, int, int]],
+) -> None:
+    prints, others = _reader.Prints(1), iter(range(100, 1_000_000))
+    groups, newest = (Group(), Group()), [-1, -1]
+    for what, worker, which, output in stream:
+        if what == "say":
+            number, before = prints.end, prints.unlike_all
+            # What leaves makes room before this one is held against others.
+            unlike = add(prints, worker, [Said(Tensor(output), (Tensor(which),))])[1]
+            for group in groups:
+                group.leave(prints.first)
+            assert unlike == [number] * groups[which].say(worker, output, number)
+            assert prints.unlike_all - before == len(unlike)
+            newest[which] = number
+        elif what == "fill":
+            add(prints, 9, [Said(GOOD, (Tensor(next(others)),), site=2) for _ in range(30 * output)])
+        else:
+            prints.mute([worker])
+        for group, last in zip(groups, newest, strict=True):
+            group.leave(prints.first, worker if what == "mute" else -1)
+            if last >= prints.first:
+                assert sorted(prints.group(last)) == group.rows()
 
 
 def test_those_of_some_workers_are_numbered_afresh_as_they_are() -> None:

@@ -11,13 +11,13 @@
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
-/* Four slots are the least that a record has, and so many cells its table takes at most. */
+/* Four slots are the least that a record has; to an opinion there are two ways at most, and as much room again. */
 #define SLOTS_OF_A_PRINT 4u
-#define CELLS_OF_A_PRINT 4u
+#define WAYS_OF_A_PRINT 4u
 #define SLOTS_MIN ((size_t)1024)
 #define BYTES_OF_A_SLOT \
     (sizeof(struct brick_record) \
-     + (sizeof(struct brick_print) + CELLS_OF_A_PRINT * sizeof(struct brick_cell)) / SLOTS_OF_A_PRINT)
+     + (sizeof(struct brick_print) + WAYS_OF_A_PRINT * sizeof(struct brick_way)) / SLOTS_OF_A_PRINT)
 
 void brick_prints_init(struct brick_prints *p, size_t bytes_max, uint64_t key)
 {
@@ -30,7 +30,7 @@ void brick_prints_free(struct brick_prints *p)
 {
     free(p->prints);
     free(p->slots);
-    free(p->cells);
+    free(p->ways);
     free(p->counts);
     free(p->counts_index);
     free(p->changed);
@@ -46,6 +46,9 @@ static struct brick_print *print_of(const struct brick_prints *p, uint64_t numbe
     return &p->prints[number & (p->prints_room - 1)];
 }
 
+/* The number of a print that is here, of its lower half. */
+static uint64_t whole(const struct brick_prints *p, uint32_t half) { return p->first + (uint32_t)(half - (uint32_t)p->first); }
+
 const struct brick_print *brick_prints_at(const struct brick_prints *p, uint64_t number) { return print_of(p, number); }
 
 void brick_prints_slots(const struct brick_prints *p, const struct brick_print *print, struct brick_record *slots)
@@ -54,32 +57,73 @@ void brick_prints_slots(const struct brick_prints *p, const struct brick_print *
         slots[n] = p->slots[(print->at + n) & (p->slots_room - 1)];
 }
 
-/* Rings of twice the room. 0: there is no memory, or the bound forbids it. */
+static size_t way_home(const struct brick_prints *p, uint64_t from) { return from >> 1 & (p->ways_room - 1); }
+
+/* The first way from there at this place or behind it; or where one would stand. */
+static size_t way_at(const struct brick_prints *p, uint64_t from, size_t place)
+{
+    for (;; place++) {
+        place &= p->ways_room - 1;
+        if (p->ways[place].from == from || p->ways[place].from == 0)
+            return place;
+    }
+}
+
+static size_t way(const struct brick_prints *p, uint64_t from) { return way_at(p, from, way_home(p, from)); }
+
+static void put_way(struct brick_prints *p, struct brick_way w)
+{
+    size_t place = way_home(p, w.from);
+    while (p->ways[place].from != 0)
+        place = (place + 1) & (p->ways_room - 1);
+    p->ways[place] = w;
+}
+
+/* Those behind it that would not be found any more move up. */
+static void remove_way(struct brick_prints *p, size_t place)
+{
+    const size_t mask = p->ways_room - 1;
+    for (size_t n = (place + 1) & mask; p->ways[n].from != 0; n = (n + 1) & mask)
+        if (((n - way_home(p, p->ways[n].from)) & mask) >= ((n - place) & mask)) {
+            p->ways[place] = p->ways[n];
+            place = n;
+        }
+    p->ways[place].from = 0;
+}
+
+/* Twice the room. 0: there is no memory, or the bound forbids it. */
 static int grow(struct brick_prints *p)
 {
     struct brick_prints wider = *p;
     wider.slots_room = p->slots_room > 0 ? 2 * p->slots_room : SLOTS_MIN;
     wider.prints_room = wider.slots_room / SLOTS_OF_A_PRINT;
+    wider.ways_room = wider.prints_room * WAYS_OF_A_PRINT;
     if (wider.slots_room > SLOTS_MIN && wider.slots_room > p->bytes_max / BYTES_OF_A_SLOT)
         return 0;
     wider.slots = malloc(wider.slots_room * sizeof *wider.slots);
     wider.prints = malloc(wider.prints_room * sizeof *wider.prints);
-    if (wider.slots == NULL || wider.prints == NULL) {
+    wider.ways = calloc(wider.ways_room, sizeof *wider.ways);
+    if (wider.slots == NULL || wider.prints == NULL || wider.ways == NULL) {
         free(wider.slots);
         free(wider.prints);
+        free(wider.ways);
         return 0;
     }
     for (uint64_t n = p->first; n < p->end; n++)
         *print_of(&wider, n) = *print_of(p, n);
     for (uint64_t n = p->slots_first; n < p->slots_end; n++)
         wider.slots[n & (wider.slots_room - 1)] = p->slots[n & (p->slots_room - 1)];
+    for (size_t n = 0; n < p->ways_room; n++)
+        if (p->ways[n].from != 0)
+            put_way(&wider, p->ways[n]);
     free(p->prints);
     free(p->slots);
+    free(p->ways);
     *p = wider;
     return 1;
 }
 
-static void count_gone(struct brick_prints *p);
+static void fall(struct brick_prints *p, uint64_t number);
 
 static int make_room(struct brick_prints *p, uint64_t slots)
 {
@@ -88,7 +132,7 @@ static int make_room(struct brick_prints *p, uint64_t slots)
             continue;
         if (p->first == p->end)
             return 0;
-        count_gone(p);
+        fall(p, p->first);
         p->first++;
         p->slots_first = p->first < p->end ? print_of(p, p->first)->at : p->slots_end;
     }
@@ -224,88 +268,81 @@ void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *c
 
 /* ---- groups ------------------------------------------------------------- */
 
-uint64_t brick_prints_group(const struct brick_prints *p, const struct brick_print *print)
+/* Of a group the digest is odd, of a worker in one even: these are never the same. */
+static uint64_t group_of(const struct brick_prints *p, const struct brick_print *print)
 {
-    uint64_t group = digest(digest(digest(p->key ^ print->service, print->site), print->context), print->inputs);
-    return group != 0 ? group : 1;
+    return digest(digest(digest(p->key ^ print->service, print->site), print->context), print->inputs) | 1;
 }
 
-static int stands(const struct brick_prints *p, const struct brick_cell *cell)
+static uint64_t worker_in(uint64_t group, uint32_t worker) { return digest(group, worker) << 1 | 2; }
+
+uint64_t brick_prints_opinion(const struct brick_prints *p, const struct brick_print *print)
 {
-    return cell->group != 0 && cell->count > 0 && cell->newest >= p->first;
+    const struct brick_way *group = print->group != 0 ? &p->ways[way(p, print->group)] : NULL;
+    return group != NULL && group->from != 0 ? whole(p, group->to) : p->end;
 }
 
-const struct brick_cell *brick_prints_cell(const struct brick_prints *p, uint64_t group, size_t *from)
+uint64_t brick_prints_next(const struct brick_prints *p, uint64_t opinion) { return whole(p, print_of(p, opinion)->next); }
+
+static uint32_t differ(const struct brick_prints *p, uint64_t one, uint64_t other)
 {
-    for (; *from < p->cells_room; ++*from) {
-        const struct brick_cell *cell = &p->cells[(group + *from) & (p->cells_room - 1)];
-        if (cell->group == 0)
-            return NULL;
-        if (cell->group == group && stands(p, cell)) {
-            ++*from;
-            return cell;
-        }
+    return print_of(p, one)->output != print_of(p, other)->output;
+}
+
+/* Into the ring of its group. */
+static void enter(struct brick_prints *p, uint64_t number)
+{
+    struct brick_print *print = print_of(p, number);
+    struct brick_way *group = &p->ways[way(p, print->group)];
+    print->next = print->previous = (uint32_t)number;
+    if (group->from == 0) {
+        *group = (struct brick_way){.from = print->group};
+    } else {
+        print->previous = group->to;
+        print->next = print_of(p, group->to)->next;
+        group->borders += differ(p, print->previous, number) + differ(p, number, print->next);
+        group->borders -= differ(p, print->previous, print->next);
+        print_of(p, print->previous)->next = print_of(p, print->next)->previous = (uint32_t)number;
     }
-    return NULL;
+    group->to = (uint32_t)number;
 }
 
-static void put_cell(struct brick_prints *p, const struct brick_cell *cell)
+/* Out of it; it is no opinion any more. */
+static void leave(struct brick_prints *p, uint64_t number)
 {
-    size_t i = cell->group & (p->cells_room - 1);
-    while (p->cells[i].group != 0)
-        i = (i + 1) & (p->cells_room - 1);
-    p->cells[i] = *cell;
-    p->cells_used++;
+    struct brick_print *print = print_of(p, number);
+    const size_t place = way(p, print->group);
+    struct brick_way *group = &p->ways[place];
+    print->count = 0;
+    if (print->next == (uint32_t)number) {
+        remove_way(p, place);
+        return;
+    }
+    group->borders -= differ(p, print->previous, number) + differ(p, number, print->next);
+    group->borders += differ(p, print->previous, print->next);
+    group->to = print->previous;
+    print_of(p, print->previous)->next = print->next;
+    print_of(p, print->next)->previous = print->previous;
 }
 
-/* Room for one more. Cells that do not stand are in the way until the table is made anew. 0: there is no memory. */
-static int room_for_a_cell(struct brick_prints *p)
+/* It is no opinion any more, if it was one: what was alone meets nobody. */
+static void fall(struct brick_prints *p, uint64_t number)
 {
-    if (2 * (p->cells_used + 1) <= p->cells_room)
-        return 1;
-    struct brick_cell *before = p->cells;
-    size_t room = p->cells_room, standing = 0;
-    for (size_t n = 0; n < room; n++)
-        standing += (size_t)stands(p, &before[n]);
-    const size_t wanted = 3 * (standing + 1) <= room ? room : room > 0 ? 2 * room : SLOTS_MIN;
-    struct brick_cell *after = calloc(wanted, sizeof *after);
-    if (after == NULL)
-        return 0;
-    p->cells = after;
-    p->cells_room = wanted;
-    p->cells_used = 0;
-    for (size_t n = 0; n < room; n++)
-        if (stands(p, &before[n]))
-            put_cell(p, &before[n]);
-    free(before);
-    return 1;
-}
-
-/* What was alone meets nobody any more. */
-static void count_alone(struct brick_prints *p, const struct brick_print *print, const struct brick_cell *cell)
-{
+    const struct brick_print *print = print_of(p, number);
+    if (print->count == 0)
+        return;
     struct brick_site_count *count = print->apart ? count_known(p, print->service, brick_print_site(print))
                                                   : count_known(p, 0, 0);
-    if (count == NULL || cell->alone == 0) /* where there is none its service is known no more */
-        return;
-    count->gone += cell->alone;
-    changes(p, count);
-}
-
-/* The oldest print goes. */
-static void count_gone(struct brick_prints *p)
-{
-    const struct brick_print *print = print_of(p, p->first);
-    const struct brick_cell *cell;
-    if (!brick_print_is_grouped(print) || p->cells_room == 0)
-        return;
-    const uint64_t group = brick_prints_group(p, print);
-    for (size_t from = 0; (cell = brick_prints_cell(p, group, &from)) != NULL;) {
-        if (cell->newest != p->first)
-            continue;
-        count_alone(p, print, cell);
-        return;
+    if (count != NULL && print->alone > 0) { /* where there is none its service is known no more */
+        count->gone += print->alone;
+        changes(p, count);
     }
+    const uint64_t from = worker_in(print->group, print->worker);
+    size_t place = way(p, from);
+    while (p->ways[place].to != (uint32_t)number)
+        place = way_at(p, from, place + 1);
+    remove_way(p, place);
+    leave(p, number);
 }
 
 static int in_order(const void *one, const void *other)
@@ -317,48 +354,67 @@ static int in_order(const void *one, const void *other)
 void brick_prints_mute(struct brick_prints *p, uint32_t *workers, size_t count)
 {
     qsort(workers, count, sizeof *workers, in_order);
-    for (size_t n = 0; n < p->cells_room; n++) {
-        struct brick_cell *cell = &p->cells[n];
-        if (!stands(p, cell) || bsearch(&cell->worker, workers, count, sizeof *workers, in_order) == NULL)
-            continue;
-        count_alone(p, print_of(p, cell->newest), cell);
-        cell->count = 0;
+    for (uint64_t n = p->first; n < p->end; n++)
+        if (bsearch(&print_of(p, n)->worker, workers, count, sizeof *workers, in_order) != NULL)
+            fall(p, n);
+}
+
+/* Whether anybody else has an opinion in the group; what these said alone has met somebody now. */
+static int meet(struct brick_prints *p, const struct brick_way *group, uint32_t worker, struct brick_site_count *count)
+{
+    int met = 0;
+    uint32_t number = group->to;
+    for (uint32_t n = 0; n <= BRICK_OUTPUTS_MAX; n++) { /* of one that is alone there are no more */
+        struct brick_print *other = print_of(p, number);
+        if (other->worker != worker) {
+            met = 1;
+            count->met += other->alone;
+            other->alone = 0;
+        }
+        if ((number = other->previous) == group->to)
+            break;
     }
+    return met;
+}
+
+/* Of a worker's opinions the one of this output; or the last, where another one would be too many. NULL: neither. */
+static struct brick_way *own_way(const struct brick_prints *p, uint64_t from, uint64_t output)
+{
+    struct brick_way *own = NULL;
+    uint32_t outputs = 0;
+    for (size_t place = way(p, from); p->ways[place].from == from; place = way_at(p, from, place + 1), outputs++) {
+        own = &p->ways[place];
+        if (print_of(p, own->to)->output == output)
+            return own;
+    }
+    return outputs == BRICK_OUTPUTS_MAX ? own : NULL;
 }
 
 /* The print with this number says it too. Whether its group has another output. */
 static int join(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
 {
-    const struct brick_print *print = print_of(p, number);
-    const uint64_t group = brick_prints_group(p, print);
-    struct brick_cell *own = NULL, *last = NULL, *cell;
-    uint32_t outputs = 0;
-    int met = 0, unlike = 0;
-    for (size_t from = 0; (cell = (struct brick_cell *)brick_prints_cell(p, group, &from)) != NULL;) {
-        unlike |= cell->output != print->output;
-        if (cell->worker == print->worker) {
-            outputs++;
-            own = cell->output == print->output ? cell : own;
-            last = cell;
-        } else {
-            met = 1;
-            count->met += cell->alone;
-            cell->alone = 0;
-        }
-    }
+    struct brick_print *print = print_of(p, number);
+    print->group = group_of(p, print);
+    const struct brick_way *group = &p->ways[way(p, print->group)];
+    const int some = group->from != 0;
+    const int unlike = some && (group->borders > 0 || print_of(p, group->to)->output != print->output);
+    const int met = some && meet(p, group, print->worker, count);
+    const uint64_t from = worker_in(print->group, print->worker);
+    struct brick_way *own = some ? own_way(p, from, print->output) : NULL;
     count->met += (uint64_t)met;
-    if (own == NULL && outputs == BRICK_OUTPUTS_MAX) {
-        own = last;
-        own->output = print->output;
-    }
+    print->count = 1;
+    print->alone = !met;
     if (own == NULL) {
-        const struct brick_cell fresh = {
-            .group = group, .output = print->output, .newest = number, .worker = print->worker, .count = 1, .alone = !met};
-        put_cell(p, &fresh);
+        put_way(p, (struct brick_way){.from = from, .to = (uint32_t)number});
+        enter(p, number);
     } else {
-        own->newest = number;
-        own->count += own->count < COUNT_MAX;
-        own->alone += !met && own->alone < ALONE_MAX;
+        const uint32_t last = own->to;
+        const struct brick_print *before = print_of(p, last);
+        print->count = before->count + (before->count < COUNT_MAX);
+        print->alone = before->alone + (!met && before->alone < ALONE_MAX);
+        own->to = (uint32_t)number;
+        enter(p, number);
+        leave(p, last);
     }
     return unlike;
 }
@@ -495,7 +551,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     if (p->bytes_max == 0)
         return BRICK_ADDED;
     struct brick_site_count *count = count_of(p, print.service, brick_print_site(&print));
-    if (count == NULL || !make_room(p, print.slots) || !room_for_a_cell(p))
+    if (count == NULL || !make_room(p, print.slots))
         return BRICK_ADDED_NO_MEMORY;
     changes(p, count);
     count->prints++;
@@ -549,6 +605,7 @@ int brick_prints_copy(struct brick_prints *p, const struct brick_prints *from, c
         brick_prints_slots(from, &print, of_it);
         print.worker = r->as[place];
         print.service = r->services[place];
+        print.group = print.count = 0;
         put(p, &print, of_it);
         r->ends[place] = p->end;
     }

@@ -6,9 +6,10 @@
  * bytes: what has no room any more goes, the oldest first, and is counted.
  *
  * Prints of one site, context and inputs are a group: in it every output must be
- * the same. For each output of each worker it has a cell, as long as the newest
- * print that said so is here and the worker is not mute. In no group is what has no inputs, and where
- * something decides that these do not show.
+ * the same. An opinion is the newest print of a worker and an output, as long as
+ * it is here and the worker is not mute; a group's opinions stand in a ring, so
+ * that one more costs the same however many there are. In no group is what has
+ * no inputs, and where something decides that these do not show.
  */
 #ifndef BRICKD_PRINTS_H
 #define BRICKD_PRINTS_H
@@ -26,12 +27,16 @@ struct brick_print {
     uint64_t context; /* of all below that must be equal for two to be comparable */
     uint64_t inputs;  /* of the checksums of all inputs, and of the position, where the host said it; 0: there are no
                          inputs, or one could not be read */
+    uint64_t group;   /* 0: it is in none */
     uint64_t output;  /* the checksum */
+    uint32_t next, previous; /* of an opinion, in the ring of its group: the lower halves of their numbers */
+    uint32_t count : 12;     /* of an opinion: how often it was said; so often, or more; 0: it is none */
+    uint32_t alone : 20;     /* since another worker last had the same to do */
+    uint32_t worker, service;
     uint64_t step, position, ticks;
     uint64_t backend, of, params, valid;
     uint64_t shard;   /* whose numbers these are alone; 0: nobody's, or its relation says that all shards have them */
     uint64_t at;      /* of its slots, counted from the first that ever came */
-    uint32_t worker, service;
     uint32_t shape;   /* of the output */
     uint32_t form;    /* of the inputs: dtypes and shapes */
     uint16_t slots;
@@ -41,15 +46,14 @@ struct brick_print {
     uint8_t apart : 1;          /* there was room to count it by its site */
 };
 
-struct brick_cell {
-    uint64_t group; /* 0: it is free */
-    uint64_t output;
-    uint64_t newest; /* the number of the print */
-    uint32_t worker;
-    uint32_t count : 12; /* how often it was said; so often, or more; 0: the worker is mute */
-    uint32_t alone : 20; /* since another worker last had the same to do */
+#define BRICK_OUTPUTS_MAX 2u /* opinions of one worker in a group: it contradicts itself, and more of them would say no more */
+
+/* Where an opinion is found: any of a group's, and each of a worker's in it. */
+struct brick_way {
+    uint64_t from;    /* a digest of these; 0: it is free */
+    uint32_t to;      /* the lower half of its number */
+    uint32_t borders; /* of a group: how many in its ring stand before one of another output */
 };
-#define BRICK_OUTPUTS_MAX 2u /* cells of one worker in a group: it contradicts itself, and more of them would say no more */
 
 /* So many that are unlike are told at once, and of a site so many: of each fewer, where more sites wait. */
 #define BRICK_UNLIKE_MAX 256u
@@ -74,15 +78,15 @@ struct brick_site_count {
 struct brick_prints {
     struct brick_print *prints;  /* a ring */
     struct brick_record *slots;  /* a ring */
-    struct brick_cell *cells;
+    struct brick_way *ways;      /* open addressing */
     struct brick_site_count *counts; /* in the order in which sites were first heard of */
     uint32_t *counts_index;          /* of each site its place among these, and 1 more, by digest; 0: free */
     uint32_t *changed;               /* places: of what is not told yet */
     uint32_t *waiting;               /* a ring of places: of sites of which prints wait, the longest first */
     uint64_t first, end;           /* numbers of prints */
     uint64_t slots_first, slots_end;
-    size_t prints_room, slots_room, cells_room, counts_room; /* powers of two, or 0 */
-    size_t cells_used, counts_used, changed_count;
+    size_t prints_room, slots_room, ways_room, counts_room; /* powers of two, or 0 */
+    size_t counts_used, changed_count;
     uint32_t waiting_first, waiting_end;
     size_t bytes_max;              /* 0: nothing is held, or counted */
     uint64_t refused;              /* records that are none */
@@ -150,11 +154,11 @@ static inline uint64_t brick_print_site(const struct brick_print *print)
     return print->site | (print->site_stateful ? BRICK_SITE_STATEFUL : 0);
 }
 
-/* Whether it is in a group at all; and in which. */
+/* Whether it may be held against others. */
 static inline int brick_print_is_grouped(const struct brick_print *print) { return print->inputs != 0 && !print->stateful; }
-uint64_t brick_prints_group(const struct brick_prints *p, const struct brick_print *print);
 
-/* The next cell of a group from place *from on; NULL: there is none. *from starts at 0. */
-const struct brick_cell *brick_prints_cell(const struct brick_prints *p, uint64_t group, size_t *from);
+/* The number of an opinion in the group of a print, any; p->end: there is none. And of the one behind it, around. */
+uint64_t brick_prints_opinion(const struct brick_prints *p, const struct brick_print *print);
+uint64_t brick_prints_next(const struct brick_prints *p, uint64_t opinion);
 
 #endif

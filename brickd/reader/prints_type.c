@@ -83,8 +83,10 @@ static void add_all(struct brick_prints *p, const struct brick_speaker *by, cons
     for (size_t at = 0; at < total;) {
         struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];
         const size_t left = total - at;
-        memcpy(slots, bytes + at * sizeof *slots, (left < BRICK_CHECKED_SLOTS_MAX ? left : BRICK_CHECKED_SLOTS_MAX) * sizeof *slots);
         const struct brick_checked *c = (const struct brick_checked *)(const void *)slots;
+        memcpy(slots, bytes + at * sizeof *slots, sizeof *slots);
+        if (c->slots > 1 && c->slots <= left && c->slots <= BRICK_CHECKED_SLOTS_MAX)
+            memcpy(slots + 1, bytes + (at + 1) * sizeof *slots, (c->slots - 1u) * sizeof *slots);
         const int weight = c->kind == BRICK_KIND_CHECKED && (c->flags & BRICK_CHECKED_WEIGHT) != 0
                            && c->slots == BRICK_CHECKED_SLOTS(0) && c->slots <= left;
         if (weight) {
@@ -200,35 +202,41 @@ static PyObject *prints_print(PyObject *self, PyObject *number)
                          (Py_ssize_t)(print.slots * sizeof *slots));
 }
 
+struct opinion {
+    uint64_t output, number;
+    uint32_t worker, count;
+};
+
 static PyObject *prints_group(PyObject *self, PyObject *number)
 {
     Prints *p = (Prints *)self;
     const uint64_t n = PyLong_AsUnsignedLongLong(number);
     if (n == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
-    struct brick_cell *copy = NULL;
+    struct opinion *copy = NULL;
     size_t count = 0, room = 0;
     int whole = 1;
     lock(p);
-    if (n >= p->prints.first && n < p->prints.end && brick_print_is_grouped(brick_prints_at(&p->prints, n))) {
-        const uint64_t group = brick_prints_group(&p->prints, brick_prints_at(&p->prints, n));
-        const struct brick_cell *cell;
-        for (size_t from = 0; whole && (cell = brick_prints_cell(&p->prints, group, &from)) != NULL;) {
-            if (count == room) {
-                room = room > 0 ? 2 * room : 16;
-                struct brick_cell *more = realloc(copy, room * sizeof *more);
-                whole = more != NULL;
-                copy = whole ? more : copy;
-            }
-            if (whole)
-                copy[count++] = *cell;
+    const int here = n >= p->prints.first && n < p->prints.end;
+    const uint64_t first = here ? brick_prints_opinion(&p->prints, brick_prints_at(&p->prints, n)) : p->prints.end;
+    for (uint64_t at = first; whole && at != p->prints.end; count++) {
+        const struct brick_print *print = brick_prints_at(&p->prints, at);
+        if (count == room) {
+            room = room > 0 ? 2 * room : 64;
+            struct opinion *more = realloc(copy, room * sizeof *more);
+            whole = more != NULL;
+            copy = whole ? more : copy;
         }
+        if (whole)
+            copy[count] = (struct opinion){print->output, at, print->worker, print->count};
+        at = brick_prints_next(&p->prints, at);
+        at = at != first ? at : p->prints.end;
     }
     unlock(p);
     PyObject *rows = whole ? PyList_New((Py_ssize_t)count) : PyErr_NoMemory();
     for (size_t i = 0; rows != NULL && i < count; i++) {
         PyObject *row = Py_BuildValue("(IKIK)", copy[i].worker, (unsigned long long)copy[i].output,
-                                      (unsigned int)copy[i].count, (unsigned long long)copy[i].newest);
+                                      (unsigned int)copy[i].count, (unsigned long long)copy[i].number);
         if (row == NULL)
             Py_CLEAR(rows);
         else

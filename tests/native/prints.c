@@ -80,32 +80,31 @@ static uint64_t muted_from[WORKERS]; /* what a worker said before this print is 
 
 static void check_group(const struct brick_prints *p)
 {
-    const uint64_t chosen = p->first + below(p->end - p->first);
-    const struct brick_print *print = brick_prints_at(p, chosen);
-    if (!brick_print_is_grouped(print))
-        return;
-    const uint64_t group = brick_prints_group(p, print);
-    uint64_t newest = 0;
-    size_t cells = 0, from = 0;
-    const struct brick_cell *cell;
-    while ((cell = brick_prints_cell(p, group, &from)) != NULL) {
-        cells++;
-        if (cell->newest < p->first || cell->newest >= p->end)
-            wrong("a cell whose print is not here");
-        if (cell->newest < muted_from[cell->worker])
+    const struct brick_print *print = brick_prints_at(p, p->first + below(p->end - p->first));
+    const uint64_t some = brick_prints_opinion(p, print);
+    uint64_t newest = 0, last = 0, at = some;
+    size_t opinions = 0, said = 0;
+    while (at != p->end) {
+        const struct brick_print *opinion = brick_prints_at(p, at);
+        opinions++;
+        if (at < p->first || opinion->group != print->group || opinion->count == 0)
+            wrong("an opinion that is none");
+        if (at < muted_from[opinion->worker])
             wrong("a mute worker has an opinion");
-        newest = cell->newest > newest ? cell->newest : newest;
+        newest = at > newest ? at : newest;
+        at = brick_prints_next(p, at);
+        at = at != some ? at : p->end;
     }
-    uint64_t last = 0;
-    size_t said = 0;
     for (uint64_t n = p->first; n < p->end; n++) {
         const struct brick_print *each = brick_prints_at(p, n);
-        if (!brick_print_is_grouped(each) || brick_prints_group(p, each) != group || n < muted_from[each->worker])
+        if ((each->group == 0) == brick_print_is_grouped(each))
+            wrong("what is not to be held against others is, or the reverse");
+        if (each->group != print->group || each->group == 0 || n < muted_from[each->worker])
             continue;
         said++;
         last = n;
     }
-    if ((cells == 0) != (said == 0) || cells > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
+    if ((opinions == 0) != (said == 0) || opinions > WORKERS * BRICK_OUTPUTS_MAX || newest != last)
         wrong("a group is not what its prints say");
 }
 
