@@ -69,6 +69,18 @@ class Service:
 HERE = Place("api", "k1", 3)
 
 
+def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_says() -> None:
+    service = Service(5, bytes_max=1 << 24)
+    for first in range(0, 2_000, 100):
+        for number in range(first, first + 90):
+            service.say(BAD, GOOD, GOOD, GOOD, GOOD, given=number)
+        for number in range(first + 90, first + 100):
+            service.say(GOOD, BAD, GOOD, GOOD, GOOD, given=number)
+        service.look()
+    (finding,) = service.watch.compared.findings.values()
+    assert set(finding.outliers) == {"u0", "u1"}
+
+
 def test_what_is_recalled_for_a_question_changes_nothing_by_which_is_judged() -> None:
     service = Service(2, bytes_max=1)  # as little as there can be
     service.say(GOOD, BAD)

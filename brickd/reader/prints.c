@@ -10,6 +10,7 @@
 
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
+#define WAITED_MAX ((1u << 31) - 1)
 
 /* Four slots are the least that a record has; to an opinion there are two ways at most, and as much room again. */
 #define SLOTS_OF_A_PRINT 4u
@@ -504,21 +505,26 @@ static void put(struct brick_prints *p, struct brick_print *print, const struct 
 
 /* ---- what is unlike ------------------------------------------------------ */
 
+static uint32_t waits(const struct brick_site_count *c)
+{
+    return c->waited < BRICK_UNLIKE_OF_A_SITE ? c->waited : BRICK_UNLIKE_OF_A_SITE;
+}
+
+/* Of all that were unlike since these were told each is as likely to wait as the others: who speaks first, or most, keeps
+ * nobody else from being looked at. */
 static void wait_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
 {
     count->unlike++;
     p->unlike_all++;
-    if (count->waits == 0)
+    if (count->waited == 0)
         *waiting_place(p, p->waiting_end++) = place_of(p, count);
-    if (count->waits < BRICK_UNLIKE_OF_A_SITE) {
-        count->unlike_waiting[count->waits++] = number;
-        return;
-    }
-    for (uint32_t n = 0; n < BRICK_UNLIKE_OF_A_SITE; n++)
-        if (count->unlike_waiting[n] < p->first) { /* nobody can look at that one any more */
-            count->unlike_waiting[n] = number;
-            return;
-        }
+    uint64_t place = count->waited < BRICK_UNLIKE_OF_A_SITE ? count->waited : brick_mixed(ODD + number) % (count->waited + 1u);
+    for (uint32_t n = 0; n < waits(count); n++)
+        if (count->waiting[n] < p->first) /* nobody can look at that one any more */
+            place = n;
+    if (place < BRICK_UNLIKE_OF_A_SITE)
+        count->waiting[place] = number;
+    count->waited += count->waited < WAITED_MAX;
 }
 
 size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
@@ -529,12 +535,12 @@ size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
     while (p->waiting_first != p->waiting_end && count < BRICK_UNLIKE_MAX) {
         struct brick_site_count *c = &p->counts[*waiting_place(p, p->waiting_first++)];
         uint32_t told = 0;
-        for (uint32_t n = 0; n < c->waits && told < each; n++)
-            if (c->unlike_waiting[n] >= p->first) {
-                numbers[count++] = c->unlike_waiting[n];
+        for (uint32_t n = 0; n < waits(c) && told < each; n++)
+            if (c->waiting[n] >= p->first) {
+                numbers[count++] = c->waiting[n];
                 told++;
             }
-        c->waits = 0;
+        c->waited = 0;
     }
     return count;
 }

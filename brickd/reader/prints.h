@@ -63,15 +63,16 @@ struct brick_way {
 struct brick_site_count {
     uint64_t site; /* as its workers have it: with BRICK_SITE_STATEFUL or without */
     uint32_t service;
-    uint8_t changed; /* it stands among p->changed */
-    uint8_t waits;   /* how many prints do; if any, it stands among p->waiting */
+    uint32_t changed : 1; /* it stands among p->changed */
+    uint32_t waited : 31; /* how many prints were unlike since these were last told, or more; if any, it stands among
+                             p->waiting */
     uint64_t prints;
     uint64_t bare;   /* without inputs */
     uint64_t stateful; /* with inputs that do not show all that decides */
     uint64_t met;    /* another worker had the same to do */
     uint64_t unlike; /* its group had another output */
     uint64_t gone;   /* they were no opinion any more before another worker had the same to do */
-    uint64_t unlike_waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of prints that are unlike, and not told yet */
+    uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some of these */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u /* further ones are counted in the place of site 0 */
 
