@@ -84,22 +84,18 @@ class Contents:
         """Those that anybody holds."""
         return {number: self._said[number] for number in self.numbers.values()}
 
-    def add(self, key: bytes, said: bytes) -> int:
-        """Have what nobody holds yet, and somebody is to hold at once: under which number.
+    def take(self, records: bytes, most: int) -> array[int]:
+        """Under which numbers stands what the tensors of records hold; 0: there is no room.
+
+        What nobody holds yet somebody is to hold at once, or it is to be cleared.
 
         Args:
-            key: its `identity`.
-            said: what a record says of it.
+            records: of weights.
+            most: how many there may be.
         """
-        if self._free:
-            number = self._free.pop()
-            self._said[number] = said
-        else:
-            number = len(self._said)
-            self._said.append(said)
-            self.uses.append(0)
-        self.numbers[key] = number
-        return number
+        numbers = array("I", _reader.weights_held(records, self.numbers, self._said, self._free, most))
+        self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))
+        return numbers
 
     def hold(self, number: int, times: int = 1) -> None:
         """It is held so often more; 0 is nothing."""

@@ -91,7 +91,7 @@ class Holds:
             uses: how often each content is held.
 
         Returns:
-            How much of it was news, and the contents that might be held by nobody any more.
+            How much of it was news, and the contents that nobody holds any more, or yet.
         """
         news, refused, left = _reader.weights_put(records, numbers, contents, uses, *self.columns())
         self.refused += refused

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from brickd import _reader
-from brickd.numerics.contents import CONTENT_BYTES, COST_BYTES, Contents, identity
+from brickd.numerics.contents import CONTENT_BYTES, COST_BYTES, Contents
 from brickd.numerics.holds import ROW_BYTES, Holds
 from brickd.numerics.sites import Site
 from brickd.numerics.tensors import Tensor, Tensors
@@ -27,6 +27,7 @@ BYTES_MAX = 128 << 20
 RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
 # brick_checked of brick_shm.h: site, ticks, step, position, flags.
 _HEAD = struct.Struct("<8xI4xQQQ22xBx")
+_NO_HEAD = bytes(SLOT_BYTES)
 _NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
 _NOTHING = -1  # no number
 
@@ -70,15 +71,14 @@ class Weights:
         """Take records of weights: whole ones, one behind the other."""
         with self._lock:
             tensors, holds = self._of(speaker.uuid, speaker.service)
-            of, held = _reader.weights_of(records, speaker.digests, tensors.numbers, self.contents.numbers)
-            numbers = array("i", of)
+            numbers = array("i", _reader.weights_of(records, speaker.digests, tensors.numbers))
             for at in range(len(numbers)) if _NOTHING in numbers else ():
                 if numbers[at] == _NOTHING:
                     site, _, _, position, flags = _HEAD.unpack_from(records, at * RECORD_BYTES)
                     if (called := speaker.known(site)) is not None:
                         expert = position if flags & _EXPERT else -1
                         numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, expert))
-            self._put(holds, records, numbers, array("I", held))
+            self._put(holds, records, numbers)
             self._know(speaker.uuid, holds, tensors)
 
     def merge(self, other: Weights, mark: str = "") -> None:
@@ -93,7 +93,7 @@ class Weights:
                     numbers.extend([self._number(tensors, holds, other.tensors(theirs.service)[of])] * 2)
                     for ticks, content in ((row.first_ticks, row.first), (row.ticks, row.now)):
                         records += [_HEAD.pack(0, ticks, row.generation, 0, flags), other.contents[content]]
-                self._put(holds, b"".join(records), numbers, array("I", [0] * len(numbers)))
+                self._put(holds, b"".join(records), numbers)
                 self._know(mark + uuid, holds, tensors)
 
     def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
@@ -121,17 +121,12 @@ class Weights:
             self._rows += more
             holds.grow(more)
 
-    def _put(self, holds: Holds, records: bytes, numbers: array[int], contents: array[int]) -> None:
-        """Have what records say in its place, where there is room; `contents` is 0 of what nobody held yet."""
+    def _put(self, holds: Holds, records: bytes, numbers: array[int]) -> None:
+        """Have what records say in its place, where there is room."""
         self._grow(holds, max(numbers, default=_NOTHING) + 1)
-        fresh = [at for at, content in enumerate(contents) if not content] if 0 in contents else []
-        here, most = self.contents.numbers, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES
-        for at in fresh:
-            said = records[at * RECORD_BYTES + SLOT_BYTES : (at + 1) * RECORD_BYTES]
-            key = identity(said)
-            contents[at] = here.get(key) or (self.contents.add(key, said) if len(here) < most else 0)
+        contents = self.contents.take(records, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES)
         news, left = holds.put(records, numbers, contents, self.contents.uses)
-        self.contents.clear([*left, *(contents[at] for at in fresh)])
+        self.contents.clear(left)
         self.news += news
         self.changes += 1
 
@@ -177,13 +172,11 @@ class Weights:
             numbered = made._tensors[service] = Tensors()
             if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
                 raise ValueError(f"{len(found)} tensors of service {service!r}, among them one twice or too many")
-        numbers = {0: 0}
         for number, said in contents.items():
             if len(said) != CONTENT_BYTES or number == 0:
                 raise ValueError(f"content {number} of {len(said)} bytes, wanted are {CONTENT_BYTES}")
-            key = identity(said)
-            numbers[number] = made.contents.numbers.get(key) or made.contents.add(key, said)
-            made.contents.hold(numbers[number])
+        records = b"".join(_NO_HEAD + said for said in contents.values())
+        numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
         columns: dict[bytes, array[int]] = {}  # replicas have the same
         times: Counter[bytes] = Counter()
         for uuid, holds in workers.items():
@@ -203,8 +196,7 @@ class Weights:
         for written, column in columns.items():
             for number in column:
                 made.contents.hold(number, times[written])
-        for number in numbers.values():  # those that nobody holds go
-            made.contents.release(number)
+        made.contents.clear(numbers.values())
         if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
             raise ValueError(f"{made._rows} rows and {len(made.contents)} contents, more than may be kept")
         return made

@@ -111,7 +111,10 @@ static PyMethodDef reader_methods[] = {
      "tensor_error(one, other) -> the other's relative error, or None; each is what follows the head of a checksum's"
      " record without inputs."},
     {"weights_of", reader_weights_of, METH_VARARGS,
-     "weights_of(records, sites, tensors, contents) -> (numbers of their tensors, or -1; of what these hold, or 0)."},
+     "weights_of(records, sites, tensors) -> numbers of their tensors, or -1."},
+    {"weights_held", reader_weights_held, METH_VARARGS,
+     "weights_held(records, numbers, said, unused, most) -> numbers of what they hold, or 0: what none had has one now, up "
+     "to so many."},
     {"weights_put", reader_weights_put, METH_VARARGS,
      "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (news, refused,"
      " contents that somebody held last)."},

@@ -33,6 +33,7 @@ PyObject *reader_walk(PyObject *module, PyObject *args);
 PyObject *reader_checked(PyObject *module, PyObject *args);
 PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* prints_type.c */
 PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* weights_call.c */
+PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
 
 struct reader_state {

@@ -7,9 +7,9 @@
 #include "prints.h"
 #include "types.h"
 
-
 #define SLOTS BRICK_CHECKED_SLOTS(0)
 #define RECORD_BYTES ((Py_ssize_t)(SLOTS * sizeof(struct brick_record)))
+#define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
 #define NOTHING (-1)
 
 /* Of a tensor's fingerprint what makes two equal: checksum and elements; shape and dtype (contents.py). */
@@ -33,11 +33,10 @@ static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
     return w;
 }
 
-/* What stands in a dict for a key, which is taken; `none` where nothing does, -2 with an exception. */
+/* What stands in a dict for a key; `none` where nothing does, -2 with an exception. */
 static int64_t found(PyObject *dict, PyObject *key, int64_t none)
 {
     PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
-    Py_XDECREF(key);
     if (value == NULL)
         return PyErr_Occurred() ? -2 : none;
     const int64_t number = PyLong_AsLongLong(value);
@@ -63,28 +62,82 @@ static PyObject *content_key(const struct weight *w)
 PyObject *reader_weights_of(PyObject *module, PyObject *args)
 {
     Py_buffer records, sites;
-    PyObject *tensors, *contents, *result = NULL;
-    if (!PyArg_ParseTuple(args, "y*y*O!O!:weights_of", &records, &sites, &PyDict_Type, &tensors, &PyDict_Type, &contents))
+    PyObject *tensors;
+    if (!PyArg_ParseTuple(args, "y*y*O!:weights_of", &records, &sites, &PyDict_Type, &tensors))
         return NULL;
     const Py_ssize_t count = records.len / RECORD_BYTES;
     PyObject *of = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int32_t));
-    PyObject *hold = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
-    int failed = of == NULL || hold == NULL;
-    for (Py_ssize_t at = 0; !failed && at < count; at++) {
+    for (Py_ssize_t at = 0; of != NULL && at < count; at++) {
         const struct weight w = weight_at(&records, at);
-        const int64_t tensor = found(tensors, tensor_key(&w, sites.buf, (size_t)sites.len / sizeof(uint64_t)), NOTHING);
-        const int64_t content = tensor != -2 ? found(contents, content_key(&w), 0) : -2;
-        failed = content == -2;
+        PyObject *key = tensor_key(&w, sites.buf, (size_t)sites.len / sizeof(uint64_t));
+        const int64_t tensor = found(tensors, key, NOTHING);
+        Py_XDECREF(key);
         ((int32_t *)(void *)PyBytes_AS_STRING(of))[at] = (int32_t)tensor;
-        ((uint32_t *)(void *)PyBytes_AS_STRING(hold))[at] = (uint32_t)content;
+        if (tensor == -2)
+            Py_CLEAR(of);
     }
-    if (!failed)
-        result = PyTuple_Pack(2, of, hold);
-    Py_XDECREF(of);
-    Py_XDECREF(hold);
     PyBuffer_Release(&records);
     PyBuffer_Release(&sites);
-    return result;
+    return of;
+}
+
+/* ---- what they hold ------------------------------------------------------ */
+
+/* contents.py: what stands under which number, and which numbers stand for nothing. */
+struct contents {
+    PyObject *numbers, *said, *unused;
+};
+
+/* A number for what nobody held yet. */
+static PyObject *next_number(const struct contents *c)
+{
+    const Py_ssize_t unused = PyList_GET_SIZE(c->unused);
+    if (unused == 0)
+        return PyLong_FromSsize_t(PyList_GET_SIZE(c->said));
+    PyObject *number = Py_NewRef(PyList_GET_ITEM(c->unused, unused - 1));
+    if (PyList_SetSlice(c->unused, unused - 1, unused, NULL) != 0)
+        Py_CLEAR(number);
+    return number;
+}
+
+/* Has under the next number what a record says behind its head: that number, or -2 with an exception. */
+static int64_t have(const struct contents *c, PyObject *key, const char *record)
+{
+    PyObject *said = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
+    Py_ssize_t at = said != NULL && number != NULL ? PyLong_AsSsize_t(number) : -1;
+    int failed = at < 0;
+    if (!failed)
+        failed = at == PyList_GET_SIZE(c->said) ? PyList_Append(c->said, said) : PyList_SetItem(c->said, at, Py_NewRef(said));
+    if (!failed)
+        failed = PyDict_SetItem(c->numbers, key, number);
+    Py_XDECREF(said);
+    Py_XDECREF(number);
+    return failed ? -2 : at;
+}
+
+PyObject *reader_weights_held(PyObject *module, PyObject *args)
+{
+    Py_buffer records;
+    struct contents c;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "y*O!O!O!n:weights_held", &records, &PyDict_Type, &c.numbers, &PyList_Type, &c.said,
+                          &PyList_Type, &c.unused, &most))
+        return NULL;
+    const Py_ssize_t count = records.len / RECORD_BYTES;
+    PyObject *held = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
+    for (Py_ssize_t at = 0; held != NULL && at < count; at++) {
+        const struct weight w = weight_at(&records, at);
+        PyObject *key = content_key(&w);
+        int64_t content = found(c.numbers, key, 0);
+        if (content == 0 && PyDict_GET_SIZE(c.numbers) < most)
+            content = have(&c, key, (const char *)records.buf + at * RECORD_BYTES);
+        Py_XDECREF(key);
+        ((uint32_t *)(void *)PyBytes_AS_STRING(held))[at] = (uint32_t)content;
+        if (content == -2)
+            Py_CLEAR(held);
+    }
+    PyBuffer_Release(&records);
+    return held;
 }
 
 /* ---- what is kept of a worker's tensors ---------------------------------- */
@@ -97,7 +150,7 @@ struct rows {
     size_t count;
 };
 
-/* How often each content is held, and which of them anybody ceased to hold. */
+/* How often each content is held, and which of them nobody holds any more, or yet. */
 struct uses {
     uint32_t *uses;
     size_t count;
@@ -109,13 +162,21 @@ struct put {
     int failed;
 };
 
-static void release(struct uses *u, uint32_t content, struct put *p)
+static void leave(struct uses *u, uint32_t content, struct put *p)
 {
-    if (content == 0 || content >= u->count || --u->uses[content] > 0)
+    if (content == 0 || content >= u->count || u->uses[content] > 0)
         return;
     PyObject *number = PyLong_FromUnsignedLong(content);
     p->failed |= number == NULL || PyList_Append(u->left, number) != 0;
     Py_XDECREF(number);
+}
+
+static void release(struct uses *u, uint32_t content, struct put *p)
+{
+    if (content == 0 || content >= u->count)
+        return;
+    u->uses[content]--;
+    leave(u, content, p);
 }
 
 enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
@@ -196,6 +257,8 @@ static PyObject *put_all(const Py_buffer *b)
             p.news++;
         }
     }
+    for (Py_ssize_t at = 0; !p.failed && at < count; at++)
+        leave(&uses, ((const uint32_t *)b[HOLD].buf)[at], &p);
     if (!p.failed)
         return Py_BuildValue("(KKN)", (unsigned long long)p.news, (unsigned long long)p.refused, uses.left);
     Py_XDECREF(uses.left);
