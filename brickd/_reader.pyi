@@ -198,7 +198,6 @@ class Matched(TypedDict):
             int,
             int,
             int,
-            int,
             float | None,
             float | None,
             float | None,

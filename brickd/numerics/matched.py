@@ -61,7 +61,6 @@ class Row(NamedTuple):
 
     Attributes:
         class_: diverged where any of them is, else the last of theirs.
-        ticks: of the first of them; by input, of the first time that its worker had these.
         against: which of the members the others are held against.
         worst: which of them is furthest from that one.
         error: of the worst, relative and estimated; None: not known.
@@ -73,7 +72,6 @@ class Row(NamedTuple):
     """
 
     class_: int
-    ticks: int
     against: int
     worst: int
     error: float | None
@@ -89,7 +87,7 @@ class SiteFound(NamedTuple):
 
     Attributes:
         site: its digest.
-        ticks: when it was first recorded, by the first of the workers that have it.
+        moment: where it first stands in the order of execution.
         prints: how many were looked at.
         compared: how many comparisons these gave.
         classes: how many of each class.
@@ -101,7 +99,7 @@ class SiteFound(NamedTuple):
     """
 
     site: int
-    ticks: int
+    moment: int
     prints: int
     compared: int
     classes: tuple[int, ...]

@@ -26,17 +26,17 @@ static int by_input(const void *a, const void *b)
     return ORDER(x->number, y->number);
 }
 
-static int by_ticks(const void *a, const void *b)
+static int rows_in_order(const void *a, const void *b)
 {
     const struct brick_row_found *x = a, *y = b;
-    UNLESS_EQUAL(x->ticks, y->ticks);
+    UNLESS_EQUAL(x->moment, y->moment);
     return ORDER(x->first, y->first);
 }
 
-static int by_time(const void *a, const void *b)
+static int alike_in_order(const void *a, const void *b)
 {
     const struct alike *x = a, *y = b;
-    return ORDER(x->ticks, y->ticks);
+    return ORDER(x->moment, y->moment);
 }
 
 void *brick_match_grown(void *array, size_t *room, size_t wanted, size_t size)
@@ -64,7 +64,7 @@ static int collect(struct work *w)
         const struct brick_print *print = brick_prints_at(p, n);
         const uint32_t place = brick_match_place(w, print);
         if (place != UINT32_MAX && print->ticks >= m->since[place] && (m->step == NULL || print->step == *m->step))
-            w->entries[w->entries_count++] = (struct entry){print, n, place, 0};
+            w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = place};
     }
     m->prints = w->entries_count;
     return 1;
@@ -89,30 +89,16 @@ static int find_edges(struct work *w)
     return 1;
 }
 
-/* What the first of these workers said first of them. */
-static const struct entry *first_of(const struct entry *e, size_t count)
-{
-    const struct entry *first = e;
-    for (size_t i = 1; i < count; i++)
-        if (e[i].worker < first->worker || (e[i].worker == first->worker && e[i].print->ticks < first->print->ticks))
-            first = &e[i];
-    return first;
-}
-
 /* The site of the present group: all of a site stand together. */
 static void count_site(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
-    const struct entry *first = first_of(e, count);
-    w->ticks = first->print->ticks;
     if (m->sites_count == 0 || brick_site_now(w)->site != e->print->site)
-        m->sites[m->sites_count++] = (struct brick_site_found){.site = e->print->site, .ticks = UINT64_MAX, .worker = UINT32_MAX};
+        m->sites[m->sites_count++] = (struct brick_site_found){.site = e->print->site, .moment = UINT32_MAX};
     struct brick_site_found *site = brick_site_now(w);
     site->prints += count;
-    if (first->worker > site->worker)
-        return;
-    site->ticks = first->worker < site->worker || w->ticks < site->ticks ? w->ticks : site->ticks;
-    site->worker = first->worker;
+    for (size_t i = 0; i < count; i++)
+        site->moment = e[i].moment < site->moment ? e[i].moment : site->moment;
 }
 
 static int same_group(const struct entry *a, const struct entry *b, int same_input)
@@ -121,6 +107,14 @@ static int same_group(const struct entry *a, const struct entry *b, int same_inp
     if (x->site != y->site)
         return 0;
     return same_input ? x->inputs == y->inputs : x->step == y->step && x->position == y->position;
+}
+
+size_t brick_match_group_end(const struct work *w, size_t from)
+{
+    size_t end = from + 1;
+    while (end < w->entries_count && same_group(&w->entries[from], &w->entries[end], w->m->by_input))
+        end++;
+    return end;
 }
 
 static int make_room(struct work *w)
@@ -145,14 +139,12 @@ static int walk(struct work *w)
     m->sites_count = m->rows_count = m->members_count = w->alike_count = 0;
     for (size_t i = 0; i < m->count; i++)
         m->edges[i].missing = m->edges[i].uncertain = 0;
-    for (size_t from = 0, i = 1; i <= w->entries_count; i++) {
-        if (i < w->entries_count && same_group(&w->entries[from], &w->entries[i], m->by_input))
-            continue;
+    for (size_t from = 0, end; from < w->entries_count; from = end) {
         const struct entry *e = &w->entries[from];
-        count_site(w, e, i - from);
-        if (!(m->by_input ? brick_group_by_input : brick_group_by_run)(w, e, i - from))
+        end = brick_match_group_end(w, from);
+        count_site(w, e, end - from);
+        if (!(m->by_input ? brick_group_by_input : brick_group_by_run)(w, e, end - from))
             return 0;
-        from = i;
     }
     return 1;
 }
@@ -176,10 +168,10 @@ static void count_before(struct work *w)
     struct brick_before before = {0};
     size_t passed = 0;
     if (w->alike_count > 0)
-        qsort(w->alike, w->alike_count, sizeof *w->alike, by_time);
+        qsort(w->alike, w->alike_count, sizeof *w->alike, alike_in_order);
     for (size_t i = 0; i < m->rows_count; i++) {
         struct brick_row_found *row = &m->rows[i];
-        for (; passed < w->alike_count && w->alike[passed].ticks < row->ticks; passed++)
+        for (; passed < w->alike_count && w->alike[passed].moment < row->moment; passed++)
             before.identical += w->alike[passed].comparisons;
         row->before = before;
         for (uint32_t n = 0; n < row->members; n++) {
@@ -197,7 +189,7 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
     int whole = collect(&w) && find_edges(&w) && (m->by_input || brick_steps_find(&w));
     if (whole) {
         qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? by_input : by_run);
-        whole = make_room(&w) && walk(&w);
+        whole = make_room(&w) && brick_order_find(&w) && walk(&w);
     }
     if (whole && !m->by_input && brick_steps_part(&w)) { /* once more, each beside those that did the same work */
         qsort(w.entries, w.entries_count, sizeof *w.entries, by_run);
@@ -205,7 +197,7 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
     }
     if (whole) {
         if (m->rows_count > 0)
-            qsort(m->rows, m->rows_count, sizeof *m->rows, by_ticks);
+            qsort(m->rows, m->rows_count, sizeof *m->rows, rows_in_order);
         count_classes(m);
         count_before(&w);
     }

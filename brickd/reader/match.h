@@ -55,12 +55,12 @@ struct brick_before {
 /* A row that is not identical throughout. */
 struct brick_row_found {
     struct brick_before before;
-    uint64_t ticks;    /* of the first of its prints, in the order of the workers; by input of the first that worker had */
     size_t first;      /* its prints begin there in m->members */
     uint32_t members;
     uint32_t against;  /* which of these the others are held against, */
     uint32_t worst;    /* and which is furthest from it */
     uint32_t site;     /* which of m->sites */
+    uint32_t moment;   /* where it stands in the order of execution */
     float error;       /* of the worst: relative, estimated; no number: not known */
     float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */
     float tolerance;
@@ -77,8 +77,7 @@ struct brick_step {
 /* Of one site. */
 struct brick_site_found {
     uint64_t site;
-    uint64_t ticks;    /* when it was first recorded, by the first of the workers that have it, */
-    uint32_t worker;   /* which this is: what two clocks show is in no order */
+    uint32_t moment;   /* where it first stands in the order of execution */
     uint64_t prints;
     uint64_t compared, classes[BRICK_CLASSES];
     uint64_t lone;     /* prints beside which none of another worker stands */
@@ -106,7 +105,7 @@ struct brick_match {
     double rtol;             /* below 0: what the dtype and the size of the reduction lead one to expect */
 
     /* Found. */
-    struct brick_row_found *rows; /* all that are not identical, in the order of the first worker that has one */
+    struct brick_row_found *rows; /* all that are not identical, in the order of execution */
     struct brick_member *members;
     struct brick_step *steps;
     struct brick_site_found *sites;

@@ -231,32 +231,40 @@ static int room_for_row(struct work *w, uint32_t members)
 }
 
 /* Nothing differs: it is no row. */
-static int pass_alike(struct work *w, uint32_t count, uint64_t ticks)
+static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
 {
     struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);
     if (alike == NULL)
         return 0;
     w->alike = alike;
-    w->alike[w->alike_count++] = (struct alike){ticks, count - 1};
+    w->alike[w->alike_count++] = (struct alike){moment, count - 1};
     brick_site_now(w)->classes[BRICK_CLASS_IDENTICAL] += count - 1;
     return 1;
+}
+
+static uint32_t first_moment(const struct entry *e, uint32_t count)
+{
+    uint32_t first = e->moment;
+    for (uint32_t i = 1; i < count; i++)
+        first = e[i].moment < first ? e[i].moment : first;
+    return first;
 }
 
 int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t against, enum brick_class as)
 {
     struct brick_match *m = w->m;
-    const uint64_t ticks = m->by_input ? w->ticks : e->print->ticks;
+    const uint32_t moment = first_moment(e, count);
     brick_site_now(w)->compared += count - 1;
     if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
         for (uint32_t i = 0; i < count && !m->by_input; i++)
             brick_steps_begin(w, &e[i], &e[against], given_else(w, &e[against], &e[i]));
-        return pass_alike(w, count, ticks);
+        return pass_alike(w, count, moment);
     }
     if (!room_for_row(w, count))
         return 0;
     struct brick_row_found *row = &m->rows[m->rows_count];
     *row = (struct brick_row_found){
-        .ticks = ticks,
+        .moment = moment,
         .first = m->members_count,
         .members = count,
         .against = against,
@@ -277,7 +285,7 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;
     if (row->class == BRICK_CLASS_IDENTICAL) /* of other backends or forms: no row after all */
-        return pass_alike(w, count, ticks);
+        return pass_alike(w, count, moment);
     m->rows_count++;
     m->members_count += count;
     return 1;

@@ -15,7 +15,7 @@ static int by_own(const void *a, const void *b)
 {
     const struct visit *x = a, *y = b;
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->own.ticks, y->own.ticks);
+    UNLESS_EQUAL(x->own.at, y->own.at);
     return ORDER(x->step, y->step);
 }
 
@@ -23,7 +23,7 @@ static int by_beside(const void *a, const void *b)
 {
     const struct visit *x = a, *y = b;
     UNLESS_EQUAL(x->worker, y->worker);
-    UNLESS_EQUAL(x->beside.ticks, y->beside.ticks);
+    UNLESS_EQUAL(x->beside.at, y->beside.at);
     return ORDER(x->step, y->step);
 }
 
@@ -68,10 +68,10 @@ struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t wo
     return bsearch(&wanted, w->visits, w->visits_count, sizeof wanted, by_step);
 }
 
-static void begin(struct start *s, uint64_t ticks, const struct brick_print *print, int differs)
+static void begin(struct start *s, uint64_t at, const struct brick_print *print, int differs)
 {
-    if (s->print == NULL || ticks < s->ticks)
-        *s = (struct start){ticks, print, differs};
+    if (s->print == NULL || at < s->at)
+        *s = (struct start){at, print, differs};
 }
 
 void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *against, int differs)
@@ -79,7 +79,7 @@ void brick_steps_begin(struct work *w, const struct entry *e, const struct entry
     struct visit *v = brick_steps_visit(w, e->print->step, e->worker);
     begin(&v->own, e->print->ticks, e->print, differs);
     if (against->worker != e->worker)
-        begin(&v->beside, against->print->ticks, e->print, differs);
+        begin(&v->beside, against->moment, e->print, differs);
 }
 
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
@@ -106,7 +106,7 @@ static const struct start *own(const struct visit *v) { return &v->own; }
 
 static const struct start *beside(const struct visit *v) { return &v->beside; }
 
-/* By one of the clocks, in whose order they stand. */
+/* In the order in which they stand. */
 static void look(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
 {
     for (size_t i = 0, diverged = 0; i < count; i++) {

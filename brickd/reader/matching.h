@@ -2,7 +2,8 @@
  *
  * match.c says which prints are looked at, and in which order; match_groups.c which
  * of them stand side by side; match_rows.c what one is beside another;
- * match_steps.c who had which step, and whether the same work was done in it.
+ * match_steps.c who had which step, and whether the same work was done in it;
+ * match_order.c in which order all of it was executed.
  */
 #ifndef BRICKD_MATCHING_H
 #define BRICKD_MATCHING_H
@@ -13,13 +14,14 @@
 struct entry {
     const struct brick_print *print;
     uint64_t number;
-    uint32_t worker;
     uint64_t work; /* that of its visit */
+    uint32_t worker;
+    uint32_t moment; /* where it stands in the order of execution */
 };
 
-/* The first row of a visit by one clock. */
+/* The first row of a visit in one order. */
 struct start {
-    uint64_t ticks;
+    uint64_t at;
     const struct brick_print *print; /* the worker's in it; NULL: there is no such row */
     int differs;                     /* its inputs are not those of the one that it was held against */
 };
@@ -27,12 +29,13 @@ struct start {
 /* That a worker has a step. */
 struct visit {
     uint64_t step, first, last; /* ticks of its prints */
-    struct start own, beside;   /* by the worker's clock, and by the clocks of those that it was held against: turned over,
-                                   two are the same, so it takes both to say that other work was done */
+    struct start own, beside;   /* by the worker's clock, and in the order of execution, which contradicts the worker who was
+                                   named first in nothing: turned over, two are the same, so it takes both to say that
+                                   other work was done */
     uint64_t work;              /* what began as it did, where that was other work than most did; else 0 */
     uint32_t worker;
     uint32_t at;                /* which of m->steps it is */
-    uint8_t differs;            /* by so many of the clocks it began with other inputs before anything of its worker's diverged */
+    uint8_t differs;            /* in so many of these orders it began with other inputs before anything of its worker's diverged */
     uint8_t diverged;           /* something that it said does */
     uint8_t cut;                /* some of its prints are not looked at */
 };
@@ -45,8 +48,7 @@ struct said {
 
 /* So many comparisons of a row in which all is identical. */
 struct alike {
-    uint64_t ticks;
-    uint32_t comparisons;
+    uint32_t moment, comparisons;
 };
 
 struct work {
@@ -59,7 +61,6 @@ struct work {
     struct alike *alike;
     size_t entries_count, visits_count, alike_count, alike_room, rows_room, members_room;
     struct brick_record one[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
-    uint64_t ticks; /* by input: when the first of the workers first had what the present group is of */
     /* Of the present row or group, of each worker: */
     struct entry *row, *sorted;
     struct said *said;
@@ -85,6 +86,16 @@ static inline uint32_t brick_match_place(const struct work *w, const struct bric
 }
 
 static inline struct brick_site_found *brick_site_now(const struct work *w) { return &w->m->sites[w->m->sites_count - 1]; }
+
+/* ---- match.c ---- */
+
+/* Where the next group begins: what may stand side by side, all of it together. */
+size_t brick_match_group_end(const struct work *w, size_t from);
+
+/* ---- match_order.c ---- */
+
+/* Of each entry its moment, once the entries of a group stand together and the visits are found. */
+int brick_order_find(struct work *w);
 
 /* ---- match_rows.c ---- */
 

@@ -394,7 +394,7 @@ static PyObject *row_of(const struct brick_match *m, const struct brick_row_foun
     if (members == NULL)
         return NULL;
     const struct brick_before *before = &row->before;
-    return Py_BuildValue("(iKIINNNN(KKK)N)", row->class, (unsigned long long)row->ticks, row->against, row->worst,
+    return Py_BuildValue("(iIINNNN(KKK)N)", row->class, row->against, row->worst,
                          known(row->error), known(row->inputs), known(row->tolerance), known(row->rounding),
                          (unsigned long long)before->identical, (unsigned long long)before->within,
                          (unsigned long long)before->not_comparable, members);
@@ -412,7 +412,7 @@ static PyObject *site_of(const struct brick_site_found *s)
     }
     if (classes == NULL)
         return NULL;
-    return Py_BuildValue("(KKKKNKKKKd)", (unsigned long long)s->site, (unsigned long long)s->ticks,
+    return Py_BuildValue("(KIKKNKKKKd)", (unsigned long long)s->site, s->moment,
                          (unsigned long long)s->prints, (unsigned long long)s->compared, classes,
                          (unsigned long long)s->lone, (unsigned long long)s->bare, (unsigned long long)s->missing,
                          (unsigned long long)s->uncertain, (double)s->error);

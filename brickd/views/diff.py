@@ -201,7 +201,7 @@ def _unpaired(sides: Sides, by_input: Comparison, by_run: Comparison) -> str | N
     if not by_run.declared:
         return "steps are the host's own only in brick.step"
     found = [site for site in by_run.matched.sites if any(site.classes)] or by_run.matched.sites
-    first = min(found, key=lambda site: site.ticks, default=None)
+    first = min(found, key=lambda site: site.moment, default=None)
     if first is None or not any(site.bare for site in by_input.matched.sites if site.site == first.site):
         return None
     kernel = sides.numerics.sites[first.site].kernel

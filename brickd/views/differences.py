@@ -207,7 +207,7 @@ def _sites(numerics: Numerics, leads: Comparison) -> list[Document]:
     if len(shown) > SITES_MAX:
         shown = [site for site in shown if site.site in judged][:SITES_MAX]
     return [
-        _site(numerics.sites[site.site], site, judged.get(site.site)) for site in sorted(shown, key=lambda s: s.ticks)
+        _site(numerics.sites[site.site], site, judged.get(site.site)) for site in sorted(shown, key=lambda s: s.moment)
     ]
 
 
