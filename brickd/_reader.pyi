@@ -11,6 +11,8 @@ LOCK_CONSUMER: int
 CLOCK_TSC: int
 CLOCK_MONOTONIC: int
 CONTROL: int
+RATE_NONE: int
+RATE_ALL: int
 CONTROL_OFF: int
 CONTROL_SPANS: int
 KIND_SPAN: int
@@ -77,6 +79,7 @@ class Header(TypedDict):
     boot_id: bytes
     service: bytes
     coordinates: bytes
+    rate: int
 
 class Process(TypedDict):
     names: int

@@ -156,7 +156,8 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
     """What `written` said."""
-    header = document["header"] | {name: bytes.fromhex(document["header"][name]) for name in _BYTES}
+    said = document["header"]
+    header = named_later("header") | said | {name: bytes.fromhex(said[name]) for name in _BYTES}
     return Reading(
         **{name: document[name] for name in _PLAIN}
         | {

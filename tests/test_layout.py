@@ -98,6 +98,8 @@ def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
     names = ("ended", "took", "sites_refused", "tensors_refused", "key", "weights", "scans")
     assert named == [(name, start + 8 * n, 1, "Q") for n, name in enumerate(names)]
     assert words > len(named)
+    ((start, _),) = [(row[1], row[2]) for row in of("header") if row[0] == "reserved"]
+    assert [row[1:] for row in _reader.later() if row[0] == "header"] == [("rate", start, 1, "I")]
 
 
 @pytest.mark.parametrize("record", STRUCTS)

@@ -276,8 +276,19 @@ struct brick_taken {
 };
 
 /* Whether a checksum there would be recorded now: recording is on, the site is
- * not one that is off, and there is room for it. So what leads to it may be spared. */
+ * not one that is off, the step is one of those that are looked at (BRICKD_FINGERPRINTS:
+ * off, 1/N or all; else all), and there is room for it. So what leads to it may be spared. */
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at);
+/* The same for what nobody asked for by name: while neither the operator nor BRICKD_FINGERPRINTS says of which steps
+ * checksums are recorded, of those that this rate leaves (of the 2^32 hashes of a step so many; UINT32_MAX: all). */
+int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate);
+
+/* Whether what is open for the key is in a step. */
+int brick_in_step(const void *key);
+/* For an engine that counts no steps: the key of one, made of what it is given, tensor by tensor, from 0 on. Who has the
+ * service's key and is given the same finds the same; nobody else can tell what it was. A tensor that cannot be read
+ * changes nothing. */
+uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
 
 /* Takes a tensor's fingerprint for a checksum of this kernel, at the same place.
  * Where none is wanted (brick_wants), and while the service's key cannot be had, it

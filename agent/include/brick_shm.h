@@ -169,7 +169,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 3
+#define BRICK_MINOR 4
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -249,7 +249,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* as service: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];
+    uint8_t reserved[3824];  /* since 1.4 it begins with a rate (see brick_step_drawn), of four bytes: of which steps checksums
+                                are recorded where the control page does not say; 0: of all */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -263,17 +264,32 @@ enum brick_control_flags {
 /* For the worker these are untrusted numbers: none is an index or a length. */
 struct brick_control {
     uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
-    uint32_t fingerprint_rate; /* whole steps: hash of the step below this; 0 = as configured */
+    uint32_t fingerprint_rate; /* whole steps: brick_step_drawn; 0 = as configured */
     uint64_t dump_site;        /* "dump this site next time"; 0 = none */
     uint64_t reopen;           /* changed: open a new segment at the next chance */
     uint64_t reserved[253];
-    uint64_t sites[256];       /* bitmap */
+    uint64_t sites[256];       /* bitmap: 1 = nothing is recorded there of what a kernel computes */
 };
 BRICK_ASSERT(sizeof(struct brick_control) == BRICK_PAGE, "the control page is one page");
 BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
+
+/* Since 1.4 the rate and the sites are obeyed. A rate is how many of the 2^32 hashes of a step are below it, but for
+ * these two. What stands in no step is recorded where all is. */
+#define BRICK_RATE_NONE UINT32_C(1)
+#define BRICK_RATE_ALL UINT32_MAX
+
+/* Whether a step is one of those that a rate leaves: the same in every worker, whatever it did before. */
+static inline int brick_step_drawn(uint64_t step, uint32_t rate)
+{
+    uint64_t hash = step ^ UINT64_C(0xA0761D6478BD642F); /* splitmix64 of that: steps that an engine counts are far apart */
+    hash += UINT64_C(0x9E3779B97F4A7C15);
+    hash = (hash ^ (hash >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    hash = (hash ^ (hash >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && (uint32_t)((hash ^ (hash >> 31)) >> 32) < rate);
+}
 
 /* ---- consumer lines ---------------------------------------------------- */
 
@@ -718,6 +734,7 @@ static const struct brick_field brick_fields[] = {
     {"process", "key", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_KEY), 8, 'Q'},
     {"process", "weights", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_WEIGHTS), 8, 'Q'},
     {"process", "scans", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_SCANS), 8, 'Q'},
+    {"header", "rate", (uint32_t)offsetof(struct brick_header, reserved), 4, 'I'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
 #undef BRICK_FIELD
 };

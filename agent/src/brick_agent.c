@@ -85,6 +85,7 @@ static uint32_t rounded_up(uint32_t n, uint32_t most)
     return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
 }
 
+#define RATE_OF_MAX 1000000u
 #define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB of each thread */
 
 static uint32_t power_of_two(uint32_t n, uint32_t most)
@@ -101,6 +102,20 @@ static void label(uint8_t *to, size_t size, const char *text)
             length--;
     for (size_t i = 0; i < length; i++)
         to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
+}
+
+/* Of which steps: "off", "all", or "1/16". 0: nothing was said; *wrong: something else. */
+static uint32_t rate_setting(int *wrong)
+{
+    const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");
+    if (*value == 0 || strcmp(value, "all") == 0)
+        return *value == 0 ? 0 : BRICK_RATE_ALL;
+    if (strcmp(value, "off") == 0)
+        return BRICK_RATE_NONE;
+    char *end;
+    const unsigned long of = strncmp(value, "1/", 2) == 0 && value[2] >= '0' && value[2] <= '9' ? strtoul(value + 2, &end, 10) : 0;
+    *wrong = of == 0 || of > RATE_OF_MAX || *end != 0;
+    return *wrong ? 0 : of == 1 ? BRICK_RATE_ALL : (uint32_t)((UINT64_C(1) << 32) / of);
 }
 
 static int64_t group_number(const char *name)
@@ -137,6 +152,10 @@ static const char *make_plan(struct brick_plan *plan, const struct brick_config 
     h->event_slots = power_of_two(number_setting(c->event_slots, "BRICKD_EVENTS", 4096), EVENTS_MAX);
     if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0 || h->event_slots == 0)
         return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS must be numbers above 0";
+    int wrong = 0;
+    plan->rate = rate_setting(&wrong);
+    if (wrong)
+        return "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000";
     h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
     h->buckets = BRICK_BUCKETS;
     label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));

@@ -88,6 +88,20 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
     return 1;
 }
 
+/* ---- which steps, which sites -------------------------------------------- */
+
+/* Neither the operator nor the host wants this step or this site left out. `rate`: where neither says of which steps. */
+static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
+{
+    const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
+    const uint32_t asked = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
+    const uint32_t said = asked != 0 ? asked : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
+    rate = said != 0 ? said : rate;
+    if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
+        return 0;
+    return p->has_step ? brick_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
+}
+
 /* ---- taking ------------------------------------------------------------- */
 
 static const struct brick_at here;
@@ -100,14 +114,41 @@ static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
 
 int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at)
 {
+    return brick_wants_of(kernel, key, at, BRICK_RATE_ALL);
+}
+
+int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate)
+{
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
     if (t == NULL)
         return 0;
     const struct place p = place_of(t, kernel, key, at != NULL ? at : &here);
-    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && brick_event_room(t, kept_free(t, 0));
+    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && is_drawn(t, &p, rate)
+                       && brick_event_room(t, kept_free(t, 0));
     brick_idle(t);
     return wanted;
+}
+
+int brick_in_step(const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return 0;
+    const struct brick_stack *s = brick_stack_open(t, key);
+    const int has_step = s != NULL && (s->top->inherits & BRICK_FRAME_STEP) != 0;
+    brick_idle(t);
+    return has_step;
+}
+
+uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor)
+{
+    struct brick_secret secret;
+    struct brick_fingerprint given;
+    if (!brick_secret(&secret) || brick_fingerprint(tensor, secret.key, &given) != NULL)
+        return step;
+    return brick_splitmix64(step ^ given.checksum);
 }
 
 int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key)
@@ -259,7 +300,7 @@ unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at 
     at = at != NULL ? at : &here;
     const uint64_t now = brick_ticks(brick_agent.clock);
     const struct place p = place_of(t, kernel, key, at);
-    if ((p.value & BRICK_ENTRY_OFF) != 0) {
+    if ((p.value & BRICK_ENTRY_OFF) != 0 || !is_drawn(t, &p, BRICK_RATE_ALL)) {
         brick_idle(t);
         return outcome;
     }

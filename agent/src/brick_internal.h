@@ -86,6 +86,7 @@ struct brick_segment {
 struct brick_plan {
     char prefix[40];
     int64_t group; /* -1: none */
+    uint32_t rate; /* of which steps checksums are recorded; 0: the host does not say */
     struct brick_header header;
 };
 

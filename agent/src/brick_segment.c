@@ -217,6 +217,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     memset(h.boot_id, 0, sizeof h.boot_id);
     read_boot_id(h.boot_id);
     take_anchor(&h);
+    memcpy(h.reserved, &plan->rate, sizeof plan->rate);
     h.header_crc = brick_header_crc(&h);
     *s->header = h;
     s->name_blocks[0] = 1;

@@ -156,6 +156,8 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CLOCK_TSC", BRICK_CLOCK_TSC) != 0
         || PyModule_AddIntConstant(module, "CLOCK_MONOTONIC", BRICK_CLOCK_MONOTONIC) != 0
         || PyModule_AddIntConstant(module, "CONTROL", BRICK_PAGE) != 0
+        || PyModule_AddIntConstant(module, "RATE_NONE", BRICK_RATE_NONE) != 0
+        || PyModule_AddIntConstant(module, "RATE_ALL", BRICK_RATE_ALL) != 0
         || PyModule_AddIntConstant(module, "CONTROL_OFF", BRICK_CONTROL_OFF) != 0
         || PyModule_AddIntConstant(module, "CONTROL_SPANS", BRICK_CONTROL_SPANS) != 0
         || PyModule_AddIntConstant(module, "KIND_SPAN", BRICK_KIND_SPAN) != 0

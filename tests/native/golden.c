@@ -121,9 +121,12 @@ static void defer(uint32_t brick, uint64_t time)
     brick_finalize(NULL);
 }
 
-/* Since 1.3: a checksum with all that can be said of it, at a site of the open layer; and one of a site that is off. */
+/* Since 1.3: a checksum with all that can be said of it, at a site of the open layer; and one of a site that is off. Since
+ * 1.4 not of each step, and not of a site that the consumer leaves out. */
 static void check(uint32_t kernel, uint64_t time)
 {
+    const uint32_t every = BRICK_RATE_ALL;
+    const uint64_t third = 4;
     static const float numbers[2][3] = {{1, -2, 3}, {0, 0.5f, 1e30f}};
     static const int64_t shape[] = {2, 3};
     const struct brick_tensor tensor = {
@@ -131,11 +134,15 @@ static void check(uint32_t kernel, uint64_t time)
     const uint64_t position = 17;
     const struct brick_at place = {.position = &position, .params = 99, .backend = name("CPU", NULL),
                                 .relation = BRICK_AGREES_REPLICATED, .of = name("tp", NULL)};
-    const uint32_t kernels[] = {kernel, name("token_ids", NULL)};
+    const uint32_t kernels[] = {kernel, name("token_ids", NULL), name("left_out", NULL)};
     struct brick_taken taken;
     at(time);
     brick_layer_begin(2, NULL);
-    for (int n = 0; n < 2; n++) {
+    put(brick_agent.segment->layout.control + offsetof(struct brick_control, sites), &third, sizeof third);
+    if (brick_wants(kernel, NULL, &place)) /* step 7 is none of those of a rate of 1/4 */
+        abort();
+    put(brick_agent.segment->layout.control + offsetof(struct brick_control, fingerprint_rate), &every, sizeof every);
+    for (int n = 0; n < 3; n++) {
         if (brick_take(kernels[n], NULL, &place, &tensor, &taken) != NULL)
             abort();
         brick_checksum(kernels[n], NULL, &place, &taken, NULL, 0);
@@ -163,7 +170,7 @@ int main(int argc, char **argv)
     const struct brick_config config = {.service = "golden", .worker = "0.tp3.pp1", .prefix = "brickd-golden-",
                                         .clock = "monotonic", .lanes = 2, .paths = 64, .names = 64, .sites = 64,
                                         .span_slots = 8, .event_slots = 8};
-    if (brick_init(&config) != BRICK_ON)
+    if (setenv("BRICKD_FINGERPRINTS", "1/4", 1) != 0 || brick_init(&config) != BRICK_ON)
         return 1;
     uint32_t block = name("block", "block"), attention = name("attention", "attention"), ffn = name("ffn", "ffn");
     uint64_t step = 7, time = 0;

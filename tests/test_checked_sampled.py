@@ -1,0 +1,112 @@
+"""Which checksums are recorded: of whole steps, the same in every worker, and of the sites that nobody left out."""
+
+from __future__ import annotations
+
+import os
+import struct
+from itertools import pairwise
+
+import pytest
+from conftest import SHM, reading
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from test_checked import recorded
+
+from brickd import _reader
+
+STEPS = """
+brick.init()
+for number in range({steps}):
+    with brick.step(number):
+        for layer in range(3):
+            brick.checksum("mlp", y, input=x, layer=layer)
+"""
+MASK = 2**64 - 1
+
+
+def drawn(step: int, of: int) -> bool:
+    """The definition: splitmix64 of the step, of which the upper half is below the rate."""
+    hash_ = ((step ^ 0xA0761D6478BD642F) + 0x9E3779B97F4A7C15) & MASK
+    hash_ = ((hash_ ^ (hash_ >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    hash_ = ((hash_ ^ (hash_ >> 27)) * 0x94D049BB133111EB) & MASK
+    return (hash_ ^ (hash_ >> 31)) >> 32 < 2**32 // of
+
+
+@pytest.mark.parametrize("of", [2, 16])
+def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of: int) -> None:
+    left = recorded(worker, prefix, STEPS.format(steps=200), BRICKD_FINGERPRINTS=f"1/{of}")
+    wanted = [step for step in range(200) if drawn(step, of)]
+    assert [each["step"] for each in left.events] == [step for step in wanted for _ in range(3)]
+    assert 200 // of // 2 < len(wanted) < 200 * 2 // of
+    assert left.reading.header["rate"] == 2**32 // of
+    assert [sum(lane["event_dropped"]) for _, lane, _ in left.reading.lanes] == [0]
+
+
+@pytest.mark.parametrize(("said", "recorded_of"), [("off", 0), ("all", 12), ("1/1", 12)])
+def test_no_step_is_recorded_or_each(worker: Start, prefix: str, said: str, recorded_of: int) -> None:
+    left = recorded(worker, prefix, STEPS.format(steps=4), BRICKD_FINGERPRINTS=said)
+    assert len(left.events) == recorded_of
+
+
+def test_what_stands_in_no_step_is_recorded_where_all_is(worker: Start, prefix: str) -> None:
+    source = "brick.init()\nbrick.checksum('mlp', y)\nbrick.checksum('mlp', y, step=7)"
+    assert len(recorded(worker, prefix, source, BRICKD_FINGERPRINTS="all").events) == 2
+
+
+def test_what_stands_in_no_step_is_not_recorded_where_steps_are_left_out(worker: Start, prefix: str) -> None:
+    source = "brick.init()\nfor n in range(9): brick.checksum('mlp', y)"
+    assert recorded(worker, prefix, source, BRICKD_FINGERPRINTS="1/2").events == []
+
+
+@pytest.mark.parametrize("said", ["1/0", "1/", "2/3", "0.5", "1/1000001", "some", "1/-1", "1/ 2"])
+def test_a_rate_that_is_none_is_told_and_nothing_is_recorded(worker: Start, prefix: str, said: str) -> None:
+    process = worker("report(brick.init())", BRICKD_FINGERPRINTS=said)
+    assert process.heard() is False
+    assert process.end() == 0
+    wanted = "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000"
+    assert process.said == f"brickd: this process is not recorded: {wanted}\n"
+
+
+def ask(prefix: str, rate: int, sites: int) -> int:
+    """As a consumer does: how many checksums there were before."""
+    before = reading(prefix)
+    at = {row[1]: row[2] for row in _reader.layout() if row[0] == "control"}
+    with open(SHM / before.file, "r+b", buffering=0) as file:
+        os.pwrite(file.fileno(), struct.pack("<I", rate), _reader.CONTROL + at["fingerprint_rate"])
+        os.pwrite(file.fileno(), struct.pack("<Q", sites), _reader.CONTROL + at["sites"])
+    return sum(lane["event_records"] for _, lane, _ in before.lanes)
+
+
+def test_what_the_consumer_asks_for_counts_more_than_what_the_host_says(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+        import numpy as np
+        y = np.ones(4, "f")
+        def steps():
+            for number in range(64):
+                with brick.step(number):
+                    brick.checksum("mlp", y, layer=1)
+                    brick.checksum("norm", y)
+            report(None)
+            pause()
+        brick.init()
+        for _ in range(5): steps()
+        """,
+        BRICKD_FINGERPRINTS="1/2",
+    )
+    seen, every = [], _reader.RATE_ALL
+    for rate, sites in ((every, 0), (every, 0b10), (_reader.RATE_NONE, 0), (2**32 // 8, 0), (0, 0)):
+        process.heard()
+        process.paused()
+        seen.append(ask(prefix, rate, sites))
+        process.go()
+    assert process.end() == 0, process.said
+    of_two, of_eight = (sum(drawn(step, of) for step in range(64)) for of in (2, 8))
+    assert [b - a for a, b in pairwise([0, *seen])] == [2 * of_two, 128, 64, 0, 2 * of_eight]
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(1, 10**6))
+def test_a_step_of_a_lower_rate_is_one_of_each_higher(step: int, of: int) -> None:
+    """What two workers of unlike rates have in common is what the lower rate leaves."""
+    assert not drawn(step, of) or drawn(step, max(1, of // 2))
