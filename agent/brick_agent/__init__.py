@@ -47,6 +47,21 @@ from brick_agent._core import (
 from brick_agent._native import get_include
 from brick_agent._trace import trace
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from brick_agent._instrument import instrument, uninstrument
+else:
+
+    def __getattr__(name):
+        """What few hosts need is imported where it is asked for."""
+        if name not in ("instrument", "uninstrument"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from brick_agent import _instrument
+
+        globals().update(instrument=_instrument.instrument, uninstrument=_instrument.uninstrument)
+        return globals()[name]
+
+
 __all__ = [
     "Brick",
     "Fingerprint",
@@ -61,6 +76,7 @@ __all__ = [
     "fingerprint",
     "get_include",
     "init",
+    "instrument",
     "layer",
     "pending",
     "shutdown",
@@ -68,5 +84,6 @@ __all__ = [
     "step",
     "take",
     "trace",
+    "uninstrument",
     "weights",
 ]

@@ -221,6 +221,8 @@ static PyMethodDef core_methods[] = {
     {"weights", (PyCFunction)(void (*)(void))core_weights, METH_VARARGS | METH_KEYWORDS, core_weights_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
+    {"_step_of", core_step_of, METH_O, "A step's key, made of what tensors hold; None in a step, or where they cannot be read."},
+    {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},

@@ -3,6 +3,7 @@
  *   core.c           the module and its functions
  *   core_type.c      its types
  *   core_traced.c    what the decorator makes of a function
+ *   core_watched.c   what instrument() makes of a module's forward
  *   core_handle.c    names become handles; the segment opens
  *   core_span.c      the record path, and the amounts of a span
  *   core_deferred.c  work whose end is known later
@@ -70,7 +71,8 @@ typedef struct {
 typedef struct CoreWeights CoreWeights;
 
 typedef struct {
-    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *fingerprint_type, *taken_type;
+    PyTypeObject *brick_type, *span_type, *layer_type, *manager_type, *traced_type, *traced_object_type, *watched_type,
+        *fingerprint_type, *taken_type;
     PyObject *handles; /* dict: name -> Brick */
     PyObject *brick_function; /* brick_agent.brick, by which handles are pickled */
     PyObject *step;           /* "step": what a step without a kind is called, and the category of all */
@@ -242,6 +244,9 @@ int core_add_fingerprint(PyObject *module);
 int core_add_types(PyObject *module);
 extern PyType_Spec core_traced_spec, core_traced_object_spec;
 PyObject *core_traced(PyObject *module, PyObject *args);
+extern PyType_Spec core_watched_spec;
+PyObject *core_watched(PyObject *module, PyObject *args);
+PyObject *core_step_of(PyObject *module, PyObject *tensors);
 PyObject *core_native(void); /* the capsule */
 
 #endif

@@ -192,6 +192,7 @@ int core_add_types(PyObject *module)
                    || (core_state.span_type = add_type(module, &span_spec, true)) == NULL
                    || (core_state.layer_type = add_type(module, &layer_spec, true)) == NULL
                    || (core_state.traced_type = add_type(module, &core_traced_spec, false)) == NULL
+                   || (core_state.watched_type = add_type(module, &core_watched_spec, false)) == NULL
                    || (core_state.traced_object_type = add_type(module, &core_traced_object_spec, false)) == NULL
                ? -1
                : 0;

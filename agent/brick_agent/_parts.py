@@ -1,0 +1,156 @@
+"""Which parts of a model are looked at, and what they are called.
+
+Owns: names, layers, categories, and the choice where not all can be had. Must not know: torch, what is done with a
+part. Invariants: two workers that have the same model choose the same; a name has no number of a layer in it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+# What stands around a model, or holds all of it, and says nothing of where a part is.
+_AROUND = frozenset(("model", "module", "_orig_mod", "_fsdp_wrapped_module"))
+_HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
+_CATEGORIES = (  # the first that fits: a norm after an attention is a norm
+    ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
+    ("attention", re.compile(r"attention|attn")),
+    ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe|(?<![a-z])experts?(?![a-z])")),
+)
+
+
+class Part:
+    """A part of a model.
+
+    Attributes:
+        name: where it is, without the number of its layer, as "layers.*.mlp".
+        layer: this number; None: it is in none.
+        category: what it seems to be; None: nothing of what is known.
+        module: itself.
+        depth: how many parts it is below the whole.
+    """
+
+    __slots__ = ("category", "depth", "layer", "module", "name")
+
+    def __init__(self, qualified: str, module: Any) -> None:
+        self.name, self.layer = called(qualified)
+        self.module = module
+        self.category = category(qualified.rpartition(".")[2], type(module).__name__)
+        self.depth = qualified.count(".") + 1
+
+
+def called(qualified: str) -> tuple[str, int | None]:
+    """The name of a part and its layer: of "model.layers.17.mlp" "layers.*.mlp" and 17."""
+    *above, own = qualified.split(".")
+    words = [word for word in above if word not in _AROUND] + [own]
+    layer = next((n for n, word in enumerate(words) if word.isdecimal() and word.isascii()), None)
+    if layer is None:
+        return ".".join(words), None
+    return ".".join((*words[:layer], "*", *words[layer + 1 :])), int(words[layer])
+
+
+def category(name: str, kind: str) -> str | None:
+    """What a part seems to be, by its name and its class."""
+    for said in (name.lower(), kind.lower()):
+        for found, words in _CATEGORIES:
+            if words.search(said):
+                return found
+    return None
+
+
+def parts(model: Any) -> list[Part]:
+    """All that can be called and looked into, in the model's order; what it has several times once."""
+    found: list[Part] = []
+    compiled = [""] if is_compiled(model) else []
+    around: dict[str, str | None] = {}
+    for qualified, module in model.named_modules():
+        if not qualified or not _has_forward(module) or any(qualified.startswith(one) for one in compiled):
+            continue
+        if is_compiled(module):
+            compiled.append(f"{qualified}.")
+        part = Part(qualified, module)
+        above = around.get(qualified.rpartition(".")[0])
+        if part.category is not None and part.category == above:
+            part.category = None  # a part of an attention is none
+        around[qualified] = part.category or above
+        found.append(part)
+    return found
+
+
+def is_compiled(module: Any) -> bool:
+    """Whether torch has compiled it, or will when it is called: nothing can be looked at within."""
+    return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
+
+
+def _has_forward(module: Any) -> bool:
+    forward = getattr(type(module), "forward", None)
+    return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
+
+
+def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
+    """Those that are looked at: at most so many, the whole model where it has none.
+
+    Args:
+        model: what has them.
+        most: how many, counted layer by layer.
+        only: patterns of names, as "layers.*.mlp"; none: what tells most.
+    """
+    every = parts(model)
+    if only:
+        groups = _groups(part for part in every if any(fnmatch.fnmatchcase(part.name, one) for one in only))
+    else:
+        rank = _Rank(every)
+        groups = sorted(_groups(part for part in every if _counts(part)), key=rank)
+        telling = [group for group in groups if rank(group)[0] < _REST]
+        groups = telling if len(telling) > 1 else groups
+    found: list[Part] = []
+    for group in groups:
+        found += _spread(group, most - len(found))
+    if not every and not only and most > 0:
+        found = [Part(type(getattr(model, "_orig_mod", model)).__name__, model)]
+    return found
+
+
+def _groups(every: Iterable[Part]) -> list[list[Part]]:
+    groups: dict[str, list[Part]] = {}
+    for part in every:
+        groups.setdefault(part.name, []).append(part)
+    return list(groups.values())
+
+
+def _counts(part: Part) -> bool:
+    """Whether it computes with numbers of its own, or has parts that do."""
+    return next(iter(part.module.parameters()), None) is not None
+
+
+_REST = 4
+
+
+class _Rank:
+    """What tells most first: the head, attentions, MLPs, what has norms; the rest by depth."""
+
+    def __init__(self, every: Iterable[Part]) -> None:
+        norms = {part.module for part in every if part.category == "norm"}
+        self._above = {id(part.module) for part in every if any(child in norms for child in part.module.children())}
+
+    def __call__(self, group: list[Part]) -> tuple[int, int]:
+        part = group[0]
+        if part.depth == 1 and part.name in _HEADS:
+            return 0, part.depth
+        rank = {"attention": 1, "ffn": 2}.get(part.category or "", _REST)
+        return (3 if rank == _REST and id(part.module) in self._above else rank), part.depth
+
+
+def _spread(group: list[Part], most: int) -> list[Part]:
+    """So many of them, as far from each other as can be."""
+    if len(group) <= most:
+        return group
+    if most <= 1:
+        return group[: max(0, most)]
+    return [group[n * (len(group) - 1) // (most - 1)] for n in range(most)]

@@ -1,0 +1,181 @@
+"""Which parts of a model are looked at, and what is found in what they are given.
+
+Without torch: of its modules no more is asked than what has these methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from brick_agent import _parts, _passed
+from hypothesis import given
+from hypothesis import strategies as st
+
+
+class Module:
+    """What is asked of a torch module here."""
+
+    def __init__(self, **children: Any) -> None:
+        self.own = children
+
+    def forward(self) -> None: ...
+
+    def children(self) -> Iterator[Module]:
+        return iter(self.own.values())
+
+    def parameters(self) -> Iterator[int]:
+        yield 1
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        yield prefix, self
+        for name, child in self.own.items():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+
+class Linear(Module): ...
+
+
+class RMSNorm(Module): ...
+
+
+class Attention(Module): ...
+
+
+class Activation(Module):
+    def parameters(self) -> Iterator[int]:
+        return iter(())
+
+
+class Layers(Module):
+    forward = None  # type: ignore[assignment]
+
+
+def block() -> Module:
+    return Module(
+        input_layernorm=RMSNorm(),
+        self_attn=Attention(q_proj=Linear(), o_proj=Linear()),
+        post_attention_layernorm=RMSNorm(),
+        mlp=Module(up=Linear(), act=Activation()),
+    )
+
+
+def llama(layers: int) -> Module:
+    inside = Layers(**{str(n): block() for n in range(layers)})
+    return Module(model=Module(embed_tokens=Linear(), layers=inside, norm=RMSNorm()), lm_head=Linear())
+
+
+def names(found: list[_parts.Part]) -> list[tuple[str, int | None]]:
+    return [(part.name, part.layer) for part in found]
+
+
+@pytest.mark.parametrize(
+    ("qualified", "name", "layer"),
+    [
+        ("model.layers.17.mlp", "layers.*.mlp", 17),
+        ("_orig_mod.model.layers.0", "layers.*", 0),
+        ("module.transformer.h.3.attn", "transformer.h.*.attn", 3),
+        ("layers.3.experts.5.w1", "layers.*.experts.5.w1", 3),
+        ("lm_head", "lm_head", None),
+        ("model", "model", None),
+        ("0", "*", 0),
+        ("layers.²", "layers.²", None),
+    ],
+)
+def test_a_part_is_called_by_its_place_without_its_layer(qualified: str, name: str, layer: int | None) -> None:
+    assert _parts.called(qualified) == (name, layer)
+
+
+def test_what_tells_most_is_looked_at() -> None:
+    found = names(_parts.chosen(llama(2), 64))
+    each = [(f"layers.*{name}", layer) for name in (".self_attn", ".mlp") for layer in (0, 1)]
+    assert found == [("lm_head", None), *each, ("model", None), ("layers.*", 0), ("layers.*", 1)]
+
+
+def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
+    found = {part.name: part.category for part in _parts.parts(llama(1))}
+    assert {name: kind for name, kind in found.items() if kind} == {
+        "layers.*.self_attn": "attention",
+        "layers.*.mlp": "ffn",
+        "layers.*.input_layernorm": "norm",
+        "layers.*.post_attention_layernorm": "norm",
+        "norm": "norm",
+    }
+
+
+@given(st.integers(1, 40), st.integers(0, 100))
+def test_no_more_are_chosen_than_there_is_room_for_and_none_twice(layers: int, most: int) -> None:
+    found = names(_parts.chosen(llama(layers), most))
+    assert len(found) == len(set(found)) == min(most, 2 + 3 * layers)
+
+
+def test_of_many_layers_those_are_chosen_that_are_far_apart() -> None:
+    found = names(_parts.chosen(llama(32), 40))
+    mlps = [layer for name, layer in found if name == "layers.*.mlp"]
+    assert (mlps[0], mlps[-1], len(mlps)) == (0, 31, 7)
+    assert all(5 <= b - a <= 6 for a, b in pairwise(mlps) if a is not None and b is not None)
+
+
+def test_a_pattern_chooses_instead() -> None:
+    assert names(_parts.chosen(llama(2), 64, ("layers.*.self_attn.?_proj",))) == [
+        (f"layers.*.self_attn.{each}_proj", layer) for each in "qo" for layer in (0, 1)
+    ]
+    assert _parts.chosen(llama(2), 64, ("nothing",)) == []
+
+
+def test_a_model_without_parts_is_looked_at_as_a_whole() -> None:
+    assert names(_parts.chosen(Linear(), 64)) == [("Linear", None)]
+
+
+class Tensor:
+    """What stands for a tensor."""
+
+
+class DynamicCache: ...
+
+
+@dataclass
+class Output:
+    logits: Any
+    past_key_values: Any = None
+
+
+def test_tensors_are_found_where_they_are_passed() -> None:
+    a, b, c, d, e = (Tensor() for _ in range(5))
+    found = _passed.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
+    assert found.tensors == [a, b, c, d, e]
+    assert found.plain == {"mask": "None", "eps": "1e-05"}
+    assert (found.cache, found.more) == (False, False)  # what has a place for a cache has none
+
+
+@pytest.mark.parametrize(
+    ("passed", "cache"),
+    [
+        ({}, None),
+        ({"past_key_values": None}, False),
+        ({"past_key_values": DynamicCache()}, True),
+        ({"past_key_values": ((Tensor(), Tensor()),)}, True),
+        ({"anything": DynamicCache()}, True),
+        ({"past_key_values": None, "kv_cache": Tensor()}, True),
+        ({"kv_cache": Tensor(), "past_key_values": None}, True),
+        ({"use_cache": True}, None),
+    ],
+)
+def test_a_cache_is_left_alone_and_told(passed: dict[str, Any], cache: bool | None) -> None:
+    found = _passed.given(Tensor, (), passed)
+    assert (found.tensors, found.cache) == ([], cache)
+
+
+def test_what_is_too_deep_or_too_many_is_told() -> None:
+    deep: Any = Tensor()
+    for _ in range(6):
+        deep = [deep]
+    assert _passed.given(Tensor, (deep,), {}).more
+    many = _passed.given(Tensor, (Tensor(),) * (_passed.TENSORS_MAX + 1), {})
+    assert (len(many.tensors), many.more) == (_passed.TENSORS_MAX, True)
+    circle: list[Any] = []
+    circle.append(circle)
+    assert _passed.given(Tensor, (circle,), {}).more
