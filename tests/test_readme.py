@@ -16,7 +16,11 @@ from brickd.cli.asking import Read
 README = (ROOT / "README.md").read_text()
 
 # These print no document, so there is nothing to choose a format for.
-NO_DOCUMENT = {"demo": "it shows the screens of other verbs", "completion": "it prints a program for a shell"}
+NO_DOCUMENT = {
+    "run": "it ends as another program",
+    "demo": "it shows the screens of other verbs",
+    "completion": "it prints a program for a shell",
+}
 COMMON = {"-o", "--output", "--json", "-h", "--help"}
 
 _CODE = re.compile(r"`([^`]+)`")
@@ -94,7 +98,7 @@ def unknown(text: str) -> list[str]:
     strange += [
         f"brickd {verb} {option}"
         for verb, line in said
-        for option in _OPTION.findall(line.partition("#")[0])
+        for option in _OPTION.findall(line.partition("#")[0].partition(" -- ")[0])
         if option not in options.get(verb, {option})
     ]
     return list(dict.fromkeys(strange))

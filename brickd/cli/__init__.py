@@ -54,6 +54,7 @@ VERBS = {
     "set": Verb("brickd.cli.set:set_", "What the workers of a service record from now on."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
     "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
+    "run": Verb("brickd.cli.run:run", "Run a command whose torch models are timed and compared."),
     "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and what they do while they run."),
     "completion": Verb("brickd.cli.completion:completion", "The script that completes brickd at a TAB."),
     "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),

@@ -1,0 +1,171 @@
+"""A command that `brickd run` begins is what it would have been, and brick_agent is told of each of its Pythons."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+from brickd import launch
+
+pytestmark = pytest.mark.interpreter
+BARE = getattr(sys, "_base_executable", sys.executable)  # it has no brick_agent
+BY = {"brickd": [sys.executable, "-m", "brickd", "run"], "brick_agent": [sys.executable, "-m", "brick_agent"]}
+
+
+def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.CompletedProcess[str]:
+    given = {**os.environ, **environment}
+    return subprocess.run([*BY[by], "--", *command], capture_output=True, text=True, env=given, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_command_ends_as_it_would_have(by: str) -> None:
+    for script, ends in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", -signal.SIGTERM)):
+        assert run("sh", "-c", script, by=by).returncode == ends
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_command_takes_the_place_of_the_process_that_began_it(by: str) -> None:
+    process = subprocess.Popen([*BY[by], "--", "sh", "-c", "echo $$"], stdout=subprocess.PIPE, text=True)
+    said, _ = process.communicate(timeout=60)
+    assert int(said) == process.pid
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_text("nothing")
+    for command, code, why in (
+        (str(tmp_path / "none"), launch.NOT_FOUND, "there is no such command"),
+        (str(plain), launch.NOT_EXECUTABLE, "Permission denied"),
+    ):
+        ended = run(command, by=by)
+        assert (ended.returncode, ended.stdout) == (code, "")
+        assert ended.stderr.endswith(f"{command}: {why}\n")
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_run_of_nothing_is_a_usage_error(by: str) -> None:
+    ended = run(by=by)
+    assert (ended.returncode, ended.stdout) == (2, "")
+
+
+SEEN = "import sys, os; print([p for p in sys.path if 'launch' in p], 'brick_agent' in sys.modules)"
+
+
+def test_what_a_host_imports_from_is_as_it_was() -> None:
+    command = (sys.executable, "-c", "import sys; print(sys.path, sys.argv)")
+    plain, begun = (
+        subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
+        for environment in (dict(os.environ), launch.environment(command, os.environ))
+    )
+    assert begun == plain != ""
+
+
+def test_brick_agent_is_told_in_each_process_of_a_family() -> None:
+    source = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SEEN!r}]); {SEEN}"
+    assert run(sys.executable, "-c", source).stdout == "[] True\n" * 2
+
+
+def test_without_its_variable_nothing_of_ours_is_imported() -> None:
+    assert run("env", "-u", "BRICKD", sys.executable, "-c", SEEN).stdout == "[] False\n"
+
+
+def test_a_host_that_forbids_all_recording_has_its_way() -> None:
+    assert run("env", "BRICKD=0", sys.executable, "-c", SEEN).stdout == "[] False\n"
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("print('its own')", "its own\n"),
+        ("import sys; sys.own = 1", ""),
+        ("raise ValueError('broken')", ""),
+        ("import nothing_of_this_name", ""),
+    ],
+)
+def test_the_hosts_own_sitecustomize_does_what_it_did(tmp_path: Path, own: str, said: str) -> None:
+    (tmp_path / "sitecustomize.py").write_text(own)
+    asked = "import sys; print(getattr(sys, 'own', 0), getattr(sys.modules.get('sitecustomize'), '__file__', None))"
+    command = (sys.executable, "-c", asked)
+    given = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    plain, begun = (
+        subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        for environment in (given, launch.environment(command, given))
+    )
+    assert (begun.returncode, begun.stdout, begun.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert begun.stdout.startswith(said)
+
+
+def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
+    source = f"import subprocess, sys; subprocess.run([{BARE!r}, '-c', 'print(1)'])"
+    ended = run(BARE, "-c", source)
+    assert (ended.returncode, ended.stdout) == (0, "1\n")
+    (line,) = ended.stderr.splitlines()
+    assert "has no brick_agent" in line
+    assert "pip install" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("uvicorn", "app:app"), "uvicorn"),
+        (("/usr/local/bin/gunicorn", "-w", "4"), "gunicorn"),
+        (("python", "serve.py", "--port", "1"), "serve"),
+        (("python3.11", "-X", "dev", "-u", "serve/app.py"), "app"),
+        (("python", "-Wignore", "-m", "vllm.entrypoints"), "vllm"),
+        (("python", "-mvllm"), "vllm"),
+        (("python", "-c", "pass"), "python"),
+        (("python",), "python"),
+        (("python", "-m"), "python"),
+        (("sh", "start.sh"), "sh"),
+    ],
+)
+def test_a_service_without_a_name_is_called_as_what_is_run(words: tuple[str, ...], named: str) -> None:
+    assert launch.environment(words, {})["BRICKD_SERVICE"] == named
+    assert launch.environment(words, {"BRICKD_SERVICE": "own"})["BRICKD_SERVICE"] == "own"
+    assert launch.environment(words, {"BRICKD_SERVICE": "own"}, service="api")["BRICKD_SERVICE"] == "api"
+
+
+def test_nothing_is_imported_from_where_a_command_happens_to_begin() -> None:
+    """An empty part of PYTHONPATH is the directory in which an interpreter begins."""
+    for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:/b", [launch.SITE, "/a", "/b"])):
+        given = {} if before is None else {"PYTHONPATH": before}
+        assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path
+    twice = launch.environment(("x",), launch.environment(("x",), {"PYTHONPATH": "/a"}))
+    assert twice["PYTHONPATH"].split(os.pathsep) == [launch.SITE, "/a"]
+
+
+@pytest.mark.parametrize(
+    ("options", "letter"),
+    [
+        (("-I",), "I"),
+        (("-uE",), "E"),
+        (("-X", "dev"), ""),
+        (("-Sc", "1"), "S"),
+        (("-c", "-I"), ""),
+        (("x.py", "-I"), ""),
+    ],
+)
+def test_an_interpreter_that_will_not_look_is_told_of(options: tuple[str, ...], letter: str) -> None:
+    why = launch.unheard((sys.executable, *options))
+    assert (why or "").startswith(f"python -{letter} " if letter else "")
+    assert (why is None) == (letter == "")
+
+
+def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> None:
+    script = tmp_path / "serve"
+    script.write_text(f"#!{sys.executable} -IS\nprint(1)\n")
+    script.chmod(0o700)
+    ended = run(str(script))
+    assert (ended.returncode, ended.stdout) == (0, "1\n")
+    assert "python -I does not look at PYTHONPATH" in ended.stderr
+
+
+def test_both_distributions_begin_commands_by_the_same_file() -> None:
+    assert (ROOT / "brickd" / "launch").resolve() == ROOT / "agent" / "brick_agent" / "launch"
