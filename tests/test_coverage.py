@@ -313,7 +313,7 @@ def test_the_screen_keeps_its_lines_whatever_differs(crowd: Daemon) -> None:
         assert screen[2].startswith("numerics  same input: 4,000 of 4,000 compared, 30 sites differ")
     screen = brickd("coverage", COLUMNS="100").stdout.splitlines()
     assert len(screen) <= 40
-    assert "…25 more sites where workers differ: brickd coverage --json" in screen
+    assert "…25 more sites where workers differ: --json" in screen
 
 
 def test_of_sites_at_which_nobody_looked_it_is_said_and_what_found_no_room_is_no_number_of_sites(crowd: Daemon) -> None:

@@ -103,7 +103,7 @@ def test_a_damaged_weight_is_found_where_it_is_read_first_and_named(worker: Star
     said = document("diff", "api", *by, code=1)
     assert (said["outlier"], place(said)) == ("api/1", ("mlp.down", 1, 0, 0, "culprit"))
     assert [(each["name"], each["layer"]) for each in said["first"]["weights"]] == [("layers.*.mlp.down.weight", 1)]
-    assert "weight layers.1.mlp.down.weight differs in api/1: brickd weights api" in said["headlines"]
+    assert "weight layers.1.mlp.down.weight differs in api/1 (--by weights)" in said["headlines"]
     by_weights = document("diff", "api", "--by", "weights", code=1)
     assert (by_weights["evidence"], by_weights["outlier"], by_weights["diverged"]) == ("weights", "api/1", 1)
     assert document("diff", "api/0", "api/2", "--by", "weights")["verdict"] == "identical"

@@ -146,6 +146,7 @@ LAYERS = (
     {"brickd.home", "brickd.loop"},
     {"brickd.daemon"},
     {
+        "brickd.cli.commands",
         "brickd.cli.draining",
         "brickd.cli.logfile",
         "brickd.cli.output",

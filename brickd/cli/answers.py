@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from brickd import client
 from brickd.cli import waiting
+from brickd.cli.commands import rewritten
 from brickd.cli.output import say
 from brickd.cli.waiting import Passes
 from brickd.client import NoAnswer, TurnedAway
@@ -118,7 +119,8 @@ def _recorded(view: str, question: Question, recordings: Sequence[str]) -> Found
 
     with waiting.reading() as reads, opened(recordings, reads) as world:
         said = _answer(view)(world, question)
-        return Found({**said.document, "recording": world.document()}, world.words() + said.words)
+        document = rewritten({**said.document, "recording": world.document()})
+        return Found(document, world.words() + said.words)
 
 
 def _answer(view: str) -> Callable[[World, Question], Answer]:

@@ -6,19 +6,25 @@ Owns: that line, and the document behind it. Must not know: what is healthy. Inv
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from brickd import escape
 from brickd.cli.answers import Found
+from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, say
 from brickd.errors import Exit
 from brickd.health import Bounds, Condition, conditions, healthy
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Document
 
 
 def check(found: Found, bounds: Bounds, output: str) -> Exit:
     """Judge a status, and say so."""
     for words in found.words:
         say(words)
-    judged = conditions(found.document, found.missing, bounds)
+    judged = [_asked(found.document, each) for each in conditions(found.document, found.missing, bounds)]
     well = healthy(judged)
     document = {
         "schema_version": 1,
@@ -28,6 +34,10 @@ def check(found: Found, bounds: Bounds, output: str) -> Exit:
     }
     emit(document, output, table=lambda seen: [_line(judged, well, seen)], rows="conditions")
     return Exit.OK if well else Exit.DIFFERS
+
+
+def _asked(document: Document, judged: Condition) -> Condition:
+    return judged if judged.command is None else replace(judged, command=command(document, judged.command))
 
 
 def _line(judged: Sequence[Condition], well: bool, seen: Screen) -> str:

@@ -75,13 +75,11 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     ]
     lines += [phrases.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
     if len(findings) > _FINDINGS:
-        lines.append(
-            f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: brickd coverage --json"
-        )
+        lines.append(f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: --json")
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]
     lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
     if len(rows) > _ROWS:
-        lines.append(f"…{units.many(len(rows) - _ROWS, 'more row')}: brickd coverage --json")
+        lines.append(f"…{units.many(len(rows) - _ROWS, 'more row')}: --json")
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
         more = f" and {len(bricks) - _BRICKS:,} more" if len(bricks) > _BRICKS else ""

@@ -77,13 +77,13 @@ def open_now(worker: dict[str, Any]) -> str:
     return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
 
 
-def numerics(services: Sequence[dict[str, Any]]) -> str:
-    """How much of what workers compute was compared, and what was not, as a raw string."""
+def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
+    """How much of what workers compute was compared, and what was not, as a raw string; `coverage`: says more of it."""
     by_input = [service for service in services if service["input"] is not None]
     by_weights = [service["weights"] for service in services if service["weights"] is not None]
     unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
     unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
-    said = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input)]
+    said = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage)]
     return " · ".join([*said, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
 
 
@@ -91,9 +91,9 @@ def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:
     return sum(service[part][key] for service in services)
 
 
-def _by_input(services: Sequence[dict[str, Any]]) -> str:
+def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
     if not services:
-        return "same input: not compared (brickd coverage)"
+        return f"same input: not compared ({coverage})"
     prints, compared = _total(services, "input", "fingerprints"), _total(services, "input", "compared")
     if not prints:
         return "same input: no fingerprints yet"

@@ -19,6 +19,7 @@ from brickd.cli import table as tables
 from brickd.cli.answers import asked
 from brickd.cli.asking import Read, asks
 from brickd.cli.checking import check as checked
+from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column
 from brickd.cli.watching import again
@@ -89,8 +90,8 @@ def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
     if not document["workers"]:
         return [NOBODY]
-    lines = _services(document, screen) + _problems(document["problems"], screen)
-    lines += _numerics(document["numerics"] or (), screen) + _workers(document, screen)
+    lines = _services(document, screen) + _problems(document, screen)
+    lines += _numerics(document, screen) + _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 
@@ -113,22 +114,30 @@ def _services(document: dict[str, Any], screen: Screen) -> list[str]:
         lines.append(escape.text(name, room) + facts)
     if len(services) > _SERVICES:
         more = units.many(len(services) - _SERVICES, "more service")
-        lines.append(f"…{more}; one alone: brickd status SERVICE")
+        lines.append(f"…{more}; one alone: {_next(document, 'status')} SERVICE")
     painted = screen.paint(verdict, "red" if count else "green")
     lines[:1] = [f"{lines[0]}  {painted}" if lines else painted]
     return lines
 
 
-def _problems(problems: Sequence[dict[str, str]], screen: Screen) -> list[str]:
+def _next(document: dict[str, Any], verb: str) -> str:
+    return escape.text(command(document, f"brickd {verb}"))
+
+
+def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
+    problems = document["problems"]
     lines = [phrases.problem(problem, screen) for problem in problems[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
-        lines.append(f"…{units.many(len(problems) - _PROBLEMS, 'more problem')}: brickd workers")
+        lines.append(f"…{units.many(len(problems) - _PROBLEMS, 'more problem')}: {_next(document, 'workers')}")
     return lines
 
 
-def _numerics(services: Sequence[dict[str, Any]], screen: Screen) -> list[str]:
+def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
     """One line for all services, where any says what its tensors come to."""
-    return [escape.text(f"numerics  {phrases.numerics(services)}", screen.width)] if services else []
+    if not document["numerics"]:
+        return []
+    said = phrases.numerics(document["numerics"], command(document, "brickd coverage"))
+    return [escape.text(f"numerics  {said}", screen.width)]
 
 
 def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -157,7 +166,8 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
             states["healthy" if _healthy(worker, odd) else "in trouble"] += worker["together"]
         each = [worker["ledger"]["spans"]["summarized"] for worker in rest]
         said = ", ".join(f"{n} {state}" for state, n in states.items())
-        lines.append(f"…{said}, {units.count(min(each))} to {units.many(max(each), 'span')} each: brickd workers")
+        spans = f"{units.count(min(each))} to {units.many(max(each), 'span')} each"
+        lines.append(f"…{said}, {spans}: {_next(document, 'workers')}")
     return lines
 
 
@@ -189,5 +199,5 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
     ]
     lines = tables.lines(columns, rows, screen.width) if rows else [phrases.nothing(document)]
     if len(bricks) > most:
-        lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: brickd bricks")
+        lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: {_next(document, 'bricks')}")
     return lines

@@ -15,6 +15,7 @@ from brickd import escape, units
 from brickd.cli import table as tables
 from brickd.cli.answers import asked
 from brickd.cli.asking import asks
+from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.cli.table import Column, Figure
@@ -50,14 +51,15 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     findings, compared = document["stragglers"], document["compared"]
     age = units.duration(compared["age_ns"])
     if not compared["current"]:
-        return [f"nobody is judged any more: the last look at the workers was {age} ago (brickd events)"]
+        said = f"nobody is judged any more: the last look at the workers was {age} ago"
+        return [escape.text(f"{said} ({command(document, 'brickd events')})")]
     lines = [f"as of {age} ago: there was no look at the workers since"] if compared["age_ns"] > _OLD_NS else []
     lines += [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
     for finding in findings[:_BRICKS]:
         lines += ["", *_side_by_side(finding, screen)]
     if len(findings) > _BRICKS:
         more = units.many(len(findings) - _BRICKS, "more brick")
-        lines += ["", escape.text(f"…{more} in which one of them is slow: brickd stragglers --json", screen.width)]
+        lines += ["", escape.text(f"…{more} in which one of them is slow: --json", screen.width)]
     if findings:
         return lines
     return lines + [escape.text(line, screen.width) for line in _nobody(document)]

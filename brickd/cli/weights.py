@@ -133,7 +133,7 @@ def _differing(document: Document, screen: Screen) -> Iterator[str]:
     yield from tables.figures(_ROWS_SHOWN, [{**row, "error": _error(row)} for row in shown], screen.width)
     if document["differing_count"] > len(shown):
         more = units.many(document["differing_count"] - len(shown), "more line")
-        yield escape.text(f"…{more}: brickd weights --json", screen.width)
+        yield escape.text(f"…{more}: --json", screen.width)
 
 
 def _error(row: Mapping[str, Any]) -> str:
@@ -146,7 +146,7 @@ def _notes(document: Document) -> Iterator[str]:
     """What is to be said of workers beside the verdict, those of which the same is said together."""
     notes: dict[str, list[str]] = defaultdict(list)
     for worker in document["workers"]:
-        for note in _of_worker(worker):
+        for note in _of_worker(worker, recorded="recording" in document):
             notes[note].append(worker["worker"])
     for note, names in notes.items():
         more = f" and {len(names) - 3} more" if len(names) > 4 else ""
@@ -160,12 +160,12 @@ def _notes(document: Document) -> Iterator[str]:
             )
 
 
-def _of_worker(worker: Mapping[str, Any]) -> Iterator[str]:
+def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
     known, watched, unreadable = (worker[key] for key in ("tensors", "tensors_watched", "tensors_unreadable"))
     if not known and not watched:
         yield "watches no weights (brick.weights(model) does)"
     elif not known and not unreadable:
-        yield f"nothing is known of {units.many(watched, 'tensor')} (brickd weights --rescan)"
+        yield f"nothing is known of {units.many(watched, 'tensor')}{'' if recorded else ' (brickd weights --rescan)'}"
     elif known + unreadable < watched:
         yield f"{known} of {watched} tensors are known: others are still to come"
     if unreadable:

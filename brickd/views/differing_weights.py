@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from brickd.called import called
-from brickd.naming import as_argument
 from brickd.numerics.blame import Blame, Verdict
 from brickd.numerics.comparison import Evidence
 from brickd.numerics.diagnosis import listed
@@ -132,12 +131,12 @@ def why_none(weighed: Weighed) -> str:
 
 
 def sentence(rows: Sequence[Differing]) -> str:
-    """Which they are, and the command that says more."""
+    """Which they are, and what to ask for that says more."""
     first = rows[0]
     more = f" and {many(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     verb = "differ" if more else "differs"
     who = listed([odd.worker for odd in first.odd])
-    return f"weight {called(*first.tensor)}{more} {verb} in {who}: brickd weights {as_argument(first.service)}"
+    return f"weight {called(*first.tensor)}{more} {verb} in {who} (--by weights)"
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:

@@ -1,0 +1,57 @@
+"""The next command, as it is asked of what an answer is of.
+
+Owns: how a command names the recordings that an answer is of. Must not know: any one verb's answer. Invariants: what is
+shown may be pasted into a shell; one that takes no recording, and so would be of this machine, is never shown for one;
+one that names them already stays as it is.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Those that take recordings.
+VERBS = frozenset(
+    ("bricks", "coverage", "diff", "events", "hang", "inspect", "stragglers", "status", "tree", "weights", "workers")
+)
+
+
+def command(document: Mapping[str, Any], said: str) -> str:
+    """A command as it is to be shown beside this answer.
+
+    >>> command({"recording": {"files": [{"path": "a b.brick"}]}}, "brickd diff api/0 api/1")
+    "brickd diff 'a b.brick' api/0 api/1"
+    >>> command({"recording": {"files": [{"path": "-x.brick"}]}}, "brickd prune"), command({}, "brickd prune")
+    ('brickd workers -- -x.brick', 'brickd prune')
+    """
+    recording = document.get("recording")
+    return said if recording is None else _of_recordings(said, [file["path"] for file in recording["files"]])
+
+
+def rewritten(document: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer whose entries have the commands that are to be shown beside it."""
+    return {key: _entries(document, value) if isinstance(value, list) else value for key, value in document.items()}
+
+
+def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
+    return [
+        {**each, "command": command(document, each["command"])}
+        if isinstance(each, dict) and isinstance(each.get("command"), str)
+        else each
+        for each in entries
+    ]
+
+
+def _of_recordings(said: str, paths: Sequence[str]) -> str:
+    # Where a daemon answers, nothing is loaded that reads segments, as this does.
+    from brickd.naming import as_arguments
+
+    try:
+        program, verb, *words = shlex.split(said)
+    except ValueError:  # no words, or no end of one: a recording holds anything
+        program, verb, words = "", "", []
+    if program != "brickd" or verb not in VERBS:
+        verb, words = "workers", []
+    names = [word for word in words if word not in ("--", *paths)]
+    return f"brickd {verb} {as_arguments([*paths, *names])}"

@@ -1,0 +1,90 @@
+"""The commands that are shown for a recording: each is pasted, and answers of that recording."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Start
+from test_record import recording
+from verbs import brickd, document
+
+from brickd.cli.commands import VERBS, command, rewritten
+
+WORKER = """
+from array import array
+brick.init(names=64)
+pause()
+brick.weights({"w": array("f", [n])})
+for step in range(3):
+    brick.checksum("k", array("f", [step, n]), input=array("f", [step]), step=step)
+for number in range(100):
+    with brick.span(f"n{number}"): pass
+pause()
+"""
+
+
+@pytest.fixture
+def recorded(worker: Start, tmp_path: Path) -> str:
+    """Two that differ in a weight and in what they compute, have no room for all names, and are killed."""
+    path = str(tmp_path / "o'ne two.brick")
+    workers = [worker(f"n = {n}\n{WORKER}", BRICKD_SERVICE="-api", BRICKD_WORKER=str(n)) for n in range(2)]
+    for each in workers:
+        each.paused()
+    with recording("-o", path) as process:
+        for each in workers:
+            each.go()
+            each.paused()
+        for each in workers:
+            each.kill()
+        process.send_signal(signal.SIGINT)
+        process.communicate()
+    return path
+
+
+def commands(said: dict[str, Any]) -> list[str]:
+    """All that a document names."""
+    entries = [each for value in said.values() if isinstance(value, list) for each in value]
+    return [each["command"] for each in entries if isinstance(each, dict) and each.get("command") is not None]
+
+
+def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str) -> None:
+    shown = {each: commands(document(each, recorded)) for each in ("status", "workers", "coverage")}
+    shown["check"] = commands(document("status", recorded, "--check", code=1))
+    asked = {said for found in shown.values() for said in found}
+    assert {shlex.split(said)[1] for said in asked} == {"weights", "diff", "inspect", "workers"}
+    screen = brickd("status", recorded).stdout.splitlines()
+    problems = [line for line in screen if line.startswith("! ")]
+    assert all(any(line.endswith(f"  {said}") for said in shown["status"]) for line in problems)
+    for said in asked | {line.rpartition(": ")[2] for line in screen if line.startswith("…")}:
+        program, *words = shlex.split(said)
+        told = brickd(*words[:1], "--json", *words[1:])
+        assert (program, told.returncode in (0, 1), '"recording"' in told.stdout) == ("brickd", True, True), (
+            said,
+            told,
+        )
+
+
+def test_what_differs_in_a_recording_names_nothing_of_this_machine(recorded: str) -> None:
+    said = document("diff", recorded, code=1)
+    assert "weight w differs in -api/1 (--by weights)" in said["headlines"]
+    assert not [line for line in said["headlines"] if "brickd " in line]
+
+
+@pytest.mark.parametrize(
+    "said", ["brickd prune", "sudo -u '#7' brickd prune", "brickd", "", "'", "brickd up -d", "x y"]
+)
+def test_what_takes_no_recording_is_never_shown_for_one(said: str) -> None:
+    document = {"recording": {"files": [{"path": "a.brick"}, {"path": "b c.brick"}]}, "events": [{"command": said}, {}]}
+    assert rewritten(document)["events"] == [{"command": "brickd workers a.brick 'b c.brick'"}, {}]
+    assert command({}, said) == said
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_whoever_is_asked_of_a_recording_takes_one(verb: str, tmp_path: Path) -> None:
+    ended = brickd(verb, str(tmp_path / "none.brick"))
+    assert (ended.returncode, "none.brick" in ended.stderr) == (2, True)
+    assert "No such file" in ended.stderr, ended.stderr
