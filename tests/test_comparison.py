@@ -90,11 +90,16 @@ def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
     assert compared(GOOD, chain(MLP))["outlier"] is None
     halves = compared(GOOD, GOOD, chain(MLP), chain(MLP))
     assert (halves["verdict"], halves["outlier"]) == ("diverged", None)
-    assert compared(GOOD, GOOD, GOOD, chain(MLP), chain(MLP))["outlier"] is None
+    assert halves["headlines"][0].startswith(
+        "by input: diverged: api/0, api/1, api/2 and 1 more disagree, first at mlp"
+    )
+    most = compared(GOOD, GOOD, GOOD, chain(MLP), chain(MLP))
+    assert most["outlier"] is None
+    assert most["headlines"][0].startswith("by input: diverged: api/3 and api/4 differ from 3 that agree, first at mlp")
     one_else = compared(GOOD, chain(MLP), [])["headlines"][0]
-    assert one_else.startswith("by input: diverged: api/1 differs from api/0, first at mlp")
+    assert one_else.startswith("by input: diverged: api/0 and api/1 disagree, first at mlp")
     other = [replace(e, output=off(e.output.checksum + 7, 0.9)) if e.site == MLP else e for e in GOOD]
-    assert "diverged: api/1 and api/2 differ from api/0, first" in compared(GOOD, chain(MLP), other)["headlines"][0]
+    assert "diverged: api/0, api/1 and api/2 disagree, first" in compared(GOOD, chain(MLP), other)["headlines"][0]
 
 
 def test_what_rounding_explains_is_within_and_alarms_nobody() -> None:

@@ -70,7 +70,7 @@ def test_each_command_that_is_shown_for_a_recording_answers_of_it(recorded: str)
 
 def test_what_differs_in_a_recording_names_nothing_of_this_machine(recorded: str) -> None:
     said = document("diff", recorded, code=1)
-    assert "weight w differs in -api/1 (--by weights)" in said["headlines"]
+    assert "-api/0 and -api/1 disagree in weight w (--by weights)" in said["headlines"]
     assert not [line for line in said["headlines"] if "brickd " in line]
 
 

@@ -168,17 +168,17 @@ def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:
     said = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=1), process=watched(2))
     assert (said["evidence"], said["verdict"], said["first"]["kernel"]) == ("input", "diverged", "norm")
     assert said["first"]["weights"] == []
-    assert said["headlines"][-1] == "weights differ, too: embed in api/1 (--by weights)"
+    assert said["headlines"][-1] == "weights differ, too: embed in api/0 and api/1 (--by weights)"
     both = compared(chain() + weights(embed=1, norm=1), chain(NORM) + weights(embed=2, norm=2), process=watched(2))
     assert [each["name"] for each in both["first"]["weights"]] == ["norm"]
-    assert both["headlines"][-1] == "other weights differ, too: embed in api/1 (--by weights)"
+    assert both["headlines"][-1] == "other weights differ, too: embed in api/0 and api/1 (--by weights)"
 
 
 def test_weights_that_differ_are_named_whatever_evidence_is_asked_for() -> None:
     sides = chain() + weights(embed=1, norm=1), chain() + weights(embed=2, norm=2)
     said = compared(*sides, process=watched(2), by="run")
     assert (said["evidence"], said["verdict"]) == ("run", "identical")
-    assert said["headlines"][-1] == "weights differ, too: embed in api/1, and 1 more tensor (--by weights)"
+    assert said["headlines"][-1] == "weights differ, too: embed in api/0 and api/1, and 1 more tensor (--by weights)"
     assert said["others"][-1]["verdict"] == "diverged"
 
 

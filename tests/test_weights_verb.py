@@ -115,6 +115,27 @@ def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> Non
     assert "TENSOR" in "\n".join(lines("--all", code=1))
 
 
+def test_of_two_and_two_all_are_said_to_disagree_wherever_it_is_told(worker: Start) -> None:
+    watching(worker, "0", "1")
+    watching(worker, "2", "3", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
+    told = said(code=1)
+    assert told["headlines"] == [
+        "api/0 and api/1 and api/2 and api/3 disagree in layers.1.mlp.up.weight, 1 of 3 tensors"
+    ]
+    assert [(each["worker"], each["against"], each["why"]) for each in told["differing"]] == [
+        ("api/0", None, "disagree"),
+        ("api/1", None, "disagree"),
+        ("api/2", "api/0", "disagree"),
+        ("api/3", "api/0", "disagree"),
+    ]
+    assert [line.split()[::6] for line in lines(code=1)[-4:]] == [[f"api/{n}", "-"] for n in range(4)]
+    by_weights = document("diff", "api", "--by", "weights", code=1)
+    assert by_weights["headlines"][0].startswith(
+        "by weights: diverged: api/0, api/1, api/2 and 1 more disagree, in layers"
+    )
+    assert by_weights["weights"]["tensors"][0]["workers"] == [f"api/{n}" for n in range(4)]
+
+
 def test_with_nothing_to_compare_it_says_why_and_exits_6(worker: Start, prefix: str) -> None:
     assert lines(code=6) == [NOBODY]
     idle = worker("brick.init(); pause()", BRICKD_SERVICE="api", BRICKD_WORKER="7")

@@ -130,7 +130,8 @@ def _verdict(service: Mapping[str, Any], manifest: str) -> str:
 def _differing(document: Document, screen: Screen) -> Iterator[str]:
     rows = document["differing"]
     shown = rows if len(rows) <= _ROWS else rows[: _ROWS - 1]
-    yield from tables.figures(_ROWS_SHOWN, [{**row, "error": _error(row)} for row in shown], screen.width)
+    told = [{**row, "error": _error(row), "wanted": _wanted(row)} for row in shown]
+    yield from tables.figures(_ROWS_SHOWN, told, screen.width)
     if document["differing_count"] > len(shown):
         more = units.many(document["differing_count"] - len(shown), "more line")
         yield escape.text(f"…{more}: --json", screen.width)
@@ -140,6 +141,11 @@ def _error(row: Mapping[str, Any]) -> str:
     if row["nan"] or row["pos_inf"] or row["neg_inf"]:
         return "NaN" if row["nan"] else "Inf"
     return "-" if row["relative_error"] is None else units.relative(row["relative_error"])
+
+
+def _wanted(row: Mapping[str, Any]) -> str | None:
+    """Where workers disagree nobody knows what is."""
+    return None if row["why"] == "disagree" else row["checksum_against"]
 
 
 def _notes(document: Document) -> Iterator[str]:
@@ -201,7 +207,7 @@ _ROWS_SHOWN = (
     *_TENSOR,
     Figure(Column("ERROR", "right"), "error", str),
     Figure(Column("CHECKSUM", spare=2), "checksum", identifier),
-    Figure(Column("WANTED", spare=3), "checksum_against", identifier),
+    Figure(Column("WANTED", spare=3), "wanted", identifier),
 )
 _TENSORS = (
     Figure(Column("SERVICE", spare=2), "service", str),

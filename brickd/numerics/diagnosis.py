@@ -52,18 +52,10 @@ def place(site: Site, difference: Difference) -> str:
 def headline(of: Comparison, site: Site | None) -> str:
     """The verdict, by which evidence; `site`: where the first difference is, if there is one."""
     names = [party.name for party in of.parties]
-    first, outlier = of.first, of.outlier
+    first = of.first
     match of.verdict:
         case Verdict.DIVERGED | Verdict.ROUTING if first is not None and site is not None:
-            said, where = f"by {of.evidence}: {of.verdict}", place(site, first)
-            if outlier is not None:
-                agree = len(first.members(Class.IDENTICAL, Class.WITHIN))
-                return f"{said}: {names[outlier]} differs from {agree} that agree, first at {where}"
-            if len(names) == 2:
-                return f"{said}: {listed(names)} disagree, first at {where}"
-            apart = listed([names[each] for each in first.members(Class.DIVERGED)])
-            verb = "differ" if len(first.members(Class.DIVERGED)) > 1 else "differs"
-            return f"{said}: {apart} {verb} from {names[first.expected]}, first at {where}"
+            return f"by {of.evidence}: {of.verdict}: {_who(first, names)}, first at {place(site, first)}"
         case Verdict.DIVERGED:
             return f"by {of.evidence}: diverged: {listed(names)} disagree"
         case Verdict.INCOMPLETE:
@@ -74,6 +66,15 @@ def headline(of: Comparison, site: Site | None) -> str:
         case Verdict.WITHIN:
             return f"by {of.evidence}: within tolerance, {listed(names)}: {_equal(of)}"
     return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
+
+
+def _who(first: Difference, names: Sequence[str]) -> str:
+    """Who differs from the majority; where there is none, who disagree."""
+    apart, agree = first.members(Class.DIVERGED), first.members(Class.IDENTICAL, Class.WITHIN)
+    if len(agree) <= len(apart):
+        return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
+    verb = "differ" if len(apart) > 1 else "differs"
+    return f"{listed([names[each] for each in apart])} {verb} from {len(agree)} that agree"
 
 
 def _equal(of: Comparison) -> str:

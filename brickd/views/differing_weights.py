@@ -134,15 +134,21 @@ def sentence(rows: Sequence[Differing]) -> str:
     """Which they are, and what to ask for that says more."""
     first = rows[0]
     more = f" and {many(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
-    verb = "differ" if more else "differs"
-    who = listed([odd.worker for odd in first.odd])
-    return f"weight {called(*first.tensor)}{more} {verb} in {who} (--by weights)"
+    what = f"weight {called(*first.tensor)}{more}"
+    if first.why == "disagree":
+        return f"{listed(first.names)} disagree in {what} (--by weights)"
+    return f"{what} {'differ' if more else 'differs'} in {listed(_who(first))} (--by weights)"
+
+
+def _who(row: Differing) -> list[str]:
+    """Who holds something else than the others; where nobody knows who is wrong, all of them."""
+    return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
 
 
 def besides(rows: Sequence[Differing], *, more: bool) -> str:
     """That these differ, too, where something else leads; `more`: than those that explain it."""
     first = rows[0]
-    who = listed([odd.worker for odd in first.odd])
+    who = listed(_who(first))
     others = f", and {many(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
     return f"{'other ' if more else ''}weights differ, too: {called(*first.tensor)} in {who}{others} (--by weights)"
 
@@ -160,7 +166,7 @@ def _tensor(row: Differing) -> Document:
         "tensor": row.tensor.name,
         **row.tensor.numbers(),
         "why": row.why,
-        "workers": [odd.worker for odd in row.odd],
+        "workers": _who(row),
         "relative_error": row.odd[0].error,
     }
 
@@ -221,11 +227,10 @@ def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     if not rows:
         return [f"by weights: identical, {listed(workers)}: {many(weighed.compared, 'tensor')}"]
     first = rows[0]
-    odd = listed([each.worker for each in first.odd])
-    who = f"{listed([*first.agree, *(each.worker for each in first.odd)])} disagree"
+    who = f"{listed(_who(first))} disagree"
     if first.why != "disagree":
         others = f"from {len(first.agree)} that agree" if first.agree else "from what it was"
-        who = f"{odd} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
+        who = f"{listed(_who(first))} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
     said = [f"by weights: diverged: {who}, in {called(*first.tensor)}", _how_far(first)]
     if first.odd[0].changed:
         said[-1] += "; it changed in place"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brickd.numerics.judged import Differing, Found, Holding, Judged, Verdict
+from brickd.numerics.contents import Content
+from brickd.numerics.judged import Differing, Found, Holding, Judged, Odd, Verdict
 from brickd.numerics.replicas import holdings, judge
 from brickd.numerics.tensors import Tensor
 from brickd.questions.weights import WeightsQuestion
@@ -96,27 +97,34 @@ def _tensor(service: str, shard: str, tensor: Tensor, generation: int) -> Docume
 
 
 def _rows(row: Differing) -> Iterator[Document]:
-    """One for each worker that is odd."""
+    """One for each worker that is odd; where nobody knows who is, for all: those that the others stand beside first."""
+    for name in row.agree if row.why == "disagree" else ():
+        yield _row(row, name, row.wanted, None)
     for odd in row.odd:
-        of, wanted = held(odd.held), held(row.wanted)
-        yield {
-            **_tensor(row.service, row.shard, row.tensor, row.generation),
-            "why": row.why,
-            "worker": odd.worker,
-            "against": row.agree[0] if row.agree else None,
-            "against_workers": len(row.agree),
-            "relative_error": odd.error,
-            "checksum": of["checksum"],
-            "checksum_against": wanted["checksum"],
-            "changed_in_place": odd.changed,
-            "dtype": of["dtype"],
-            "dtype_against": wanted["dtype"],
-            "shape": of["shape"],
-            "shape_against": wanted["shape"],
-            "nan": of["nan"],
-            "pos_inf": of["pos_inf"],
-            "neg_inf": of["neg_inf"],
-        }
+        yield _row(row, odd.worker, odd.held, odd)
+
+
+def _row(row: Differing, worker: str, content: Content | None, odd: Odd | None) -> Document:
+    """Of a worker; `odd`: what it is beside the others, if it is not one of these."""
+    of, wanted = held(content), held(None if odd is None else row.wanted)
+    return {
+        **_tensor(row.service, row.shard, row.tensor, row.generation),
+        "why": row.why,
+        "worker": worker,
+        "against": row.agree[0] if row.agree and odd is not None else None,
+        "against_workers": len(row.agree) if odd is not None else 0,
+        "relative_error": None if odd is None else odd.error,
+        "checksum": of["checksum"],
+        "checksum_against": wanted["checksum"],
+        "changed_in_place": None if odd is None else odd.changed,
+        "dtype": of["dtype"],
+        "dtype_against": wanted["dtype"],
+        "shape": of["shape"],
+        "shape_against": wanted["shape"],
+        "nan": of["nan"],
+        "pos_inf": of["pos_inf"],
+        "neg_inf": of["neg_inf"],
+    }
 
 
 def _holding(holding: Holding) -> Document:
