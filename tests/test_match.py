@@ -161,6 +161,11 @@ def test_repeats_are_told_apart_by_their_order_where_all_have_as_many() -> None:
     assert classes(matched(one[:1] * 3, one[:1] * 2)) == {"IDENTICAL": 1}
 
 
+def test_repeats_of_several_threads_stand_in_the_order_of_execution_whichever_comes_first() -> None:
+    one = [Said(off(n, 1.0 * n), IN, ticks=n) for n in range(4)]
+    assert classes(matched(one, one[2:] + one[:2])) == {"IDENTICAL": 4}
+
+
 def test_a_step_that_begins_with_other_inputs_was_other_work_until_something_diverged() -> None:
     def steps(*wrong: int, inputs: Sequence[int] = ()) -> list[Said]:
         return [

@@ -12,6 +12,7 @@ static int by_run(const void *a, const void *b)
     UNLESS_EQUAL(x->print->shard, y->print->shard);
     UNLESS_EQUAL(x->work, y->work);
     UNLESS_EQUAL(x->worker, y->worker);
+    UNLESS_EQUAL(x->print->ticks, y->print->ticks); /* of what several threads say one may come late */
     return ORDER(x->number, y->number);
 }
 
