@@ -241,6 +241,7 @@ class Prints:
         rtol: float = -1,
         rows_max: int = 4096,
         lost: Iterable[int] | None = None,
+        gone: bool = False,
     ) -> Matched: ...
 
 @final

@@ -200,6 +200,7 @@ def compare(
         rtol=rtol,
         rows_max=ROWS_MAX,
         lost=[party.lost for party in parties],
+        gone=numerics.evicted > 0,
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
     return Comparison(evidence, parties, found, differences)

@@ -158,6 +158,7 @@ def match(
     rtol: float | None = None,
     rows_max: int = 4096,
     lost: Iterable[int] = (),
+    gone: bool = False,
 ) -> Matched:
     """Set workers side by side.
 
@@ -170,9 +171,10 @@ def match(
         rtol: up to which relative error two are within tolerance; None: what their dtype and reduction lead to expect.
         rows_max: so many rows are told.
         lost: by run: of each worker: how many of its records are not here; empty: none.
+        gone: by run: whether what they said first may have left for want of room.
     """
     found = prints.match(
-        list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max, list(lost) or None
+        list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max, list(lost) or None, gone
     )
     return Matched(
         found["prints"],

@@ -8,9 +8,12 @@
 static int shard_group(struct work *w, const struct entry *e, size_t count)
 {
     size_t start = 0, times = 0, workers = 0;
-    int even = 1, same = 1;
+    int even = 1, same = 1, worn = 0, said = 0;
     for (size_t i = 0; i < count; i++) {
-        even &= !brick_steps_visit(w, e[i].print->step, e[i].worker)->cut;
+        const struct visit *v = brick_steps_visit(w, e[i].print->step, e[i].worker);
+        even &= !v->cut;
+        worn |= v->worn;
+        said |= e[i].print->flags & BRICK_CHECKED_POSITION;
         if (i == 0 || e[i].worker != e[i - 1].worker) {
             if (workers > 0) {
                 even &= times == 0 || i - start == times;
@@ -22,6 +25,7 @@ static int shard_group(struct work *w, const struct entry *e, size_t count)
         same &= e[i].print->output == e[0].print->output && e[i].print->context == e[0].print->context;
     }
     even &= times == 0 || count - start == times;
+    even &= !worn || (count == workers && !said); /* one that was counted is the same one, whatever has left */
     times = count / workers;
     struct entry *row = w->row;
     int added = 1;

@@ -27,6 +27,33 @@ static int by_beside(const void *a, const void *b)
     return ORDER(x->step, y->step);
 }
 
+/* Which visits are not known as a whole. */
+static int find_cuts(struct work *w)
+{
+    const struct brick_match *m = w->m;
+    const struct brick_print **first = calloc(m->count + 1, sizeof *first); /* of each worker */
+    if (first == NULL)
+        return 0;
+    for (uint64_t n = w->p->first; n < w->p->end; n++) {
+        const struct brick_print *print = brick_prints_at(w->p, n);
+        const uint32_t place = brick_match_place(w, print);
+        if (place == UINT32_MAX)
+            continue;
+        if (first[place] == NULL || print->ticks < first[place]->ticks)
+            first[place] = print;
+        struct visit *of = print->ticks < m->since[place] ? brick_steps_visit(w, print->step, place) : NULL;
+        if (of != NULL)
+            of->cut = 1;
+    }
+    for (uint32_t worker = 0; m->gone && worker < m->count; worker++) {
+        struct visit *of = first[worker] != NULL ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
+        if (of != NULL)
+            of->worn = 1;
+    }
+    free(first);
+    return 1;
+}
+
 int brick_steps_find(struct work *w)
 {
     struct visit *v = w->visits = malloc((w->entries_count + 1) * sizeof *v);
@@ -52,14 +79,7 @@ int brick_steps_find(struct work *w)
         w->m->steps[v[i].at].workers++;
         v[w->visits_count++] = v[i];
     }
-    for (uint64_t n = w->p->first; n < w->p->end; n++) {
-        const struct brick_print *print = brick_prints_at(w->p, n);
-        const uint32_t place = brick_match_place(w, print);
-        struct visit *of = place != UINT32_MAX && print->ticks < w->m->since[place] ? brick_steps_visit(w, print->step, place) : NULL;
-        if (of != NULL)
-            of->cut = 1;
-    }
-    return 1;
+    return find_cuts(w);
 }
 
 struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker)

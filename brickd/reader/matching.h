@@ -38,6 +38,7 @@ struct visit {
     uint8_t differs;            /* in so many of these orders it began with other inputs before anything of its worker's diverged */
     uint8_t diverged;           /* something that it said does */
     uint8_t cut;                /* some of its prints are not looked at */
+    uint8_t worn;               /* it is the first of its worker's, and the first of its prints may have left */
 };
 
 /* What one worker said: the first of what it said most often, and of all that it said besides, if it did. */

@@ -464,15 +464,15 @@ static PyObject *matched(const struct brick_match *m, size_t most)
 
 static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "gone", NULL};
     Prints *p = (Prints *)self;
     PyObject *workers, *since, *step_wanted = Py_None, *losses = Py_None, *found = NULL;
     Py_ssize_t rows_max = 4096;
     size_t count, others, lossy = 0;
     uint64_t step = 0;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnO:match", names, &workers, &since, &m.by_input, &step_wanted,
-                                     &m.rtol, &rows_max, &losses))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOp:match", names, &workers, &since, &m.by_input, &step_wanted,
+                                     &m.rtol, &rows_max, &losses, &m.gone))
         return NULL;
     if (step_wanted != Py_None && (step = PyLong_AsUnsignedLongLong(step_wanted)) == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
@@ -542,7 +542,7 @@ static PyMethodDef prints_methods[] = {
     {"select", prints_select, METH_VARARGS,
      "select(workers, numbers, services) -> (Prints of these alone, each under another number, numbered afresh; of each the number after its last, or 0)."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
-     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None): side by side."},
+     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, gone=False): side by side."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef prints_members[] = {

@@ -1,0 +1,60 @@
+"""Workers compared where there is no room any more for what they said first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from said import Said
+from sided import MLP, NAMES, OFF, off
+
+from brickd import _reader
+from brickd.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.numerics.numerics import Numerics, Tables
+
+STEP = _reader.CHECKED_STEP
+
+
+def worn(one: list[Said], other: list[Said], *, step: int | None = None) -> list[Comparison]:
+    """By run, where there is no room any more for the first that the one said: as it was heard, and of a copy."""
+    numerics = Numerics(1)  # as little as there can be
+    tables = Tables(NAMES, [None, *((n, 0, 0) for n in range(1, len(NAMES)))])
+    speakers = [numerics.speaker(uuid, "api", lambda: tables, "") for uuid in "abc"]
+    speakers[0].hear(one[0].slots())
+    while not numerics.evicted:
+        speakers[2].hear(Said(off(9), site=OFF, step=9).slots())
+    for speaker, said in zip(speakers, (one[1:], other), strict=False):
+        speaker.hear(b"".join(each.slots() for each in said))
+    copy = numerics.about({"a", "b"})
+    return [
+        compare(of, [Party(uuid, of.speakers[uuid].number) for uuid in "ab"], Evidence.RUN, step=step)
+        for of in (numerics, copy)
+    ]
+
+
+def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> list[Said]:
+    return [
+        Said(off(n, 0.1 * n), site=MLP, step=1, position=position[at] if position else 0, ticks=at, flags=flags)
+        for at, n in enumerate(outputs)
+    ]
+
+
+def test_repeats_of_which_the_first_have_left_are_paired_with_nothing_that_is_as_often_here_by_chance() -> None:
+    for found in worn(repeated(1, 2, 3, 4), repeated(1, 2, 3)):
+        assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
+    for found in worn(repeated(1, 2, flags=STEP | _reader.CHECKED_POSITION), repeated(1)):
+        assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
+    assert [found.verdict for found in worn(repeated(1, 1, 1, 1), repeated(1, 1, 1))] == ["identical"] * 2
+
+
+def test_a_position_that_was_counted_is_the_same_one_whatever_has_left_before_it() -> None:
+    for found in worn(repeated(1, 2, 3, 4, position=range(4)), repeated(1, 2, 7, position=range(3))):
+        assert (found.compared, found.diverged) == (2, 1)
+
+
+def test_a_step_that_began_when_the_worker_was_known_already_is_worn_by_nothing() -> None:
+    before = replace(repeated(1)[0], step=0)
+    later = [replace(each, ticks=each.ticks + 9) for each in repeated(1, 2, 3)]
+    sides = [before, before, *later], [before, *later[:2], replace(later[2], output=off(7, 0.7))]
+    for found in (*worn(*sides), *worn(*sides, step=1)):
+        assert found.diverged == 1
