@@ -127,6 +127,22 @@ def test_the_golden_segment_adds_up() -> None:
     assert ("\x1b[31m模", 0) in reading.names
 
 
+def test_the_tables_of_a_segment_are_its_own_whichever_was_read_before_it() -> None:
+    other = bytearray(golden())
+    put(other, "name", {"text": b"another name"}, index=2)
+    wanted = None
+    for image in (golden(), other, golden(), golden()):
+        with segment_of(bytes(image)) as segment:
+            names, sites = segment.tables()
+            said = [*names], segment.read().paths
+            assert isinstance(names, list)
+            names.clear()  # it is whoever's asked for it
+            assert (segment.tables().names, segment.tables().sites) == (said[0], sites)
+        wanted = wanted or said
+        differ = [n for n, (one, another) in enumerate(zip(said[0], wanted[0], strict=True)) if one != another]
+        assert (differ, said[1]) == ([2] if image is other else [], wanted[1])
+
+
 def test_steps_and_given_times_came_with_format_1_1() -> None:
     with segment_of(golden("1.1")) as segment:
         reading = segment.read()

@@ -211,6 +211,8 @@ static int reader_traverse(PyObject *module, visitproc visit, void *arg)
         Py_VISIT(state->packed);
         Py_VISIT(state->prints);
         Py_VISIT(state->spool);
+        for (int i = 0; i < BRICK_TABLES; i++)
+            Py_VISIT(state->tables[i].rows);
     }
     return 0;
 }
@@ -223,6 +225,10 @@ static int reader_clear(PyObject *module)
         Py_CLEAR(state->packed);
         Py_CLEAR(state->prints);
         Py_CLEAR(state->spool);
+        for (int i = 0; i < BRICK_TABLES; i++) {
+            Py_CLEAR(state->tables[i].said);
+            Py_CLEAR(state->tables[i].rows);
+        }
     }
     return 0;
 }

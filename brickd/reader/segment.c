@@ -105,6 +105,61 @@ static int counts(Segment *s, uint32_t *names, uint32_t *paths)
     return 1;
 }
 
+/* Of a table of so many rows the one with this number. */
+typedef PyObject *row_of(const void *table, uint32_t n, uint32_t count);
+
+static PyObject *name_row(const void *table, uint32_t n, uint32_t count)
+{
+    const struct brick_name *name = (const struct brick_name *)table + n;
+    if ((name->word & BRICK_NAME_READY) == 0 || (name->word & BRICK_NAME_VOID) != 0)
+        return Py_NewRef(Py_None);
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)name->text, name->word & BRICK_NAME_LENGTH, "replace");
+    return text != NULL ? Py_BuildValue("(NI)", text, name->category < count ? name->category : 0) : NULL;
+}
+
+static PyObject *path_row(const void *table, uint32_t n, uint32_t count)
+{
+    const uint64_t key = ((const uint64_t *)table)[n];
+    const uint32_t parent = brick_key_parent(key);
+    if ((key & BRICK_KEY_READY) == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(iIiI)", parent == BRICK_ROOT ? -1 : (int)parent, brick_key_name(key), (int)brick_key_layer(key),
+                         brick_key_unit(key));
+}
+
+static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
+{
+    const uint64_t key = ((const uint64_t *)table)[n];
+    if ((key & BRICK_KEY_READY) == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
+}
+
+/* A list of a table's rows: of those that were made last, where the last one said the same. */
+static PyObject *rows_of(Segment *s, int which, const void *table, size_t size, uint32_t count, row_of *row)
+{
+    struct table_made *made = &((struct reader_state *)PyType_GetModuleState(Py_TYPE(s)))->tables[which];
+    if (made->said == NULL || (size_t)PyBytes_GET_SIZE(made->said) != size
+        || memcmp(PyBytes_AS_STRING(made->said), table, size) != 0) {
+        PyObject *said = PyBytes_FromStringAndSize(table, (Py_ssize_t)size), *rows = PyList_New(count);
+        for (uint32_t n = 0; rows != NULL && n < count; n++) {
+            PyObject *each = row(table, n, count);
+            if (each == NULL)
+                Py_CLEAR(rows);
+            else
+                PyList_SET_ITEM(rows, n, each);
+        }
+        if (said == NULL || rows == NULL) {
+            Py_XDECREF(said);
+            Py_XDECREF(rows);
+            return NULL;
+        }
+        Py_XSETREF(made->said, said);
+        Py_XSETREF(made->rows, rows);
+    }
+    return PyList_GetSlice(made->rows, 0, PyList_GET_SIZE(made->rows));
+}
+
 /* [(text, category number)], None where a name is not ready. */
 static PyObject *segment_names(PyObject *self, PyObject *unused)
 {
@@ -112,27 +167,11 @@ static PyObject *segment_names(PyObject *self, PyObject *unused)
     uint32_t names, paths;
     if (!counts(s, &names, &paths))
         return NULL;
-    PyObject *rows = NULL;
     struct brick_name *copy = PyMem_Calloc(names + 1, sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
-    if (!brick_reader_names(&s->reader, copy, names))
-        refused(s);
-    else
-        rows = PyList_New(names);
-    for (uint32_t n = 0; rows != NULL && n < names; n++) {
-        PyObject *row;
-        if ((copy[n].word & BRICK_NAME_READY) == 0 || (copy[n].word & BRICK_NAME_VOID) != 0) {
-            row = Py_NewRef(Py_None);
-        } else {
-            PyObject *text = PyUnicode_DecodeUTF8((const char *)copy[n].text, copy[n].word & BRICK_NAME_LENGTH, "replace");
-            row = text != NULL ? Py_BuildValue("(NI)", text, copy[n].category < names ? copy[n].category : 0) : NULL;
-        }
-        if (row == NULL)
-            Py_CLEAR(rows);
-        else
-            PyList_SET_ITEM(rows, n, row);
-    }
+    PyObject *rows = brick_reader_names(&s->reader, copy, names)
+                         ? rows_of(s, BRICK_NAMES, copy, names * sizeof *copy, names, name_row) : refused(s);
     PyMem_Free(copy);
     return rows;
 }
@@ -144,25 +183,11 @@ static PyObject *segment_paths(PyObject *self, PyObject *unused)
     uint32_t names, paths;
     if (!counts(s, &names, &paths))
         return NULL;
-    PyObject *rows = NULL;
     uint64_t *copy = PyMem_Calloc(paths + 1, sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
-    if (!brick_reader_paths(&s->reader, copy, paths, s->reader.header.names))
-        refused(s);
-    else
-        rows = PyList_New(paths);
-    for (uint32_t n = 0; rows != NULL && n < paths; n++) {
-        uint32_t parent = brick_key_parent(copy[n]);
-        PyObject *row = (copy[n] & BRICK_KEY_READY) == 0
-                            ? Py_NewRef(Py_None)
-                            : Py_BuildValue("(iIiI)", parent == BRICK_ROOT ? -1 : (int)parent, brick_key_name(copy[n]),
-                                            (int)brick_key_layer(copy[n]), brick_key_unit(copy[n]));
-        if (row == NULL)
-            Py_CLEAR(rows);
-        else
-            PyList_SET_ITEM(rows, n, row);
-    }
+    PyObject *rows = brick_reader_paths(&s->reader, copy, paths, s->reader.header.names)
+                         ? rows_of(s, BRICK_PATHS, copy, paths * sizeof *copy, paths, path_row) : refused(s);
     PyMem_Free(copy);
     return rows;
 }
@@ -175,24 +200,11 @@ static PyObject *segment_sites(PyObject *self, PyObject *unused)
     if (!brick_reader_process(&s->reader, &process))
         return refused(s);
     const uint32_t room = s->reader.header.sites, sites = process.sites < room ? (uint32_t)process.sites : room;
-    PyObject *rows = NULL;
     uint64_t *copy = PyMem_Calloc(sites + 1, sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
-    if (!brick_reader_sites(&s->reader, copy, sites, s->reader.header.names))
-        refused(s);
-    else
-        rows = PyList_New(sites);
-    for (uint32_t n = 0; rows != NULL && n < sites; n++) {
-        PyObject *row = (copy[n] & BRICK_KEY_READY) == 0
-                            ? Py_NewRef(Py_None)
-                            : Py_BuildValue("(IiI)", brick_key_name(copy[n]), (int)brick_key_layer(copy[n]),
-                                            brick_key_unit(copy[n]));
-        if (row == NULL)
-            Py_CLEAR(rows);
-        else
-            PyList_SET_ITEM(rows, n, row);
-    }
+    PyObject *rows = brick_reader_sites(&s->reader, copy, sites, s->reader.header.names)
+                         ? rows_of(s, BRICK_SITES, copy, sites * sizeof *copy, sites, site_row) : refused(s);
     PyMem_Free(copy);
     return rows;
 }

@@ -36,8 +36,17 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* weights_call
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
 
+/* Tables of a segment: the workers of a service have the same ones, mostly. */
+enum { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
+
+/* What the last one of a kind said, and the rows that were made of it. */
+struct table_made {
+    PyObject *said, *rows; /* bytes, a list */
+};
+
 struct reader_state {
     PyTypeObject *drain, *packed, *prints, *spool;
+    struct table_made tables[BRICK_TABLES];
 };
 
 /* A struct as a dictionary: every field but the reserved ones. */
