@@ -71,7 +71,7 @@ static void prints_dealloc(PyObject *self)
 /* What one call came to. */
 struct added {
     Py_ssize_t taken;
-    struct brick_record *weights;
+    struct brick_record *weights; /* NULL: there are none yet */
     size_t weights_count;
     int no_memory;
 };
@@ -94,6 +94,10 @@ static void add_all(struct brick_prints *p, const struct brick_speaker *by, cons
             if (by->named && (c->site >= by->sites_count || by->sites[c->site] == 0))
                 return;
             if (sums->dtype != 0) { /* nothing was read: two of those would be equal */
+                if (a->weights == NULL && (a->weights = malloc(left * sizeof *slots)) == NULL) {
+                    a->no_memory = 1;
+                    return;
+                }
                 memcpy(a->weights + a->weights_count, slots, c->slots * sizeof *slots);
                 a->weights_count += c->slots;
             } else {
@@ -149,17 +153,15 @@ static PyObject *prints_add(PyObject *self, PyObject *args)
         .named = named,
     };
     PyObject *result = NULL;
-    struct added a = {.weights = malloc((size_t)records.len + 1)};
+    struct added a = {0};
     if (worker >= WORKERS_MAX) {
         PyErr_Format(PyExc_ValueError, "a worker has a number below %d, not %u", WORKERS_MAX, worker);
-    } else if (a.weights == NULL) {
-        PyErr_NoMemory();
     } else {
         lock(p);
         add_all(&p->prints, &by, records.buf, records.len, &a);
         unlock(p);
         result = a.no_memory ? PyErr_NoMemory()
-                             : Py_BuildValue("(ny#)", a.taken, (const char *)a.weights,
+                             : Py_BuildValue("(ny#)", a.taken, a.weights != NULL ? (const char *)a.weights : "",
                                              (Py_ssize_t)(a.weights_count * sizeof *a.weights));
     }
     free(a.weights);
