@@ -166,8 +166,27 @@ class _Shard:
         self.rows: list[Differing] = []
         self.compared: set[int] = set()
         self.alike = 0
+        together = size(group) > 1
         for number, tensor in enumerate(weights.tensors(service)):
-            self._judge(number, tensor)
+            if not (together and self._is_equal(number)):
+                self._judge(number, tensor)
+
+    def _is_equal(self, number: int) -> bool:
+        """Whether all hold the same of one generation, as they do of nearly all tensors; it is counted."""
+        first, *others = self._group
+        now = first.now(number)
+        if not now or any(each.now(number) != now for each in others):
+            return False
+        generation = first.holds.generations[number]
+        if any(each.holds.generations[number] != generation for each in others):
+            return False
+        changed = [each.changed(number) for each in self._group]
+        for each, is_changed in zip(self._group, changed, strict=True):
+            each.counts["compared"] += 1
+            each.counts["changed"] += is_changed
+        self.compared.add(number)
+        self.alike += all(changed)
+        return True
 
     def _judge(self, number: int, tensor: Tensor) -> None:
         here = [each for each in self._group if each.row(number) is not None]
