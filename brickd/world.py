@@ -10,11 +10,10 @@ import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from brickd import _reader, checkpoint, files, workers
 from brickd.errors import CheckpointRefused, SegmentRefused
-from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.memory import Background, Memory
 from brickd.numerics import judged, stored
@@ -28,8 +27,11 @@ from brickd.numerics.weights import Weights
 from brickd.reading import Reading
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
-from brickd.windows import Window
 from brickd.workers import Survey, Worker
+
+if TYPE_CHECKING:
+    from brickd.findings import Judged
+    from brickd.windows import Window
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from brickd import _reader
-from brickd.events import Tell
 from brickd.instant import local
 from brickd.naming import as_argument, as_arguments
 from brickd.numerics import blame
@@ -22,6 +21,9 @@ from brickd.numerics.recalled import add
 from brickd.numerics.sites import Site
 from brickd.units import relative
 from brickd.words import many
+
+if TYPE_CHECKING:
+    from brickd.events import Tell
 
 
 class JudgedCase(NamedTuple):

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from brickd import opened
 from brickd.errors import SegmentLeft, SegmentRefused, SegmentUnopened
-from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
@@ -28,6 +27,9 @@ from brickd.views.answer import Answer, begun, chosen
 from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, World
+
+if TYPE_CHECKING:
+    from brickd.findings import Judged
 
 LISTED_MAX = 64  # files that were refused
 
