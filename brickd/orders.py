@@ -6,13 +6,12 @@ Owns: the orders and their parameters. Must not know: how an order is carried ou
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from brickd.errors import WrongQuestion
 from brickd.questions.parameter import Choice, Name, Names, Number, Switch, Whole
 from brickd.questions.question import Question, given
+from brickd.switches import OnOff
 
-OnOff = Literal["on", "off"]
 _ON_OFF = ("on", "off")
 _RECORDING = Name("the name that a recording was given as it began")
 
@@ -29,11 +28,6 @@ class Setting(Question):
     def changes(self) -> bool:
         """Whether anything is to be set."""
         return self.spans is not None or self.recording is not None
-
-
-def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
-    """What is set, in the words of an order."""
-    return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ LAYERS = (
         "brickd.ranks",
         "brickd.runtime",
         "brickd.standing",
+        "brickd.switches",
         "brickd.words",
     },
     {"brickd.framed", "brickd.questions.question"},

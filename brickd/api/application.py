@@ -32,7 +32,7 @@ from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.api.whole import Whole
 from brickd.errors import BrickdError, WrongQuestion
-from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting, settings
+from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.coverage import CoverageQuestion
 from brickd.questions.diff import DiffQuestion
@@ -48,6 +48,7 @@ from brickd.questions.tree import TreeQuestion
 from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording.recorder import Recorder
+from brickd.switches import settings
 from brickd.views import (
     bricks,
     coverage,

@@ -12,9 +12,9 @@ from brickd import _reader, records
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
-from brickd.orders import settings
 from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
+from brickd.switches import settings
 from brickd.views.answer import Answer, Document, begun, require_readable
 from brickd.words import NOBODY
 from brickd.workers import select

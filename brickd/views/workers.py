@@ -18,9 +18,9 @@ from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.memory import OTHERS
 from brickd.naming import as_argument
-from brickd.orders import settings
 from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
+from brickd.switches import settings
 from brickd.units import duration
 from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, begun, chosen
