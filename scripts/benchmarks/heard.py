@@ -29,19 +29,21 @@ from brickd.numerics.watch import Roll, Watch
 GOAL = Goal(2.0)  # µs
 SITES = 1_500
 _DRAINED = 512  # fingerprints that one pass brings of a worker
+_FEW = 32  # and of one of so many that a group has room for them all
 _OF_A_ROUND = 1 << 15
 _FILLING = WINDOW_BYTES // 512
 _SITE, _OUTPUT, _INPUT = 8, 128, 256  # where these stand in a checksum with one input
 
 
 class Case(NamedTuple):
-    """Workers, and what each says: the input and the output of its fingerprint of a number."""
+    """Workers, and what each says, so many at a time: the input and the output of its fingerprint of a number."""
 
     name: str
     workers: int
     given: Callable[[int, Any], Any]
     output: Callable[[int, Any], Any]
     sites: int = SITES
+    says: int = _DRAINED
 
 
 CASES = (
@@ -51,6 +53,7 @@ CASES = (
     Case("that meet", 64, lambda w, n: n, lambda w, n: n),
     Case("that never meet", 64, lambda w, n: n * 100 + w, lambda w, n: n),
     Case("of whom all differ", 64, lambda w, n: n, lambda w, n: n * 100 + w),
+    Case("that meet", 1_024, lambda w, n: n, lambda w, n: n, says=_FEW),
     Case("at 16,000 sites", 64, lambda w, n: n, lambda w, n: n, 16_000),
     Case("that contradict themselves in one place", 64, lambda w, n: n * 0 + 7, lambda w, n: n * 100 + w, 1),
 )
@@ -83,14 +86,14 @@ def _drained(rounds: int) -> tuple[list[float], bytes]:
 
 
 def _said(case: Case, record: bytes, worker: int, first: int) -> bytes:
-    rows = np.tile(np.frombuffer(record, np.uint8), (_DRAINED, 1))
-    numbers = np.arange(first, first + _DRAINED, dtype=np.uint64)
+    rows = np.tile(np.frombuffer(record, np.uint8), (case.says, 1))
+    numbers = np.arange(first, first + case.says, dtype=np.uint64)
     for at, values in (
         (_SITE, (numbers % case.sites + 1).astype(np.uint32)),
         (_OUTPUT, case.output(worker, numbers)),
         (_INPUT, case.given(worker, numbers)),
     ):
-        raw = np.ascontiguousarray(values).view(np.uint8).reshape(_DRAINED, -1)
+        raw = np.ascontiguousarray(values).view(np.uint8).reshape(case.says, -1)
         rows[:, at : at + raw.shape[1]] = raw
     return rows.tobytes()
 
@@ -106,9 +109,9 @@ def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
     def batch(count: int) -> Sequence[list[bytes]]:
         nonlocal first
         made = []
-        for _ in range(max(1, count // _DRAINED // case.workers)):
+        for _ in range(max(1, count // case.says // case.workers)):
             made.append([_said(case, record, worker, first) for worker in range(case.workers)])
-            first += _DRAINED
+            first += case.says
         return made
 
     for said in batch(_FILLING):
