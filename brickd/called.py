@@ -1,9 +1,19 @@
 """What a tensor is called.
 
-Owns: how its name is written for people. Must not know: what tensors are, who has which.
+Owns: how its name is written for people, and the number of its layer for programs. Must not know: what tensors are, who
+has which.
 """
 
 from __future__ import annotations
+
+
+def or_none(number: int) -> int | None:
+    """The number of a layer or of an expert as documents have it: none where there is none.
+
+    >>> or_none(3), or_none(-1)
+    (3, None)
+    """
+    return number if number >= 0 else None
 
 
 def called(name: str, layer: int | None, expert: int | None) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brickd import _reader
+from brickd.called import or_none
 from brickd.reading import Path, Reading
 
 
@@ -37,7 +38,7 @@ def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
     if not word or path is None:
         return None
     names = tuple(reading.name(each.name) for each in _upwards(reading, path))
-    return Open(names[0], path.layer if path.layer >= 0 else None, _since_ns(reading, word >> 16), names[::-1])
+    return Open(names[0], or_none(path.layer), _since_ns(reading, word >> 16), names[::-1])
 
 
 def _since_ns(reading: Reading, start: int) -> int | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brickd import _reader
+from brickd.called import or_none
 from brickd.fold import Fold
 from brickd.questions.bricks import By
 from brickd.reading import Path, Reading
@@ -123,7 +124,7 @@ def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, in
     name_of = names_in(reading, categories)
     return lambda path, _: (
         name_of(path.name),
-        path.layer if path.layer >= 0 else None,
+        or_none(path.layer),
         path.unit == _reader.UNIT_BOUND,
     )
 

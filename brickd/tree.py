@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from brickd import _reader
+from brickd.called import or_none
 from brickd.fold import Fold
 from brickd.reading import Path, Reading
 from brickd.totals import names_in, percent_of
@@ -136,7 +137,7 @@ class _Merged:
         name_of = names_in(reading, self.categories)
 
         def key_of(path: Path, above: int) -> _Key:
-            layer = path.layer if apart and path.layer >= 0 else None
+            layer = or_none(path.layer) if apart else None
             given, bounded = path.unit != _reader.UNIT_TICKS, path.unit == _reader.UNIT_BOUND
             key = _Key(above, name_of(path.name), layer, given, bounded)
             if path.layer >= 0:

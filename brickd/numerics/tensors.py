@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from brickd.called import or_none
 from brickd.composed import plain
 from brickd.numerics.sites import site_digest
 
@@ -24,11 +25,7 @@ class Tensor(NamedTuple):
 
     def numbers(self) -> dict[str, int | None]:
         """Those of its layer and its expert as JSON has them: null where it has none."""
-        return {"layer": _or_null(self.layer), "expert": _or_null(self.expert)}
-
-
-def _or_null(number: int) -> int | None:
-    return number if number >= 0 else None
+        return {"layer": or_none(self.layer), "expert": or_none(self.expert)}
 
 
 class Tensors:

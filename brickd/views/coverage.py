@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from brickd.called import or_none
 from brickd.instant import rfc3339
 from brickd.numerics.compared import Compared, Place
 from brickd.numerics.replicas import holdings, judge
@@ -94,7 +95,7 @@ def _place(place: Place) -> Document:
     return {
         "service": place.service,
         "kernel": place.kernel or None,
-        "layer": place.layer if place.layer >= 0 else None,
+        "layer": or_none(place.layer),
     }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from brickd.called import or_none
 from brickd.numerics import diagnosis
 from brickd.numerics.blame import Verdict
 from brickd.numerics.comparison import Comparison, Difference, Evidence, Party, following
@@ -151,7 +152,7 @@ def _first(leads: Comparison, site: Site, first: Difference, blamed: Sequence[Di
     }
     return {
         "kernel": site.kernel,
-        "layer": site.layer if site.layer >= 0 else None,
+        "layer": or_none(site.layer),
         "position": sides["b"]["position"],
         "step": sides["b"]["step"],
         "verdict": judgement.verdict,
@@ -182,7 +183,7 @@ def _coverage(sides: Sides, leads: Comparison) -> Document:
         "lost": sum(party.lost for party in leads.parties),
         "evicted": sides.numerics.evicted,
         "off_sites": len(off),
-        "off": [{"kernel": kernel, "layer": layer if layer >= 0 else None} for kernel, layer in off[:_OFF_MAX]],
+        "off": [{"kernel": kernel, "layer": or_none(layer)} for kernel, layer in off[:_OFF_MAX]],
     }
 
 
@@ -222,7 +223,7 @@ def _site(site: Site, found: SiteFound, difference: Difference | None) -> Docume
         judgement = None  # what could be compared there is identical
     return {
         "kernel": site.kernel,
-        "layer": site.layer if site.layer >= 0 else None,
+        "layer": or_none(site.layer),
         "category": site.category,
         "fingerprints": found.prints,
         "compared": sum(count for class_, count in counts.items() if class_.comparable),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from brickd import _reader, records
+from brickd.called import or_none
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
@@ -130,7 +131,7 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
     path = reading.paths[number] if number < len(reading.paths) else None
     return {
         "brick": reading.name(path.name) if path is not None else f"path#{number}",
-        "layer": path.layer if path is not None and path.layer >= 0 else None,
+        "layer": None if path is None else or_none(path.layer),
     }
 
 
@@ -139,7 +140,7 @@ def _site(reading: Reading, number: int) -> dict[str, Any]:
     site = reading.sites[number] if number < len(reading.sites) else None
     if site is None:
         return {"brick": f"site#{number}", "layer": None, "off": False}
-    return {"brick": reading.name(site.name), "layer": site.layer if site.layer >= 0 else None, "off": site.off}
+    return {"brick": reading.name(site.name), "layer": or_none(site.layer), "off": site.off}
 
 
 def _is_given(reading: Reading, number: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from brickd import records
+from brickd.called import or_none
 from brickd.instant import rfc3339
 from brickd.numerics import blame
 from brickd.numerics.compared import Case, Compared, Evidence, Finding
@@ -56,7 +57,7 @@ def finding(of: Finding, called: Called, *, whole: bool = True) -> dict[str, Any
     judgement = None if found is None else found.judgement
     return {
         **of.place._asdict(),
-        "layer": of.place.layer if of.place.layer >= 0 else None,
+        "layer": or_none(of.place.layer),
         "category": of.category,
         "evidence": "input",
         "since": rfc3339(of.first.at_ns),
