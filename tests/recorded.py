@@ -15,6 +15,7 @@ from brickd.reading import Path, Reading
 from brickd.segment import open_segment
 
 Start = Callable[..., Worker]
+Site = tuple[str, int, bool]
 
 
 def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
@@ -45,6 +46,22 @@ def events(of: Reading) -> list[dict[str, Any]]:
     for each in found:
         if "path" in each:
             each["path"] = _names(of, each["path"])
+    return found
+
+
+def sites(of: Reading) -> list[Site | None]:
+    """The kernel, the layer and whether it is off, of each site."""
+    with open_segment(of.file) as segment:
+        return [None if site is None else (of.name(site[0]), site[1], bool(site[2])) for site in segment.sites()]
+
+
+def checked(of: Reading) -> list[tuple[Site, dict[str, Any]]]:
+    """Each checksum in the event rings, with the site that it is of."""
+    known, found = sites(of), []
+    for each in events(of):
+        site = known[each["site"]]
+        assert site is not None
+        found.append((site, each))
     return found
 
 

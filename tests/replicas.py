@@ -6,11 +6,10 @@ from typing import Any, NamedTuple
 
 from conftest import readings
 from faults import Start
-from recorded import events
+from recorded import checked
 
 from brickd.demo.transformer import OF_A_LAYER, Size
 from brickd.reading import Reading
-from brickd.segment import open_segment
 
 LAYERS, PROMPT, STEPS = 2, 5, 3
 SMALL = Size(layers=LAYERS, width=32, heads=4, hidden=48, vocabulary=64, context=16)
@@ -39,14 +38,10 @@ class Seen(NamedTuple):
 
 
 def seen(of: Reading) -> list[Seen]:
-    with open_segment(of.file) as segment:
-        sites = segment.sites()
     found = []
-    for each in events(of):
-        site = sites[each["site"]]
-        assert site is not None
+    for (kernel, layer, _), each in checked(of):
         output, *inputs = (tensor["checksum"] for tensor in each["tensors"])
-        found.append(Seen(of.name(site[0]), site[1], each["step"], each["position"], tuple(inputs), output))
+        found.append(Seen(kernel, layer, each["step"], each["position"], tuple(inputs), output))
     return found
 
 

@@ -7,11 +7,11 @@ import struct
 from itertools import pairwise
 
 import pytest
+from checksums import recorded
 from conftest import SHM, reading
 from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
-from test_checked import recorded
 
 from brickd import _reader
 

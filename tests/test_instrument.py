@@ -9,9 +9,9 @@ import textwrap
 from typing import Any
 
 import pytest
+from checksums import Left, recorded
 from faults import Start
 from recorded import summaries
-from test_checked import Left, recorded
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 

@@ -23,8 +23,8 @@ from tapes import read
 from test_record import STILL, record, recording
 from test_recorded_checked import Tape
 from test_recording_files import chunks
-from test_weights_agent import SCANS
 from verbs import brickd, document, started
+from watched import SCANS
 
 from brickd import _reader, dtypes, records
 from brickd.events import Event

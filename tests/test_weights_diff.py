@@ -17,9 +17,9 @@ from said import Said, Tensor
 from sided import EMBED, MLP, NORM, answered, chain, compared
 from test_record import recording
 from test_recording_files import chunks
-from test_weights_agent import SCANS
 from test_weights_verb import watching
 from verbs import brickd, document, started
+from watched import SCANS
 
 from brickd import _reader
 from brickd.errors import NothingComparable

@@ -19,6 +19,7 @@ from replicas import MODEL
 from running import Running, running
 from test_record import recording
 from verbs import brickd, document, sheet
+from watched import SCANS
 
 from brickd.manifest import BYTES_MAX
 from brickd.words import NOBODY
@@ -47,10 +48,8 @@ def watching(
     worker: Start, *names: str, spoil: str = "pass", shift: float = 0, more: str = "{}", steps: bool = True, **of: str
 ) -> list[Worker]:
     """Workers that have read their weights once, of one key."""
-    import test_weights_agent
-
     program = "from array import array\n"
-    program += f"at, shift, more, steps = {test_weights_agent.SCANS}, {shift}, {more}, {steps}\n"
+    program += f"at, shift, more, steps = {SCANS}, {shift}, {more}, {steps}\n"
     program += f"def spoil(weights): {spoil}\n" + WATCHES
     key = {"BRICKD_KEY_FILE": f"{os.environ['BRICKD_RUNTIME_DIR']}/key"}
     found = [worker(program, BRICKD_SERVICE="api", BRICKD_WORKER=name, **(key | of)) for name in names]

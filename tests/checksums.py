@@ -1,0 +1,65 @@
+"""Programs that record checksums, and what is in their rings."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from conftest import reading
+from faults import Start
+from recorded import Site, events, sites
+
+from brickd.ledger import ledger_of
+from brickd.reading import Reading
+
+NUMBERS = """
+import numpy as np
+x = np.arange(12, dtype="f").reshape(3, 4)
+y = 2 * x
+def said(f):
+    counts = [f.nan, f.pos_inf, f.neg_inf]
+    return [f.checksum, f.fnv1a, f.dtype, f.elements, *counts, f.min, f.max, f.mean, f.l2, *f.sketch]
+def key():
+    with open(os.environ["BRICKD_STATE_DIR"] + "/key") as file:
+        return int(file.read(32), 16)
+"""
+UNSEEN = """
+class Watched:
+    def __dlpack__(self, **_):
+        raise SystemExit("looked at")
+    __dlpack_device__ = __dlpack__
+"""
+DTYPES = {2: "int8", 12: "float32", 13: "float64"}
+
+
+class Left(NamedTuple):
+    """What a program left when it had done its work, its events, its sites, and what it reported."""
+
+    reading: Reading
+    events: list[dict[str, Any]]
+    sites: list[Site | None]
+    told: Any
+
+
+def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Left:
+    process = worker(NUMBERS + "told = None\n" + source + "\nreport(told)\npause()\n", **environment)
+    told = process.heard()
+    process.paused()
+    got = reading(prefix)
+    result = Left(got, events(got), sites(got), told)
+    process.go()
+    assert process.end() == 0, process.said
+    return result
+
+
+def places(known: list[Site | None], found: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+    """Kernel, layer, step and position of each checksum."""
+    result = []
+    for each in found:
+        site = known[each["site"]]
+        assert site is not None
+        result.append((*site[:2], each["step"], each["position"]))
+    return result
+
+
+def lost(of: Reading) -> int:
+    return int(ledger_of(of).document()["events"]["dropped"].get("checked", 0))

@@ -1,0 +1,94 @@
+"""Programs that have brickd watch their weights, and what is in their rings."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from typing import Any, NamedTuple
+
+import forge
+from conftest import SHM, reading
+from faults import Start
+from recorded import checked
+from rings import Rings
+
+from brickd.reading import Reading
+
+WEIGHT, POSITION, STEP = 8, 1, 2
+
+# Offsets of the process line's counters, of a segment with the usual number of lanes.
+PAGE = forge.empty(lanes=32)
+SCANS, WATCHED = (forge.place(PAGE, "process") + forge.later("process", name) for name in ("scans", "weights"))
+PROGRAM = f"""
+from array import array
+import numpy as np
+def counter(at): return int.from_bytes(os.pread(_core._segment_fd(), 8, at), "little")
+def scans(): return counter({SCANS})
+def watched(): return counter({WATCHED})
+def steps(until):
+    while not until():
+        with brick.step(None): pass
+def key():
+    with open(os.environ["BRICKD_STATE_DIR"] + "/key") as file:
+        return int(file.read(32), 16)
+def checksum(tensor): return brick.fingerprint(tensor, key=key()).checksum
+def model(layers, elements=8):
+    return {{f"layers.{{n}}.w": array("f", [n] * elements) for n in range(layers)}}
+"""
+
+
+class Record(NamedTuple):
+    """What the record of a weight says; its generation was counted or given; the record's own number."""
+
+    name: str
+    layer: int
+    position: int | None
+    generation: int
+    counted: bool
+    checksum: str
+    number: int
+
+
+def found(of: Reading) -> list[Record]:
+    """All records of weights that are in the rings."""
+    result = []
+    for (name, layer, off), each in checked(of):
+        if not each["flags"] & WEIGHT:
+            continue
+        assert (each["relation"], each["inputs"], each["of"], each["params"], off) == (0, 0, 0, 0, False)
+        position = each["position"] if each["flags"] & POSITION else None
+        checksum = f"{each['tensors'][0]['checksum']:016x}"
+        counted = not each["flags"] & STEP
+        result.append(Record(name, layer, position, each["step"], counted, checksum, each["sequence"]))
+    return result
+
+
+def emptied(of: Reading) -> None:
+    """Give all slots of the event rings back to their threads, as a consumer that has read them."""
+    fd = os.open(SHM / of.file, os.O_RDWR)
+    try:
+        page = os.pread(fd, 4096, 0)
+        for number, lane, _ in of.lanes:
+            Rings(fd, page).tail(number, "event", lane["event_head"])
+    finally:
+        os.close(fd)
+
+
+class Left(NamedTuple):
+    """What a program left when it had done its work, and what it reported and said."""
+
+    reading: Reading
+    records: list[Record]
+    told: Any
+    said: str
+
+
+def left_by(worker: Start, prefix: str, source: str, **environment: str) -> Left:
+    process = worker(PROGRAM + "told = None\n" + textwrap.dedent(source) + "\nreport(told)\npause()\n", **environment)
+    told = process.heard()
+    process.paused()
+    got = reading(prefix)
+    records = found(got)
+    process.go()
+    assert process.end() == 0, process.said
+    return Left(got, records, told, process.said)
