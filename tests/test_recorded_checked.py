@@ -216,6 +216,27 @@ def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
     assert found == ({} if lost is None else {MINE: lost})
 
 
+@pytest.mark.parametrize(
+    ("bodies", "until"),
+    [
+        ([piece(made(1, ticks=5) + made(2, ticks=6), 0)], 0),
+        # All that lacks comes before the first one, or before the last.
+        ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30) + made(4, ticks=40), 10)], 30),
+        ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
+        ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
+        ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
+        # Nothing does.
+        ([piece(made(1, ticks=5) + TWO[:SLOT], 0)], None),
+        ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
+    ],
+)
+def test_what_stands_behind_all_that_is_lost_is_known_where_anything_does(
+    bodies: list[bytes], until: int | None
+) -> None:
+    _, found = taken([tape(*bodies)])
+    assert found[MINE].until == until
+
+
 def test_a_checksum_in_two_files_is_whole_where_both_are_given_in_a_row() -> None:
     one, two = tape(piece(ONE + TWO[:SLOT], 0)), tape(piece(TWO[SLOT:] + THREE, 5, 5))
     assert sequences(taken([one, two])[0][MINE]) == [1, 2, 3]

@@ -199,6 +199,11 @@ while scans() == before:
 pause()
 brick.checksum("k", b"after")
 pause()
+weights["w"][1] = 2
+before = scans()
+while scans() == before:
+    with brick.step(None): pass
+pause()
 """
 
 
@@ -207,11 +212,9 @@ def records_in(path: Path) -> list[tuple[int, int]]:
     return [(at, len(body)) for kind, at, _, body in chunks(path) if kind == _reader.CHUNK_RECORDS]
 
 
-@pytest.mark.parametrize("what", ["a rescan", "all from a rescan on"])
-def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_equal(
-    worker: Start, prefix: str, tmp_path: Path, what: str
-) -> None:
-    base, path = tmp_path / "base.brick", tmp_path / "w.brick"
+def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[int]]:
+    """Recordings of a worker that stands still and of what it does then, so many times; where each of that begins."""
+    base, path = folder / "base.brick", folder / "w.brick"
     one = started(worker, RESCANS, BRICKD_SERVICE="api", BRICKD_WORKER="0")
     written = []
     with running() as daemon:
@@ -219,7 +222,7 @@ def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_eq
         assert brickd("record", "-o", str(base), "--duration", "0.05").returncode == 0
         with recording("-o", str(path), "--spans") as process:
             (lies,) = runtime().recordings.iterdir()
-            for _ in range(3):
+            for _ in range(times):
                 before = len(records_in(lies))
                 one.go()
                 one.paused()
@@ -228,11 +231,33 @@ def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_eq
                 written.append(before)
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
-    assert document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights", code=1)["verdict"] == "diverged"
+    return base, path, written
+
+
+def spoil(path: Path, since: int, until: int | None) -> None:
+    """Damage some of its chunks of records."""
     spoilt = bytearray(path.read_bytes())
-    for at, length in records_in(path)[written[1] : written[2] if what == "a rescan" else None]:
+    for at, length in records_in(path)[since:until]:
         spoilt[at + 64 + length // 2] ^= 1
     path.write_bytes(spoilt)
+
+
+@pytest.mark.parametrize("what", ["a rescan", "all from a rescan on"])
+def test_what_a_recording_lost_of_a_rescan_makes_weights_incomplete_and_never_equal(
+    worker: Start, prefix: str, tmp_path: Path, what: str
+) -> None:
+    base, path, written = rescans(worker, tmp_path, 3)
+    assert document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights", code=1)["verdict"] == "diverged"
+    spoil(path, written[1], written[2] if what == "a rescan" else None)
     said = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
     assert (said["verdict"], said["diverged"], said["compared"]) == ("incomplete", 0, 2)
     assert said["incomplete"] > 0
+
+
+def test_of_weights_that_were_all_read_again_behind_what_was_lost_nothing_is_incomplete(
+    worker: Start, prefix: str, tmp_path: Path
+) -> None:
+    base, path, written = rescans(worker, tmp_path, 4)
+    spoil(path, written[1], written[2])
+    said = document("diff", f"{base}:api/0", f"{path}:api/0", "--by", "weights")
+    assert (said["verdict"], said["compared"], said["incomplete"]) == ("identical", 2, 0)

@@ -13,6 +13,7 @@ import threading
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
 from typing import Protocol
 
 from brickd import _reader
@@ -144,13 +145,23 @@ class Weights:
             for service in self._tensors.keys() - services:
                 del self._tensors[service]
 
-    def lose(self, uuid: str, records: int) -> None:
-        """So many records of a worker did not come here, of which any may have been of its weights."""
+    def lose(self, uuid: str, records: int, until: int | None = None) -> None:
+        """So many records of a worker did not come here, of which any may have been of its weights.
+
+        Args:
+            uuid: the worker's.
+            records: how many.
+            until: by its ticks, since when none did: what it has read since then is known; None: not known.
+        """
         with self._lock:
-            if (holds := self._workers.get(uuid)) is not None:
-                holds.refused += records
-                self.changes += 1
-                self.news += 1
+            holds = self._workers.get(uuid)
+            if holds is None or (
+                until is not None and all(ticks >= until for ticks in compress(holds.ticks, holds.now))
+            ):
+                return
+            holds.refused += records
+            self.changes += 1
+            self.news += 1
 
     # ---- outliving a process
 

@@ -16,7 +16,7 @@ from brickd.recording.contents import Contents
 from brickd.recording.form import Records
 from brickd.records import SLOT_BYTES
 
-_SLOTS = slice(12, 14)  # of a first slot: how many it is one of
+_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # of a first slot; _SLOTS: how many it is one of
 
 
 @dataclass(slots=True)
@@ -28,11 +28,13 @@ class Lost:
         missing: numbers between records of a lane that no record has: events of any kind that had no room in a ring,
             in memory or on the disk, or were damaged.
         rejected: checksums that cannot be, and records behind which nobody knows where the next one begins.
+        until: ticks of a checksum behind all of it; None: nothing is behind the last of it.
     """
 
     cut: int = 0
     missing: int = 0
     rejected: int = 0
+    until: int | None = field(default=0, compare=False)
 
 
 @dataclass(slots=True)
@@ -43,11 +45,13 @@ class _Lane:
         next: position of the slot behind the last one.
         begun: the slots of a checksum that is not whole yet.
         last: number of the last record.
+        torn: whether something is not given, and no checksum behind it either so far.
     """
 
     next: int = 0
     begun: bytes = b""
     last: int = 0
+    torn: bool = False
 
 
 @dataclass(slots=True)
@@ -78,6 +82,8 @@ class Checked:
                 yield uuid, whole
         for (uuid, number), lane in lanes.items():
             self.lost[uuid].cut += bool(lane.begun)
+            if lane.begun or lane.torn:
+                self.lost[uuid].until = None
             self.last[uuid, number] = lane.last
 
     def _pieces(self) -> Iterable[tuple[str, Records]]:
@@ -89,7 +95,7 @@ class Checked:
 
 def _taken(lane: _Lane, found: Records, lost: Lost) -> bytes:
     """The whole checksums of what comes next in a lane."""
-    count = len(found.slots) // SLOT_BYTES
+    count, before, cuts = len(found.slots) // SLOT_BYTES, lane.last, lost.cut
     slots, at = found.slots[: count * SLOT_BYTES], min(found.inside, count)
     if lane.begun:
         needed = int.from_bytes(lane.begun[_SLOTS], "little") - len(lane.begun) // SLOT_BYTES
@@ -104,4 +110,22 @@ def _taken(lane: _Lane, found: Records, lost: Lost) -> bytes:
     lane.next = found.first + count
     lost.missing += missing
     lost.rejected += rejected
+    lane.torn |= bool(missing or rejected or lost.cut != cuts)
+    if lane.torn and whole:
+        # Where it is not all that lacks before the first, only the last stands behind all of it.
+        is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
+        last = 0 if is_ahead else _last(whole)
+        lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False
     return whole
+
+
+def _number(slots: bytes, at: int, of: slice) -> int:
+    return int.from_bytes(slots[at + of.start : at + of.stop], "little")
+
+
+def _last(whole: bytes) -> int:
+    """Where the last of some checksums begins."""
+    at = last = 0
+    while at < len(whole):
+        last, at = at, at + _number(whole, at, _SLOTS) * SLOT_BYTES
+    return last

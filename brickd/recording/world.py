@@ -200,7 +200,7 @@ class Recorded:
             dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
             speaker.lose(dropped + unrecorded.get(uuid, 0))
             if uuid in unrecorded:
-                numerics.weights.lose(mark + uuid, unrecorded[uuid])
+                numerics.weights.lose(mark + uuid, unrecorded[uuid], checked.lost[uuid].until)
 
     def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
         """How many records of workers are not whole here, of any kind, that no ring had dropped.
@@ -215,6 +215,8 @@ class Recorded:
                 for number, lane, _ in readings[uuid].lanes
                 if (uuid, number) in checked.last
             )
+            if told:
+                lost.until = None
             if lost.missing + told:
                 missing[uuid] = lost.missing + told
         before = next(self.snapshots(), None) if missing else None
