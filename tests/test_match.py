@@ -193,6 +193,20 @@ def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_unce
     assert classes(found) == {"IDENTICAL": 10}
 
 
+def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_edges_of_all_that_is_known_alone() -> (
+    None
+):
+    both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(3) for site in (1, 2)]
+    prints = _reader.Prints(MiB)
+    for worker, said in enumerate((both, [each for each in both if each.site != 2])):
+        add(prints, worker, said)
+    found = [
+        match(prints, [0, 1], [0, since], by_input=False, step=n).workers[1]
+        for n, since in ((0, 0), (1, 0), (2, 0), (1, 5))
+    ]
+    assert [each[2:] for each in found] == [(0, 1), (1, 0), (0, 1), (0, 1)]
+
+
 def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excuse() -> None:
     one = [Said(Tensor(n), (Tensor(n),), step=n, ticks=n) for n in range(4)]
     other = [Said(off(n + 9 * (n == 2), 1e-9), (Tensor(n),), step=7 - n, ticks=n) for n in range(4)]

@@ -53,40 +53,38 @@ void *brick_match_grown(void *array, size_t *room, size_t wanted, size_t size)
     return grown;
 }
 
+/* At the edges of what is known of a worker is whatever stands there, also where one step alone is looked at. */
+static void count_edge(struct brick_edge *edge, uint64_t ticks)
+{
+    edge->first = ticks < edge->first ? ticks : edge->first;
+    edge->last = ticks > edge->last ? ticks : edge->last;
+}
+
 static int collect(struct work *w)
 {
     const struct brick_prints *p = w->p;
     struct brick_match *m = w->m;
     w->places = brick_places(m->workers, m->count, &w->places_count);
     w->entries = malloc((size_t)(p->end - p->first + 1) * sizeof *w->entries);
-    if (w->places == NULL || w->entries == NULL)
-        return 0;
-    for (uint64_t n = p->first; n < p->end; n++) {
-        const struct brick_print *print = brick_prints_at(p, n);
-        const uint32_t place = brick_match_place(w, print);
-        if (place != UINT32_MAX && print->ticks >= m->since[place] && (m->step == NULL || print->step == *m->step))
-            w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = place};
-    }
-    m->prints = w->entries_count;
-    return 1;
-}
-
-static int find_edges(struct work *w)
-{
-    struct brick_match *m = w->m;
     m->edges = calloc(m->count + 1, sizeof *m->edges);
-    if (m->edges == NULL)
+    if (w->places == NULL || w->entries == NULL || m->edges == NULL)
         return 0;
     for (size_t i = 0; i < m->count; i++)
         m->edges[i].first = UINT64_MAX;
-    for (size_t i = 0; i < w->entries_count; i++) {
-        struct brick_edge *edge = &m->edges[w->entries[i].worker];
-        const uint64_t ticks = w->entries[i].print->ticks;
-        edge->first = ticks < edge->first ? ticks : edge->first;
-        edge->last = ticks > edge->last ? ticks : edge->last;
+    for (uint64_t n = p->first; n < p->end; n++) {
+        const struct brick_print *print = brick_prints_at(p, n);
+        const uint32_t place = brick_match_place(w, print);
+        if (place == UINT32_MAX || print->ticks < m->since[place])
+            continue;
+        struct brick_edge *edge = &m->edges[place];
+        count_edge(edge, print->ticks);
+        if (m->step != NULL && print->step != *m->step)
+            continue;
         edge->prints++;
-        edge->declared += (w->entries[i].print->flags & BRICK_CHECKED_STEP) != 0;
+        edge->declared += (print->flags & BRICK_CHECKED_STEP) != 0;
+        w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = place};
     }
+    m->prints = w->entries_count;
     return 1;
 }
 
@@ -187,7 +185,7 @@ static void count_before(struct work *w)
 int brick_match(const struct brick_prints *p, struct brick_match *m)
 {
     struct work w = {.p = p, .m = m};
-    int whole = collect(&w) && find_edges(&w) && (m->by_input || brick_steps_find(&w));
+    int whole = collect(&w) && (m->by_input || brick_steps_find(&w));
     if (whole) {
         qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? by_input : by_run);
         whole = make_room(&w) && brick_order_find(&w) && walk(&w);

@@ -88,8 +88,8 @@ struct brick_site_found {
 
 /* Of one worker. */
 struct brick_edge {
-    uint64_t first, last; /* ticks of its prints */
-    uint64_t prints;
+    uint64_t first, last; /* ticks of its prints, of whichever step */
+    uint64_t prints;      /* that were looked at */
     uint64_t declared; /* those whose step the host said */
     uint64_t missing, uncertain; /* as of a site */
 };
