@@ -1,16 +1,12 @@
-#include "prints.h"
+#include "counting.h"
 
-#include "mix.h"
 #include "walk.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ODD UINT64_C(0x9E3779B97F4A7C15)
-
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
-#define WAITED_MAX ((1u << 31) - 1)
 
 /* Four slots are the least that a record has; to an opinion there are two ways at most, and as much room again. */
 #define SLOTS_OF_A_PRINT 4u
@@ -37,8 +33,6 @@ void brick_prints_free(struct brick_prints *p)
     free(p->changed);
     free(p->waiting);
 }
-
-static uint64_t digest(uint64_t of, uint64_t and) { return brick_mixed(of ^ brick_mixed(and + ODD)); }
 
 /* ---- room --------------------------------------------------------------- */
 
@@ -140,142 +134,15 @@ static int make_room(struct brick_prints *p, uint64_t slots)
     return 1;
 }
 
-/* ---- what is counted ---------------------------------------------------- */
-
-#define COUNTS_MIN ((size_t)128)
-#define NOWHERE UINT32_MAX
-
-static uint32_t *count_place(const struct brick_prints *p, uint32_t service, uint64_t site)
-{
-    uint64_t i = digest(p->key ^ service, site);
-    for (;; i++) {
-        uint32_t *place = &p->counts_index[i & (2 * p->counts_room - 1)];
-        if (*place == 0 || (p->counts[*place - 1].site == site && p->counts[*place - 1].service == service))
-            return place;
-    }
-}
-
-static struct brick_site_count *new_count(struct brick_prints *p, uint32_t service, uint64_t site)
-{
-    struct brick_site_count *c = &p->counts[p->counts_used++];
-    *c = (struct brick_site_count){.site = site, .service = service};
-    *count_place(p, service, site) = (uint32_t)p->counts_used;
-    return c;
-}
-
-static uint32_t *waiting_place(const struct brick_prints *p, uint32_t number)
-{
-    return &p->waiting[number & (p->counts_room - 1)];
-}
-
-/* Puts into `other`, which has room for all, what p counted, but for one service. `moved`: where each stands now. */
-static void copy_counts(struct brick_prints *other, const struct brick_prints *p, uint64_t without, uint32_t *moved)
-{
-    for (size_t n = 0; n < p->counts_used; n++) {
-        const struct brick_site_count *c = &p->counts[n];
-        moved[n] = NOWHERE;
-        if (c->site != 0 && c->service == without)
-            continue;
-        moved[n] = (uint32_t)other->counts_used;
-        *new_count(other, c->service, c->site) = *c;
-    }
-    for (size_t n = 0; n < p->changed_count; n++)
-        if (moved[p->changed[n]] != NOWHERE)
-            other->changed[other->changed_count++] = moved[p->changed[n]];
-    for (uint32_t n = p->waiting_first; n != p->waiting_end; n++)
-        if (moved[*waiting_place(p, n)] != NOWHERE)
-            *waiting_place(other, other->waiting_end++) = moved[*waiting_place(p, n)];
-}
-
-/* The counts in so much room, but for those of one service. 0: there is no memory. */
-static int move_counts(struct brick_prints *p, size_t room, uint64_t without)
-{
-    struct brick_prints other = *p;
-    uint32_t *moved = malloc(room * sizeof *moved);
-    other.counts_room = room;
-    other.counts_used = other.changed_count = other.waiting_first = other.waiting_end = 0;
-    other.counts = malloc(room * sizeof *other.counts);
-    other.counts_index = calloc(2 * room, sizeof *other.counts_index);
-    other.changed = malloc(room * sizeof *other.changed);
-    other.waiting = malloc(room * sizeof *other.waiting);
-    struct brick_prints *gone = &other;
-    const int whole = moved != NULL && other.counts != NULL && other.counts_index != NULL && other.changed != NULL
-                   && other.waiting != NULL;
-    if (whole) {
-        const struct brick_prints before = *p;
-        copy_counts(&other, &before, without, moved);
-        *p = other;
-        other = before;
-    }
-    free(moved);
-    free(gone->counts);
-    free(gone->counts_index);
-    free(gone->changed);
-    free(gone->waiting);
-    return whole;
-}
-
-int brick_prints_forget(struct brick_prints *p, uint32_t service)
-{
-    return p->counts_room == 0 || move_counts(p, p->counts_room, service);
-}
-
-static struct brick_site_count *count_known(const struct brick_prints *p, uint32_t service, uint64_t site)
-{
-    const uint32_t place = p->counts_room > 0 ? *count_place(p, service, site) : 0;
-    return place != 0 ? &p->counts[place - 1] : NULL;
-}
-
-/* NULL: there is no memory. */
-static struct brick_site_count *count_of(struct brick_prints *p, uint32_t service, uint64_t site)
-{
-    struct brick_site_count *c = count_known(p, service, site);
-    if (c != NULL)
-        return c;
-    if (p->counts_used >= BRICK_SITE_COUNTS_MAX) {
-        if ((c = count_known(p, 0, 0)) != NULL)
-            return c;
-        service = 0;
-        site = 0;
-    }
-    if (p->counts_used == p->counts_room
-        && !move_counts(p, p->counts_room > 0 ? 2 * p->counts_room : COUNTS_MIN, UINT64_MAX))
-        return NULL;
-    return new_count(p, service, site);
-}
-
-static uint32_t place_of(const struct brick_prints *p, const struct brick_site_count *c)
-{
-    return (uint32_t)(c - p->counts);
-}
-
-static void changes(struct brick_prints *p, struct brick_site_count *c)
-{
-    if (!c->changed)
-        p->changed[p->changed_count++] = place_of(p, c);
-    c->changed = 1;
-}
-
-void brick_prints_tell_counts(struct brick_prints *p, struct brick_site_count *counts)
-{
-    for (size_t n = 0; n < p->changed_count; n++) {
-        struct brick_site_count *c = &p->counts[p->changed[n]];
-        counts[n] = *c;
-        c->prints = c->bare = c->stateful = c->met = c->unlike = c->gone = 0;
-        c->changed = 0;
-    }
-    p->changed_count = 0;
-}
-
 /* ---- groups ------------------------------------------------------------- */
 
 /* Of a group the digest is odd, of a worker in one even: these are never the same. */
 static uint64_t group_of(const struct brick_prints *p, const struct brick_print *print)
 {
-    return digest(digest(digest(p->key ^ print->service, print->site), print->context), print->inputs) | 1;
+    return brick_prints_digest(brick_prints_digest(brick_prints_digest(p->key ^ print->service, print->site), print->context), print->inputs) | 1;
 }
 
-static uint64_t worker_in(uint64_t group, uint32_t worker) { return digest(group, worker) << 1 | 2; }
+static uint64_t worker_in(uint64_t group, uint32_t worker) { return brick_prints_digest(group, worker) << 1 | 2; }
 
 uint64_t brick_prints_opinion(const struct brick_prints *p, const struct brick_print *print)
 {
@@ -332,11 +199,11 @@ static void fall(struct brick_prints *p, uint64_t number)
     const struct brick_print *print = print_of(p, number);
     if (print->count == 0)
         return;
-    struct brick_site_count *count = print->apart ? count_known(p, print->service, brick_print_site(print))
-                                                  : count_known(p, 0, 0);
+    struct brick_site_count *count = print->apart ? brick_count_known(p, print->service, brick_print_site(print))
+                                                  : brick_count_known(p, 0, 0);
     if (count != NULL && print->alone > 0) { /* where there is none its service is known no more */
         count->gone += print->alone;
-        changes(p, count);
+        brick_count_changes(p, count);
     }
     const uint64_t from = worker_in(print->group, print->worker);
     size_t place = way(p, from);
@@ -426,7 +293,7 @@ static int join(struct brick_prints *p, uint64_t number, struct brick_site_count
 static uint64_t text_of(const uint64_t *texts, size_t count, uint32_t number, int named)
 {
     const uint64_t text = number < count ? texts[number] : 0;
-    return text != 0 || named ? text : brick_mixed(ODD + number) | BRICK_SITE_STATEFUL;
+    return text != 0 || named ? text : brick_mixed(BRICK_ODD + number) | BRICK_SITE_STATEFUL;
 }
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
@@ -479,18 +346,18 @@ static enum brick_added make(const struct brick_speaker *by, const struct brick_
     int readable = c->inputs > 0;
     for (uint32_t n = 1; n <= c->inputs; n++) {
         const struct brick_tensor_sums *input = sums_of(slots, n);
-        form = digest(form, (uint64_t)input->dtype << 32 | input->shape);
-        inputs = digest(inputs, input->checksum);
+        form = brick_prints_digest(form, (uint64_t)input->dtype << 32 | input->shape);
+        inputs = brick_prints_digest(inputs, input->checksum);
         readable &= input->dtype != 0;
     }
     print->form = (uint32_t)(form >> 32);
     if (c->flags & BRICK_CHECKED_POSITION) /* a rotary embedding, say, does another thing at each */
-        inputs = digest(inputs, c->position);
+        inputs = brick_prints_digest(inputs, c->position);
     print->inputs = readable ? inputs | 1 : 0;
-    uint64_t context = digest(print->backend, print->of);
-    context = digest(digest(digest(context, print->params), print->valid), print->shard);
-    context = digest(context, (uint64_t)print->shape << 32 | print->form);
-    print->context = digest(context, (uint64_t)print->stateful << 16 | (uint64_t)print->dtype << 8 | print->relation);
+    uint64_t context = brick_prints_digest(print->backend, print->of);
+    context = brick_prints_digest(brick_prints_digest(brick_prints_digest(context, print->params), print->valid), print->shard);
+    context = brick_prints_digest(context, (uint64_t)print->shape << 32 | print->form);
+    print->context = brick_prints_digest(context, (uint64_t)print->stateful << 16 | (uint64_t)print->dtype << 8 | print->relation);
     return BRICK_ADDED;
 }
 
@@ -501,48 +368,6 @@ static void put(struct brick_prints *p, struct brick_print *print, const struct 
         p->slots[(print->at + n) & (p->slots_room - 1)] = slots[n];
     p->slots_end += print->slots;
     *print_of(p, p->end++) = *print;
-}
-
-/* ---- what is unlike ------------------------------------------------------ */
-
-static uint32_t waits(const struct brick_site_count *c)
-{
-    return c->waited < BRICK_UNLIKE_OF_A_SITE ? c->waited : BRICK_UNLIKE_OF_A_SITE;
-}
-
-/* Of all that were unlike since these were told each is as likely to wait as the others: who speaks first, or most, keeps
- * nobody else from being looked at. */
-static void wait_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
-{
-    count->unlike++;
-    p->unlike_all++;
-    if (count->waited == 0)
-        *waiting_place(p, p->waiting_end++) = place_of(p, count);
-    uint64_t place = count->waited < BRICK_UNLIKE_OF_A_SITE ? count->waited : brick_mixed(ODD + number) % (count->waited + 1u);
-    for (uint32_t n = 0; n < waits(count); n++)
-        if (count->waiting[n] < p->first) /* nobody can look at that one any more */
-            place = n;
-    if (place < BRICK_UNLIKE_OF_A_SITE)
-        count->waiting[place] = number;
-    count->waited += count->waited < WAITED_MAX;
-}
-
-size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
-{
-    const uint32_t sites = p->waiting_end - p->waiting_first;
-    const uint32_t each = sites > BRICK_UNLIKE_MAX ? 1 : sites > 0 ? BRICK_UNLIKE_MAX / sites : 0;
-    size_t count = 0;
-    while (p->waiting_first != p->waiting_end && count < BRICK_UNLIKE_MAX) {
-        struct brick_site_count *c = &p->counts[*waiting_place(p, p->waiting_first++)];
-        uint32_t told = 0;
-        for (uint32_t n = 0; n < waits(c) && told < each; n++)
-            if (c->waiting[n] >= p->first) {
-                numbers[count++] = c->waiting[n];
-                told++;
-            }
-        c->waited = 0;
-    }
-    return count;
 }
 
 enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
@@ -556,10 +381,10 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     }
     if (p->bytes_max == 0)
         return BRICK_ADDED;
-    struct brick_site_count *count = count_of(p, print.service, brick_print_site(&print));
+    struct brick_site_count *count = brick_count_of(p, print.service, brick_print_site(&print));
     if (count == NULL || !make_room(p, print.slots))
         return BRICK_ADDED_NO_MEMORY;
-    changes(p, count);
+    brick_count_changes(p, count);
     count->prints++;
     print.apart = count->site != 0;
     put(p, &print, slots);
@@ -568,7 +393,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     if (!brick_print_is_grouped(&print))
         return BRICK_ADDED;
     if (join(p, p->end - 1, count))
-        wait_unlike(p, p->end - 1, count);
+        brick_count_unlike(p, p->end - 1, count);
     return BRICK_ADDED;
 }
 
