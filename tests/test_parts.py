@@ -134,7 +134,22 @@ class Tensor:
     """What stands for a tensor."""
 
 
-class DynamicCache: ...
+class DynamicCache:
+    """Of layers so many, each of so many tokens."""
+
+    def __init__(self, *tokens: int) -> None:
+        self.tokens = list(tokens)
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def get_seq_length(self, layer: int = 0) -> int:
+        return self.tokens[layer] if layer < len(self.tokens) else 0
+
+
+class StaticCache:
+    def get_seq_length(self, layer: int = 0) -> int:
+        raise AssertionError("it computes with tensors to say so")
 
 
 @dataclass
@@ -148,7 +163,7 @@ def test_tensors_are_found_where_they_are_passed() -> None:
     found = _passed.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
     assert found.plain == {"mask": "None", "eps": "1e-05"}
-    assert (found.cache, found.more) == (False, False)  # what has a place for a cache has none
+    assert (found.cached(), found.more) == (False, False)  # what has a place for a cache has none
 
 
 @pytest.mark.parametrize(
@@ -156,9 +171,10 @@ def test_tensors_are_found_where_they_are_passed() -> None:
     [
         ({}, None),
         ({"past_key_values": None}, False),
-        ({"past_key_values": DynamicCache()}, True),
+        ({"past_key_values": DynamicCache(0, 4)}, True),
+        ({"past_key_values": StaticCache()}, True),
         ({"past_key_values": ((Tensor(), Tensor()),)}, True),
-        ({"anything": DynamicCache()}, True),
+        ({"anything": DynamicCache(1)}, True),
         ({"past_key_values": None, "kv_cache": Tensor()}, True),
         ({"kv_cache": Tensor(), "past_key_values": None}, True),
         ({"use_cache": True}, None),
@@ -166,7 +182,22 @@ def test_tensors_are_found_where_they_are_passed() -> None:
 )
 def test_a_cache_is_left_alone_and_told(passed: dict[str, Any], cache: bool | None) -> None:
     found = _passed.given(Tensor, (), passed)
-    assert (found.tensors, found.cache) == ([], cache)
+    assert (found.tensors, found.cached()) == ([], cache)
+
+
+def test_of_a_cache_that_was_empty_before_a_call_that_filled_it_the_inputs_show_all() -> None:
+    for before, layer, after, cached in (
+        ((), None, (3, 3), False),
+        ((0, 0), None, (3, 3), False),
+        ((3,), 1, (3, 3), False),  # the layers before have filled theirs
+        ((3, 3), 1, (3, 3), True),
+        ((0, 3), None, (3, 3), True),
+        ((3,), 1, (3,), True),  # it filled none of its own: it may have read another's
+    ):
+        cache = DynamicCache(*before)
+        found = _passed.given(Tensor, (), {"past_key_values": cache}, layer)
+        cache.tokens = list(after)
+        assert (before, layer, found.cached()) == (before, layer, cached)
 
 
 def test_what_is_too_deep_or_too_many_is_told() -> None:

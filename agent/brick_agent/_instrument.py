@@ -156,7 +156,7 @@ class _Site:
 
         def checked(*args: Any, **keywords: Any) -> Any:
             try:
-                passed = given(self._torch.Tensor, args, keywords)
+                passed = given(self._torch.Tensor, args, keywords, self._layer)
                 before = [take(self._brick, each, layer=self._layer) for each in passed.tensors]
             except Exception as error:
                 _complain(f"what {self._name} was given is not recorded: {error}")
@@ -175,7 +175,8 @@ class _Site:
         training = module is None or module.training
         outputs = given(self._torch.Tensor, (result,), {}).tensors[:_OUTPUTS_MAX]
         # What is drawn by chance in training, and what a cache holds, no input shows.
-        stateful = True if training or passed.cache else False if passed.cache is False else self._remembers
+        cache = passed.cached()
+        stateful = True if training or cache else False if cache is False else self._remembers
         for number, output in enumerate(outputs):
             checksum(
                 self._brick if number == 0 else f"{self._name}[{number}]",

@@ -1,8 +1,8 @@
 """Which tensors pass into a call and out of it.
 
 Owns: where they are looked for, and how far. Must not know: what is done with them. Invariants: nothing is changed, and
-nothing that a tensor computes is asked for; a cache of what was computed before is left alone, and that there is one is
-told.
+nothing that a tensor computes is asked for; a cache of what was computed before is left alone: that there is one is
+told, and where it says so without computing, that it was empty.
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ class Passed:
     Attributes:
         tensors: in their order, at most so many.
         plain: numbers, words and what is left out, by their names or places.
-        cache: whether there is a cache of what was computed before; None: nothing is said of one.
         more: whether there were more than are looked at.
     """
 
-    __slots__ = ("_kind", "cache", "more", "plain", "tensors")
+    __slots__ = ("_cache", "_empty", "_kind", "_layer", "more", "plain", "tensors")
 
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
+    def __init__(self, kind: type, layer: int | None = None) -> None:
+        self._kind, self._layer = kind, layer
+        self._cache: bool | None = None
+        self._empty: list[Any] = []
         self.tensors: list[Any] = []
         self.plain: dict[str, Any] = {}
-        self.cache: bool | None = None
         self.more = False
 
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
         """Look for tensors in an argument or a result; `name`: what it is called there."""
         if _is_cache(name, what):
-            self.cache = self.cache or what is not None
+            empty = what is None or self._holds(what) is False
+            self._cache = self._cache or not empty
+            if empty and what is not None:
+                self._empty.append(what)
         elif isinstance(what, self._kind):
             if len(self.tensors) < TENSORS_MAX:
                 self.tensors.append(what)
@@ -66,10 +69,24 @@ class Passed:
             self.take(each, f"{of}.{name}" if of else str(name), depth)
         self.more |= len(what) > _ITEMS_MAX
 
+    def cached(self) -> bool | None:
+        """Whether what was computed before decided, too; None: nothing is said of a cache.
 
-def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> Passed:
-    """What a call is given; `kind`: the class of tensors."""
-    passed = Passed(kind)
+        Asked after the call: who filled no cache of its own may have read another's.
+        """
+        return self._cache or any(not self._holds(each) for each in self._empty) if self._cache is not None else None
+
+    def _holds(self, cache: Any) -> bool | None:
+        """Whether there is something in it, of the layer where there is one; None: not to be known for nothing."""
+        if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
+            return None
+        layers = range(len(cache)) if self._layer is None else (self._layer,)
+        return any(cache.get_seq_length(layer) != 0 for layer in layers)
+
+
+def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
+    """What a call is given; `kind`: the class of tensors; `layer`: where it is called, of which its cache is."""
+    passed = Passed(kind, layer)
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
     return passed
