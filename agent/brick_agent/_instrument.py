@@ -3,18 +3,19 @@
 Owns: what stands in the place of a part's forward, and how it is taken away again. Must not know: which parts are
 worth it, where the tensors are in what is passed. Invariants: what the model computes, raises and looks like to
 `inspect` is what it was; a part that torch compiles is compiled as it was, and nothing is recorded of it; nothing is
-computed with tensors; torch is used where the host has imported it, and never imported here.
+computed with tensors; nothing here keeps a model; torch is used where the host has it, and never imported here.
 """
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import types
 import weakref
 
 from brick_agent._core import _step_of, _watched, brick, checksum, step, take, weights
-from brick_agent._parts import chosen, is_compiled
+from brick_agent._parts import around_layers, chosen, is_compiled
 from brick_agent._passed import given
 
 # typing takes longer to import than everything else here together: only type checkers see it.
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
     from brick_agent._parts import Part
     from brick_agent._passed import Passed
 
+    _Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+
 SITES = 64
 RATE = 64  # of so many steps one, while nobody says
 _OUTPUTS_MAX = 4
-_instrumented: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
 
 
 def instrument(
@@ -63,15 +65,13 @@ def instrument(
     """
     try:
         uninstrument(model)
-        _instrumented[model] = done = []
         patterns = (only,) if isinstance(only, str) else tuple(only)
         parts = chosen(model, sites, patterns)
         said = _backend(model) if backend is None else backend
-        for part in parts:
-            if part.module is not model:
-                done.append(_Standing(part.module, _Site(part, said).watched))
-        whole = _Site(parts[0], said).watched if parts and parts[0].module is model else None
-        done.append(_Standing(model, lambda plain: _stepped(plain if whole is None else whole(plain))))
+        made = {part.module: _Site(part, said).watched for part in parts}
+        beginning = {model, *around_layers(model)}
+        for module in (*made, *(beginning - made.keys())):
+            _stand(module, _both(_stepped if module in beginning else None, made.get(module)))
         if watch_weights:
             weights(model, rescan_s=rescan_s)
     except Exception as error:
@@ -84,12 +84,10 @@ def uninstrument(model: Any, /) -> None:
 
     >>> brick.uninstrument(object())  # nothing was done to it
     """
-    try:
-        done = _instrumented.pop(model, ())
-    except TypeError:  # nothing to which a reference can be weak
-        return
-    for standing in reversed(done):
-        standing.remove()
+    for module in list(model.modules()) if hasattr(model, "modules") else ():
+        for name in _NAMES:
+            if issubclass(type(vars(module).get(name)), _Standing):
+                vars(module)[name].remove(module, name)
 
 
 def _complain(what: str) -> None:
@@ -98,47 +96,99 @@ def _complain(what: str) -> None:
     sys.stderr.write(f"brickd: {what}\n")
 
 
+def _both(first: _Make | None, then: _Make | None) -> _Make:
+    def made(plain: Callable[..., Any]) -> Callable[..., Any]:
+        inner = plain if then is None else then(plain)
+        return inner if first is None else first(inner)
+
+    return made
+
+
+_NAMES = ("_compiled_call_impl", "forward")  # what a module is called by, the first that it has
+
+
+def _stand(module: Any, make: _Make) -> None:
+    """Have what `make` makes of what a module is called by stand in its place."""
+    name = next((each for each in _NAMES if vars(module).get(each) is not None), None)
+    if name is None:
+        vars(module)["forward"] = _Bound(module, type(module).forward, make)
+    elif not issubclass(type(vars(module)[name]), _Standing):
+        vars(module)[name] = _Around(vars(module)[name], make)
+
+
 class _Standing:
-    """What stands in the place of what a module is called by."""
+    """What stands in the place of what a module is called by; torch compiles it as that.
 
-    def __init__(self, module: Any, make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-        """Have it there; `make`: of what is called now what is to be, which torch does not look into."""
+    Asked for anything else, it is that; in a copy and a pickle it is what that would be.
+    """
+
+    def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
+        self._plain, self._make, self._made = plain, make, make(plain)
+        self._compiling = sys.modules["torch"].compiler.is_compiling
+        self.__doc__, self.__module__ = plain.__doc__, getattr(plain, "__module__", "")
+
+    def _method(self) -> Any:
+        return self._plain
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__wrapped__":  # where its text is looked for
+            return self._plain
+        if name == "__signature__":
+            import inspect  # who asks has it
+
+            return inspect.signature(self._method())
+        return getattr(self._method(), name)
+
+
+class _Bound(_Standing):
+    """Of a class's forward, bound to a module as a method is; but it does not keep the module."""
+
+    def __init__(self, module: Any, plain: Callable[..., Any], make: _Make) -> None:
+        super().__init__(plain, make)
         self._module = weakref.ref(module)
-        self._name = "forward" if vars(module).get("_compiled_call_impl") is None else "_compiled_call_impl"
-        self._before = vars(module).get(self._name)
-        if self._before is None:
-            self._ours: Any = types.MethodType(_guarded(type(module).forward, make), module)
-        elif is_compiled(module):  # torch makes it anew in a copy, and where it is read from a file
-            self._ours = make(self._before)
-        else:
-            return  # what another one's does in a copy nobody knows
-        vars(module)[self._name] = self._ours
 
-    def remove(self) -> None:
-        """Have there what was."""
-        module = self._module()
-        if module is None or vars(module).get(self._name) is not getattr(self, "_ours", None):
-            return
-        if self._before is None:
-            del vars(module)[self._name]
-        else:
-            vars(module)[self._name] = self._before
+    @property  # type: ignore[misc]  # to `inspect` and torch.jit it is a method
+    def __class__(self) -> type:
+        return types.MethodType
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if self._compiling():
+            return self._plain(self._module(), *args, **keywords)
+        return self._made(self._module(), *args, **keywords)
+
+    def _method(self) -> Any:
+        return types.MethodType(self._plain, self._module())
+
+    def remove(self, module: Any, name: str) -> None:
+        del vars(module)[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (self._module(), "forward")
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Bound:
+        return _Bound(copy.deepcopy(self._module(), memo), self._plain, self._make)
 
 
-def _guarded(plain: Callable[..., Any], make: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
-    """Of a class's forward one that torch compiles as that; bound as that was, so that a copy has its own."""
-    made, compiling = make(plain), sys.modules["torch"].compiler.is_compiling
+class _Around(_Standing):
+    """Of what torch compiled, or somebody else put there."""
 
-    def forward(self: Any, /, *args: Any, **keywords: Any) -> Any:
-        if compiling():
-            return plain(self, *args, **keywords)
-        return made(self, *args, **keywords)
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        if self._compiling():
+            return self._plain(*args, **keywords)
+        return self._made(*args, **keywords)
 
-    for name in ("__module__", "__qualname__", "__doc__", "__annotations__"):
-        if hasattr(plain, name):
-            setattr(forward, name, getattr(plain, name))
-    forward.__wrapped__ = plain  # type: ignore[attr-defined]  # what `inspect` shows is its signature
-    return forward
+    def remove(self, module: Any, name: str) -> None:
+        vars(module)[name] = self._plain
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _itself, (self._plain,)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Around:
+        return _Around(copy.deepcopy(self._plain, memo), self._make)
+
+
+def _itself(what: Any) -> Any:
+    return what
 
 
 class _Site:
@@ -163,15 +213,16 @@ class _Site:
                 return plain(*args, **keywords)
             result = plain(*args, **keywords)
             try:
-                self._record(passed, before, result)
+                self._record(args, passed, before, result)
             except Exception as error:
                 _complain(f"what {self._name} computed is not recorded: {error}")
             return result
 
         return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE)
 
-    def _record(self, passed: Passed, before: list[Any], result: Any) -> None:
-        module = self._module()
+    def _record(self, args: Sequence[Any], passed: Passed, before: list[Any], result: Any) -> None:
+        # What a class's forward is given first is its module, or a copy of that.
+        module = args[0] if args and isinstance(args[0], self._torch.nn.Module) else self._module()
         training = module is None or module.training
         outputs = given(self._torch.Tensor, (result,), {}).tensors[:_OUTPUTS_MAX]
         # What is drawn by chance in training, and what a cache holds, no input shows.

@@ -33,13 +33,15 @@ class Part:
         layer: this number; None: it is in none.
         category: what it seems to be; None: nothing of what is known.
         module: itself.
+        qualified: where it is, as torch says it.
         depth: how many parts it is below the whole.
     """
 
-    __slots__ = ("category", "depth", "layer", "module", "name")
+    __slots__ = ("category", "depth", "layer", "module", "name", "qualified")
 
     def __init__(self, qualified: str, module: Any) -> None:
         self.name, self.layer = called(qualified)
+        self.qualified = qualified
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
         self.depth = qualified.count(".") + 1
@@ -81,6 +83,15 @@ def parts(model: Any) -> list[Part]:
         around[qualified] = part.category or above
         found.append(part)
     return found
+
+
+def around_layers(model: Any) -> list[Any]:
+    """What holds all layers of a model and can be called by itself, as engines do that compute its head apart."""
+    holders: list[tuple[str, Any]] = []
+    layers = [f"{part.qualified}." for part in parts(model) if part.layer is not None]
+    if layers:
+        holders = [(f"{part.qualified}.", part.module) for part in parts(model) if part.layer is None]
+    return [module for name, module in holders if all(layer.startswith(name) for layer in layers)]
 
 
 def is_compiled(module: Any) -> bool:

@@ -1,0 +1,218 @@
+"""Models that no one would have planned for: what they compute and raise is what it was, and little is said of it.
+
+All of one process, for torch takes longer to import than the rest here together; each has a part of its own name.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from typing import Any
+
+import pytest
+from conftest import reading
+from faults import Start
+from recorded import sites, summaries
+from test_instrument import MODEL
+
+pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
+
+# A model is what `make` makes, twice the same; `use` calls it. What comes of the one that is instrumented is what comes
+# of the other; what is written meanwhile stands behind its name.
+CASES = """
+import collections, gc, threading, weakref
+torch.use_deterministic_algorithms(True)
+told = {}
+def plainly(what):
+    if isinstance(what, torch.Tensor):
+        if what.device.type == "meta": return ["meta", list(what.shape)]
+        what = what.detach()
+        what = what.dequantize() if what.is_quantized else what.to_dense()
+        return [str(what.dtype), list(what.shape), what.double().tolist()]
+    if isinstance(what, (list, tuple)): return [plainly(each) for each in what]
+    return repr(what)
+def outcome(use, model):
+    try: return plainly(use(model))
+    except Exception as error: return [type(error).__name__, str(error), error.__context__ is None]
+def same(name, make, use, **how):
+    made = []
+    for _ in range(2):
+        torch.manual_seed(5)
+        made.append(make())
+    before, after = made
+    torch.manual_seed(6); wanted = outcome(use, before)
+    sys.stderr.write(f"== {name}\\n"); sys.stderr.flush()
+    brick.instrument(after, watch_weights=False, **how)
+    torch.manual_seed(6); got = outcome(use, after)
+    told[name] = wanted == got
+class Of(nn.Module):
+    "A model of one part, of which the test says what it does and what it is called."
+    def __init__(self, name, does, part=None):
+        super().__init__()
+        class Part(nn.Module):
+            def __init__(self): super().__init__(); self.w = nn.Parameter(torch.ones(2)); self.calls = 0
+            def forward(self, *args, **keywords): self.calls += 1; return does(self, *args, **keywords)
+        self.name = name
+        setattr(self, name, Part() if part is None else part)
+    def forward(self, *args, **keywords): return getattr(self, self.name)(*args, **keywords)
+def rnn(name):
+    return lambda: Of(name, None, nn.LSTM(4, 4))
+"""
+
+ODD = """
+same("none", lambda: Of("none", lambda part: None), lambda m: [m(), m()])
+same("shapes", lambda: Of("shapes", lambda part, x: x.repeat(part.calls)), lambda m: [m(x[0]) for _ in range(4)])
+def raises(part, x):
+    if part.calls % 2: raise ValueError("its own")
+    return x
+same("raises", lambda: Of("raises", raises), lambda m: [outcome(lambda m: m(x), m) for _ in range(4)])
+same("stops", lambda: Of("stops", lambda part: next(iter(()))), lambda m: m())
+same("wrong_call", lambda: Of("wrong_call", lambda part, x: x), lambda m: m())
+same("scalars", lambda: Of("scalars", lambda part, x: x.sum()), lambda m: m(torch.tensor(3.0)))
+same("empty", lambda: Of("empty", lambda part, x: x), lambda m: m(torch.empty(0, 4)))
+same("meta", lambda: Of("meta", lambda part, x: x + 1), lambda m: m(torch.empty(3, device="meta")))
+same("sparse", lambda: Of("sparse", lambda part, x: x + x), lambda m: m(torch.eye(3).to_sparse()))
+same("quantized", lambda: Of("quantized", lambda part, x: x.clone()),
+     lambda m: m(torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8)))
+same("lists", lambda: Of("lists", lambda part, x: (x, [x, {"deep": x}], None, 3)), lambda m: m(x))
+same("lstm", rnn("lstm"), lambda m: m(torch.ones(2, 1, 4)))
+same("in_place", lambda: Of("in_place", lambda part, x: x.add_(1)), lambda m: m(torch.ones(3)))
+same("grad", lambda: Of("grad", lambda part, x: x * part.w),
+     lambda m: [m(torch.ones(2)).sum().backward(), m.grad.w.grad])
+def inferring(m):
+    with torch.inference_mode(): return m(x), m(x).requires_grad
+same("inferring", lambda: Of("inferring", lambda part, x: x * 2), inferring)
+def casting(m):
+    with torch.autocast("cpu", dtype=torch.bfloat16): return m(x)
+same("casting", lambda: Of("casting", None, nn.Linear(16, 2)), casting)
+same("lazy", lambda: Of("lazy", None, nn.LazyLinear(3)), lambda m: [m(x), m.lazy.weight])
+def shared():
+    one = Of("shared", None, nn.Linear(16, 16)); one.again = one.shared
+    one.forward = lambda x: one.again(one.shared(x))
+    return one
+same("shared", shared, lambda m: m(x))
+def owned():
+    one = Of("owned", lambda part, x: x)
+    one.owned.forward = lambda x: x + 5
+    return one
+same("owned", owned, lambda m: m(x))
+def parametrized():
+    one = Of("parametrized", None, nn.Linear(16, 2))
+    nn.utils.parametrizations.weight_norm(one.parametrized)
+    return one
+same("parametrized", parametrized, lambda m: m(x))
+def hooked():
+    one = Of("hooked", lambda part, x: x + 1)
+    one.hooked.register_forward_pre_hook(lambda module, given: (given[0] * 2,))
+    one.hooked.register_forward_hook(lambda module, given, made: made + 7)
+    return one
+same("hooked", hooked, lambda m: m(x))
+def threads(m):
+    made = {}
+    def work(n): made[n] = [m(x + n) for _ in range(20)]
+    all = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for each in all: each.start()
+    for each in all: each.join()
+    return [made[n] for n in range(4)]
+same("threads", lambda: Of("threads", lambda part, x: x * 3), threads)
+same("data_parallel", lambda: nn.DataParallel(Of("data_parallel", None, nn.Linear(16, 2))), lambda m: m(x))
+same("no_modules", lambda: object(), lambda m: 1)
+"""
+
+# How many spans each part has: one for each call, also of those that raise. The last is no model.
+CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "no_modules": 0}
+UNREADABLE = {"meta", "sparse", "quantized"}
+# Nothing is to be compared of them: they return no tensor, or raise.
+BARE = {"none", "raises", "stops", "wrong_call", "no_modules"}
+
+
+def said_of(said: str) -> dict[str, list[str]]:
+    """What was written behind each name."""
+    found = {}
+    for piece in said.split("== ")[1:]:
+        name, *lines = piece.splitlines()
+        found[name] = lines
+    return found
+
+
+def test_what_an_odd_model_computes_and_raises_is_what_it_was(worker: Start, prefix: str) -> None:
+    source = MODEL + CASES + ODD + "report(told)\npause()\n"
+    process = worker(source, BRICKD_FINGERPRINTS="all")
+    told: dict[str, bool] = process.heard()
+    process.paused()
+    got = reading(prefix)
+    known = {site[0] for site in sites(got) if site is not None}
+    process.go()
+    assert process.end() == 0, process.said
+    assert [name for name, was in told.items() if not was] == []
+    said = said_of(process.said)
+    assert set(said) == set(told)
+    assert {name: lines for name, lines in said.items() if len(lines) > 1} == {}
+    assert all(line.startswith("brickd: ") for lines in said.values() for line in lines)
+    assert {name for name, lines in said.items() if lines} <= {*UNREADABLE, "no_modules"}
+    counted = {path[-1]: row["count"] for path, row in summaries(got).items()}
+    assert {name: counted.get(name, 0) for name in told} == {name: CALLS.get(name, 1) for name in told}
+    assert set(told) - known <= BARE | UNREADABLE
+
+
+STAYS = """
+def held(text):
+    'Whether it is so: 1, else 0 or what it raised.'
+    try: return int(bool(eval(text, globals())))
+    except Exception as error: return f"{type(error).__name__}: {error}"
+brick.instrument(model)
+model(x)
+"""
+
+
+def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: Start, prefix: str) -> None:
+    asked = [
+        "torch.equal(torch.jit.script(model)(x), plain)",
+        "torch.equal(torch.jit.trace(model, x)(x), plain)",
+        "torch.equal(torch.export.export(model, (x,)).module()(x), plain)",
+        "torch.equal(torch.export.export(model, (x,), strict=True).module()(x), plain)",
+        "torch.equal(torch.fx.symbolic_trace(model)(x), plain)",
+        "torch.equal(torch.func.functional_call(model, dict(model.named_parameters()), (x,)), plain)",
+        "torch.equal(torch.compile(model, backend='eager', fullgraph=True)(x), plain)",
+        "[each.compile(backend='eager', fullgraph=True) for each in model.layers] and torch.equal(model(x), plain)",
+        "model.compile(backend='eager') or torch.equal(model(x), plain)",
+        "inspect.getsource(model.forward) and inspect.getdoc(model.forward) == inspect.getdoc(Model.forward)",
+        "inspect.ismethod(model.forward) and model.forward.__self__ is model",
+        "model.forward.__func__ is Model.forward and model.forward.__name__ == 'forward'",
+        "torch.equal(model.forward(x), plain)",
+    ]
+    # inspect finds the text of a class of a program that is no file nowhere.
+    source = f"""
+    import tempfile, importlib.util
+    file = tempfile.NamedTemporaryFile("w", suffix=".py"); file.write({MODEL!r}); file.flush()
+    spec = importlib.util.spec_from_file_location("made", file.name)
+    made = importlib.util.module_from_spec(spec); sys.modules["made"] = made; spec.loader.exec_module(made)
+    globals().update(vars(made))
+    """
+    process = worker(textwrap.dedent(source) + STAYS + f"report([held(each) for each in {asked!r}])\n")
+    told: list[Any] = process.heard()
+    assert process.end() == 0, process.said
+    assert dict(zip(asked, told, strict=True)) == dict.fromkeys(asked, 1)
+    assert re.findall("^brickd.*", process.said, re.MULTILINE) == []
+
+
+def test_a_model_that_nobody_has_any_more_is_freed_at_once(worker: Start, prefix: str) -> None:
+    source = """
+    import gc, weakref
+    gc.collect(); gc.disable()
+    told = []
+    for how in (dict(), dict(watch_weights=False), dict(only="layers.*")):
+        one = Model(); seen = [weakref.ref(each) for each in one.modules()]
+        brick.instrument(one, **how); one(x); copy.deepcopy(one)(x)
+        del one
+        told.append(sum(each() is not None for each in seen))
+    one = Model(); seen = [weakref.ref(one)]
+    one.compile(backend="eager"); brick.instrument(one)
+    del one; gc.collect()
+    told.append(seen[0]() is not None)
+    report(told)
+    """
+    process = worker(MODEL + textwrap.dedent(source), BRICKD_FINGERPRINTS="all")
+    told = process.heard()
+    assert process.end() == 0, process.said
+    assert told == [0, 0, 0, False]
