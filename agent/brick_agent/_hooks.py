@@ -7,8 +7,10 @@ nothing; once a model is found no call of a module goes through here.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
+import weakref
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,23 +59,77 @@ class _Finder:
 def _arm() -> None:
     """Have torch tell the next call of a module that none is around."""
     try:
-        torch = sys.modules["torch"]
-        hook: Any = None
+        _Armed(sys.modules["torch"])
+    except Exception as error:
+        _complain("torch is not hooked", error)
 
+
+class _Armed:
+    """A hook of torch that waits for a model, and what stands for `compile` meanwhile.
+
+    A module that is compiled as a whole is called past all hooks: until one is found each tells its own call.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._kind, self._compiling = torch.nn.Module, torch.compiler.is_compiling
+        self._compile = self._kind.compile
+        self._followed: weakref.WeakSet[Any] = weakref.WeakSet()
+
+        # Functions: torch compiles what it meets of them as nothing.
         def called(module: Any, _: Any) -> None:
-            nonlocal hook
-            if torch.compiler.is_compiling() or hook is None or not _is_model(module):
-                return
-            hook.remove()
-            hook = None
+            if not self._compiling():
+                self._found(module)
+
+        def compile_told(module: Any, *args: Any, **keywords: Any) -> None:
+            self._compile(module, *args, **keywords)
+            self._follow(module)
+
+        self._told = functools.wraps(self._compile)(compile_told)
+        self._kind.compile = self._told
+        # Whoever takes it is the one that has found a model, of several threads.
+        self._hooks = [torch.nn.modules.module.register_module_forward_pre_hook(called)]
+
+    def _follow(self, module: Any) -> None:
+        compiled, compiling = vars(module).get("_compiled_call_impl"), self._compiling
+        if not self._hooks or compiled is None:
+            return
+        this = weakref.ref(module)
+
+        def first(*args: Any, **keywords: Any) -> Any:
+            module = this()
+            if compiling() or module is None or not self._found(module):
+                return compiled(*args, **keywords)
+            return module._compiled_call_impl(*args, **keywords)
+
+        first.__wrapped__ = compiled  # type: ignore[attr-defined]
+        vars(module)["_compiled_call_impl"] = first
+        self._followed.add(module)
+
+    def _found(self, module: Any) -> bool:
+        """Whether it is the model, which is instrumented then; and nothing stands here any more."""
+        try:
+            if not self._hooks or not _is_model(module):
+                return False
+            self._hooks.pop().remove()
+            if self._kind.compile is self._told:
+                self._kind.compile = self._compile
+            for each in list(self._followed):
+                first = vars(each).get("_compiled_call_impl")
+                if getattr(first, "__module__", None) == __name__:
+                    vars(each)["_compiled_call_impl"] = first.__wrapped__
             from brick_agent._instrument import instrument
 
             _name()
             instrument(module)
+        except IndexError:  # another thread was first
+            return False
+        except Exception as error:
+            _complain("a model is not instrumented", error)
+        return True
 
-        hook = torch.nn.modules.module.register_module_forward_pre_hook(called)
-    except Exception as error:
-        sys.stderr.write(f"brickd: torch is not hooked, and its models are not recorded: {error!r}\n")
+
+def _complain(what: str, error: Exception) -> None:
+    sys.stderr.write(f"brickd: {what}, and nothing of it is recorded: {error!r}\n")
 
 
 def _is_model(module: Any) -> bool:

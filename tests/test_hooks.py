@@ -1,0 +1,96 @@
+"""The first model that a process calls is found, however it is called, and only then is anything done."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+from checksums import recorded
+from faults import Start
+from recorded import summaries
+from test_instrument import MODEL
+
+pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
+
+HOOKED = """
+from brick_agent import _hooks
+_hooks.begin()
+"""
+LEFT = """
+hooks = torch.nn.modules.module._global_forward_pre_hooks
+told = [len(hooks), nn.Module.compile.__module__, _hooks.__name__ in str(vars(model))]
+"""
+ALL = {("forward",): 2, ("forward", "head"): 2} | {
+    path: 2
+    for n in range(3)
+    for path in (("forward", f"layers.*[{n}]"), ("forward", f"layers.*[{n}]", f"layers.*.mlp[{n}]"))
+}
+WHOLE = {("forward",): 2, ("forward", "Model"): 2}
+
+
+def counted(worker: Start, prefix: str, source: str) -> dict[tuple[str, ...], int]:
+    program = MODEL + HOOKED + textwrap.dedent(source) + LEFT
+    got = recorded(worker, prefix, program)
+    assert got.told == [0, "torch.nn.modules.module", False]
+    return {path: row["count"] for path, row in summaries(got.reading).items()}
+
+
+def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
+    # An operator by itself is none; of the first call the parts alone are timed, in no step.
+    found = counted(worker, prefix, "nn.Linear(2, 2)(torch.ones(2))\nfor _ in range(3): model(x)")
+    assert found == ALL | {path[1:]: 1 for path in ALL if len(path) > 1}
+
+
+def test_a_model_that_is_compiled_as_a_whole_is_found(worker: Start, prefix: str) -> None:
+    source = """
+    graphs = []
+    def backend(graph, given):
+        graphs.append(len(graph.graph.nodes)); return graph
+    model.compile(backend=backend)
+    assert torch.equal(model(x), plain) and torch.equal(model(x), plain)
+    assert graphs == [len(torch._dynamo.explain(Model().eval())(x).graphs[0].graph.nodes)], graphs
+    """
+    assert counted(worker, prefix, source) == WHOLE
+
+
+def test_a_model_whose_layers_are_compiled_is_found_and_they_are_timed(worker: Start, prefix: str) -> None:
+    source = """
+    for each in model.layers: each.compile(backend="eager", fullgraph=True)
+    for _ in range(3): assert torch.equal(model(x), plain)
+    """
+    found = counted(worker, prefix, source)
+    assert {path[-1] for path in found} == {"forward", "head", *(f"layers.*[{n}]" for n in range(3))}
+
+
+def test_of_several_threads_that_call_a_model_first_one_finds_it(worker: Start, prefix: str) -> None:
+    source = """
+    import threading
+    sys.setswitchinterval(1e-6)
+    barrier, wrong = threading.Barrier(8), []
+    def call():
+        barrier.wait()
+        try: assert torch.equal(model(x), plain)
+        except BaseException as error: wrong.append(repr(error))
+    threads = [threading.Thread(target=call) for _ in range(8)]
+    for each in threads: each.start()
+    for each in threads: each.join()
+    assert wrong == []
+    """
+    counted(worker, prefix, source)
+
+
+def test_a_model_of_which_an_engine_calls_the_parts_has_its_steps(worker: Start, prefix: str) -> None:
+    source = """
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__(); self.model = Model(); self.lm_head = nn.Linear(4, 2)
+        def forward(self, x): return self.lm_head(self.model(x))
+    whole = Whole()
+    brick.instrument(whole)
+    for _ in range(2): whole.lm_head(whole.model(x))
+    """
+    found = recorded(worker, prefix, MODEL + textwrap.dedent(source))
+    paths = {path: row["count"] for path, row in summaries(found.reading).items()}
+    assert paths[("forward",)] == 2
+    assert paths[("forward", "layers.*[1]", "layers.*.mlp[1]")] == 2
+    assert paths[("lm_head",)] == 2
