@@ -157,6 +157,22 @@ told = [checksum(each) for each in (np.float32([1]), np.float32([2]), np.arange(
     assert said == ""
 
 
+def test_a_buffer_that_is_a_cache_is_none_of_the_weights(worker: Start, prefix: str) -> None:
+    _, records, _, said = left_by(
+        worker,
+        prefix,
+        MODULE
+        + """
+caches = ("cache", "layers.0.k_cache", "kv.CACHE_0", "layers.1.cache2")
+others = ("cos_cached", "layers.0.cache.scale", "cachet")
+brick.weights(Module({"cache": Parameter([1])}, {name: np.arange(3.0) for name in (*caches, *others)}))
+""",
+    )
+    read = [("cache", -1), ("cos_cached", -1), ("layers.*.cache.scale", 0), ("cachet", -1)]
+    assert [each[:2] for each in records] == read
+    assert said == ""
+
+
 def test_a_module_is_not_kept_and_what_is_gone_is_watched_no_more(worker: Start, prefix: str) -> None:
     got, _, told, _ = left_by(
         worker,

@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 const char core_weights_doc[] = PyDoc_STR(
@@ -26,7 +27,8 @@ const char core_weights_doc[] = PyDoc_STR(
 "A mapping is kept, and its tensors looked up at each slice; of a module nothing is kept but weak references to its\n"
 "submodules, where those that they have by then are found. Never raises. What cannot be read (on a device, sparse, of no\n"
 "known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither\n"
-"state. A buffer to which requests write (a cache) is told as a difference: give a mapping without it.\n\n"
+"state. Of a module no buffer is read whose name says cache (`k_cache`): requests write to it, and into another one that\n"
+"they write to a difference would be told: give a mapping without it.\n\n"
 ">>> from array import array\n"
 ">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
 
@@ -206,10 +208,26 @@ static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
     return wrong;
 }
 
+#define BUFFERS "_buffers"
+
 /* A module's tensors of one kind: how it is asked for them, and where its parts keep theirs. */
 struct kind {
     const char *method, *table;
 };
+
+/* Requests write to it: one of the words of its own name, as of "layers.0.attn.k_cache", is "cache". */
+static bool is_cache(PyObject *name)
+{
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;
+    PyErr_Clear();
+    for (const char *word = dot != NULL ? dot + 1 : text; word != NULL && *word != '\0';) {
+        const size_t length = strcspn(word, "_0123456789");
+        if (length == 5 && strncasecmp(word, "cache", length) == 0)
+            return true;
+        word += length + (word[length] != '\0');
+    }
+    return false;
+}
 
 static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const char *table, PyObject *pair)
 {
@@ -220,9 +238,10 @@ static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const cha
         return -1;
     }
     PyObject *name = PyTuple_GET_ITEM(two, 0);
+    const bool is_left_out = strcmp(table, BUFFERS) == 0 && is_cache(name);
     CorePlace place;
-    int wrong = core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
-    if (wrong == 0)
+    int wrong = is_left_out ? 0 : core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
+    if (wrong == 0 && !is_left_out)
         wrong = watch(w, room, name, place);
     core_let_go(two);
     return wrong;
@@ -253,7 +272,7 @@ static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject
 
 static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
 {
-    static const struct kind parameters = {"named_parameters", "_parameters"}, buffers = {"named_buffers", "_buffers"};
+    static const struct kind parameters = {"named_parameters", "_parameters"}, buffers = {"named_buffers", BUFFERS};
     PyObject *parts = core_module_parts(module);
     const int wrong = parts == NULL || watch_kind(w, room, module, parts, &parameters) != 0
                       || watch_kind(w, room, module, parts, &buffers) != 0;
