@@ -7,7 +7,7 @@ a segment that nobody writes any more, all is read.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -20,6 +20,7 @@ from brickd.numerics.numerics import Speaker
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
 from brickd.segment import Segment
+from brickd.thinning import left_out, rate_of
 
 _COMPLEMENT = 2**64 - 1
 _LAST_PASSES = 300  # the largest ring there can be takes 256 of 65,536 events each
@@ -45,6 +46,8 @@ class Attached:
         heir: the segment in which its worker goes on, since somebody removed this one: both tell of the same work.
         stage: how far its life here has come.
         speaker: what hears its checksums; None: nobody does.
+        wish: what was asked of its worker last.
+        filtered_sites: how many sites it had when that was worked out for them; -1: not all of them had a name.
     """
 
     segment: Segment
@@ -59,6 +62,8 @@ class Attached:
     heir: Attached | None = None
     stage: Stage = Stage.DRAINED
     speaker: Speaker | None = None
+    wish: Wish = field(default_factory=Wish)
+    filtered_sites: int = -1
 
     @property
     def uuid(self) -> str:
@@ -101,9 +106,27 @@ class Attached:
 
     def command(self, wish: Wish) -> None:
         """Ask of its worker what the operator wants."""
+        self.wish = wish
         flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
         with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
-            self.segment.command(flags)
+            left_out = self._left_out(wish.sites) if wish.sites and self.segment.thins else 0
+            self.segment.command(flags, rate_of(wish.fingerprints) or 0, left_out)
+
+    def _left_out(self, patterns: Sequence[str]) -> int:
+        number = self.segment.process()["sites"]
+        names, sites = self.segment.tables()
+        entries = [names[row[0]] if row is not None and row[0] < len(names) else None for row in sites]
+        # One that is on its way is looked at once more: that it arrives changes no number.
+        self.filtered_sites = -1 if None in entries else number
+        return left_out([None if entry is None else entry[0] for entry in entries], patterns)
+
+    def follow(self) -> None:
+        """Have what the operator wants hold for the sites, too, of which its worker knows only since then."""
+        if not self.wish.sites or not self.segment.thins:
+            return
+        with suppress(SegmentRefused):
+            if self.segment.process()["sites"] != self.filtered_sites:
+                self.command(self.wish)
 
     def rescan(self) -> bool:
         """Ask its worker to read its weights once more; False: it watches none."""
@@ -191,4 +214,5 @@ class Attached:
         if any(number >= len(cursors) for number, _, _ in reading.lanes):
             raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
         lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
-        return laid_over(replace(reading, pid=None, lanes=lanes, memory_bytes=0, flags=0), overlay(self.known.deferred))
+        last = replace(reading, pid=None, lanes=lanes, memory_bytes=0, flags=0, asked_rate=0, left_out=0)
+        return laid_over(last, overlay(self.known.deferred))

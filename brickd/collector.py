@@ -239,6 +239,8 @@ class Collector:
 
     def _judge(self, now_ns: int) -> None:
         self._judged_ns = now_ns
+        with self.roster.lock:
+            self.roster.follow()
         for each in self.roster.drained():
             if each.activity < 0 and each.drain.breaks:
                 text = (

@@ -27,7 +27,7 @@ from brickd.home import Home
 from brickd.locks import process
 from brickd.lookout import Lookout
 from brickd.loop import Loop
-from brickd.memory import Gone, Wish
+from brickd.memory import Gone, Obeyed, Wish
 from brickd.naming import suggestion
 from brickd.numerics import judged, stored
 from brickd.numerics.compared import Compared, Finding
@@ -46,6 +46,7 @@ from brickd.runtime import runtime
 from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment
 from brickd.snapshot import Takes
+from brickd.thinning import ALL
 from brickd.usage import Usages
 from brickd.windows import Window, Windows
 from brickd.words import many
@@ -240,8 +241,8 @@ class Daemon:
             held = self._collector.roster.attached.get(uuid)
         return None if held is None else Details(held.drain.recent(), held.drain.longest())
 
-    def set(self, order: Setting) -> tuple[Wish, int]:
-        """Tell the workers of a service, those to come included: what is set now, and how many there are."""
+    def set(self, order: Setting) -> Obeyed:
+        """Tell the workers of a service, those to come included: what is set now, and how many hear it."""
         collector, roster = self._collector, self._collector.roster
         with roster.reading, roster.lock:
             known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
@@ -252,18 +253,21 @@ class Daemon:
             wish = Wish(
                 before.spans if order.spans is None else order.spans == "on",
                 before.off if order.recording is None else order.recording == "off",
+                order.fingerprints or before.fingerprints,
+                () if ALL in order.sites else order.sites or before.sites,
             )
+            here = [each.segment.thins for each in roster.of_service(order.service)]
+            obeyed = Obeyed(wish, len(here), here.count(False))
             if not order.changes:
-                return before, sum(each.service == order.service for each in roster.drained())
+                return obeyed
             collector.memory.wishes.pop(order.service, None)
             if wish != Wish():
                 collector.memory.wishes[order.service] = wish
             collector.change()
-            concerned = roster.command(order.service)
+            roster.command(order.service)
         self._loop.wake()
-        said = f"spans {'on' if wish.spans else 'off'}, recording {'off' if wish.off else 'on'}"
-        self._tell("set", f"{said} for {many(concerned, 'worker')}", service=order.service)
-        return wish, concerned
+        self._tell("set", f"{wish.text()} for {many(obeyed.workers, 'worker')}", service=order.service)
+        return obeyed
 
     def rescan(self, order: Rescanning) -> list[str]:
         """Have workers read their weights once more; which."""

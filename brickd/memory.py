@@ -7,17 +7,18 @@ uuid; all of it is limited.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
-from brickd import _reader, kept
+from brickd import _reader, kept, thinning
 from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
 from brickd.lately import Origin
 from brickd.numerics.compared import Compared
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
+from brickd.switches import sentence, settings
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"
@@ -104,10 +105,47 @@ class Gone:
 
 
 class Wish(NamedTuple):
-    """What the operator wants of a service's workers: their span rings on, nothing recorded."""
+    """What the operator wants of a service's workers.
+
+    Attributes:
+        spans: their span rings on.
+        off: nothing recorded.
+        fingerprints: of which steps checksums are.
+        sites: patterns of the kernels of which they are; none: of all.
+    """
 
     spans: bool = False
     off: bool = False
+    fingerprints: str = thinning.DEFAULT
+    sites: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Sequence[Any]) -> Wish:
+        """As a checkpoint has it; an older one says only the first two."""
+        return cls(*said[:3], *map(tuple, said[3:]))
+
+    def document(self) -> dict[str, Any]:
+        """In the words of an order."""
+        sites = list(self.sites) or [thinning.ALL]
+        return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
+
+    def text(self) -> str:
+        """In a sentence."""
+        return sentence(self.document())
+
+
+class Obeyed(NamedTuple):
+    """What became of an order.
+
+    Attributes:
+        wish: what is wanted now.
+        workers: how many there are.
+        deaf: of these, how many record checksums of all steps and sites whatever is wanted, for their agent is older.
+    """
+
+    wish: Wish
+    workers: int
+    deaf: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +316,7 @@ class Memory:
             gone=_all_gone(document["gone"], tables),
             older=_all_gone(document["older"], tables),
             buried=document["buried"],
-            wishes={service: Wish(*wish) for service, wish in document["wishes"].items()},
+            wishes={service: Wish.of(wish) for service, wish in document["wishes"].items()},
             newest_event=document["newest_event"],
             closed=document["closed"],
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),

@@ -6,14 +6,41 @@ Owns: the orders and their parameters. Must not know: how an order is carried ou
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from brickd import thinning
 from brickd.errors import WrongQuestion
-from brickd.questions.parameter import Choice, Name, Names, Number, Switch, Whole
+from brickd.questions.parameter import Choice, Name, Names, Number, Parameter, Switch, Whole
 from brickd.questions.question import Question, given
 from brickd.switches import OnOff
 
 _ON_OFF = ("on", "off")
 _RECORDING = Name("the name that a recording was given as it began")
+_PATTERNS_MAX, _PATTERN_MAX = 64, 256
+
+
+class Steps(Parameter):
+    """Of which steps."""
+
+    def __init__(self, help: str, **more: Any) -> None:
+        super().__init__(thinning.WANTED, help, **more)
+
+    def takes(self, value: object) -> bool:
+        """Whether it says of which."""
+        return isinstance(value, str) and thinning.rate_of(value) is not None
+
+
+class Patterns(Names):
+    """Any number of patterns of names."""
+
+    def takes(self, value: object) -> bool:
+        """Whether there is room for all of them."""
+        return (
+            isinstance(value, tuple)
+            and Names.takes(self, value)
+            and len(value) <= _PATTERNS_MAX
+            and all(len(each) <= _PATTERN_MAX for each in value)
+        )
 
 
 @dataclass(frozen=True)
@@ -23,11 +50,25 @@ class Setting(Question):
     service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
     spans: OnOff | None = given(Choice(_ON_OFF, "Whether each span is kept in detail, for traces."), None)
     recording: OnOff | None = given(Choice(_ON_OFF, "Whether anything is recorded at all."), None)
+    fingerprints: str | None = given(
+        Steps(
+            "Of which steps checksums are recorded: the same in every worker; `default`: as each worker was started.",
+            metavar="off|1/N|all|default",
+        ),
+        None,
+    )
+    sites: tuple[str, ...] = given(
+        Patterns(
+            f"up to {_PATTERNS_MAX} patterns of kernels' names, each of at most {_PATTERN_MAX} characters",
+            "Only at sites whose kernel it matches, as in a shell; may be given several times; `all`: at every site.",
+            metavar="PATTERN",
+        ), ()
+    )  # fmt: skip
 
     @property
     def changes(self) -> bool:
         """Whether anything is to be set."""
-        return self.spans is not None or self.recording is not None
+        return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
 
 
 @dataclass(frozen=True)

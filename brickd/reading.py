@@ -88,6 +88,8 @@ class Reading(Identity):
         flags: what its consumer asks of its worker; of those that are gone nothing is asked.
         drained: whether anybody read its rings; what was kept somewhere was.
         sites: by their numbers; None of what is on its way.
+        asked_rate: of which steps its consumer asks for checksums; 0: of those that its worker is configured for.
+        left_out: the sites of which its consumer asks for none, a bit each by their numbers.
     """
 
     process: _reader.Process
@@ -105,6 +107,8 @@ class Reading(Identity):
     flags: int = 0
     drained: bool = True
     sites: list[Site | None] = field(default_factory=list)
+    asked_rate: int = 0
+    left_out: int = 0
 
     @property
     def ended(self) -> bool:
@@ -120,6 +124,25 @@ class Reading(Identity):
     def unread(self) -> bool:
         """Whether its worker keeps each span in detail for nobody."""
         return self.alive and self.detailed and not self.drained
+
+    @property
+    def thinned(self) -> bool:
+        """Whether its consumer has its worker record checksums of fewer steps or sites, or more, than configured."""
+        return self.asked_rate != 0 or self.left_out != 0
+
+    @property
+    def thinned_for_nobody(self) -> bool:
+        """Whether that is still so though nobody is its consumer any more."""
+        return self.alive and self.thinned and not self.drained
+
+    @property
+    def rate(self) -> int:
+        """Of which steps its worker records checksums; 0: nobody has said so."""
+        return self.asked_rate or self.header["rate"]
+
+    def leaves_out(self, site: int) -> bool:
+        """Whether nothing is to be recorded at the site with this number."""
+        return self.left_out >> site & 1 != 0
 
     @property
     def off(self) -> bool:

@@ -87,12 +87,19 @@ class Roster:
                 each.drain.record_into(None)
             self._command(each)
 
-    def command(self, service: str) -> int:
-        """Ask of the workers of a service what is wanted of them, under the lock; how many these are."""
-        concerned = [each for each in self.drained() if each.service == service]
-        for each in concerned:
+    def of_service(self, service: str) -> list[Attached]:
+        """Those of a service, under the lock."""
+        return [each for each in self.drained() if each.service == service]
+
+    def command(self, service: str) -> None:
+        """Ask of the workers of a service what is wanted of them, under the lock."""
+        for each in self.of_service(service):
             self._command(each)
-        return len(concerned)
+
+    def follow(self) -> None:
+        """Have what is wanted of checksums hold for the sites, too, that came since; under the lock."""
+        for each in self.drained():
+            each.follow()
 
     def _command(self, each: Attached) -> None:
         """What the operator wants of it, and what a recording does."""

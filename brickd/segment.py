@@ -18,6 +18,9 @@ from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.files import File, opened
 from brickd.numerics.numerics import Tables
 from brickd.reading import Identity, Path, Reading, Site, label
+from brickd.thinning import bits_of, changed
+
+_THINS_SINCE = 4  # minor of the format
 
 
 class Segment(File):
@@ -72,22 +75,39 @@ class Segment(File):
         except ValueError:
             return 0
 
-    def command(self, flags: int) -> None:
-        """Ask something of its worker; needs the right to write."""
-        if self.control()["flags"] == flags:
+    @property
+    def thins(self) -> bool:
+        """Whether its worker can be told of which steps, and at which sites, checksums are recorded."""
+        return self.header["minor"] >= _THINS_SINCE
+
+    def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
+        """Ask something of its worker; needs the right to write. What is asked already is not written.
+
+        Args:
+            flags: of the control page.
+            rate: of which steps checksums are recorded; 0: as its worker is configured.
+            left_out: the sites where none are, a bit each.
+        """
+        asked = self.control()
+        if asked["flags"] != flags:
+            self._ask("flags", flags.to_bytes(4, "little"))
+        if not self.thins:
             return
-        try:
-            os.pwrite(self.fd, flags.to_bytes(4, "little"), _reader.CONTROL)
-        except OSError as error:  # one that lies may have a hole there, and the disk be full
-            raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
+        if asked["fingerprint_rate"] != rate:
+            self._ask("fingerprint_rate", rate.to_bytes(4, "little"))
+        at, words = changed(bits_of(asked["sites"]), left_out)
+        if words:
+            self._ask("sites", words, at)
 
     def rescan(self) -> None:
         """Ask its worker to read its weights once more; needs the right to write."""
-        at = next(offset for record, name, offset, *_ in _reader.later() if (record, name) == ("control", "weights"))
         number = (self.control()["weights"] + 1) % 2**64
+        self._ask("weights", number.to_bytes(8, "little"))
+
+    def _ask(self, field: str, content: bytes, beyond: int = 0) -> None:
         try:
-            os.pwrite(self.fd, number.to_bytes(8, "little"), _reader.CONTROL + at)
-        except OSError as error:
+            os.pwrite(self.fd, content, _reader.CONTROL + _control_fields()[field] + beyond)
+        except OSError as error:  # one that lies may have a hole there, and the disk be full
             raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
 
     def control(self) -> _reader.Control:
@@ -126,6 +146,7 @@ class Segment(File):
             sites = _sites(tuple(self._copier.sites()))
             names = self._copier.names()
             tick_ns, now_ticks = self.now()
+            control = self._copier.control()
             return Reading(
                 file=self.name,
                 header=self.header,
@@ -140,10 +161,18 @@ class Segment(File):
                 tick_ns=tick_ns,
                 now_ticks=now_ticks,
                 memory_bytes=self.memory_bytes,
-                flags=self._copier.control()["flags"],
+                flags=control["flags"],
+                asked_rate=control["fingerprint_rate"] if self.thins else 0,
+                left_out=bits_of(control["sites"]) if self.thins else 0,
                 drained=self.drained(),
                 sites=sites,
             )
+
+
+@functools.cache
+def _control_fields() -> dict[str, int]:
+    """Where on the control page what stands."""
+    return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
 
 
 @functools.lru_cache(maxsize=16)

@@ -6,7 +6,8 @@ have.
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 OnOff = Literal["on", "off"]
 
@@ -14,3 +15,9 @@ OnOff = Literal["on", "off"]
 def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
     """What is set, in the words of an order."""
     return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
+
+
+def sentence(said: Mapping[str, Any]) -> str:
+    """What the workers of a service are told, in a sentence."""
+    told = f"spans {said['spans']}, recording {said['recording']}"
+    return f"{told}, fingerprints {said['fingerprints']}, sites {', '.join(said['sites'])}"

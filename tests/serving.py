@@ -23,7 +23,7 @@ from brickd.errors import BrickdError, NoSuchWorker
 from brickd.events import Log
 from brickd.files import find, prefix
 from brickd.findings import Judged
-from brickd.memory import Wish
+from brickd.memory import Obeyed, Wish
 from brickd.numerics.compared import Compared
 from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
@@ -60,7 +60,7 @@ class Daemon(SharedMemory):
     def stragglers(self) -> Judged | None:  # type: ignore[override]
         return self.judged
 
-    def set(self, order: Setting) -> tuple[Wish, int]:
+    def set(self, order: Setting) -> Obeyed:
         workers = [worker for worker in self.survey().workers if worker.service == order.service]
         if not workers:
             raise NoSuchWorker(f"no service {order.service}")
@@ -72,7 +72,7 @@ class Daemon(SharedMemory):
                     flags = flags | flag if wanted == on else flags & ~flag
             with (SHM / worker.reading.file).open("r+b", buffering=0) as file:
                 os.pwrite(file.fileno(), flags.to_bytes(4, "little"), _CONTROL_PAGE)
-        return Wish(flags & _SPANS != 0, flags & _OFF != 0), len(workers)
+        return Obeyed(Wish(flags & _SPANS != 0, flags & _OFF != 0), len(workers))
 
     def rescan(self, order: Rescanning) -> list[str]:
         return []

@@ -198,7 +198,8 @@ def test_orders_reach_the_workers_of_a_service(worker: Start, socket_path: Path,
     started(worker, STILL, BRICKD_SERVICE="batch")
     done = ask(socket_path, "/v1/set", b"service=api&spans=on&recording=off")
     assert done.document == {
-        "schema_version": 1, "source": "daemon", "service": "api", "spans": "on", "recording": "off", "workers": 1,
+        "schema_version": 1, "source": "daemon", "service": "api", "spans": "on", "recording": "off",
+        "fingerprints": "default", "sites": ["all"], "workers": 1, "deaf": 0,
     }  # fmt: skip
     flags = {name: ask(socket_path, f"/v1/inspect/{name}/0").document["control"]["flags"] for name in ("api", "batch")}
     assert flags == {"api": 3, "batch": 0}

@@ -102,12 +102,12 @@ def test_what_follows_events_ends_at_an_interrupt(daemon: Daemon) -> None:
 def test_the_workers_of_a_service_are_told_what_to_record(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
     assert brickd("set", "api", "--spans", "on", "--recording", "off").stdout == (
-        "api: spans on, recording off in 1 worker\n"
+        "api: spans on, recording off, fingerprints default, sites all in 1 worker\n"
     )
     assert flags() == 3
     assert document("set", "api", "--recording", "on")["recording"] == "on"
     assert flags() == 2
-    assert brickd("set", "api").stdout == "api: spans on, recording on in 1 worker\n"
+    assert document("set", "api")["spans"] == "on"
     assert flags() == 2
 
 
@@ -130,7 +130,8 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
     alone["problems"].remove(unread)
     assert still(alone) == still(told)
     off, spans, usual = (
-        {"spans": spans, "recording": rec} for spans, rec in (("on", "off"), ("on", "on"), ("off", "on"))
+        {"spans": spans, "recording": rec, "fingerprints": "default", "filtered": False}
+        for spans, rec in (("on", "off"), ("on", "on"), ("off", "on"))
     )
     assert {each["name"]: each["set"] for each in told["workers"]} == {
         "-batch/0": spans, "api/0": off, "api/1": off, "calm/0": usual, "ended/0": None,

@@ -30,7 +30,7 @@ LAYERS = (
         "brickd.switches",
         "brickd.words",
     },
-    {"brickd.framed", "brickd.questions.question"},
+    {"brickd.framed", "brickd.questions.question", "brickd.thinning"},
     {
         "brickd.orders",
         "brickd.questions.bricks",

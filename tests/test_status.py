@@ -50,9 +50,9 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "stragglers", "judged_age_ns", "diverged", "weights", "numerics", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
-        "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set", "drained",
-        "started", "age_ns", "clock", "ledger", "lost", "threads", "lanes", "paths", "names", "memory_bytes",
-        "cpu_percent", "rss_bytes", "open", "pending", "problem",
+        "name", "service", "index", "coordinates", "uuid", "segment", "pid", "state", "together", "set",
+        "configured", "drained", "started", "age_ns", "clock", "ledger", "lost", "threads", "lanes", "paths", "names",
+        "memory_bytes", "cpu_percent", "rss_bytes", "open", "pending", "problem",
     ]  # fmt: skip
     assert list(document["bricks"][0]) == [
         "name", "category", "count", "total_ns", "self_ns", "mean_ns", "min_ns", "max_ns", "p50_ns", "p90_ns", "p99_ns",

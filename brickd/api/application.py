@@ -48,7 +48,6 @@ from brickd.questions.tree import TreeQuestion
 from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording.recorder import Recorder
-from brickd.switches import settings
 from brickd.views import (
     bricks,
     coverage,
@@ -258,8 +257,8 @@ class Application:
         return self._done(**self._served.daemon().document(), endpoints=listed)
 
     async def _set(self, order: Setting) -> Response:
-        wish, workers = await self._in_thread(self._served.set, order)
-        return self._done(service=order.service, **settings(spans=wish.spans, off=wish.off), workers=workers)
+        wish, workers, deaf = await self._in_thread(self._served.set, order)
+        return self._done(service=order.service, **wish.document(), workers=workers, deaf=deaf)
 
     async def _forget(self, order: Forgetting) -> Response:
         return self._done(forgotten=await self._in_thread(self._served.forget, order))

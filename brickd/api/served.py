@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brickd.events import Log
-from brickd.memory import Wish
+from brickd.memory import Obeyed
 from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.shelf import Shelf
@@ -33,8 +33,8 @@ class Served(World, Protocol):
         """What it says of itself."""
         ...
 
-    def set(self, order: Setting) -> tuple[Wish, int]:
-        """Tell the workers of a service: what is set now, and how many there are.
+    def set(self, order: Setting) -> Obeyed:
+        """Tell the workers of a service: what is set now, and how many hear it.
 
         Raises:
             NoSuchWorker: nobody has this service.

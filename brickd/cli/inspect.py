@@ -21,6 +21,7 @@ from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.escape import text as escaped
 from brickd.questions.inspect import InspectQuestion
+from brickd.thinning import DEFAULT
 
 _LANE_COLUMNS = (
     Column("LANE"),
@@ -78,6 +79,14 @@ def inspect(question: InspectQuestion, recordings: Sequence[str], output: str) -
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 
 
+def _thinned(document: dict[str, Any]) -> str:
+    """Of which steps and sites checksums are recorded, where anybody said so."""
+    control, configured = document["control"], document["configured"]["fingerprints"]
+    said = f", fingerprints {control['fingerprints']}" if control["fingerprints"] != DEFAULT else ""
+    started = f", started with fingerprints {configured}" if configured != DEFAULT else ""
+    return f"{said}{', some sites left out' if control['filtered'] else ''}{started}"
+
+
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     header, process, control = document["header"], document["process"], document["control"]
     spans = document["ledger"]["spans"]
@@ -91,7 +100,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         f" {process['names']} of {header['names']} names, {header['span_slots']} slots a span ring,"
         f" {header['event_slots']} an event ring",
         f"consumer  {'pid ' + str(document['consumer_pid']) if document['consumer_pid'] is not None else 'none'}"
-        f"  control flags {control['flags']:#x}: spans {control['spans']}, recording {control['recording']}",
+        f"  control flags {control['flags']:#x}: spans {control['spans']}, recording {control['recording']}"
+        f"{_thinned(document)}",
         "ledger    " + "  ".join(f"{term} {units.count(n)}" for term, n in spans.items() if n or term == "begun"),
     ]
     if sites := document["sites"]:

@@ -69,6 +69,8 @@ def state(worker: dict[str, Any]) -> str:
     """Whether a worker lives, as a cell; marked where it does not record as usual."""
     told = worker["set"] or {}
     mark = ", off" if told.get("recording") == "off" else ", spans" if told.get("spans") == "on" else ""
+    if not mark and (told.get("fingerprints", "default") != "default" or told.get("filtered")):
+        mark = ", set"
     return f"{worker['state']}{mark}"
 
 

@@ -5,6 +5,7 @@ Owns: what is said of an order that was carried out, and of what is set. Must no
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -12,9 +13,11 @@ import click
 from brickd import escape, units
 from brickd.cli.answers import told
 from brickd.cli.asking import asks
-from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.output import emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.orders import Setting
+from brickd.switches import sentence
+from brickd.thinning import ALL, DEFAULT
 
 
 @click.command("set")
@@ -23,10 +26,11 @@ from brickd.orders import Setting
 def set_(question: Setting, output: str) -> None:
     """What the workers of a service record from now on; without options, what is set."""
     document = told("set", question, post=True)
-    emit(document, output, table=lambda seen: [_line(document, seen)])
+    emit(document, output, table=lambda seen: [escape.text(line, seen.width) for line in _lines(document)])
 
 
-def _line(document: dict[str, Any], seen: Screen) -> str:
-    workers = units.many(document["workers"], "worker")
-    said = f"{document['service']}: spans {document['spans']}, recording {document['recording']} in {workers}"
-    return escape.text(said, seen.width)
+def _lines(document: dict[str, Any]) -> Iterator[str]:
+    yield f"{document['service']}: {sentence(document)} in {units.many(document['workers'], 'worker')}"
+    if document["deaf"] and (document["fingerprints"], document["sites"]) != (DEFAULT, [ALL]):
+        deaf = units.many(document["deaf"], "worker")
+        yield f"{deaf} cannot be told: all steps and sites are recorded there, for its brick-agent is older"

@@ -109,6 +109,7 @@ def judge(facts: Facts) -> list[Finding]:
         *segments.judge_refused(workers),
         segments.judge_dead(workers),
         segments.judge_unread(workers),
+        segments.judge_thinned(workers),
         namespaces.judge_removed(around),
         namespaces.judge_locks(around, workers),
         *namespaces.judge_silence(around, facts.container),

@@ -35,6 +35,7 @@ class Known(NamedTuple):
         most_bytes: what it may take.
         losses: what it could not record.
         unread: it keeps each span in detail, and nobody reads them.
+        thinned_for_nobody: it records checksums as a daemon wanted it that was killed.
         service: which runs it.
         key: the name of the key that its checksums were made with; 0: they were made without one; None: there are none,
             or nobody can tell.
@@ -50,6 +51,7 @@ class Known(NamedTuple):
     most_bytes: int = 0
     losses: tuple[Loss, ...] = ()
     unread: bool = False
+    thinned_for_nobody: bool = False
     service: str = ""
     key: int | None = None
 
@@ -144,6 +146,7 @@ def _known(worker: Worker) -> Known:
         most_bytes=header["size"],
         losses=tuple(losses(worker.reading, worker.ledger)),
         unread=worker.reading.unread,
+        thinned_for_nobody=worker.reading.thinned_for_nobody,
         service=worker.reading.service,
         key=worker.reading.process["key"] or (0 if _made_without(worker) else None),
     )
@@ -191,6 +194,16 @@ def judge_unread(segments: Segments) -> Finding:
         return fine("spans-unread", "nobody keeps any in detail for nobody", wanted)
     why = "whoever asked for them was killed; a daemon asks for what is wished"
     return Finding("spans-unread", "advice", f"in {listed(unread)}", wanted, "brickd up -d", why, tuple(unread))
+
+
+def judge_thinned(segments: Segments) -> Finding:
+    """Who records checksums as nobody wants it any more?"""
+    left = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
+    wanted = "checksums of other steps and sites than configured only while a daemon wants it"
+    if not left:
+        return fine("fingerprints-set", "nobody records others for nobody", wanted)
+    why = "whoever set it was killed; a daemon sets what is wished"
+    return Finding("fingerprints-set", "advice", f"in {listed(left)}", wanted, "brickd up -d", why, tuple(left))
 
 
 def judge_refused(segments: Segments) -> list[Finding]:

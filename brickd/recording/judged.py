@@ -92,6 +92,17 @@ def sites(found: Sequence[Site | None]) -> None:
             whole(site.unit)
 
 
+def bits(found: object, most: int) -> int:
+    """So many bits, as hexadecimal digits.
+
+    Raises:
+        ValueError: they are not.
+    """
+    number = int(limited(text(found), most // 4), 16)
+    _require(number >= 0, "no sign", found)
+    return number
+
+
 def _summaries(found: Reading) -> None:
     summaries, latency, size = len(found.summaries), len(found.latency), _reader.SUMMARY_BYTES
     _require(summaries == len(found.paths) * size, f"{len(found.paths)} summaries", summaries // size)

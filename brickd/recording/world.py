@@ -77,8 +77,8 @@ class Inside:
 
     def control(self) -> _reader.Control:
         """What its consumer asked, as far as that is recorded."""
-        flags = self._reading.flags
-        return {"flags": flags, "fingerprint_rate": 0, "dump_site": 0, "reopen": 0, "weights": 0, "sites": ()}
+        flags, rate = self._reading.flags, self._reading.asked_rate
+        return {"flags": flags, "fingerprint_rate": rate, "dump_site": 0, "reopen": 0, "weights": 0, "sites": ()}
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first of the last slots that were recorded without a gap, and these."""

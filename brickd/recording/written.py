@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from brickd import kept
+from brickd import _reader, kept
 from brickd.composed import composed, plain
 from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.events import Event
@@ -160,6 +160,8 @@ def _worker(worker: Worker) -> str:
         "together": worker.together,
         "usage": worker.usage,
         "flags": worker.reading.flags,
+        "asked_rate": worker.reading.asked_rate,
+        "left_out": f"{worker.reading.left_out:x}",
         "added": worker.added,
     }
     return composed({name: plain(value) for name, value in members.items()} | {"reading": kept.written(worker.reading)})
@@ -264,7 +266,12 @@ def read_weights(body: bytes) -> Weights:
 
 
 def _read_worker(found: dict[str, Any], tables: kept.Tables) -> Worker:
-    reading = judged.reading(replace(kept.reading(found["reading"], tables), flags=found["flags"]))
+    asked = {
+        "flags": found["flags"],
+        "asked_rate": judged.whole(found.get("asked_rate", 0), most=_reader.RATE_ALL),
+        "left_out": judged.bits(found.get("left_out", "0"), _reader.SITES_MAX),
+    }
+    reading = judged.reading(replace(kept.reading(found["reading"], tables), **asked))
     usage = None
     if found["usage"] is not None:
         percent, rss = found["usage"]

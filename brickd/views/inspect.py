@@ -16,6 +16,7 @@ from brickd.ledger import ledger_of
 from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
 from brickd.switches import settings
+from brickd.thinning import words_of
 from brickd.views.answer import Answer, Document, begun, require_readable
 from brickd.words import NOBODY
 from brickd.workers import select
@@ -81,7 +82,10 @@ def _inside(segment: Inside, worker: str | None, consumer: int | None, details: 
             "flags": reading.flags,
             **settings(spans=reading.detailed, off=reading.off),
             "fingerprint_rate": segment.control()["fingerprint_rate"],
+            "fingerprints": words_of(reading.asked_rate),
+            "filtered": bool(reading.left_out),
         },
+        "configured": {"fingerprints": words_of(reading.header["rate"])},
         "summaries": {"left_open": reading.odd, "changing": reading.moving},
         "ledger": ledger_of(reading).document(),
         "sites": [_site(reading, number) for number, site in enumerate(reading.sites) if site is not None],
@@ -136,11 +140,13 @@ def _place(reading: Reading, number: int) -> dict[str, Any]:
 
 
 def _site(reading: Reading, number: int) -> dict[str, Any]:
-    """The kernel and the layer of a site, and whether it is off."""
+    """The kernel and the layer of a site, and whether it is off, or left out as the operator wants."""
     site = reading.sites[number] if number < len(reading.sites) else None
+    left_out = reading.leaves_out(number)
     if site is None:
-        return {"brick": f"site#{number}", "layer": None, "off": False}
-    return {"brick": reading.name(site.name), "layer": or_none(site.layer), "off": site.off}
+        return {"brick": f"site#{number}", "layer": None, "off": False, "left_out": left_out}
+    layer = or_none(site.layer)
+    return {"brick": reading.name(site.name), "layer": layer, "off": site.off, "left_out": left_out}
 
 
 def _is_given(reading: Reading, number: int) -> bool:

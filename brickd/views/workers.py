@@ -21,6 +21,7 @@ from brickd.naming import as_argument
 from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
 from brickd.switches import settings
+from brickd.thinning import words_of
 from brickd.units import duration
 from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, begun, chosen
@@ -95,6 +96,10 @@ def problems(
     if unread:
         text = f"spans are on in {many(unread, 'worker')} and nobody reads them: who asked for them was killed"
         found.append({"text": text, "command": "brickd up -d"})
+    thinned = sum(worker.reading.thinned_for_nobody for worker in workers) if daemon is None else 0
+    if thinned:
+        text = f"fingerprints are set in {many(thinned, 'worker')} by a daemon that was killed"
+        found.append({"text": text, "command": "brickd up -d"})
     refused = [] if partial else survey.refused
     if len(refused) > LISTED_MAX:
         found.append({"text": f"{len(refused):,} files are quarantined", "command": "brickd doctor"})
@@ -141,6 +146,12 @@ def _age_ns(reading: Reading) -> int | None:
     return round(ticks * reading.tick_ns) if ticks >= 0 else None
 
 
+def _set(reading: Reading) -> Entry:
+    """What its consumer asks of it; by which patterns sites are left out a segment does not say."""
+    told = settings(spans=reading.detailed, off=reading.off)
+    return {**told, "fingerprints": words_of(reading.asked_rate), "filtered": bool(reading.left_out)}
+
+
 def _worker(worker: Worker) -> Entry:
     reading, header, process = worker.reading, worker.reading.header, worker.reading.process
     problems = losses(reading, worker.ledger)
@@ -154,7 +165,8 @@ def _worker(worker: Worker) -> Entry:
         "pid": reading.pid or header["pid"],
         "state": "live" if reading.alive else "ended" if reading.ended else "dead",
         "together": worker.together,
-        "set": settings(spans=reading.detailed, off=reading.off) if reading.alive else None,
+        "set": _set(reading) if reading.alive else None,
+        "configured": {"fingerprints": words_of(header["rate"])},
         "drained": reading.drained if reading.alive else None,
         "started": rfc3339(header["started_ns"]),
         "age_ns": _age_ns(reading),
@@ -194,6 +206,7 @@ def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1)
         "state": "quarantined",
         "together": together,
         "set": None,
+        "configured": None,
         "drained": None,
         "started": None,
         "age_ns": None,

@@ -1,0 +1,292 @@
+"""`brickd set --fingerprints`, `--sites`: of which steps, and at which sites, workers record checksums from now on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from conftest import SHM, readings
+from faults import Start, counts, exact
+from forge import golden
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import events
+from running import Running, running
+from serving import Daemon, ask
+from test_checked_sampled import drawn
+from verbs import brickd, document, started
+
+from brickd import _reader, checkpoint, thinning
+from brickd.memory import Memory, Wish
+from brickd.reading import Reading
+from brickd.runtime import runtime
+
+STEPS = 64
+# A round of all steps at a time; after the first it knows a site more.
+PROGRAM = f"""
+import numpy as np
+x = np.ones(4, "f")
+sites = [("layers.*.mlp", 0), ("layers.*.mlp", 1), ("norm", None)]
+brick.init()
+pause()
+while True:
+    for number in range({STEPS}):
+        with brick.step(number), brick.span("forward"):
+            for name, layer in sites:
+                brick.checksum(name, x, input=x, layer=layer)
+    sites[3:] = [("layers.*.attn", 0)]
+    pause()
+"""
+Site = tuple[str, int]
+FIRST = ("layers.*.mlp", 0)
+MLP, NORM, ATTN = {FIRST, ("layers.*.mlp", 1)}, {("norm", -1)}, {("layers.*.attn", 0)}
+
+
+class Served:
+    """A worker that does a round when it is told."""
+
+    def __init__(self, start: Start, number: int, **environment: str) -> None:
+        more = {"BRICKD_SERVICE": "api", "BRICKD_WORKER": str(number), "BRICKD_EVENTS": "65536"}
+        self.number, self.process, self.seen = number, started(start, PROGRAM, **more, **environment), 0
+
+    def reading(self) -> Reading:
+        prefix = os.environ["BRICKD_SHM_PREFIX"]
+        return next(each for each in readings(prefix) if each.header["index"] == self.number)
+
+    def round(self) -> dict[Site, set[int]]:
+        """What of one is recorded: of each site the steps."""
+        self.process.go()
+        self.process.paused()
+        of = self.reading()
+        found = [each for each in events(of) if each["kind"] == "checked" and each["sequence"] > self.seen]
+        self.seen = max((each["sequence"] for each in found), default=self.seen)
+        steps: dict[Site, set[int]] = {}
+        for each in found:
+            site = of.sites[each["site"]]
+            assert site is not None
+            steps.setdefault((of.name(site.name), site.layer), set()).add(each["step"])
+        return steps
+
+    @property
+    def control(self) -> bytes:
+        content = (SHM / self.reading().file).read_bytes()
+        return content[_reader.CONTROL : _reader.CONTROL + 4096]
+
+
+def at(sites: set[Site], one_in: int = 1) -> dict[Site, set[int]]:
+    """One step of so many, at each of the sites."""
+    return {site: {step for step in range(STEPS) if one_in == 1 or drawn(step, one_in)} for site in sites}
+
+
+def told(*arguments: str) -> str:
+    ended = brickd("set", *arguments)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def filtered(daemon: Running, worker: str, site: int) -> None:
+    """Wait until a site that a worker knows is left out."""
+
+    def so(said: dict[str, Any]) -> bool:
+        return len(said["sites"]) > site and said["sites"][site]["left_out"]
+
+    daemon.once(f"/inspect/{worker}", so)
+
+
+def test_what_is_set_holds_in_workers_that_run_and_at_sites_that_come_until_the_daemon_ends(
+    worker: Start, prefix: str
+) -> None:
+    with running() as daemon:
+        one = Served(worker, 0)
+        daemon.until("worker_found")
+        before = one.control
+        assert one.round() == at(MLP | NORM)
+        said = told("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
+        assert said == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
+        found = one.round()
+        assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "but where nobody knew of it yet"
+        filtered(daemon, "api/0", 3)
+        assert one.round() == at(MLP, 8)
+        daemon.end()
+        assert one.control == before
+        assert one.round() == at(MLP | NORM | ATTN)
+
+
+def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_with(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        one = Served(worker, 0)
+        daemon.until("worker_found")
+        told("api", "--fingerprints", "1/8", "--sites", "*.mlp")
+        two = Served(worker, 1, BRICKD_FINGERPRINTS="1/2")
+        daemon.until("worker_found", daemon.until("set")["number"])
+        assert two.round()[FIRST] == at(MLP, 8)[FIRST], "from the first step on"
+        two.round()
+        filtered(daemon, "api/1", 3)
+        assert two.round() == at(MLP, 8)
+
+        told("api", "--sites", "all")
+        assert two.round() == at(MLP | NORM | ATTN, 8)
+        assert brickd("set", "api").stdout.endswith("fingerprints 1/8, sites all in 2 workers\n")
+        told("api", "--fingerprints", "off")
+        assert (one.round(), two.round()) == ({}, {})
+        told("api", "--fingerprints", "all")
+        assert (one.round(), two.round()) == 2 * (at(MLP | NORM | ATTN),)
+        told("api", "--fingerprints", "default", "--sites", "norm")
+        assert (one.round(), two.round()) == (at(NORM), at(NORM, 2))
+        assert [counts(each.reading())["forward"] for each in (one, two)] == [3 * STEPS, 7 * STEPS]
+        assert all(exact(each.reading()) for each in (one, two))
+
+
+def test_what_is_set_is_shown_of_each_worker_beside_what_it_was_started_with(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        one = Served(worker, 0, BRICKD_FINGERPRINTS="1/4")
+        daemon.until("worker_found")
+        one.round()
+        (entry,) = document("workers")["workers"]
+        usual = {"spans": "off", "recording": "on", "fingerprints": "default", "filtered": False}
+        assert (entry["set"], entry["configured"]) == (usual, {"fingerprints": "1/4"})
+        assert "recording on, started with fingerprints 1/4\n" in brickd("inspect").stdout
+
+        said = document("set", "api", "--fingerprints", "1/16", "--sites", "norm")
+        wanted = {"spans": "off", "recording": "on", "fingerprints": "1/16", "sites": ["norm"], "workers": 1, "deaf": 0}
+        assert {key: said[key] for key in wanted} == wanted
+        assert document("set", "api", "--spans", "on")["sites"] == ["norm"], "what is not said stays"
+        told("api", "--spans", "off")
+        event = daemon.until("set")
+        assert event["text"] == "spans off, recording on, fingerprints 1/16, sites norm for 1 worker"
+        (entry,) = document("workers")["workers"]
+        thinned = usual | {"fingerprints": "1/16", "filtered": True}
+        assert (entry["set"], entry["configured"]) == (thinned, {"fingerprints": "1/4"})
+        inside = document("inspect")
+        assert inside["control"]["fingerprints"] == "1/16"
+        assert [each["left_out"] for each in inside["sites"]] == [True, True, False]
+        shown = "recording on, fingerprints 1/16, some sites left out, started with fingerprints 1/4\n"
+        assert shown in brickd("inspect").stdout
+        assert "  live, set " in brickd("workers", COLUMNS="200").stdout
+
+
+def kept() -> Memory:
+    memory = checkpoint.load(runtime().checkpoint)
+    assert memory is not None
+    return memory
+
+
+def test_what_a_killed_daemon_had_set_is_told_and_holds_for_its_successor(worker: Start, prefix: str) -> None:
+    one = Served(worker, 0)
+    with running() as daemon:
+        daemon.until("worker_found")
+        one.round()
+        told("api", "--fingerprints", "1/8", "--sites", "norm")
+        daemon.once("/workers", lambda _: kept().wishes == {"api": Wish(False, False, "1/8", ("norm",))})
+        daemon.kill()
+    problem = {"text": "fingerprints are set in 1 worker by a daemon that was killed", "command": "brickd up -d"}
+    assert problem in document("status")["problems"]
+    found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["fingerprints-set"]
+    assert (found["state"], found["seen"], found["fix"]) == ("advice", "in api/0", "brickd up -d")
+    assert one.round() == at(NORM | ATTN, 8)
+    with running() as daemon:
+        assert brickd("set", "api").stdout.endswith("fingerprints 1/8, sites norm in 1 worker\n")
+        filtered(daemon, "api/0", 3)
+        assert one.round() == at(NORM, 8)
+        assert problem not in document("status")["problems"]
+
+
+def test_an_older_checkpoint_says_nothing_of_fingerprints() -> None:
+    assert Wish.of([True, False]) == Wish(True, False, "default", ())
+    assert Wish.of([True, False, "1/16", ["a", "b"]]) == Wish(True, False, "1/16", ("a", "b"))
+
+
+@contextmanager
+def living(name: str, image: bytes) -> Iterator[int]:
+    """A segment that a worker lives in."""
+    (SHM / f".{name}").write_bytes(image)
+    with open(SHM / f".{name}", "r+b", buffering=0) as file:
+        fcntl.lockf(file, fcntl.LOCK_EX, 1, _reader.LOCK_WORKER)
+        os.rename(SHM / f".{name}", SHM / name)
+        yield file.fileno()
+
+
+def test_workers_of_an_older_agent_are_told_not_to_obey(prefix: str) -> None:
+    with living(f"{prefix}old", golden("1.3")) as file, running() as daemon:
+        daemon.until("worker_found")
+        before = os.pread(file, 4096, _reader.CONTROL)
+        said = told("golden", "--fingerprints", "1/16", "--sites", "block").splitlines()
+        assert said == [
+            "golden: spans off, recording on, fingerprints 1/16, sites block in 1 worker",
+            "1 worker cannot be told: all steps and sites are recorded there, for its brick-agent is older",
+        ]
+        assert document("set", "golden")["deaf"] == 1
+        assert os.pread(file, 4096, _reader.CONTROL) == before
+        assert len(told("golden", "--fingerprints", "default", "--sites", "all").splitlines()) == 1
+
+
+RATE = "off, all, default, or 1/N for one step of N, of at most 1000000"
+
+
+@pytest.mark.parametrize("words", ["1/0", "2/3", "1/", "0.5", "1/1000001", "some", "", "1/1_6", "1/\u0661"])
+def test_a_rate_that_is_none_is_refused(daemon: Daemon, words: str) -> None:
+    ended = brickd("set", "api", "--fingerprints", words)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"{words} is not {RATE}" in ended.stderr
+    answer = ask(runtime().socket, "/v1/set", urlencode({"service": "api", "fingerprints": words}).encode())
+    assert (answer.status, RATE in answer.document["error"]["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("patterns", [[""], ["x" * 257], ["x"] * 65])
+def test_patterns_that_are_none_or_too_many_are_refused(daemon: Daemon, patterns: list[str]) -> None:
+    ended = brickd("set", "api", *(word for each in patterns for word in ("--sites", each)))
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "up to 64 patterns of kernels' names, each of at most 256 characters" in " ".join(ended.stderr.split())
+
+
+# ---- rates and bitmaps
+
+
+@given(st.integers(1, thinning.OF_MAX))
+def test_words_and_rates_mean_the_same(of: int) -> None:
+    rate = thinning.rate_of(f"1/{of}")
+    assert rate == (_reader.RATE_ALL if of == 1 else 2**32 // of)
+    assert thinning.rate_of(thinning.words_of(rate)) == rate
+    assert of > 2**16 or thinning.words_of(rate) == ("all" if of == 1 else f"1/{of}")
+
+
+@given(st.integers(2, _reader.RATE_ALL))
+def test_any_rate_has_words(rate: int) -> None:
+    assert thinning.words_of(rate)
+
+
+NAMES = st.text("ab.*[]!?-\n", max_size=4)
+
+
+@given(st.lists(st.none() | NAMES, max_size=200), st.lists(NAMES, min_size=1, max_size=4))
+def test_a_site_is_left_out_where_no_pattern_matches_its_kernel(names: list[str | None], patterns: list[str]) -> None:
+    bits = thinning.left_out(names, patterns)
+    for number, name in enumerate(names):
+        wanted = name is None or any(fnmatchcase(name, pattern) for pattern in patterns)
+        assert bits >> number & 1 == (not wanted)
+    assert bits >> len(names) == 0
+
+
+BITS = st.sets(st.integers(0, _reader.SITES_MAX - 1), max_size=9).map(
+    lambda found: sum(1 << number for number in found)
+)
+
+
+@given(BITS, BITS)
+def test_only_the_words_between_the_first_and_the_last_that_differ_are_written(before: int, after: int) -> None:
+    page, wanted = (bytearray(bits.to_bytes(_reader.SITES_MAX // 8, "little")) for bits in (before, after))
+    at, words = thinning.changed(before, after)
+    if words:
+        assert at % 8 == len(words) % 8 == 0
+        assert page[at : at + 8] != words[:8]
+        assert page[at + len(words) - 8 : at + len(words)] != words[-8:]
+    page[at : at + len(words)] = words
+    assert page == wanted
+    as_words = [int.from_bytes(wanted[at : at + 8], "little") for at in range(0, len(wanted), 8)]
+    assert thinning.bits_of(as_words) == after
