@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -169,6 +170,32 @@ def test_what_is_set_is_shown_of_each_worker_beside_what_it_was_started_with(wor
         shown = "recording on, fingerprints 1/16, some sites left out, started with fingerprints 1/4\n"
         assert shown in brickd("inspect").stdout
         assert "  live, set " in brickd("workers", COLUMNS="200").stdout
+
+
+def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix: str) -> None:
+    with running() as daemon:
+        one = Served(worker, 0)
+        daemon.until("worker_found")
+        told("api", "--fingerprints", "off", "--sites", "norm")
+        one.round()
+        filtered(daemon, "api/0", 1)
+        said = document("coverage")
+        assert [(each["kernel"], each["state"]) for each in said["sites"]] == [
+            ("layers.*.mlp", "left_out"), ("layers.*.mlp", "left_out"), ("norm", "silent"),
+        ]  # fmt: skip
+        assert said["services"][0]["thinned"] == {"fingerprints": "off", "workers": 1, "of": 1}
+        screen = brickd("coverage").stdout
+        assert "no fingerprints (brickd set api --fingerprints all)\n" in screen
+        assert "layers.*.mlp     0-1  -   left out: brickd set" in screen
+
+        two = Served(worker, 1, BRICKD_FINGERPRINTS="1/64")
+        daemon.until("worker_found", daemon.until("set")["number"])
+        two.round()
+        told("api", "--fingerprints", "default", "--sites", "all")
+        line = next(each for each in brickd("coverage").stdout.splitlines() if each.startswith("fingerprints of "))
+        assert line == "fingerprints of one step of 64 in 1 of 2 workers (brickd set api --fingerprints all)"
+        told(*shlex.split(line[:-1].partition("brickd set ")[2]))
+        assert document("coverage")["services"][0]["thinned"] is None
 
 
 def kept() -> Memory:

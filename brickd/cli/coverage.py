@@ -20,7 +20,9 @@ from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.cli.table import Column
+from brickd.naming import as_argument
 from brickd.questions.coverage import CoverageQuestion
+from brickd.thinning import OFF
 
 _FINDINGS = 5
 _ROWS = 20
@@ -30,6 +32,7 @@ _STATES = {
     "not_judged": "unlike, not judged",
     "does_not_repeat": "does not repeat",
     "off": "off: sensitive",
+    "left_out": "left out: brickd set",
     "silent": "nothing recorded",
     "no_inputs": "no inputs said",
     "stateful": "stateful",
@@ -73,6 +76,8 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     lines = [
         escape.text(f"{name}  {units.many(service['workers'], 'worker')}  {phrases.numerics([service])}", screen.width)
     ]
+    if (thinned := service["thinned"]) is not None:
+        lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
     lines += [phrases.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
     if len(findings) > _FINDINGS:
         lines.append(f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: --json")
@@ -86,6 +91,15 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
         said = f"bricks whose numbers nobody checks: {', '.join(bricks[:_BRICKS])}{more}"
         lines.append(escape.text(said, screen.width))
     return lines
+
+
+def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
+    words = thinned["fingerprints"]
+    said = "no fingerprints" if words == OFF else f"fingerprints of one step of {words.removeprefix('1/')}"
+    if thinned["workers"] < thinned["of"]:
+        said += f" in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
+    command = f"brickd set {as_argument(service)} --fingerprints all"
+    return said if source == "recording" else f"{said} ({command})"
 
 
 def _finding(finding: dict[str, Any]) -> dict[str, str]:

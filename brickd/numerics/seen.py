@@ -23,6 +23,7 @@ class SiteState(StrEnum):
     UNJUDGED = "not_judged"  # outputs are unlike, and nobody has looked at any of them yet, or had room for it
     UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
     OFF = "off"  # it is not recorded, for what customers wrote can be told from it
+    LEFT_OUT = "left_out"  # the operator wants nothing recorded there
     SILENT = "silent"  # it is known, and nothing was recorded there
     NO_INPUTS = "no_inputs"  # nobody knows what is to be compared with what
     STATEFUL = "stateful"  # something decides that no input shows
@@ -113,25 +114,46 @@ def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
     """Every site of the services of some workers, those that are not compared first."""
     on: dict[Place, str] = {}
     off: dict[Place, str] = {}
+    left_out: set[Place] = set()
+    wanted: set[Place] = set()
     names = set()
     for worker in workers:
         reading = worker.reading
         names.add(worker.service)
-        for site in reading.sites:
+        for number, site in enumerate(reading.sites):
             if site is not None:
                 place = Place(worker.service, reading.name(site.name), site.layer)
                 (off if site.off else on).setdefault(place, reading.category(site.name))
+                if reading.alive:
+                    (left_out if reading.leaves_out(number) else wanted).add(place)
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
     known = {place: Counts(category) for place, category in (off | on).items()} | counted
-    found = [SiteSeen(place, state_of(compared, place, counts, off, on), counts) for place, counts in known.items()]
+    left_out -= wanted
+    found = [
+        SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts) for place, counts in known.items()
+    ]
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))
 
 
 def state_of(
-    compared: Compared, place: Place, counts: Counts, off: Collection[Place], on: Collection[Place]
+    compared: Compared,
+    place: Place,
+    counts: Counts,
+    off: Collection[Place],
+    on: Collection[Place],
+    left_out: Collection[Place] = (),
 ) -> SiteState:
-    """How far a place is looked at; `off`, `on`: those that are known not to be recorded, and to be."""
+    """How far a place is looked at.
+
+    Args:
+        compared: what was found.
+        place: which one.
+        counts: of its fingerprints.
+        off: those that are known not to be recorded, for what customers wrote can be told from them.
+        on: those that are known to be.
+        left_out: those of which the operator wants nothing recorded in any worker.
+    """
     if place in compared.findings:
         return SiteState.DIFFERS
     if place in compared.doubts:
@@ -144,7 +166,16 @@ def state_of(
         return SiteState.STATEFUL
     if counts.prints:
         return SiteState.NO_INPUTS if counts.bare == counts.prints else SiteState.ALONE
-    return SiteState.OFF if place in off and place not in on else SiteState.SILENT
+    if place in off and place not in on:
+        return SiteState.OFF
+    return SiteState.LEFT_OUT if place in left_out else SiteState.SILENT
+
+
+def thinned(workers: Iterable[Worker]) -> tuple[int, int, int]:
+    """Of which steps the workers record who record the fewest, how many these are, and how many record any."""
+    rates = [worker.reading.rate or _reader.RATE_ALL for worker in workers if worker.reading.alive]
+    least = min(rates, default=_reader.RATE_ALL)
+    return least, rates.count(least), len(rates)
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from brickd import _reader
 from brickd.called import or_none
 from brickd.instant import rfc3339
 from brickd.numerics.compared import Compared, Place
 from brickd.numerics.replicas import holdings, judge
-from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, sites
+from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, sites, thinned
 from brickd.numerics.watch import Roll, Watch
 from brickd.numerics.weighing import watching
 from brickd.questions.coverage import CoverageQuestion
+from brickd.thinning import words_of
 from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, Chosen, Document, begun, chosen
 from brickd.views.weighed import TensorSeen
+from brickd.workers import Worker
 from brickd.world import World
 
 
@@ -43,7 +46,10 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
             "oldest_age_ns": max(0, time.time_ns() - compared.oldest_ns) if compared.oldest_ns else None,
         },
         "unlooked": compared.unlooked,
-        "services": numerics.summaries(compared, judged, workers),
+        "services": [
+            {**each, "thinned": _thinned(each["service"], workers)}
+            for each in numerics.summaries(compared, judged, workers) or ()
+        ],
         "findings": [
             *(weighed.findings(judged, workers, partial=partial) or ()),
             *(numerics.finding(each, called) for each in numerics.about(compared, workers, partial=partial)),
@@ -59,6 +65,14 @@ def _now(world: World, them: Chosen) -> Compared:
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
+
+
+def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
+    """Of which steps fingerprints are recorded where they are of the fewest; None: of all, or nobody said so."""
+    rate, here, all_here = thinned(worker for worker in workers if worker.service == service and worker.reading.sites)
+    if rate == _reader.RATE_ALL:
+        return None
+    return {"fingerprints": words_of(rate), "workers": here, "of": all_here}
 
 
 def _instant(ns: int) -> str | None:
