@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
 
@@ -67,7 +68,7 @@ def left_out(names: Sequence[str | None], patterns: Iterable[str]) -> int:
 
 def bits_of(words: Sequence[int]) -> int:
     """The same of the words of a control page."""
-    return int.from_bytes(b"".join(word.to_bytes(_WORD_BYTES, "little") for word in words), "little")
+    return int.from_bytes(struct.pack(f"<{len(words)}Q", *words), "little") if any(words) else 0
 
 
 def changed(before: int, after: int) -> tuple[int, bytes]:
