@@ -130,6 +130,18 @@ def test_a_model_without_parts_is_looked_at_as_a_whole() -> None:
     assert names(_parts.chosen(Linear(), 64)) == [("Linear", None)]
 
 
+class DataParallel(Module):
+    def __init__(self, *device_ids: int, **children: Any) -> None:
+        super().__init__(**children)
+        self.device_ids = device_ids
+
+
+def test_what_torch_copies_to_several_devices_is_looked_at_as_a_whole() -> None:
+    assert ("layers.*.mlp", 0) in names(_parts.chosen(DataParallel(0, module=llama(2)), 64))
+    assert names(_parts.chosen(DataParallel(0, 1, module=llama(2)), 64)) == [("DataParallel", None)]
+    assert names(_parts.chosen(Module(own=DataParallel(0, 1, module=llama(2))), 64)) == [("own", None)]
+
+
 class Tensor:
     """What stands for a tensor."""
 

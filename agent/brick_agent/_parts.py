@@ -69,13 +69,13 @@ def category(name: str, kind: str) -> str | None:
 def parts(model: Any) -> list[Part]:
     """All that can be called and looked into, in the model's order; what it has several times once."""
     found: list[Part] = []
-    compiled = [""] if is_compiled(model) else []
+    closed = [""] if _is_closed(model) else []
     around: dict[str, str | None] = {}
     for qualified, module in model.named_modules():
-        if not qualified or not _has_forward(module) or any(qualified.startswith(one) for one in compiled):
+        if not qualified or not _has_forward(module) or any(qualified.startswith(one) for one in closed):
             continue
-        if is_compiled(module):
-            compiled.append(f"{qualified}.")
+        if _is_closed(module):
+            closed.append(f"{qualified}.")
         part = Part(qualified, module)
         above = around.get(qualified.rpartition(".")[0])
         if part.category is not None and part.category == above:
@@ -97,6 +97,15 @@ def around_layers(model: Any) -> list[Any]:
 def is_compiled(module: Any) -> bool:
     """Whether torch has compiled it, or will when it is called: nothing can be looked at within."""
     return type(module).__name__ == "OptimizedModule" or vars(module).get("_compiled_call_impl") is not None
+
+
+def _is_closed(module: Any) -> bool:
+    """Whether nothing within may be touched: torch compiles it, or calls copies of it on several devices.
+
+    Such a copy is shallow: what was put on a part would call that part itself, on its own device.
+    """
+    copies = type(module).__name__ == "DataParallel" and len(getattr(module, "device_ids", None) or ()) > 1
+    return copies or is_compiled(module)
 
 
 def _has_forward(module: Any) -> bool:
