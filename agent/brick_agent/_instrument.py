@@ -124,7 +124,7 @@ class _Standing:
 
     def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
         self._plain, self._make, self._made = plain, make, make(plain)
-        self._compiling = sys.modules["torch"].compiler.is_compiling
+        self._compiling = sys.modules["torch"].compiler.is_dynamo_compiling
         self.__doc__, self.__module__ = plain.__doc__, getattr(plain, "__module__", "")
 
     def _method(self) -> Any:
@@ -146,15 +146,18 @@ class _Bound(_Standing):
     def __init__(self, module: Any, plain: Callable[..., Any], make: _Make) -> None:
         super().__init__(plain, make)
         self._module = weakref.ref(module)
+        # In one piece: where __getattr__ is, each attribute costs as much as the span.
+        self._usual = self._compiling, self._plain, self._made, self._module
 
     @property  # type: ignore[misc]  # to `inspect` and torch.jit it is a method
     def __class__(self) -> type:
         return types.MethodType
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if self._compiling():
-            return self._plain(self._module(), *args, **keywords)
-        return self._made(self._module(), *args, **keywords)
+        compiling, plain, made, module = self._usual
+        if compiling():
+            return plain(module(), *args, **keywords)
+        return made(module(), *args, **keywords)
 
     def _method(self) -> Any:
         return types.MethodType(self._plain, self._module())
