@@ -28,6 +28,8 @@ CHECKED_STEP: int
 CHECKED_STATEFUL: int
 CHECKED_WEIGHT: int
 CHECKED_STATELESS: int
+CONTENTS_MIN: int
+ROUNDED_NOT: int
 SITE_OFF: int
 LANES_MAX: int
 NUMBERS_MAX: int
@@ -201,10 +203,12 @@ class Matched(TypedDict):
             int,
             int,
             int,
+            int,
             float | None,
             float | None,
             float | None,
             float | None,
+            int,
             tuple[int, int, int],
             list[tuple[int, int, int]],
         ]
@@ -232,6 +236,8 @@ class Prints:
     def select(
         self, workers: Iterable[int], numbers: Iterable[int], services: Iterable[int], /
     ) -> tuple[Prints, list[int]]: ...
+    def rounded(self, one: int, other: int, /) -> int: ...
+    def contents(self, one: int, other: int, /) -> int: ...
     def match(
         self,
         workers: Iterable[int],

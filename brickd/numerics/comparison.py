@@ -70,6 +70,12 @@ class Difference(NamedTuple):
         return [member.worker for member in self.row.members if member.class_ in classes]
 
     @property
+    def agree(self) -> list[int]:
+        """Which of the parties agree against the worst: where any of another numeric class cannot tell, no such one."""
+        both = self.members(Class.IDENTICAL, Class.WITHIN)
+        return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
+
+    @property
     def expected(self) -> int:
         """The party that the others are held against."""
         return self.row.members[self.row.against].worker
@@ -152,8 +158,7 @@ class Comparison:
         if first is None:
             return None
         apart = first.members(Class.DIVERGED)
-        agree = first.members(Class.IDENTICAL, Class.WITHIN)
-        return apart[0] if len(apart) == 1 and len(agree) >= 2 else None
+        return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
     @property
     def declared(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from brickd._reader import CONTENTS_MIN
 from brickd.numerics.blame import Blame, NotFinite, Verdict
 from brickd.numerics.comparison import Comparison, Difference, Evidence
 from brickd.numerics.matched import Class
@@ -20,7 +21,7 @@ from brickd.words import many, noun
 
 _NAMED = 3
 _HASHED = 1 << 40  # no engine counts its steps so far
-_ROUNDING = " (as rounding makes it: another number of threads, or compiled? Say so by backend=)"
+_ROUNDING = "as rounding makes it: another number of threads, or compiled?"
 
 
 def listed(names: Sequence[str], most: int = _NAMED) -> str:
@@ -64,13 +65,14 @@ def headline(of: Comparison, site: Site | None) -> str:
             said = f"incomplete, {many(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {said}; equal: {_equal(of)}{odd}"
         case Verdict.WITHIN:
-            return f"by {of.evidence}: within tolerance, {listed(names)}: {_equal(of)}"
+            what = "of several numeric classes" if of.evidence == Evidence.INPUT else "within tolerance"
+            return f"by {of.evidence}: {what}, {listed(names)}: {_equal(of)}"
     return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
 
 
 def _who(first: Difference, names: Sequence[str]) -> str:
     """Who differs from the majority; where there is none, who disagree."""
-    apart, agree = first.members(Class.DIVERGED), first.members(Class.IDENTICAL, Class.WITHIN)
+    apart, agree = first.members(Class.DIVERGED), first.agree
     if len(agree) <= len(apart):
         return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
     verb = "differ" if len(apart) > 1 else "differs"
@@ -94,7 +96,7 @@ def by_run_alone(run: Comparison, site: Site | None) -> str:
 def explained(difference: Difference) -> str:
     """Whose fault a difference is, and why that is said."""
     judgement = difference.judgement
-    said = f"relative error {_error(judgement.error)}{_ROUNDING * judgement.rounding}; {_born(difference)}"
+    said = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
     if judgement.verdict == Verdict.ROUTING:
         said = f"other experts were chosen; {_born(difference)}"
     match judgement.not_finite:
@@ -105,6 +107,15 @@ def explained(difference: Difference) -> str:
         case NotFinite.UNKNOWN:
             said += "; only one has NaN or infinities"
     return said
+
+
+def _rounding(difference: Difference) -> str:
+    """What may have made it, where rounding may; at few contents nobody knows whether it always does."""
+    contents = difference.row.contents
+    known = "Say so by backend="
+    if contents:
+        known = f"It takes {CONTENTS_MIN} contents to know, here {many(contents, 'is', 'are')}; or say so by backend="
+    return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
 
 
 def before(of: Comparison) -> str | None:

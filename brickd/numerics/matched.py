@@ -63,10 +63,13 @@ class Row(NamedTuple):
         class_: diverged where any of them is, else the last of theirs.
         against: which of the members the others are held against.
         worst: which of them is furthest from that one.
+        agree: how many agree against that one.
         error: of the worst, relative and estimated; None: not known.
         inputs_error: the largest of its inputs'; 0: these are equal; None: not known.
         tolerance: up to which error it would be within.
         rounding: which error rounding leads to expect, of the worst, though by input it is no excuse.
+        contents: by input: at how many contents the worst and the one that it is held against are apart as those of
+            two numeric classes are; below CONTENTS_MIN nobody knows yet; 0: they are not.
         before: what came before it, as far as it could be compared nothing that differs, where this is the first.
         members: in the order of the workers.
     """
@@ -74,10 +77,12 @@ class Row(NamedTuple):
     class_: int
     against: int
     worst: int
+    agree: int
     error: float | None
     inputs_error: float | None
     tolerance: float | None
     rounding: float | None
+    contents: int
     before: Before
     members: list[Member]
 

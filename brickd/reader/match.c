@@ -16,7 +16,7 @@ static int by_run(const void *a, const void *b)
     return ORDER(x->number, y->number);
 }
 
-static int by_input(const void *a, const void *b)
+int brick_match_by_input(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     UNLESS_EQUAL(x->print->site, y->print->site);
@@ -187,8 +187,8 @@ int brick_match(const struct brick_prints *p, struct brick_match *m)
     struct work w = {.p = p, .m = m};
     int whole = collect(&w) && (m->by_input || brick_steps_find(&w));
     if (whole) {
-        qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? by_input : by_run);
-        whole = make_room(&w) && brick_order_find(&w) && walk(&w);
+        qsort(w.entries, w.entries_count, sizeof *w.entries, m->by_input ? brick_match_by_input : by_run);
+        whole = make_room(&w) && brick_order_find(&w) && walk(&w) && (!m->by_input || brick_classes_find(&w));
     }
     if (whole && !m->by_input && brick_steps_part(&w)) { /* once more, each beside those that did the same work */
         qsort(w.entries, w.entries_count, sizeof *w.entries, by_run);

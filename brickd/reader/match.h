@@ -10,6 +10,16 @@
  * becomes of one does not depend on who else is there, but for that.
  *
  * A comparison is one other worker in a row beside that one.
+ *
+ * By input two workers are of two numeric classes, at a site and in a context,
+ * where what they say is apart, by no more than rounding makes it, at three contents
+ * or more that both had, at half of these at least, and not in one place of the
+ * sketch alone: another number of threads makes it so, or another kernel that was
+ * chosen. What such two say is within where it is no further apart than that; by
+ * input nothing else ever is. What is further apart differs, always; where that is
+ * more than a few contents, or one contradicts himself there, they are of no two
+ * classes (match_classes.c). It does not matter for two who else is there, but that
+ * who says the same as one of another class is of that class.
  */
 #ifndef BRICKD_MATCH_H
 #define BRICKD_MATCH_H
@@ -45,6 +55,7 @@ struct brick_member {
     uint64_t number;
     uint32_t worker; /* which of those that were named */
     uint8_t class;   /* of its comparison with the one that it is held against, which is identical with itself */
+    uint8_t rounded; /* by input: whether rounding may have made it of that one: enum brick_rounded */
 };
 
 /* How many comparisons came to what before a row. */
@@ -59,12 +70,15 @@ struct brick_row_found {
     uint32_t members;
     uint32_t against;  /* which of these the others are held against, */
     uint32_t worst;    /* and which is furthest from it */
+    uint32_t agree;    /* how many agree against that */
     uint32_t site;     /* which of m->sites */
     uint32_t moment;   /* where it stands in the order of execution */
     float error;       /* of the worst: relative, estimated; no number: not known */
     float inputs;      /* the largest error of its inputs; 0: they are equal; no number: not known */
     float tolerance;
     float rounding;    /* what the dtype and the size of the reduction lead one to expect, though it may be no excuse */
+    uint32_t contents; /* by input: at so many the worst and the one that it is held against are apart as those of two
+                          classes are, of which it takes BRICK_CONTENTS_MIN to know; 0: they are not */
     uint8_t class;     /* diverged where any member is, else the last in order of its members' */
 };
 
@@ -118,5 +132,14 @@ struct brick_match {
 /* 0: there is no memory. In any case brick_match_free is to follow. */
 int brick_match(const struct brick_prints *p, struct brick_match *m);
 void brick_match_free(struct brick_match *m);
+
+#define BRICK_CONTENTS_MIN 3u /* that it takes to know that two are of two numeric classes */
+
+/* Whether rounding may have made one of two prints, which are here, of the other: enum brick_rounded. */
+int brick_prints_rounded(const struct brick_prints *p, uint64_t one, uint64_t other);
+
+/* By input: at how many contents those who said two such prints are apart as those of two classes are, at that site and in
+ * that context; less than it takes where nobody knows yet, 0: they are not. Less than 0: there is no memory. */
+int64_t brick_match_contents(const struct brick_prints *p, uint64_t one, uint64_t other);
 
 #endif

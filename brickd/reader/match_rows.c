@@ -1,5 +1,4 @@
 #include "matching.h"
-#include "tolerance.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -53,13 +52,7 @@ static int is_lossy(const struct work *w, const struct entry *a, const struct en
     return w->m->lost != NULL && (w->m->lost[a->worker] != 0 || w->m->lost[b->worker] != 0);
 }
 
-/* What one is beside another. */
-struct side {
-    enum brick_class class;
-    float error, tolerance, rounding, inputs;
-};
-
-static struct side beside(struct work *w, const struct entry *against, const struct entry *e)
+struct side brick_match_beside(struct work *w, const struct entry *against, const struct entry *e)
 {
     const struct brick_print *a = against->print, *b = e->print;
     const int by_run = !w->m->by_input;
@@ -76,6 +69,7 @@ static struct side beside(struct work *w, const struct entry *against, const str
     s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     s.rounding = brick_rounding(w->one, w->other, 0);
     s.inputs = inputs_error(a, b, w->one, w->other);
+    s.rounded = by_run ? BRICK_ROUNDED_NOT : brick_rounded(w->one, w->other);
     /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
     const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
     const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
@@ -107,27 +101,31 @@ static int given_else(struct work *w, const struct entry *against, const struct 
     return 0;
 }
 
-/* A member's class; the row knows the worst. */
-static enum brick_class judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
+void brick_match_worst(struct brick_row_found *row, uint32_t which, const struct side *s)
 {
-    const struct side s = beside(w, &e[row->against], &e[which]);
+    if (row->class != BRICK_CLASS_IDENTICAL && s->class <= row->class
+        && (s->class != row->class || s->error <= row->error || isnan(row->error)))
+        return;
+    row->class = (uint8_t)s->class;
+    row->worst = which;
+    row->error = s->error;
+    row->tolerance = s->tolerance;
+    row->rounding = s->rounding;
+    row->inputs = s->inputs;
+}
+
+/* What a member is; the row knows the worst. */
+static struct side judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
+{
+    const struct side s = brick_match_beside(w, &e[row->against], &e[which]);
     if (!w->m->by_input) {
         struct visit *v = brick_steps_visit(w, e[which].print->step, e[which].worker);
         v->diverged |= s.class == BRICK_CLASS_DIVERGED;
         brick_steps_begin(w, &e[which], &e[row->against], given_else(w, &e[row->against], &e[which]));
     }
-    if (s.class != BRICK_CLASS_WITHIN && s.class != BRICK_CLASS_DIVERGED)
-        return s.class;
-    if (row->class == BRICK_CLASS_IDENTICAL || s.class > row->class
-        || (s.class == row->class && !(s.error <= row->error) && !isnan(row->error))) {
-        row->class = (uint8_t)s.class;
-        row->worst = which;
-        row->error = s.error;
-        row->tolerance = s.tolerance;
-        row->rounding = s.rounding;
-        row->inputs = s.inputs;
-    }
-    return s.class;
+    if (s.class == BRICK_CLASS_WITHIN || s.class == BRICK_CLASS_DIVERGED)
+        brick_match_worst(row, which, &s);
+    return s;
 }
 
 static int is_same(const struct entry *a, const struct entry *b)
@@ -169,7 +167,7 @@ static uint32_t near_to(struct work *w, const struct entry *one, const struct en
 {
     uint32_t near = 0;
     for (uint32_t j = 0; j < count; j++)
-        near += one == &e[j] || beside(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
+        near += one == &e[j] || brick_match_beside(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
     return near;
 }
 
@@ -274,13 +272,14 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
     };
     enum brick_class last = as;
     for (uint32_t i = 0; i < count; i++) {
-        enum brick_class class = i == against ? BRICK_CLASS_IDENTICAL : as;
+        struct side s = {.class = i == against ? BRICK_CLASS_IDENTICAL : as};
         if (i != against && as == BRICK_CLASS_IDENTICAL)
-            class = judge(w, row, e, i);
+            s = judge(w, row, e, i);
         else if (!m->by_input)
             brick_steps_begin(w, &e[i], &e[against], 0);
-        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)class};
-        last = class > last ? class : last;
+        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class, (uint8_t)s.rounded};
+        last = s.class > last ? s.class : last;
+        row->agree += s.class <= BRICK_CLASS_WITHIN;
     }
     if (row->class != BRICK_CLASS_DIVERGED)
         row->class = (uint8_t)last;

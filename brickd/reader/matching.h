@@ -2,6 +2,7 @@
  *
  * match.c says which prints are looked at, and in which order; match_groups.c which
  * of them stand side by side; match_rows.c what one is beside another;
+ * match_classes.c who computes the same in another order;
  * match_steps.c who had which step, and whether the same work was done in it;
  * match_order.c in which order all of it was executed.
  */
@@ -9,6 +10,7 @@
 #define BRICKD_MATCHING_H
 
 #include "match.h"
+#include "tolerance.h"
 
 /* A print that is set beside others. */
 struct entry {
@@ -60,7 +62,7 @@ struct work {
     struct entry *entries;
     struct visit *visits;
     struct alike *alike;
-    size_t entries_count, visits_count, alike_count, alike_room, rows_room, members_room;
+    size_t entries_count, entries_room, visits_count, alike_count, alike_room, rows_room, members_room;
     struct brick_record one[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
     /* Of the present row or group, of each worker: */
     struct entry *row, *sorted;
@@ -90,6 +92,9 @@ static inline struct brick_site_found *brick_site_now(const struct work *w) { re
 
 /* ---- match.c ---- */
 
+/* The order in which those of one site, inputs and context stand together, and in them those of one worker. */
+int brick_match_by_input(const void *a, const void *b);
+
 /* Where the next group begins: what may stand side by side, all of it together. */
 size_t brick_match_group_end(const struct work *w, size_t from);
 
@@ -99,6 +104,18 @@ size_t brick_match_group_end(const struct work *w, size_t from);
 int brick_order_find(struct work *w);
 
 /* ---- match_rows.c ---- */
+
+/* What one is beside another. */
+struct side {
+    enum brick_class class;
+    float error, tolerance, rounding, inputs;
+    enum brick_rounded rounded;
+};
+
+struct side brick_match_beside(struct work *w, const struct entry *against, const struct entry *e);
+
+/* The row knows the worst of its members: of those that diverged, else of those within. */
+void brick_match_worst(struct brick_row_found *row, uint32_t which, const struct side *s);
 
 /* A row, with one print of each of at least two workers, in their order, and the one that the others are held against.
  * `as`: what all of it is, where that is known. */
@@ -125,6 +142,11 @@ void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 /* Who begins a step with other inputs, before anything of his diverged, did other work in it. Whether anybody did. The
  * entries know it. */
 int brick_steps_part(struct work *w);
+
+/* ---- match_classes.c ---- */
+
+/* By input: whoever is of another numeric class than the one that he is held against is within. 0: there is no memory. */
+int brick_classes_find(struct work *w);
 
 /* ---- match_groups.c ---- */
 

@@ -1,7 +1,9 @@
 /* module.c - brickd._reader: the reader's face in CPython. */
 #include "fold.h"
+#include "match.h"
 #include "prints.h"
 #include "recording.h"
+#include "tolerance.h"
 #include "types.h"
 
 #include <time.h>
@@ -170,6 +172,8 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
+        || PyModule_AddIntConstant(module, "CONTENTS_MIN", BRICK_CONTENTS_MIN) != 0
+        || PyModule_AddIntConstant(module, "ROUNDED_NOT", BRICK_ROUNDED_NOT) != 0
         || PyModule_AddIntConstant(module, "SITE_STATEFUL", (long)BRICK_SITE_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STEP", BRICK_CHECKED_STEP) != 0

@@ -396,8 +396,8 @@ static PyObject *row_of(const struct brick_match *m, const struct brick_row_foun
     if (members == NULL)
         return NULL;
     const struct brick_before *before = &row->before;
-    return Py_BuildValue("(iIINNNN(KKK)N)", row->class, row->against, row->worst,
-                         known(row->error), known(row->inputs), known(row->tolerance), known(row->rounding),
+    return Py_BuildValue("(iIIINNNNI(KKK)N)", row->class, row->against, row->worst, row->agree,
+                         known(row->error), known(row->inputs), known(row->tolerance), known(row->rounding), row->contents,
                          (unsigned long long)before->identical, (unsigned long long)before->within,
                          (unsigned long long)before->not_comparable, members);
 }
@@ -507,6 +507,40 @@ static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords
     return found;
 }
 
+static int are_here(const Prints *p, uint64_t one, uint64_t other)
+{
+    const uint64_t first = p->prints.first, end = p->prints.end;
+    return one >= first && one < end && other >= first && other < end;
+}
+
+static PyObject *prints_rounded(PyObject *self, PyObject *args)
+{
+    Prints *p = (Prints *)self;
+    unsigned long long one, other;
+    if (!PyArg_ParseTuple(args, "KK:rounded", &one, &other))
+        return NULL;
+    lock(p);
+    const int rounded = are_here(p, one, other) ? brick_prints_rounded(&p->prints, one, other) : 0;
+    unlock(p);
+    return PyLong_FromLong(rounded);
+}
+
+static PyObject *prints_contents(PyObject *self, PyObject *args)
+{
+    Prints *p = (Prints *)self;
+    unsigned long long one, other;
+    int64_t found = 0;
+    if (!PyArg_ParseTuple(args, "KK:contents", &one, &other))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&p->mutex);
+    if (are_here(p, one, other))
+        found = brick_match_contents(&p->prints, one, other);
+    pthread_mutex_unlock(&p->mutex);
+    Py_END_ALLOW_THREADS
+    return found >= 0 ? PyLong_FromLongLong(found) : PyErr_NoMemory();
+}
+
 /* ---- one beside another -------------------------------------------------- */
 
 #define SAID_SLOTS (BRICK_CHECKED_SLOTS(0) - 1u) /* behind the head of a record without inputs */
@@ -543,6 +577,9 @@ static PyMethodDef prints_methods[] = {
     {"counts", prints_counts, METH_NOARGS, "[(service, site, prints, bare, met, unlike, gone, stateful)] since this was last called, of sites where anything was; site 0: all for which there was no room."},
     {"select", prints_select, METH_VARARGS,
      "select(workers, numbers, services) -> (Prints of these alone, each under another number, numbered afresh; of each the number after its last, or 0)."},
+    {"rounded", prints_rounded, METH_VARARGS, "rounded(one, other): whether rounding may have made one of two prints of the other: 1: but in one place at the most, as a flipped bit; 2: in several; 0: it may not, or they are not here."},
+    {"contents", prints_contents, METH_VARARGS,
+     "contents(one, other): by input: at how many contents those who said these two are apart as those of two numeric classes are; below CONTENTS_MIN nobody knows yet; 0: they are not."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
      "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, gone=False): side by side."},
     {NULL, NULL, 0, NULL},
@@ -551,7 +588,7 @@ static PyMemberDef prints_members[] = {
     {"first", T_ULONGLONG, offsetof(Prints, prints.first), READONLY, "The number of the oldest print that is here."},
     {"end", T_ULONGLONG, offsetof(Prints, prints.end), READONLY, "The number that the next one gets."},
     {"refused", T_ULONGLONG, offsetof(Prints, prints.refused), READONLY, "Records that are none."},
-    {"unlike_all", T_ULONGLONG, offsetof(Prints, prints.unlike_all), READONLY, "How many prints' groups had another output."},
+    {"unlike_all", T_ULONGLONG, offsetof(Prints, prints.unlike_all), READONLY, "How many prints' groups had another output; of those that rounding may have made, one each time that they are told."},
     {NULL, 0, 0, 0, NULL},
 };
 static PyType_Slot prints_slots[] = {

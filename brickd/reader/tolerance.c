@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#define PLACES 16 /* of a sketch */
 #define UNITS 8.0f /* of rounding: what several operators in a row come to */
 
 static const struct brick_tensor_sums *sums_of(const struct brick_record *slots, uint32_t tensor)
@@ -56,7 +57,7 @@ static int is_beyond(const struct brick_record *slots)
 {
     const float *places = places_of(slots, 0);
     int beyond = isinf(sums_of(slots, 0)->l2);
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < PLACES; i++)
         beyond |= !isfinite(places[i]);
     return beyond;
 }
@@ -75,7 +76,7 @@ float brick_tensor_error(const struct brick_record *one, const struct brick_reco
         return NAN;
     const float *x = places_of(one, tensor), *y = places_of(other, tensor);
     double squares = 0;
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < PLACES; i++)
         squares += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
     if (squares == 0)
         return 0;
@@ -110,6 +111,26 @@ float brick_rounding(const struct brick_record *one, const struct brick_record *
         return 0;
     const double coarser = fmax(x, y), sum = fmin(coarser, 0x1p-24);
     return (float)(coarser + sum * sqrt(fmax(reduction(one), reduction(other))));
+}
+
+uint32_t brick_places_apart(const struct brick_record *one, const struct brick_record *other)
+{
+    const float *x = places_of(one, 0), *y = places_of(other, 0);
+    uint32_t apart = 0;
+    for (uint32_t i = 0; i < PLACES; i++)
+        apart |= (uint32_t)(x[i] != y[i]) << i;
+    return sums_of(one, 0)->elements > 1 || apart == 0 ? apart : UINT32_MAX;
+}
+
+int brick_is_spread(uint32_t places) { return (places & (places - 1)) != 0; }
+
+enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other)
+{
+    const float rounding = brick_rounding(one, other, 0);
+    /* Whichever of the two the other is held against. */
+    if (!(rounding > 0 && brick_tensor_error(one, other, 0) <= rounding && brick_tensor_error(other, one, 0) <= rounding))
+        return BRICK_ROUNDED_NOT;
+    return brick_is_spread(brick_places_apart(one, other)) ? BRICK_ROUNDED_SPREAD : BRICK_ROUNDED_ONCE;
 }
 
 float brick_tolerance(const struct brick_record *one, const struct brick_record *other, uint32_t tensor, double rtol)

@@ -22,6 +22,18 @@ int brick_is_of_one_shape(const struct brick_record *one, const struct brick_rec
  * one of float32's, in which things are added up, for each square root of the reduction's size; of whole numbers nothing. */
 float brick_rounding(const struct brick_record *one, const struct brick_record *other, uint32_t tensor);
 
+/* Whether the same numbers, added up in another order, may have made the one output and the other. */
+enum brick_rounded {
+    BRICK_ROUNDED_NOT = 0, /* they are further apart than that, or nobody knows how far */
+    BRICK_ROUNDED_ONCE,    /* they may, but in one place of the sketch at the most: so does one flipped bit, too */
+    BRICK_ROUNDED_SPREAD,  /* they are in several, or have but one element */
+};
+enum brick_rounded brick_rounded(const struct brick_record *one, const struct brick_record *other);
+
+/* In which places of the sketch two outputs differ, bit by bit; of but one element in all. */
+uint32_t brick_places_apart(const struct brick_record *one, const struct brick_record *other);
+int brick_is_spread(uint32_t places);
+
 /* So much several times, for several operators in a row. Or `rtol`, where that is not below 0. */
 float brick_tolerance(const struct brick_record *one, const struct brick_record *other, uint32_t tensor, double rtol);
 

@@ -63,7 +63,7 @@ static struct brick_record *record(size_t *slots)
         float *places = (float *)(void *)&r[3 + 2 * n];
         *s = (struct brick_tensor_sums){.checksum = below(3), .elements = below(3), .l2 = (double)below(3),
                                         .dtype = (uint8_t)(below(30) == 0 ? 0 : 12)};
-        places[0] = (float)s->checksum;
+        places[0] = places[below(16)] = (float)s->checksum * (below(4) == 0 ? 1 : 1e-9f); /* mostly as rounding makes it */
     }
     if (below(10) == 0)
         for (uint64_t n = below(6); n > 0; n--)

@@ -1,0 +1,403 @@
+/* match_classes.c - by input: who computes the same in another order.
+ *
+ * Owns: the rule by which two workers are of two numeric classes. Must not know:
+ * what is told, and what is learned beyond one call. Invariants: what becomes of two
+ * depends on what these two said, at one site; in no order; what is further apart
+ * than rounding makes it is never excused.
+ *
+ * What differs stands in rows, what does not is only counted there: so the prints of
+ * a site are gone through once more, where any two may be of two classes at all.
+ */
+#include "matching.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUPLES_MAX ((size_t)4096) /* of a site, that are looked at: all contents are gone through with each */
+#define OUTPUTS_MAX ((size_t)16)   /* of a content, that may be of other classes: what most say */
+#define ONE_PLACE_MIN 8u           /* contents: as long as two are apart in one place alone, these tell one wrong element */
+#define ODD_SHARE 8u               /* one content in so many may be further apart: it is what differs, alone */
+
+/* Two workers, the lower first, in one context. */
+struct couple {
+    uint32_t one, other;
+    uint64_t context;
+    uint64_t apart; /* contents where they are apart as rounding makes it, */
+    uint64_t equal; /* where they are equal, */
+    uint64_t odd;   /* and where they are further apart, or one contradicts himself; in all contexts */
+    uint64_t whole; /* the first of these, in all contexts */
+    uint32_t places; /* of the sketch, in which they were apart at any */
+};
+
+/* What some say of a content. */
+struct output {
+    const struct entry *said; /* one behind the other, the first worker first */
+    uint32_t count;
+    int accepted; /* it need not be equal to any other that is */
+};
+
+/* The couples of a site. */
+struct couples {
+    struct couple *all;
+    size_t count, room;
+    struct output *outputs; /* of the present row */
+};
+
+static int by_two(const void *a, const void *b)
+{
+    const struct couple *x = a, *y = b;
+    UNLESS_EQUAL(x->one, y->one);
+    UNLESS_EQUAL(x->other, y->other);
+    return ORDER(x->context, y->context);
+}
+
+static struct couple couple_of(uint32_t one, uint32_t other, uint64_t context)
+{
+    return (struct couple){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
+}
+
+static int is_of_two(const struct couple *x, const struct couple *y) { return x->one == y->one && x->other == y->other; }
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* At how many contents they are apart as those of two classes are: fewer than it takes where nobody knows yet; 0: they
+ * are not. One element that is wrong in one of them is so in one place of the sketch, whatever it is given; what rounding
+ * makes of others is in another one sooner or later, even where most of it is too small for a sketch. */
+static uint64_t contents_of(const struct couple *c)
+{
+    if (c->equal > c->apart || ODD_SHARE * c->odd > c->whole)
+        return c->apart + c->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? c->apart : 0;
+    if (brick_is_spread(c->places))
+        return c->apart;
+    return c->apart < ONE_PLACE_MIN ? least(c->apart, BRICK_CONTENTS_MIN - 1) : 0;
+}
+
+static int is_of_one_group(const struct entry *a, const struct entry *b)
+{
+    const struct brick_print *x = a->print, *y = b->print;
+    return x->site == y->site && x->inputs == y->inputs && x->context == y->context;
+}
+
+/* ---- what is counted ---------------------------------------------------- */
+
+static enum brick_rounded rounded(struct work *w, const struct entry *one, const struct entry *other)
+{
+    brick_prints_slots(w->p, one->print, w->one);
+    brick_prints_slots(w->p, other->print, w->other);
+    return brick_rounded(w->one, w->other);
+}
+
+/* At a content that both had; from `c` on are those of the same two, in each of their contexts. */
+static void count_content(struct work *w, struct couple *c, size_t contexts)
+{
+    const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
+    const int steady = !w->beside[c->one] && !w->beside[c->other];
+    const int equal = steady && one->print->output == other->print->output;
+    const int apart = steady && !equal && rounded(w, one, other) != BRICK_ROUNDED_NOT;
+    const uint32_t places = apart ? brick_places_apart(w->one, w->other) : 0;
+    for (size_t i = 0; i < contexts; i++) {
+        const int here = c[i].context == one->print->context;
+        c[i].apart += (uint64_t)(here & apart);
+        c[i].equal += (uint64_t)(here & equal);
+        c[i].places |= here ? places : 0;
+        c[i].whole += (uint64_t)apart;
+        c[i].odd += (uint64_t)(!apart && !equal);
+    }
+}
+
+/* The prints of one content, in the order of the workers and of what they said. */
+static void count_couples(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t worker = e[i].worker;
+        if (i == 0 || e[i - 1].worker != worker) {
+            w->alone[worker] = &e[i];
+            w->beside[worker] = 0;
+        }
+        w->beside[worker] |= e[i].print->output != w->alone[worker]->print->output;
+    }
+    for (size_t from = 0, to; from < of->count; from = to) {
+        struct couple *c = &of->all[from];
+        for (to = from + 1; to < of->count && is_of_two(c, &of->all[to]);)
+            to++;
+        if (w->alone[c->one] != NULL && w->alone[c->other] != NULL)
+            count_content(w, c, to - from);
+    }
+    for (size_t i = 0; i < count; i++)
+        w->alone[e[i].worker] = NULL;
+}
+
+/* The prints of a site. */
+static void count_site(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+{
+    memset(w->alone, 0, w->m->count * sizeof *w->alone);
+    for (size_t from = 0, i = 1; i <= count; i++) {
+        if (i < count && is_of_one_group(&e[from], &e[i]))
+            continue;
+        if (brick_print_is_grouped(e[from].print))
+            count_couples(w, of, e + from, i - from);
+        from = i;
+    }
+}
+
+/* ---- what is said of a content --------------------------------------------- */
+
+/* Whether a member contradicts himself there. */
+static int is_unsteady(const struct work *w, const struct entry *e)
+{
+    const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);
+    const struct entry *first = at, *last = at, *end = w->entries + w->entries_count;
+    while (first > w->entries && is_of_one_group(first - 1, e) && first[-1].worker == e->worker)
+        first--;
+    while (last + 1 < end && is_of_one_group(last + 1, e) && last[1].worker == e->worker)
+        last++;
+    return first->print->output != last->print->output; /* they are in its order */
+}
+
+static struct entry entry_of(const struct work *w, const struct brick_member *member)
+{
+    return (struct entry){.print = brick_prints_at(w->p, member->number), .number = member->number, .worker = member->worker};
+}
+
+static int by_output(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    UNLESS_EQUAL(x->print->output, y->print->output);
+    return ORDER(x->worker, y->worker);
+}
+
+static int by_times(const void *a, const void *b)
+{
+    const struct output *x = a, *y = b;
+    UNLESS_EQUAL(y->count, x->count);
+    return ORDER(x->said->worker, y->said->worker);
+}
+
+/* What is said in a row where anything may be of another class, what most say first; in the first place what the others
+ * are held against. 0: nothing may. What he says who contradicts himself is left out. */
+static size_t outputs_of(struct work *w, const struct brick_row_found *row, struct output *outputs)
+{
+    const struct brick_member *members = &w->m->members[row->first];
+    size_t count = 0, found = 0;
+    int any = 0;
+    w->sorted[0] = entry_of(w, &members[row->against]);
+    if (row->class != BRICK_CLASS_DIVERGED || is_unsteady(w, &w->sorted[0]))
+        return 0;
+    outputs[found++] = (struct output){w->sorted, 1, 1};
+    for (uint32_t n = 0; n < row->members; n++) {
+        const struct entry e = entry_of(w, &members[n]);
+        if (members[n].class != BRICK_CLASS_DIVERGED || is_unsteady(w, &e))
+            continue;
+        w->sorted[++count] = e;
+        any |= members[n].rounded != BRICK_ROUNDED_NOT;
+    }
+    if (!any)
+        return 0;
+    qsort(w->sorted + 1, count, sizeof *w->sorted, by_output);
+    for (size_t i = 1; i <= count; i++) {
+        if (i == 1 || w->sorted[i].print->output != w->sorted[i - 1].print->output)
+            outputs[found++] = (struct output){&w->sorted[i], 0, 0};
+        outputs[found - 1].count++;
+    }
+    qsort(outputs + 1, found - 1, sizeof *outputs, by_times);
+    return found < OUTPUTS_MAX ? found : OUTPUTS_MAX;
+}
+
+/* ---- what becomes of it ----------------------------------------------------- */
+
+/* Each of them once. */
+static void keep_once(struct couples *of)
+{
+    size_t kept = 0;
+    if (of->count > 0)
+        qsort(of->all, of->count, sizeof *of->all, by_two);
+    for (size_t i = 0; i < of->count && kept < COUPLES_MAX; i++)
+        if (kept == 0 || by_two(&of->all[kept - 1], &of->all[i]) != 0)
+            of->all[kept++] = of->all[i];
+    of->count = kept;
+}
+
+/* Who may be of two classes in these rows. 0: there is no memory. */
+static int find_couples(struct work *w, struct couples *of, const struct brick_row_found *rows, size_t count)
+{
+    of->count = 0;
+    for (size_t r = 0; r < count; r++) {
+        const size_t outputs = outputs_of(w, &rows[r], of->outputs);
+        for (size_t i = 1; i < outputs; i++) {
+            const struct output *o = &of->outputs[i];
+            struct couple *all = brick_match_grown(of->all, &of->room, of->count + i * o->count, sizeof *all);
+            if (all == NULL)
+                return 0;
+            of->all = all;
+            for (uint32_t n = 0; n < o->count; n++)
+                for (size_t k = 0; k < i; k++)
+                    all[of->count++] = couple_of(of->outputs[k].said->worker, o->said[n].worker, o->said->print->context);
+        }
+        if (of->count > 2 * COUPLES_MAX)
+            keep_once(of);
+    }
+    keep_once(of);
+    return 1;
+}
+
+/* At how many contents the two are apart as those of two classes are; 0: at others they are not, or here. */
+static uint64_t contents(struct work *w, const struct couples *of, const struct entry *one, const struct entry *other)
+{
+    const struct couple wanted = couple_of(one->worker, other->worker, one->print->context);
+    const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two);
+    return c != NULL && contents_of(c) > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? contents_of(c) : 0;
+}
+
+/* Whether anybody who says it is of another class than who says the other. */
+static int is_of_another(struct work *w, const struct couples *of, const struct output *one, const struct output *o)
+{
+    for (uint32_t n = 0; n < o->count; n++)
+        if (contents(w, of, one->said, &o->said[n]) >= BRICK_CONTENTS_MIN)
+            return 1;
+    return 0;
+}
+
+/* What is of another class than all that was accepted before it is accepted. The one that the row is held against, which
+ * is another one where what is left is of another class than that one was. */
+static struct entry accept(struct work *w, const struct couples *of, size_t count)
+{
+    const struct output *against = NULL;
+    for (size_t i = 1; i < count; i++) {
+        struct output *o = &of->outputs[i];
+        size_t k = 0;
+        while (k < i && (!of->outputs[k].accepted || is_of_another(w, of, &of->outputs[k], o)))
+            k++;
+        o->accepted = k == i;
+        if (!o->accepted && (against == NULL || &of->outputs[k] < against))
+            against = &of->outputs[k];
+    }
+    return *(against != NULL ? against : of->outputs)->said;
+}
+
+/* Which of the outputs it is; `count`: none. */
+static size_t which(const struct couples *of, size_t count, const struct entry *e)
+{
+    size_t i = 0;
+    while (i < count && of->outputs[i].said->print->output != e->print->output)
+        i++;
+    return i;
+}
+
+/* How many agree against the worst: beside one of another class it may be as far off as that makes it. */
+static uint32_t agreeing(struct work *w, const struct couples *of, size_t count, const struct brick_row_found *row)
+{
+    const struct brick_member *members = &w->m->members[row->first];
+    const struct entry worst = entry_of(w, &members[row->worst]);
+    const size_t apart = which(of, count, &worst);
+    uint32_t agree = 0;
+    for (uint32_t n = 0; n < row->members; n++) {
+        const struct entry e = entry_of(w, &members[n]);
+        const size_t i = which(of, count, &e), lower = i < apart ? i : apart, upper = i < apart ? apart : i;
+        agree += members[n].class == BRICK_CLASS_IDENTICAL
+                 || (members[n].class == BRICK_CLASS_WITHIN
+                     && (upper == count || !is_of_another(w, of, &of->outputs[lower], &of->outputs[upper])));
+    }
+    return agree;
+}
+
+/* What is of other classes is within, and the row is what its members are. */
+static void settle(struct work *w, const struct couples *of, struct brick_row_found *row)
+{
+    struct brick_member *members = &w->m->members[row->first];
+    const size_t count = outputs_of(w, row, of->outputs);
+    if (count < 2)
+        return;
+    struct entry against = accept(w, of, count), worst;
+    for (uint32_t n = 0; n < row->members; n++) { /* who contradicts himself does so beside the first one */
+        const struct entry e = entry_of(w, &members[n]);
+        if (members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e))
+            against = *of->outputs->said;
+    }
+    row->class = BRICK_CLASS_IDENTICAL;
+    for (uint32_t n = 0; n < row->members; n++) {
+        const struct entry e = entry_of(w, &members[n]);
+        struct side s = brick_match_beside(w, &against, &e);
+        row->against = e.number == against.number ? n : row->against;
+        if (s.class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e) && which(of, count, &e) < count
+            && of->outputs[which(of, count, &e)].accepted)
+            s.class = BRICK_CLASS_WITHIN;
+        members[n].class = (uint8_t)s.class;
+        if (s.class != BRICK_CLASS_IDENTICAL)
+            brick_match_worst(row, n, &s);
+    }
+    worst = entry_of(w, &members[row->worst]);
+    const uint64_t most = contents(w, of, &against, &worst);
+    row->contents = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    row->agree = agreeing(w, of, count, row);
+}
+
+int brick_classes_find(struct work *w)
+{
+    const struct brick_match *m = w->m;
+    struct couples of = {.outputs = malloc((m->count + 1) * sizeof *of.outputs)};
+    int whole = of.outputs != NULL;
+    for (size_t from = 0, i = 1, row = 0, site = 0; whole && i <= w->entries_count; i++) {
+        const size_t first = row;
+        if (i < w->entries_count && w->entries[i].print->site == w->entries[from].print->site)
+            continue;
+        while (row < m->rows_count && m->rows[row].site == site)
+            row++;
+        whole = find_couples(w, &of, m->rows + first, row - first);
+        if (whole && of.count > 0) {
+            count_site(w, &of, w->entries + from, i - from);
+            for (size_t n = first; n < row; n++)
+                settle(w, &of, &m->rows[n]);
+        }
+        from = i;
+        site++;
+    }
+    free(of.all);
+    free(of.outputs);
+    return whole;
+}
+
+/* ---- of two prints -------------------------------------------------------- */
+
+int brick_prints_rounded(const struct brick_prints *p, uint64_t one, uint64_t other)
+{
+    struct work w = {.p = p};
+    const struct entry a = {.print = brick_prints_at(p, one)}, b = {.print = brick_prints_at(p, other)};
+    return (int)rounded(&w, &a, &b);
+}
+
+/* What both said at the site, in order. 0: there is no memory. */
+static int collect(struct work *w, const struct brick_print *one, const struct brick_print *other)
+{
+    const struct brick_prints *p = w->p;
+    for (uint64_t n = p->first; n < p->end; n++) {
+        const struct brick_print *print = brick_prints_at(p, n);
+        if (print->site != one->site || (print->worker != one->worker && print->worker != other->worker))
+            continue;
+        struct entry *entries = brick_match_grown(w->entries, &w->entries_room, w->entries_count + 1, sizeof *entries);
+        if (entries == NULL)
+            return 0;
+        w->entries = entries;
+        w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = print->worker == other->worker};
+    }
+    qsort(w->entries, w->entries_count, sizeof *w->entries, brick_match_by_input);
+    return 1;
+}
+
+int64_t brick_match_contents(const struct brick_prints *p, uint64_t one, uint64_t other)
+{
+    const struct entry *alone[2];
+    uint8_t beside[2];
+    struct brick_match m = {.count = 2, .by_input = 1};
+    struct work w = {.p = p, .m = &m, .alone = alone, .beside = beside};
+    const struct brick_print *a = brick_prints_at(p, one), *b = brick_prints_at(p, other);
+    if (a->site != b->site || a->context != b->context || a->inputs != b->inputs || a->worker == b->worker
+        || brick_prints_rounded(p, one, other) == BRICK_ROUNDED_NOT)
+        return 0;
+    struct couple two = couple_of(0, 1, a->context);
+    const struct couples of = {&two, 1, 1, NULL};
+    const int whole = collect(&w, a, b);
+    if (whole)
+        count_site(&w, &of, w.entries, w.entries_count);
+    free(w.entries);
+    return whole ? (int64_t)contents_of(&two) : -1;
+}

@@ -1,0 +1,39 @@
+"""What is said of the same by those who add it up in several orders, and by those who are wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from said import Said, Tensor
+
+FLOAT16, BFLOAT16, INT32 = 10, 11, 3
+_PLACES = np.arange(16)
+
+# What is said of a content: in the usual order, in two others; of each of the first two one bit that flipped, and that
+# one element is far off.
+USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR = range(6)
+
+
+def tensor(content: int, what: int, **values: int) -> Tensor:
+    """An output of length 1: of one order and another it differs by some 1e-7 in all places, by a bit in one alone."""
+    order = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 0}[what]
+    sketch = 0.2e-7 * order * (1 + (_PLACES * (content + 1)) % 3)
+    if what in (BIT, OTHER_BIT):
+        sketch[content % 16] += 1e-7
+    if what == FAR:
+        sketch += 0.5
+    return Tensor(100 * content + what, 1.0, tuple(sketch), **values)
+
+
+def said(what: Mapping[int, int], *, site: int = 1, params: int = 0, **values: int) -> list[Said]:
+    """By content what is said of it."""
+    return [
+        Said(tensor(content, each, **values), (Tensor(1000 + content),), site=site, params=params, ticks=content)
+        for content, each in what.items()
+    ]
+
+
+def always(what: int, contents: int = 5, **but: int) -> dict[int, int]:
+    """The same of each, but of some: `c3=FAR`."""
+    return dict.fromkeys(range(contents), what) | {int(name[1:]): each for name, each in but.items()}

@@ -1,0 +1,248 @@
+"""By input: whoever computes the same in another order is within, and whatever else differs is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+
+import pytest
+from added_up import BFLOAT16, BIT, FAR, FLOAT16, INT32, OTHER, OTHER_BIT, THIRD, USUAL, always, said
+from hypothesis import given
+from hypothesis import strategies as st
+from said import Said, Tensor, add
+from test_match import classes
+
+from brickd import _reader
+from brickd.numerics.matched import Class, Matched, Row, match
+
+MiB = 1 << 20
+
+
+def prints_of(*workers: Sequence[Said]) -> _reader.Prints:
+    prints = _reader.Prints(64 * MiB)
+    for number, each in enumerate(workers):
+        add(prints, number, each)
+    return prints
+
+
+def matched(*workers: Sequence[Said]) -> Matched:
+    return match(prints_of(*workers), range(len(workers)), [0] * len(workers), by_input=True)
+
+
+def by_content(*workers: Sequence[Said]) -> dict[int, Row]:
+    """What is not equal, by the content that it is said of."""
+    contents = [each.ticks for said_ in workers for each in said_]
+    return {contents[row.members[0].number]: row for row in matched(*workers).rows}
+
+
+def apart(*workers: Sequence[Said]) -> dict[int, tuple[int, list[int]]]:
+    """By content who diverges, and from whom."""
+    return {
+        content: (
+            row.members[row.against].worker,
+            [member.worker for member in row.members if member.class_ == Class.DIVERGED],
+        )
+        for content, row in by_content(*workers).items()
+        if row.class_ == Class.DIVERGED
+    }
+
+
+# ---- two
+
+
+@pytest.mark.parametrize(("contents", "class_"), [(1, "DIVERGED"), (2, "DIVERGED"), (3, "WITHIN"), (9, "WITHIN")])
+def test_who_is_apart_by_rounding_at_three_contents_is_of_another_class(contents: int, class_: str) -> None:
+    found = matched(said(always(USUAL, contents)), said(always(OTHER, contents)))
+    assert classes(found) == {class_: contents}
+    assert {row.contents for row in found.rows} == {contents}
+    assert all(0 < row.error < 1e-6 for row in found.rows if row.error is not None)
+    assert found.sites[0].error == (max(row.error or 0 for row in found.rows) if contents > 2 else 0)
+
+
+def test_who_says_one_content_again_and_again_says_it_of_one_content() -> None:
+    assert classes(matched(said(always(USUAL, 1)) * 9, said(always(OTHER, 1)) * 9)) == {"DIVERGED": 1}
+
+
+def test_who_is_mostly_equal_is_of_no_other_class_in_that_context() -> None:
+    usual = said(always(USUAL, 9))
+    mostly = always(OTHER, 9) | dict.fromkeys(range(5), USUAL)
+    assert classes(matched(usual, said(mostly))) == {"DIVERGED": 4, "IDENTICAL": 5}
+    assert classes(matched(usual, said(mostly | {0: OTHER}))) == {"WITHIN": 5, "IDENTICAL": 4}
+    usual = said(always(USUAL)) + said(always(USUAL), params=1)
+    assert classes(matched(usual, said(always(OTHER)) + said(always(USUAL), params=1))) == {"WITHIN": 5, "IDENTICAL": 5}
+
+
+@pytest.mark.parametrize("contents", [2, 5, 8, 20])
+def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
+    """So are those of whom one has a weight with a flipped bit."""
+
+    def of(output: int, by: float) -> list[Said]:
+        sketch = (0.0, by, *(0.0,) * 14)
+        return [Said(Tensor(2 * n + output, 1.0, sketch), (Tensor(1000 + n),)) for n in range(contents)]
+
+    found = matched(of(0, 0.0), of(1, 1e-8))
+    assert classes(found) == {"DIVERGED": contents}
+    assert {row.contents for row in found.rows} == {2 if contents < 8 else 0}
+
+
+def test_who_is_apart_now_in_one_place_and_now_in_another_or_in_none_is_of_another_class() -> None:
+    """A sketch does not show all that rounding makes of a long tensor."""
+    places = [*([0.0] * 16 for _ in range(3)), [1e-8, *[0.0] * 15], [0.0, 1e-8, *[0.0] * 14]]
+    one = [Said(Tensor(2 * n), (Tensor(1000 + n),)) for n in range(5)]
+    other = [Said(Tensor(2 * n + 1, 1.0, tuple(each)), (Tensor(1000 + n),)) for n, each in enumerate(places)]
+    assert classes(matched(one, other)) == {"WITHIN": 5}
+    assert classes(matched(one[:3], other[:3])) == {"DIVERGED": 3}
+
+
+def test_what_is_further_apart_differs_alone_where_nearly_all_is_rounding() -> None:
+    two = said(always(USUAL, 9)), said(always(OTHER, 9, c4=FAR))
+    found = matched(*two)
+    assert apart(*two) == {4: (0, [1])}
+    assert classes(found) == {"WITHIN": 8, "DIVERGED": 1}
+    assert [row.contents for row in found.rows if row.class_ == Class.DIVERGED] == [0]
+
+
+def test_where_more_is_further_apart_nothing_is_rounding() -> None:
+    found = matched(said(always(USUAL, 9)), said(always(OTHER, 9, c4=FAR, c5=FAR)))
+    assert classes(found) == {"DIVERGED": 9}
+    assert {row.contents for row in found.rows} == {0}
+
+
+def test_what_is_further_apart_in_one_context_says_so_of_the_others() -> None:
+    usual = said(always(USUAL)) + said(always(USUAL), params=1)
+    assert classes(matched(usual, said(always(OTHER)) + said(always(FAR), params=1))) == {"DIVERGED": 10}
+
+
+def test_nobody_who_contradicts_himself_is_of_another_class() -> None:
+    unsteady = said(always(OTHER)) + said({0: THIRD})
+    assert classes(matched(said(always(USUAL)), unsteady)) == {"DIVERGED": 5}
+    long = said(always(OTHER, 20)) + said({0: THIRD})
+    assert apart(said(always(USUAL, 20)), long) == {0: (0, [1])}
+
+
+def test_of_whole_numbers_none_is_rounded_and_of_few_elements_one_is_enough() -> None:
+    def of(**values: int) -> dict[str, int]:
+        return classes(matched(said(always(USUAL), **values), said(always(OTHER), **values)))
+
+    assert of(dtype=INT32) == {"DIVERGED": 5}
+    assert of(dtype=FLOAT16) == of(dtype=BFLOAT16) == of(elements=1) == of(elements=2) == {"WITHIN": 5}
+
+
+def test_a_tensor_in_which_only_one_has_nan_is_no_rounding() -> None:
+    assert classes(matched(said(always(USUAL)), said(always(OTHER), nan=1))) == {"DIVERGED": 5}
+
+
+# ---- more than two
+
+
+def test_in_each_of_two_classes_a_flipped_bit_is_found_and_named_where_there_is_a_majority() -> None:
+    usual, other = said(always(USUAL)), said(always(OTHER))
+    assert apart(usual, usual, other, said(always(OTHER, c3=OTHER_BIT))) == {3: (2, [3])}
+    assert apart(usual, other, usual, said(always(USUAL, c3=BIT))) == {3: (0, [3])}
+    five = usual, usual, other, other, said(always(OTHER, c3=OTHER_BIT))
+    assert apart(*five) == {3: (2, [4])}
+    assert [row.agree for row in matched(*five).rows if row.class_ == Class.DIVERGED] == [2]
+
+
+def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
+    usual, other, bit = said(always(USUAL)), said(always(OTHER)), said(always(USUAL, c3=BIT))
+    for workers in permutations((usual, other, bit)):
+        (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
+        assert row.agree == 1
+        assert workers[row.members[row.against].worker] is not other
+    far = said(always(USUAL, c3=FAR))
+    (row,) = (row for row in matched(usual, other, far).rows if row.class_ == Class.DIVERGED)
+    assert (row.agree, row.worst) == (2, 2)
+
+
+def test_three_classes_are_three() -> None:
+    workers = [said(always(what)) for what in (USUAL, OTHER, THIRD, THIRD, OTHER, USUAL, USUAL)]
+    assert classes(matched(*workers)) == {"WITHIN": 20, "IDENTICAL": 10}
+
+
+def test_who_says_the_same_as_one_of_another_class_is_of_that_class() -> None:
+    found = matched(said(always(USUAL)), said(always(USUAL)), said(always(OTHER)), said({2: OTHER}))
+    assert classes(found) == {"IDENTICAL": 5, "WITHIN": 6}
+
+
+BEHAVIOUR = st.dictionaries(
+    st.integers(0, 11), st.sampled_from((USUAL, OTHER, THIRD, BIT, OTHER_BIT, FAR)), max_size=12
+)
+
+
+ORDERS = {USUAL: 0, BIT: 0, OTHER: 1, OTHER_BIT: 1, THIRD: 2, FAR: 3}
+
+
+def rounded(one: int, other: int) -> bool:
+    """Whether two are no further apart than by rounding."""
+    return one == other or FAR not in (one, other)
+
+
+def contents_of(one: Mapping[int, int], other: Mapping[int, int]) -> int:
+    """The rule, once more: at how many contents two are apart as those of two classes are."""
+    both = {n: (one[n], other[n]) for n in one.keys() & other.keys()}
+    equal = sum(a == b for a, b in both.values())
+    odd = sum(not rounded(a, b) for a, b in both.values())
+    apart = len(both) - equal - odd
+    places = set[int]()
+    for n, (a, b) in both.items():
+        if a != b and rounded(a, b):
+            places |= {n % 16} if ORDERS[a] == ORDERS[b] and a + b != BIT + OTHER_BIT else set(range(16))
+    if equal > apart or 8 * odd > apart:
+        return apart if apart + equal < 3 and not odd else 0
+    if len(places) > 1:
+        return apart
+    return min(apart, 2) if apart < 8 else 0
+
+
+def of_two(one: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Whether it says that two are of two classes."""
+    return contents_of(one, other) >= 3
+
+
+@given(st.tuples(BEHAVIOUR, BEHAVIOUR))
+def test_two_are_of_two_classes_as_the_rule_says(two: tuple[dict[int, int], dict[int, int]]) -> None:
+    for content, row in by_content(*map(said, two)).items():
+        near = rounded(two[0][content], two[1][content])
+        assert row.class_ == (Class.WITHIN if of_two(*two) and near else Class.DIVERGED)
+
+
+@given(st.lists(BEHAVIOUR, min_size=2, max_size=5), st.randoms())
+def test_in_which_order_contents_come_does_not_matter(workers: list[dict[int, int]], chance: object) -> None:
+    def shuffled(of: dict[int, int]) -> list[Said]:
+        them = said(of)
+        chance.shuffle(them)  # type: ignore[attr-defined]
+        return them
+
+    assert apart(*map(shuffled, workers)) == apart(*map(said, workers))
+
+
+@given(st.lists(BEHAVIOUR, min_size=1, max_size=4), st.sampled_from((USUAL, OTHER, THIRD)), st.integers(0, 11))
+def test_what_is_wrong_stays_found_when_a_healthy_worker_comes(
+    others: list[dict[int, int]], order: int, content: int
+) -> None:
+    """One that is far off differs from whoever is beside it, whoever comes."""
+    wrong = always(USUAL, 12) | {content: FAR}
+    workers = [*others, always(USUAL, 12), wrong]
+    before = apart(*map(said, workers))
+    after = apart(*map(said, [*workers, always(order, 12)]))
+    assert content in before
+    assert content in after
+
+
+@given(st.lists(BEHAVIOUR, min_size=2, max_size=4))
+def test_the_classes_of_two_prints_do_not_depend_on_who_else_is_there(workers: list[dict[int, int]]) -> None:
+    first, second, *_ = workers
+    alone, all_ = prints_of(*map(said, workers[:2])), prints_of(*map(said, workers))
+    for n, content in enumerate(first):
+        if content in second:
+            other = len(first) + list(second).index(content)
+            assert alone.contents(n, other) == all_.contents(n, other) == all_.contents(other, n)
+            assert (alone.contents(n, other) >= 3) == (of_two(first, second) and alone.rounded(n, other) > 0)
+
+
+def test_of_prints_that_are_not_here_nothing_is_known() -> None:
+    prints = prints_of(said(always(USUAL)), said(always(OTHER)))
+    assert (prints.rounded(0, 5), prints.contents(0, 5)) == (2, 5)
+    assert (prints.rounded(0, 99), prints.contents(99, 0)) == (0, 0)
+    assert (prints.rounded(0, 6), prints.contents(0, 6)) == (2, 0), "of two contents"
