@@ -268,7 +268,8 @@ class Collector:
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]
-            self._dirty = self._urgent = False
+            self._dirty = self.watch is not None and self.watch.waits  # then it is to look again, whatever comes
+            self._urgent = False
             memory = self.memory.copy()
         try:
             self._keep(encode(memory))

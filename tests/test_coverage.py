@@ -140,13 +140,15 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
     ]  # fmt: skip
     assert list(said["window"]) == ["bytes", "fingerprints", "since", "oldest_age_ns"]
     (service,) = said["services"]
-    assert list(service["input"]) == ["fingerprints", "compared", "unlike", "differ", "unkept", "latest", "age_ns"]
+    assert list(service["input"]) == [
+        "fingerprints", "compared", "unlike", "differ", "numeric_classes", "unkept", "latest", "age_ns",
+    ]  # fmt: skip
     assert list(service["unseen"]) == [
         "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost", "unreadable",
     ]  # fmt: skip
     assert list(said["sites"][0]) == [
-        "service", "kernel", "layer", "category", "state", "evidence", "fingerprints", "compared", "stateful",
-        "without_inputs", "alone", "evicted", "unlike",
+        "service", "kernel", "layer", "category", "state", "evidence", "numeric_classes", "fingerprints", "compared",
+        "stateful", "without_inputs", "alone", "evicted", "unlike",
     ]  # fmt: skip
     assert list(said["findings"][0]) == [
         "service", "kernel", "layer", "category", "evidence", "since", "latest", "cases", "workers", "outliers",

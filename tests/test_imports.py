@@ -65,6 +65,7 @@ LAYERS = (
     {"brickd.numerics.blame", "brickd.numerics.compared", "brickd.numerics.numerics", "brickd.numerics.opinions"},
     {
         "brickd.numerics.carried",
+        "brickd.numerics.classes",
         "brickd.numerics.comparison",
         "brickd.numerics.fates",
         "brickd.numerics.recalled",
@@ -72,7 +73,7 @@ LAYERS = (
         "brickd.numerics.tally",
         "brickd.recording.form",
     },
-    {"brickd.numerics.diagnosis"},
+    {"brickd.numerics.diagnosis", "brickd.numerics.learning"},
     {"brickd.recording.tails"},
     {"brickd.recording.judged", "brickd.recording.shelf"},
     {"brickd.recording.rings"},

@@ -16,7 +16,8 @@ from brickd import _reader, dtypes
 
 MiB = 1 << 20
 IN, OTHER_IN = Tensor(7), Tensor(8)
-GOOD, BAD = Tensor(1), Tensor(2)
+INT64 = 5  # whole numbers are never rounded
+GOOD, BAD = Tensor(1), Tensor(2, sketch=(0.5, *(0.0,) * 15))
 
 
 def said(output: Tensor, **values: int) -> Said:
@@ -173,7 +174,7 @@ def test_workers_of_two_services_never_meet() -> None:
 
 def test_a_worker_that_contradicts_itself_is_told_with_the_last_it_said() -> None:
     prints = _reader.Prints(MiB)
-    waiting = add(prints, 0, [said(Tensor(n)) for n in range(1, 9)])[1]
+    waiting = add(prints, 0, [said(Tensor(n, dtype=INT64)) for n in range(1, 9)])[1]
     assert (len(waiting), set(waiting) - set(range(1, 8))) == (4, set())
     outputs = [(output, newest) for _, output, _, newest in prints.group(7)]
     assert len(outputs) == 2
@@ -205,12 +206,12 @@ def test_what_goes_before_another_worker_had_it_is_counted() -> None:
 
 def test_a_site_that_diverges_all_the_time_hides_no_other_one() -> None:
     prints = _reader.Prints(64 * MiB)
-    crowd = [Said(Tensor(n), (Tensor(1),), site=2) for n in range(2000)]
+    crowd = [Said(Tensor(n, dtype=INT64), (Tensor(1),), site=2) for n in range(2000)]
     others = [Said(Tensor(n), (Tensor(1),), site=3) for n in range(2)]
     *of_the_crowd, of_another = add(prints, 0, crowd + others)[1]
     assert (len(of_the_crowd), max(of_the_crowd) < 2000, of_another) == (4, True, 2001)
     assert prints.unlike_all == 2000
-    assert add(prints, 1, [Said(GOOD, (Tensor(1),), site=2)])[1] == [2002]
+    assert add(prints, 1, [Said(Tensor(1, dtype=INT64), (Tensor(1),), site=2)])[1] == [2002]
 
 
 def test_at_a_site_who_speaks_late_is_looked_at_as_often_as_who_speaks_first() -> None:

@@ -9,7 +9,11 @@ import textwrap
 
 import pytest
 from faults import Start
+from running import running
+from verbs import document, started
 from watched import Left, left_by
+
+from brickd.runtime import runtime
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
@@ -243,3 +247,36 @@ def test_a_model_that_is_compiled_has_the_weights_of_one_that_is_not(worker: Sta
     before, after = ([each[:3] + each[5:6] for each in records if each.generation == n] for n in (1, 2))
     assert before == after
     assert (len(before), said) == (4, "")
+
+
+# ---- what they compute -------------------------------------------------------------------------------------------
+
+LINEAR = """
+weight = torch.randn(1000, 256)
+rows = [torch.randn(1, 256) for _ in range(12)]
+torch.set_num_threads(THREADS)
+for number, x in enumerate(rows):
+    y = torch.nn.functional.linear(x, weight)
+    if number == BAD: y[0, 17] = -y[0, 17]
+    brick.checksum("linear", y, input=x)
+pause()
+"""
+
+
+@pytest.mark.parametrize(("bad", "code", "verdict"), [(-1, 0, "within"), (7, 1, "diverged")])
+def test_another_number_of_threads_is_another_numeric_class_and_hides_no_damage(
+    worker: Start, prefix: str, bad: int, code: int, verdict: str
+) -> None:
+    key = str(runtime().directory / "key")
+    for number, (threads, wrong) in enumerate([(1, -1), (4, bad)]):
+        program = f"THREADS, BAD = {threads}, {wrong}\n{TORCH}{LINEAR}"
+        started(worker, program, BRICKD_SERVICE="api", BRICKD_WORKER=str(number), BRICKD_KEY_FILE=key)
+    said = document("diff", "api", code=code)
+    assert (said["verdict"], said["diverged"], said["within"] + said["identical"]) == (verdict, code, 12 - code)
+    assert said["within"] > 6
+    with running() as daemon:
+        told = daemon.once("/coverage", lambda said: said["services"][0]["input"]["fingerprints"] == 24)
+    assert [(site["state"], len(site["numeric_classes"])) for site in told["sites"]] == [
+        ("differs" if code else "compared", 2)
+    ]
+    assert len(told["findings"]) == code

@@ -36,7 +36,7 @@ from brickd.numerics.told import Called, command, headlines, judged
 from brickd.numerics.watch import Roll, Watch
 from brickd.views.numerics import finding
 
-GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3)
+GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3, sketch=(0.5, *(0.0,) * 15))
 KERNELS = 200
 TABLES = Tables([None, *((f"k{n}", 0) for n in range(1, KERNELS))], [None, *((n, 3, 0) for n in range(1, KERNELS))])
 
@@ -324,6 +324,8 @@ def test_nan_that_only_one_has_is_told() -> None:
 
 def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> None:
     service = Service(2)
+    for given_ in (1, 2):
+        service.say(GOOD, GOOD, given=given_)
     service.say(GOOD, Tensor(2))
     service.look()
     assert service.told[0][1].endswith("k1 layer 3, relative error <1e-6 (rounding); its inputs were equal")

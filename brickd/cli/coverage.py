@@ -27,6 +27,7 @@ from brickd.thinning import OFF
 _FINDINGS = 5
 _ROWS = 20
 _BRICKS = 8
+_NAMES = 3
 _STATES = {
     "differs": "differs",
     "not_judged": "unlike, not judged",
@@ -85,6 +86,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     lines += tables.lines(_COLUMNS, rows[:_ROWS], screen.width) if rows else []
     if len(rows) > _ROWS:
         lines.append(f"…{units.many(len(rows) - _ROWS, 'more row')}: --json")
+    lines += [escape.text(line, screen.width) for line in _classes(document["sites"], name)]
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
         more = f" and {len(bricks) - _BRICKS:,} more" if len(bricks) > _BRICKS else ""
@@ -122,6 +124,33 @@ def _rows(sites: Iterable[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         layers = _layers([each["layer"] for each in of])
         by = ", ".join(of[0]["evidence"]) or "-"
         yield (kernel or "others", layers, by, _STATES[state], *map(units.count, sums))
+
+
+def _classes(sites: Iterable[dict[str, Any]], service: str) -> list[str]:
+    """Where the same is computed in several ways, and by whom: in a line all sites where it is by the same."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in sites:
+        if each["service"] == service and each["numeric_classes"]:
+            found.setdefault(" | ".join(map(_named, each["numeric_classes"])), []).append(each)
+    lines = []
+    for who, where in found.items():
+        kernels = list(dict.fromkeys(each["kernel"] or "others" for each in where))
+        more = f" and {len(kernels) - _BRICKS:,} more" if len(kernels) > _BRICKS else ""
+        lines.append(
+            f"in {len(where[0]['numeric_classes'])} numeric classes: {who}: {', '.join(kernels[:_BRICKS])}{more}"
+        )
+    more_lines = [f"…{units.many(len(lines) - _FINDINGS, 'more way')} to part them: --json"]
+    return lines[:_FINDINGS] + (more_lines if len(lines) > _FINDINGS else [])
+
+
+def _named(names: Sequence[str]) -> str:
+    """Those of a class.
+
+    >>> _named(["api/0", "api/1"]), _named([f"api/{n}" for n in range(9)])
+    ('api/0, api/1', 'api/0, api/1, api/2 and 6 more')
+    """
+    more = f" and {len(names) - _NAMES:,} more" if len(names) > _NAMES else ""
+    return f"{', '.join(names[:_NAMES])}{more}"
 
 
 def _layers(layers: Sequence[int | None]) -> str:

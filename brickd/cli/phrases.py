@@ -104,7 +104,9 @@ def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
     differ = units.many(_total(services, "input", "differ"), "site differs", "sites differ")
     if _total(services, "input", "unkept"):
         differ = f"at least {differ}"
-    return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{age}"
+    most = max(service["input"]["numeric_classes"] for service in services)
+    classes = f", {units.many(most, 'numeric class', 'numeric classes')}" if most > 1 else ""
+    return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{classes}{age}"
 
 
 def _by_weights(services: Sequence[dict[str, Any]]) -> str:

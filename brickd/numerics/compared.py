@@ -21,7 +21,11 @@ EVIDENCE_MAX = 64  # findings of a service of which what both said is kept
 ALL_EVIDENCE_MAX = 256
 DOUBTS_MAX = 1_024
 _EQUAL_MIN, _EQUAL_TIMES = 100, 20
+CLASSES_MAX = SITES_MAX  # places of which it is known who computes in which class
 WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
+
+
+Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of those of one numeric class, and of another one
 
 
 class Place(NamedTuple):
@@ -211,6 +215,7 @@ class Compared:
         sites: by place.
         findings: by place.
         doubts: by place.
+        apart: by place who are of two numeric classes, where any are.
         latest: by service.
         unlooked: how many that differ were not looked at: more of one place than are, or they had left.
         unkept: by service how often a finding was not kept, or left, for want of room.
@@ -224,6 +229,7 @@ class Compared:
     sites: Mapping[Place, Counts] = field(default_factory=dict)
     findings: Mapping[Place, Finding] = field(default_factory=dict)
     doubts: Mapping[Place, Doubt] = field(default_factory=dict)
+    apart: Mapping[Place, Apart] = field(default_factory=dict)
     latest: Mapping[str, Latest] = field(default_factory=dict)
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
@@ -234,6 +240,7 @@ class Compared:
             self,
             findings={place: finding for place, finding in self.findings.items() if place.is_of(services)},
             doubts={place: doubt for place, doubt in self.doubts.items() if place.is_of(services)},
+            apart={place: each for place, each in self.apart.items() if place.is_of(services)},
             latest={service: latest for service, latest in self.latest.items() if service in services},
             unkept={service: n for service, n in self.unkept.items() if service in services},
         )
@@ -242,16 +249,23 @@ class Compared:
         """Where some are nobody any more: without what was said of them."""
         findings = {place: each.without(workers) for place, each in self.findings.items()}
         doubts = {place: each.without(workers) for place, each in self.doubts.items()}
+        apart = {place: _without(each, workers) for place, each in self.apart.items()}
         return replace(
             self,
             findings={place: left for place, left in findings.items() if left is not None},
             doubts={place: left for place, left in doubts.items() if left is not None},
+            apart={place: left for place, left in apart.items() if left},
         )
 
     def pieces(self) -> Iterator[str]:
         """As JSON, piece by piece."""
         names: dict[tuple[str, str], int] = {}  # the same workers are beside each other at many places
         findings = [_finding(each, names) for each in self.findings.values()]
+        uuids: dict[str, int] = {}
+        apart = [
+            [*place, [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of]]
+            for place, of in self.apart.items()
+        ]
         return pieces(
             {
                 "since_ns": [plain(self.since_ns)],
@@ -266,6 +280,8 @@ class Compared:
                         ]
                     )
                 ],
+                "uuids": [plain([*uuids])],
+                "apart": [plain(apart)],
                 "latest": [plain(self.latest)],
                 "unlooked": [plain(self.unlooked)],
                 "unkept": [plain(self.unkept)],
@@ -287,10 +303,30 @@ class Compared:
                 )
                 for service, kernel, layer, workers, contradict, *case in document["doubts"]
             },
+            apart=_apart_of(document),
             latest={service: Latest(*each) for service, each in document["latest"].items()},
             unlooked=document["unlooked"],
             unkept=document["unkept"],
         )
+
+
+def _without(apart: Apart, workers: Collection[str]) -> Apart:
+    """Where some are nobody any more."""
+    left = ((one.difference(workers), two.difference(workers)) for one, two in apart)
+    return tuple((one, two) for one, two in left if one and two)
+
+
+def _apart_of(document: Mapping[str, Any]) -> dict[Place, Apart]:
+    """Of an older document nothing."""
+    uuids = document.get("uuids", ())
+
+    def named(numbers: Sequence[int]) -> frozenset[str]:
+        return frozenset(uuids[number] for number in numbers)
+
+    return {
+        Place(service, kernel, layer): tuple((named(one), named(two)) for one, two in of)
+        for service, kernel, layer, of in document.get("apart", ())
+    }
 
 
 def _counts_of(row: list[Any]) -> Counts:

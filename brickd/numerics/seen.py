@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from brickd import _reader
+from brickd.numerics.classes import classes_of
 from brickd.numerics.compared import Compared, Counts, Place
 from brickd.reading import Reading
 from brickd.workers import Worker
@@ -38,12 +39,14 @@ class SiteSeen:
     Attributes:
         place: which one.
         state: how far it is looked at.
+        classes: the uuids of those of each numeric class, where there are several.
         counts: of its fingerprints.
     """
 
     place: Place
     state: SiteState
     counts: Counts
+    classes: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class ServiceSeen:
         lost: checksums for which a worker found no room.
         unreadable: tensors that a worker could not read.
         differ: places where workers differ.
+        classes: how many numeric classes there are, where there are most.
         unkept: how often there was no room for a further one.
         compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
     """
@@ -71,6 +75,7 @@ class ServiceSeen:
     lost: int
     unreadable: int
     differ: int
+    classes: int
     unkept: int
     compared_ns: int | None
 
@@ -78,6 +83,9 @@ class ServiceSeen:
 def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
     """The services of some workers of which anything is known."""
     found = []
+    by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
+    for place, classes in _classes(compared, workers).items():
+        by_service.setdefault(place.service, []).append(classes)
     for service in dict.fromkeys(worker.service for worker in workers):
         readings = [worker.reading for worker in workers if worker.service == service]
         rows = [counts for place, counts in compared.sites.items() if place.service == service]
@@ -98,6 +106,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
                 lost=sum(map(lost, readings)),
                 unreadable=sum(reading.process["tensors_refused"] for reading in readings),
                 differ=sum(place.service == service for place in compared.findings),
+                classes=max(map(len, by_service.get(service, ())), default=1),
                 unkept=compared.unkept.get(service, 0),
                 compared_ns=None if latest is None else latest.at_ns,
             )
@@ -105,12 +114,21 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
     return found
 
 
+def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[Place, list[list[str]]]:
+    """Who of some workers computes in which numeric class, wherever there are several."""
+    uuids: dict[str, list[str]] = {}
+    for worker in workers:
+        uuids.setdefault(worker.service, []).append(worker.reading.uuid)
+    found = {place: classes_of(apart, uuids.get(place.service, ())) for place, apart in compared.apart.items()}
+    return {place: classes for place, classes in found.items() if len(classes) > 1}
+
+
 def lost(reading: Reading) -> int:
     """For how many checksums a worker found no room."""
     return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
 
 
-def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
+def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     """Every site of the services of some workers, those that are not compared first."""
     on: dict[Place, str] = {}
     off: dict[Place, str] = {}
@@ -129,8 +147,10 @@ def sites(compared: Compared, workers: Iterable[Worker]) -> list[SiteSeen]:
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
     known = {place: Counts(category) for place, category in (off | on).items()} | counted
     left_out -= wanted
+    classes = _classes(compared, workers)
     found = [
-        SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts) for place, counts in known.items()
+        SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts, classes.get(place, ()))
+        for place, counts in known.items()
     ]
     order = list(SiteState)
     return sorted(found, key=lambda each: (order.index(each.state), each.place))

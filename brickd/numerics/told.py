@@ -170,6 +170,12 @@ def tell_number(tell: Tell, finding: Finding, who: Sequence[str], places: int) -
     tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
+def tell_explained(tell: Tell, place: Place) -> None:
+    """It was no more than another order of adding up."""
+    text = f"{where(place)} is computed in several numeric classes: what differed there was no more than that"
+    tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
+
+
 def tell_withdrawn(tell: Tell, place: Place) -> None:
     """It was none."""
     text = f"{where(place)} does not repeat in most workers: it is not compared any more"

@@ -29,12 +29,13 @@ from brickd.numerics.compared import (
     Place,
 )
 from brickd.numerics.fates import Fate, Heard, fate
+from brickd.numerics.learning import QUESTIONS_MAX, Learning, Turns
 from brickd.numerics.news import tell_news
 from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.opinions import Opinions, opinions
 from brickd.numerics.room import Room
 from brickd.numerics.tally import Tally
-from brickd.numerics.told import tell_withdrawn
+from brickd.numerics.told import tell_explained, tell_withdrawn
 
 _MARKS_MAX = 4_096  # looks: more than an hour
 
@@ -54,7 +55,13 @@ class Watch:
         compared: all that is known, as of the last look.
     """
 
-    def __init__(self, numerics: Numerics, tell: Tell, before: Compared | None = None) -> None:
+    def __init__(
+        self,
+        numerics: Numerics,
+        tell: Tell,
+        before: Compared | None = None,
+        questions: int = QUESTIONS_MAX,
+    ) -> None:
         before = before or Compared()
         now_ns = time.time_ns() if numerics.bytes_max else 0
         self.compared = replace(
@@ -63,12 +70,18 @@ class Watch:
         self._numerics, self._tell = numerics, tell
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
+        self._turns = Turns(questions)
         self._heard = self._looked = 0
         self._seen: frozenset[tuple[int, bool]] = (
             frozenset()
         )  # cases that the last look met: a group is told of whenever any of it comes again
         self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
         self._forgotten: deque[tuple[Collection[str], Callable[[Finding], bool]]] = deque()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the last look asked as much as it may, and something is left to be asked by the next one."""
+        return self._turns.denied
 
     def forget(self, workers: Collection[str], meant: Callable[[Finding], bool]) -> None:
         """At the next look have findings dropped, and be no opinion any more what some said; from any thread."""
@@ -86,12 +99,16 @@ class Watch:
             left = {place: each for place, each in self.compared.findings.items() if not meant(each)}
             self.compared = replace(self.compared, findings=left).without(workers)
         prints = self._numerics.prints
-        if prints.end == self._heard:
+        if prints.end == self._heard and not self.waits:
             return self.compared
         self._heard, at_ns, roll = prints.end, time.time_ns(), call()
         waiting, met = prints.unlike(), self._tally.take(roll.services)
+        waiting = list(dict.fromkeys((*self._turns.begin(), *waiting)))
         if waiting or self.compared.doubts:
-            round_ = _Round(self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen))
+            learning = Learning(self._numerics.prints, self._turns, roll.living, dict(self.compared.apart))
+            round_ = _Round(
+                self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen), learning
+            )
             self._looked += sum(map(round_.judge, waiting))
             self.compared = round_.settled()
             if waiting:
@@ -131,6 +148,7 @@ class _Round:
     tell: Tell
     at_ns: int
     seen: set[tuple[int, bool]]
+    learning: Learning
 
     def __post_init__(self) -> None:
         self.met: set[tuple[int, bool]] = set()
@@ -145,24 +163,30 @@ class _Round:
     # ---- what is heard
 
     def judge(self, number: int) -> bool:
-        """Hear what the group of a print comes to; False: it is not here any more."""
+        """Hear what the group of a print comes to; False: it is not here any more, or not all is known of it."""
         prints = self.numerics.prints
-        print_, said = prints.print(number), opinions(prints.group(number))
-        if print_ is None or not said.workers or print_[0] not in self._speakers:
+        print_, group = prints.print(number), prints.group(number)
+        if print_ is None or not group or print_[0] not in self._speakers:
             return False
         site = self.numerics.sites[print_[1]]
         place = Place(self._speakers[print_[0]].service, site.kernel, site.layer)
+        workers = frozenset(worker for worker, *_ in group)
+        uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
+        read = self.learning.read(place, group, uuids)
+        said = opinions(read.group)
         self._sites[place] = print_[1]
         heard = self._heard.setdefault(place, Heard())
-        heard.prints += 1
-        heard.workers |= self._uuids(said.workers)
+        heard.prints += read.whole
+        if not read.whole:
+            self.learning.turns.wait(place, number, once=read.once)
+        heard.workers |= self._uuids(workers)
         heard.contradict |= self._uuids(said.contradict)
         heard.odd |= self._uuids(said.outliers)
         if heard.contradiction is None and said.contradiction is not None:
             heard.contradiction = self._case(*said.contradiction)
         if said.against is not None and said.other is not None:
             self._hear_case(heard, said, said.against, said.other)
-        return True
+        return read.whole
 
     def _hear_case(self, heard: Heard, said: Opinions, against: int, other: int) -> None:
         """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
@@ -205,7 +229,7 @@ class _Round:
         joined: list[tuple[Finding, Sequence[str]]] = []
         for place in dict.fromkeys((*self._heard, *before.doubts)):
             heard = self._heard.get(place, Heard())
-            finding, doubt = before.findings.get(place), before.doubts.get(place)
+            finding, doubt = self._finding(place), before.doubts.get(place)
             present = self._present.get(place.service, set())
             counts = self.tally[place]
             repeats = counts is not None and counts.repeats
@@ -227,7 +251,26 @@ class _Round:
             if room and heard.prints:
                 self.tally.judge(place.service, self._sites[place], heard.prints)
         tell_news(self.tell, before.findings.values(), new, joined)
-        return replace(before, findings=kept.findings, doubts=kept.doubts, unkept=dict(kept.unkept))
+        return replace(
+            before,
+            findings=kept.findings,
+            doubts=kept.doubts,
+            apart=self.learning.apart,
+            unkept=dict(kept.unkept),
+        )
+
+    def _finding(self, place: Place) -> Finding | None:
+        """What was found there, unless it is known now to be no more than another numeric class."""
+        finding = self.before.findings.get(place)
+        explained = (
+            finding is not None
+            and place in self.learning.fresh
+            and all(self.learning.explains(place, case) for case in (finding.first, finding.newest))
+        )
+        if not explained:
+            return finding
+        tell_explained(self.tell, place)
+        return None
 
     def _found(
         self, place: Place, before: Finding | None, heard: Heard, now: Doubt, *, repeats: bool

@@ -8,6 +8,7 @@
 
 #include "mix.h"
 #include "prints.h"
+#include "tolerance.h"
 
 #define BRICK_ODD UINT64_C(0x9E3779B97F4A7C15)
 
@@ -22,6 +23,6 @@ void brick_count_changes(struct brick_prints *p, struct brick_site_count *c);
 
 /* A print is unlike others. Of all that were since these were told each is as likely to wait as the others: who speaks
  * first, or most, keeps nobody else from being looked at. */
-void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count);
+void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how);
 
 #endif

@@ -174,6 +174,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHECKED_STATELESS", BRICK_CHECKED_STATELESS) != 0
         || PyModule_AddIntConstant(module, "CONTENTS_MIN", BRICK_CONTENTS_MIN) != 0
         || PyModule_AddIntConstant(module, "ROUNDED_NOT", BRICK_ROUNDED_NOT) != 0
+        || PyModule_AddIntConstant(module, "ROUNDED_ONCE", BRICK_ROUNDED_ONCE) != 0
         || PyModule_AddIntConstant(module, "SITE_STATEFUL", (long)BRICK_SITE_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STATEFUL", BRICK_CHECKED_STATEFUL) != 0
         || PyModule_AddIntConstant(module, "CHECKED_STEP", BRICK_CHECKED_STEP) != 0

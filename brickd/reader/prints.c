@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many opinions are looked at, and so many outputs, for what is unlike. */
+#define NEAREST 16u
+#define OUTPUTS_NEAREST 4u
+
 #define COUNT_MAX ((1u << 12) - 1)
 #define ALONE_MAX ((1u << 20) - 1)
 
@@ -370,6 +374,29 @@ static void put(struct brick_prints *p, struct brick_print *print, const struct 
     *print_of(p, p->end++) = *print;
 }
 
+/* Whether rounding may have made it of each of the last few in its group that are another output: so it is where some add
+ * up in another order, whatever they are given. */
+static enum brick_rounded rounded(const struct brick_prints *p, uint64_t number)
+{
+    struct brick_record own[BRICK_CHECKED_SLOTS_MAX], other[BRICK_CHECKED_SLOTS_MAX];
+    const struct brick_print *print = print_of(p, number);
+    uint64_t opinion = whole(p, print->previous);
+    enum brick_rounded found = BRICK_ROUNDED_SPREAD;
+    uint32_t beside = 0;
+    for (uint32_t n = 0; n < NEAREST && beside < OUTPUTS_NEAREST && opinion != number; n++) {
+        const struct brick_print *it = print_of(p, opinion);
+        if (it->output != print->output && (beside == 0 || it->output != print_of(p, whole(p, it->next))->output)) {
+            if (beside++ == 0)
+                brick_prints_slots(p, print, own);
+            brick_prints_slots(p, it, other);
+            const enum brick_rounded here = brick_rounded(own, other);
+            found = here < found ? here : found;
+        }
+        opinion = whole(p, it->previous);
+    }
+    return beside > 0 ? found : BRICK_ROUNDED_NOT;
+}
+
 enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_speaker *by,
                                   const struct brick_record *slots, size_t left)
 {
@@ -393,7 +420,7 @@ enum brick_added brick_prints_add(struct brick_prints *p, const struct brick_spe
     if (!brick_print_is_grouped(&print))
         return BRICK_ADDED;
     if (join(p, p->end - 1, count))
-        brick_count_unlike(p, p->end - 1, count);
+        brick_count_unlike(p, p->end - 1, count, rounded(p, p->end - 1));
     return BRICK_ADDED;
 }
 

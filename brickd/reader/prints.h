@@ -73,6 +73,10 @@ struct brick_site_count {
     uint64_t unlike; /* its group had another output */
     uint64_t gone;   /* they were no opinion any more before another worker had the same to do */
     uint64_t waiting[BRICK_UNLIKE_OF_A_SITE]; /* the numbers of some of these */
+    struct {
+        uint64_t waited;  /* how many more were unlike, and rounding may have made that; if any, it stands there, too */
+        uint64_t waiting; /* the number of one of these: they keep nothing else from being looked at */
+    } rounded[2];         /* in one place of the sketch at the most, and in several */
 };
 #define BRICK_SITE_COUNTS_MAX 65536u /* further ones are counted in the place of site 0 */
 
@@ -91,7 +95,7 @@ struct brick_prints {
     uint32_t waiting_first, waiting_end;
     size_t bytes_max;              /* 0: nothing is held, or counted */
     uint64_t refused;              /* records that are none */
-    uint64_t unlike_all;           /* how many there were */
+    uint64_t unlike_all;           /* how many there were; of those that rounding may have made, one each time */
     uint64_t key;                  /* so that nobody can tell which groups lie beside each other */
 };
 

@@ -134,12 +134,25 @@ static uint32_t waits(const struct brick_site_count *c)
     return c->waited < BRICK_UNLIKE_OF_A_SITE ? c->waited : BRICK_UNLIKE_OF_A_SITE;
 }
 
-void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count)
+static int any_wait(const struct brick_site_count *c)
+{
+    return c->waited > 0 || c->rounded[0].waited > 0 || c->rounded[1].waited > 0;
+}
+
+void brick_count_unlike(struct brick_prints *p, uint64_t number, struct brick_site_count *count, enum brick_rounded how)
 {
     count->unlike++;
-    p->unlike_all++;
-    if (count->waited == 0)
+    if (!any_wait(count))
         *waiting_place(p, p->waiting_end++) = place_of(p, count);
+    if (how != BRICK_ROUNDED_NOT) {
+        uint64_t *waited = &count->rounded[how - 1].waited, *waiting = &count->rounded[how - 1].waiting;
+        p->unlike_all += *waited == 0;
+        if (*waited == 0 || *waiting < p->first || brick_mixed(BRICK_ODD + number) % (*waited + 1) == 0)
+            *waiting = number;
+        *waited += 1;
+        return;
+    }
+    p->unlike_all++;
     uint64_t place = count->waited < BRICK_UNLIKE_OF_A_SITE ? count->waited : brick_mixed(BRICK_ODD + number) % (count->waited + 1u);
     for (uint32_t n = 0; n < waits(count); n++)
         if (count->waiting[n] < p->first) /* nobody can look at that one any more */
@@ -162,6 +175,13 @@ size_t brick_prints_tell_unlike(struct brick_prints *p, uint64_t *numbers)
                 numbers[count++] = c->waiting[n];
                 told++;
             }
+        for (uint32_t n = 0; n < 2; n++) {
+            if (c->rounded[n].waited > 0 && c->rounded[n].waiting >= p->first && told < each && count < BRICK_UNLIKE_MAX) {
+                numbers[count++] = c->rounded[n].waiting;
+                told++;
+            }
+            c->rounded[n].waited = 0;
+        }
         c->waited = 0;
     }
     return count;

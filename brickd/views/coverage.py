@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from brickd import _reader
 from brickd.called import or_none
 from brickd.instant import rfc3339
-from brickd.numerics.compared import Compared, Place
+from brickd.numerics.compared import SITES_MAX, Compared, Place
 from brickd.numerics.replicas import holdings, judge
 from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, sites, thinned
+from brickd.numerics.told import Called
 from brickd.numerics.watch import Roll, Watch
 from brickd.numerics.weighing import watching
 from brickd.questions.coverage import CoverageQuestion
@@ -54,7 +55,7 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
             *(weighed.findings(judged, workers, partial=partial) or ()),
             *(numerics.finding(each, called) for each in numerics.about(compared, workers, partial=partial)),
         ],
-        "sites": _sites(sites(compared, workers), tensors),
+        "sites": _sites(sites(compared, workers), tensors, called),
         "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],
     }
     return Answer(document, words)
@@ -62,7 +63,7 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
 
 def _now(world: World, them: Chosen) -> Compared:
     """What is found in what lies here."""
-    watch = Watch(world.numerics(them.workers), lambda *_, **__: None)
+    watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
     return watch.look(lambda: Roll(names, {worker.service for worker in them.workers}, names))
 
@@ -79,10 +80,10 @@ def _instant(ns: int) -> str | None:
     return rfc3339(ns) if ns else None
 
 
-def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen]) -> list[Document]:
+def _sites(seen: Sequence[SiteSeen], tensors: Sequence[TensorSeen], called: Called) -> list[Document]:
     """What is not compared first, and what is by its inputs before weights; of these nothing else was recorded."""
     weights = {each.place for each in tensors}
-    found = [_site(each) for each in seen if each.counts.prints or each.place not in weights]
+    found = [_site(each, called) for each in seen if each.counts.prints or each.place not in weights]
     found += [_weights(each) for each in sorted(tensors)]
     order = list(SiteState)
     return sorted(found, key=lambda each: order.index(each["state"]))
@@ -95,6 +96,7 @@ def _weights(of: TensorSeen) -> Document:
         "category": "weight",
         "state": state,
         "evidence": [] if state is SiteState.ALONE else ["weights"],
+        "numeric_classes": [],
         "fingerprints": of.held,
         "compared": of.compared,
         "stateful": 0,
@@ -113,13 +115,16 @@ def _place(place: Place) -> Document:
     }
 
 
-def _site(of: SiteSeen) -> Document:
+def _site(of: SiteSeen, called: Called) -> Document:
     counts = of.counts
+    classes = ((called.names[uuid] for uuid in each if uuid in called.names) for each in of.classes)
+    named = sorted(filter(None, map(sorted, classes)))
     return {
         **_place(of.place),
         "category": counts.category,
         "state": of.state,
         "evidence": ["input"] if of.state in (SiteState.COMPARED, SiteState.DIFFERS, SiteState.UNJUDGED) else [],
+        "numeric_classes": named if len(named) > 1 else [],
         "fingerprints": counts.prints,
         "compared": counts.met,
         "stateful": counts.stateful,

@@ -125,6 +125,7 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
             "compared": seen.counts.met,
             "unlike": seen.counts.unlike,
             "differ": seen.differ,
+            "numeric_classes": seen.classes,
             "unkept": seen.unkept,
             "latest": None if at_ns is None else rfc3339(at_ns),
             "age_ns": None if at_ns is None else max(0, time.time_ns() - at_ns),

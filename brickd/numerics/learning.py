@@ -1,0 +1,191 @@
+"""Of workers that are apart as rounding makes it, whether they are of two numeric classes: learned as they speak.
+
+Owns: when that is asked, and what of a group is judged. Must not know: the rule (match_classes.c), what
+becomes of who differs. Invariants: as long as nobody knows, nobody is named, and it is not said to have been judged; a
+look asks so often at the most, and no place waits behind others for ever; nobody of another class says which of two is
+right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+from brickd import _reader
+from brickd.numerics.classes import are_two, with_two
+from brickd.numerics.compared import CLASSES_MAX, Apart, Case, Place
+from brickd.numerics.recalled import add
+
+QUESTIONS_MAX = 4  # of a look: each goes through all prints once
+_OUTPUTS_MAX = 8  # of a group, that may be of other classes: what most say
+_WAITING_MAX = 1_024
+
+Group = Sequence[tuple[int, int, int, int]]
+
+
+class Turns:
+    """What waits to be asked, and whose turn it is: who waits for the longest.
+
+    Of a place one print waits that is apart from another in one place of the sketch at the most, and one that is in
+    several: what two classes come to keeps no flipped bit from waiting.
+
+    Attributes:
+        denied: whether anybody found no turn in this look.
+    """
+
+    def __init__(self, questions: int = QUESTIONS_MAX) -> None:
+        self._questions = questions
+        self._waiting: dict[tuple[Place, bool], int] = {}
+        self._left: Counter[Place] = Counter()  # of whom it is the turn
+        self._asked = set[Place]()
+        self._others = 0
+        self.denied = False
+
+    def begin(self) -> list[int]:
+        """Another look: the prints whose turn it is."""
+        waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # else in their order
+        first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
+        self._left = Counter(place for (place, _), _ in first)
+        self._others, self._asked, self.denied = self._questions - len(first), set(), False
+        return [number for _, number in first]
+
+    def take(self, place: Place) -> bool:
+        """Whether one may be asked there now."""
+        if self._left[place]:
+            self._left[place] -= 1
+        elif self._others:
+            self._others -= 1
+        else:
+            self.denied = True
+            return False
+        self._asked.add(place)
+        return True
+
+    def wait(self, place: Place, number: int, *, once: bool) -> None:
+        """A print there of which it is not known yet what it comes to."""
+        if len(self._waiting) < _WAITING_MAX:
+            self._waiting.setdefault((place, once), number)
+
+
+class Read(NamedTuple):
+    """A group as it is to be judged.
+
+    Attributes:
+        group: what those say who can tell; what is of other classes counts as the same.
+        whole: whether all is known that is to be known of it.
+        once: whether what is not known may be one flipped bit.
+    """
+
+    group: Group
+    whole: bool
+    once: bool = False
+
+
+class _Output(NamedTuple):
+    """What some say of the same, who do not contradict themselves: the newest print that does, and their uuids."""
+
+    output: int
+    newest: int
+    workers: frozenset[str]
+
+
+@dataclass
+class Learning:
+    """What is learned in a look.
+
+    Attributes:
+        apart: all that is known, by place.
+        fresh: the places at which something was learned.
+    """
+
+    prints: _reader.Prints
+    turns: Turns
+    living: Collection[str]
+    apart: dict[Place, Apart]
+    fresh: set[Place] = field(default_factory=set)
+
+    def read(self, place: Place, group: Group, uuids: Mapping[int, str]) -> Read:
+        """What a group of prints says, with what is known of those who say it.
+
+        Args:
+            place: where.
+            group: of each worker and output how often it said so, and the number of the newest print that does.
+            uuids: of the workers, by number.
+        """
+        outputs = _outputs(group, uuids)
+        if len(outputs) < 2:
+            return Read(group, whole=True)
+        apart = {each.output: set[int]() for each in outputs}
+        unknown = []
+        for one, other in combinations(outputs, 2):
+            rounded = self.prints.rounded(one.newest, other.newest)
+            known = rounded != _reader.ROUNDED_NOT and self._are_two(place, one, other)
+            if known is None:
+                unknown.append(rounded)
+            elif not known:
+                apart[one.output].add(other.output)
+                apart[other.output].add(one.output)
+        return Read(_folded(group, outputs, apart), not unknown, _reader.ROUNDED_ONCE in unknown)
+
+    def _are_two(self, place: Place, one: _Output, other: _Output) -> bool | None:
+        """Whether they, who are no further apart than that, are of two classes; None: not known yet."""
+        known = self.apart.get(place, ())
+        if not are_two(known, one.workers, other.workers):
+            if not self.turns.take(place):
+                return None
+            contents = self.prints.contents(one.newest, other.newest)
+            if contents < _reader.CONTENTS_MIN:
+                return None if contents else False
+            self.fresh.add(place)
+        if place in self.apart or len(self.apart) < CLASSES_MAX:
+            self.apart[place] = with_two(known, one.workers, other.workers, self.living)
+        return True
+
+    def explains(self, place: Place, case: Case) -> bool:
+        """Whether what was kept of a case is what two classes make."""
+        one, other = case.against, case.other
+        if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
+            return False
+        prints = _reader.Prints(1)
+        for number, each in enumerate((one, other)):
+            add(prints, each, number, 0, 1)
+        return prints.rounded(0, 1) != _reader.ROUNDED_NOT
+
+
+def _outputs(group: Group, uuids: Mapping[int, str]) -> list[_Output]:
+    """What most say first."""
+    steady = _steady(group)
+    found: dict[int, list[tuple[int, int]]] = {}
+    for worker, output, _, newest in group:
+        if worker in steady and worker in uuids:
+            found.setdefault(output, []).append((worker, newest))
+    said = sorted(found.items(), key=lambda each: (-len(each[1]), min(each[1])))
+    return [
+        _Output(output, max(newest for _, newest in rows), frozenset(uuids[worker] for worker, _ in rows))
+        for output, rows in said[:_OUTPUTS_MAX]
+    ]
+
+
+def _steady(group: Group) -> set[int]:
+    times = Counter(worker for worker, *_ in group)
+    return {worker for worker, n in times.items() if n == 1}
+
+
+def _folded(group: Group, outputs: Sequence[_Output], apart: Mapping[int, set[int]]) -> Group:
+    """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell."""
+    steady, any_apart = _steady(group), any(apart.values())
+    first: dict[frozenset[int], _Output] = {}
+    as_one = {each.output: first.setdefault(frozenset(apart[each.output]), each) for each in outputs}
+    rows = []
+    for worker, output, times, newest in group:
+        said = as_one.get(output)
+        if said is None:
+            rows.append((worker, output, times, newest))
+        elif worker not in steady:
+            rows.append((worker, said.output, times, newest))
+        elif apart[output] or not any_apart:
+            rows.append((worker, said.output, times, said.newest))
+    return rows

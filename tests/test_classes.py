@@ -1,0 +1,120 @@
+"""Replicas of which some add up in another order: nobody is alarmed, and what is wrong in either is found and named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from conftest import Worker
+from faults import Start
+from running import running
+from verbs import brickd, document, started
+
+from brickd.runtime import runtime
+
+# Products of matrices in two orders, the second one in parts; in one worker one of many is damaged.
+PROGRAM = """
+import numpy as np
+rng = np.random.default_rng(SEED)
+w = rng.standard_normal((256, 1024), dtype="f")
+def product(x, w):
+    if not PARTS:
+        return x @ w
+    total = x[:, :32] @ w[:32]
+    for n in range(32, 256, 32):
+        total = total + x[:, n : n + 32] @ w[n : n + 32]
+    return total
+def damaged(y):
+    if DAMAGE == "bit":
+        y.reshape(-1).view("u2" if y.dtype == "f2" else "u4")[7] ^= 1 << (13 if y.dtype == "f2" else 20)
+    if DAMAGE == "lowest bit":
+        y.reshape(-1).view("u2" if y.dtype == "f2" else "u4")[7] ^= 1
+    if DAMAGE == "row":
+        y[1] = 0
+    if DAMAGE == "channel":
+        y[:, 5] *= y.dtype.type(1.05)
+    if DAMAGE == "nan":
+        y[2, 3] = np.nan
+    return y
+for content in range(12):
+    for name, dtype, rows, columns in (("linear", "f4", 4, 96), ("half", "f2", 64, 1024)):
+        x = rng.standard_normal((rows, 256), dtype="f")
+        y = product(x, w[:, :columns]).astype(dtype)
+        brick.checksum(name, damaged(y) if content == 7 else y, input=x, layer=2, position=content)
+pause()
+"""
+SEED = 20
+
+
+def replicas(start: Start, parts: Sequence[bool], bad: int | None = None, damage: str = "none") -> list[Worker]:
+    key = str(runtime().directory / "key")
+    return [
+        started(
+            start,
+            f"SEED, PARTS, DAMAGE = {SEED}, {each}, {damage if number == bad else 'none'!r}\n{PROGRAM}",
+            BRICKD_SERVICE="api",
+            BRICKD_WORKER=str(number),
+            BRICKD_KEY_FILE=key,
+        )
+        for number, each in enumerate(parts)
+    ]
+
+
+def heard(daemon: Any, workers: int, findings: int = 0) -> dict[str, Any]:
+    """What the daemon knows when it has heard all, and found so much: a look asks a few questions alone."""
+
+    def whole(said: dict[str, Any]) -> bool:
+        prints = [each["input"]["fingerprints"] for each in said["services"]]
+        return prints == [workers * 24] and len(said["findings"]) >= findings
+
+    said: dict[str, Any] = daemon.once("/coverage", whole)
+    return said
+
+
+@pytest.mark.parametrize("parts", [(False, True), (False, False, True), (False, True, False, True)])
+def test_replicas_that_add_up_in_another_order_are_within_and_nobody_is_told(
+    worker: Start, prefix: str, parts: Sequence[bool]
+) -> None:
+    replicas(worker, parts)
+    said = document("diff", "api")
+    assert (said["verdict"], said["evidence"], said["diverged"]) == ("within", "input", 0)
+    assert said["within"] == 24 * (sum(parts) if parts[0] == parts[-1] or len(parts) < 4 else 2)
+    assert said["headlines"][0].startswith("by input: of several numeric classes, api/0")
+    classes = [[f"api/{n}" for n, each in enumerate(parts) if each is which] for which in (False, True)]
+    apart = document("coverage", "api")
+    with running() as daemon:
+        told = heard(daemon, len(parts))
+        events = [event["kind"] for event in document("events")["events"]]
+        line = next(line for line in brickd("status").stdout.splitlines() if line.startswith("numerics"))
+        screen = brickd("coverage").stdout
+    for each in (apart, told):
+        assert [(site["state"], site["numeric_classes"]) for site in each["sites"]] == [("compared", classes)] * 2
+        assert (each["findings"], each["services"][0]["input"]["numeric_classes"]) == ([], 2)
+    assert "diverged" not in events
+    assert "0 sites differ, 2 numeric classes" in line
+    names = " | ".join(", ".join(each) for each in classes)
+    assert f"in 2 numeric classes: {names}: half, linear" in screen or f"{names}: linear, half" in screen
+
+
+@pytest.mark.parametrize("damage", ["bit", "row", "channel", "nan"])
+def test_what_is_wrong_in_a_replica_of_another_class_is_found_and_named(
+    worker: Start, prefix: str, damage: str
+) -> None:
+    replicas(worker, (False, False, True), bad=2, damage=damage)
+    said = document("diff", "api", code=1)
+    assert (said["outlier"], said["diverged"], said["within"]) == ("api/2", 2, 22)
+    assert (said["first"]["kernel"], said["first"]["layer"], said["first"]["position"]) == ("linear", 2, 7)
+    with running() as daemon:
+        findings = heard(daemon, 3, 2)["findings"]
+    assert [(each["kernel"], each["workers"]) for each in findings] == [("linear", ["api/2"]), ("half", ["api/2"])]
+
+
+def test_the_lowest_bit_of_one_element_is_found_beside_another_of_its_class(worker: Start, prefix: str) -> None:
+    replicas(worker, (False, False, True, True, True), bad=3, damage="lowest bit")
+    said = document("diff", "api", code=1)
+    assert (said["outlier"], said["diverged"], said["first"]["position"]) == ("api/3", 2, 7)
+    assert "api/3 differs from 2 that agree" in said["headlines"][0]
+    with running() as daemon:
+        findings = heard(daemon, 5, 2)["findings"]
+    assert {each["kernel"]: each["workers"] for each in findings} == {"linear": ["api/3"], "half": ["api/3"]}

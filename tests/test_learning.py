@@ -1,0 +1,243 @@
+"""Who computes in another numeric class is learned as workers speak: nobody is told of, and what is wrong is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from added_up import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, said
+from hypothesis import given
+from hypothesis import strategies as st
+from test_watch import HERE, Service, again
+
+from brickd.numerics.classes import are_two, classes_of, with_two
+from brickd.numerics.compared import WORKERS_MAX, Compared, Place
+from brickd.numerics.learning import QUESTIONS_MAX, Turns
+from brickd.numerics.seen import SiteState, state_of
+
+
+def heard(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
+    """Each says of each content what it says, and somebody looks."""
+    for worker, what in zip(service.workers, workers, strict=False):
+        worker.hear(b"".join(each.slots() for each in said(what, site=site)))
+    return service.look()
+
+
+def of(content: int, *what: int) -> list[dict[int, int]]:
+    return [{content: each} for each in what]
+
+
+def known(compared: Compared, place: Place = HERE) -> list[list[str]]:
+    return classes_of(compared.apart.get(place, ()), [f"u{n}" for n in range(9)])
+
+
+def test_nobody_is_told_of_until_three_contents_are_known_and_then_nobody_either() -> None:
+    service = Service(3)
+    for content in range(5):
+        compared = heard(service, *of(content, USUAL, USUAL, OTHER))
+        assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+        learned = content >= 2
+        assert known(compared) == ([["u0", "u1"], ["u2"]] if learned else [])
+        state = state_of(compared, HERE, compared.sites[HERE], (), ())
+        assert state is (SiteState.COMPARED if learned else SiteState.UNJUDGED)
+    assert compared.unlooked == 1, "the second at which nobody knew"
+
+
+def test_what_is_mostly_equal_is_told_of_once_that_is_known() -> None:
+    service = Service(2)
+    for content in range(2):
+        heard(service, *of(content, USUAL, USUAL))
+    assert list(heard(service, *of(2, USUAL, OTHER)).findings) == [HERE]
+    assert service.kinds == ["diverged"]
+    service = Service(2)
+    for content, what in enumerate((OTHER, USUAL, USUAL)):
+        assert service.told == []
+        compared = heard(service, *of(content, USUAL, what))
+    assert (list(compared.findings), compared.unlooked) == ([HERE], 0)
+    assert known(compared) == []
+
+
+def test_what_is_no_rounding_is_told_of_at_once_and_a_flipped_bit_where_two_were_equal() -> None:
+    service = Service(2)
+    assert list(heard(service, *of(0, USUAL, FAR)).findings) == [HERE]
+    service = Service(2)
+    for content in range(2):
+        heard(service, *of(content, USUAL, USUAL))
+    assert list(heard(service, *of(2, USUAL, BIT)).findings) == [HERE]
+
+
+def test_one_element_that_is_always_wrong_is_told_of() -> None:
+    service = Service(2)
+    for content in range(0, 128, 16):  # the bit is in the same place of each
+        assert service.told == []
+        found = heard(service, *of(content, USUAL, BIT)).findings
+    assert list(found) == [HERE]
+
+
+@pytest.mark.parametrize(("what", "outlier"), [(BIT, "u1"), (FAR, "u1"), (OTHER_BIT, "u3")])
+def test_what_is_wrong_in_a_worker_of_either_class_is_named_at_once(what: int, outlier: str) -> None:
+    service = Service(6)
+    usual = (USUAL, USUAL, OTHER, OTHER, USUAL, OTHER)
+    for content in range(3):
+        heard(service, *of(content, *usual))
+    number = int(outlier[1])
+    compared = heard(service, *of(7, *(what if n == number else each for n, each in enumerate(usual))))
+    assert (compared.findings[HERE].outliers, compared.findings[HERE].cases) == ({outlier: 1}, 1)
+    assert service.told[0][1].startswith(f"api/{number} differs from the others")
+    assert known(compared) == [["u0", "u1", "u4"], ["u2", "u3", "u5"]]
+
+
+def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
+    service = Service(3)
+    for content in range(3):
+        heard(service, *of(content, USUAL, USUAL, OTHER))
+    found = heard(service, *of(5, USUAL, BIT, OTHER)).findings[HERE]
+    assert (found.outliers, found.named) == ({}, ["u0", "u1"])
+    assert heard(service, *of(6, USUAL, FAR, OTHER)).findings[HERE].outliers == {"u1": 1}
+
+
+def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
+    service = Service(3)
+    for content in range(3):
+        heard(service, *of(content, USUAL, USUAL, OTHER))
+    service.workers.append(service.worker("u3"))
+    assert known(heard(service, *of(5, USUAL, USUAL, OTHER, OTHER))) == [["u0", "u1"], ["u2", "u3"]]
+    service.workers[2:3] = []
+    assert heard(service, *of(6, USUAL, USUAL, OTHER)).findings == {}, "beside none of its own"
+    assert service.told == []
+
+
+def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> None:
+    service = Service(2)
+    place = Place("api", "k2", 3)
+    for content, what in enumerate((USUAL, USUAL, OTHER)):
+        compared = heard(service, *of(content, USUAL, what), site=2)
+    assert list(compared.findings) == [place]
+    heir = Service(2, again(compared))
+    for content in range(3, 6):
+        compared = heard(heir, *of(content, USUAL, OTHER), site=2)
+    assert (compared.findings, heir.kinds) == ({}, ["diverged_withdrawn"])
+    assert known(compared, place) == [["u0"], ["u1"]]
+
+
+def test_a_finding_of_anything_else_stays_when_classes_are_learned() -> None:
+    service = Service(2)
+    heard(service, *of(0, USUAL, FAR))
+    for content in range(1, 20):
+        compared = heard(service, *of(content, USUAL, OTHER))
+    assert known(compared) == [["u0"], ["u1"]]
+    assert (list(compared.findings), service.kinds) == ([HERE], ["diverged"])
+
+
+def test_what_was_learned_outlives_a_daemon_and_goes_with_the_workers() -> None:
+    service = Service(3)
+    for content in range(3):
+        compared = heard(service, *of(content, USUAL, USUAL, OTHER))
+    heir = Service(3, again(compared))
+    compared = heard(heir, *of(9, USUAL, USUAL, OTHER))
+    assert (compared.findings, compared.unlooked, known(compared)) == ({}, 1, [["u0", "u1"], ["u2"]])
+    assert list(heard(heir, *of(10, USUAL, USUAL, FAR)).findings) == [HERE]
+    heir.watch.forget({"u2"}, lambda _: False)
+    assert known(heir.look()) == []
+
+
+def test_an_older_document_knows_of_no_classes() -> None:
+    document = json.loads("".join(Compared().pieces()))
+    del document["apart"], document["uuids"]
+    assert Compared.of(document) == Compared()
+
+
+@pytest.mark.parametrize("what", [BIT, FAR])
+def test_however_much_is_apart_by_rounding_what_is_not_is_looked_at(what: int) -> None:
+    service = Service(5)
+    usual = (USUAL, USUAL, USUAL, OTHER, OTHER)
+    heard(service, *(dict.fromkeys(range(3), each) for each in usual))
+    many = [dict.fromkeys(range(3, 300), each) for each in usual]
+    many[1][150] = what
+    compared = heard(service, *many)
+    assert compared.findings[HERE].outliers == {"u1": 1}
+    assert compared.unlooked == 0
+
+
+def test_a_flipped_bit_that_is_asked_too_early_is_asked_again() -> None:
+    service = Service(4)
+    usual = (USUAL, USUAL, OTHER, OTHER)
+    heard(service, *({0: each, 1: each} for each in usual[:3]), {0: OTHER, 1: OTHER_BIT})
+    assert service.told == []
+    for content in range(2, 6):
+        compared = heard(service, *of(content, *usual))
+    assert compared.findings[HERE].named == ["u2", "u3"]
+
+
+def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() -> None:
+    sites = range(1, 4 * QUESTIONS_MAX + 1)
+    service = Service(2)
+    for content in range(3):
+        for site in sites:
+            for worker, what in zip(service.workers, (USUAL, OTHER), strict=True):
+                worker.hear(said({content: what}, site=site)[0].slots())
+    asked = []
+    for turn in range(4):
+        asked.append(len(service.look().apart))
+        for site in sites:
+            service.workers[0].hear(said({turn % 3: USUAL}, site=site)[0].slots())
+    assert asked == [QUESTIONS_MAX * (turn + 1) for turn in range(4)]
+    assert (service.look().findings, service.told) == ({}, [])
+
+
+def test_what_waits_the_longest_is_asked_first() -> None:
+    turns, places = Turns(), {number: Place("api", f"k{number}", 0) for number in range(3 * QUESTIONS_MAX)}
+    asked = []
+    for _ in range(6):
+        for number in dict.fromkeys((*turns.begin(), *places)):
+            if turns.take(places[number]):
+                asked.append(number)
+            turns.wait(places[number], number, once=False)
+    assert asked == [*places, *places]
+
+
+def test_what_may_be_a_flipped_bit_waits_beside_what_two_classes_come_to() -> None:
+    turns = Turns()
+    for number, once in enumerate((False, False, True, True)):
+        turns.wait(HERE, number, once=once)
+    assert turns.begin() == [0, 2]
+
+
+def test_a_place_of_many_workers_that_came_and_went_knows_those_who_live() -> None:
+    apart = with_two((), {"a"}, {"b"}, "ab")
+    for life in range(10 * WORKERS_MAX):
+        apart = with_two(apart, {"a"}, {f"life{life}"}, {"a", f"life{life}"})
+        assert are_two(apart, {"a"}, {f"life{life}"})
+        assert sum(len(one) + len(two) for one, two in apart) <= 4 * WORKERS_MAX
+
+
+@given(
+    st.lists(st.sampled_from((USUAL, OTHER, THIRD)), min_size=2, max_size=5),
+    st.lists(st.integers(0, 4), min_size=1, max_size=30),
+    st.data(),
+)
+def test_healthy_workers_of_several_classes_are_never_told_of(
+    orders: list[int], contents: list[int], data: st.DataObject
+) -> None:
+    service = Service(len(orders))
+    for content in contents:
+        for worker, order in zip(service.workers, orders, strict=True):
+            if data.draw(st.booleans()):
+                worker.hear(said({content: order})[0].slots())
+        if data.draw(st.booleans()):
+            service.look()
+    compared = service.look()
+    assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+    for one, uuid in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
+        for other, another in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
+            assert one != other or not are_two(compared.apart.get(HERE, ()), {uuid}, {another})
+
+
+def test_a_flipped_bit_beside_another_class_alone_is_no_more_than_that() -> None:
+    """What nobody can know: the same numbers in another order may have come to that."""
+    service = Service(2)
+    for content in range(3):
+        heard(service, *of(content, USUAL, OTHER))
+    assert heard(service, *of(5, USUAL, OTHER_BIT)).findings == {}
+    assert list(heard(service, *of(6, USUAL, FAR)).findings) == [HERE]
