@@ -19,7 +19,7 @@ from benchmarks.replicas import MOMENTS, SEED, SIZE, replicas
 from benchmarks.report import Report, Table
 from benchmarks.running import Running, running
 from benchmarks.trials import Trial, Wanted, batches, drawn_trials, measurable, row, skipped
-from benchmarks.verdicts import Verdict, absent, of_kernels, of_weights
+from benchmarks.verdicts import Verdict, absent, of_findings, of_kernels, of_services, of_weights
 from benchmarks.workplace import Workplace, progress
 from brickd.demo.damage import Fault, drawn_for_a_weight, drawn_for_an_operator
 from brickd.demo.transformer import OF_A_LAYER, drawn
@@ -27,9 +27,11 @@ from brickd.demo.transformer import OF_A_LAYER, drawn
 HELP = "replicas of a transformer, one of them silently damaged: found, where it is, and nothing where nothing is"
 
 RUNS, QUICK_RUNS = 1_000, 16  # of each class with damage, and as many without
+CONTENTS = 4  # prompts that it takes to know another numeric class, and one more
 PROMPTS, QUICK_PROMPTS = 5, 1  # that each worker is asked: more than a million comparisons of the healthy
 
-_AT_ONCE = 32  # services
+_AT_ONCE = 32  # services of two or three workers: what more say has no room in the daemon's window
+_OF_FOUR = 8  # of four, that are asked as much
 _BATCHES = 8  # under one daemon
 _CHECKED = SIZE.layers * len(OF_A_LAYER) + 1  # of each step
 _COVERED = 0.9  # of what the healthy record is compared, or nothing is said
@@ -43,7 +45,11 @@ def run(place: Workplace, quick: bool, seed: int | None = None) -> Report:
     seed = secrets.randbits(32) if seed is None else seed
     runs, prompts = (QUICK_RUNS, QUICK_PROMPTS) if quick else (RUNS, PROMPTS)
     progress(f"seed {seed}")
-    rows = [*_weights(place, runs, seed), *_operators(place, runs, prompts, seed + 1)]
+    rows = [
+        *_weights(place, runs, seed),
+        *_operators(place, runs, prompts, seed + 1),
+        *_classes(place, runs, max(prompts, CONTENTS), seed + 3),
+    ]
     title = f"Replicas of a transformer, {runs:,} services with one that is damaged and as many without, of each class"
     return Report("divergence", machine.facts(), [Table("divergence", title, rows), recovery(place, quick, seed + 2)])
 
@@ -95,12 +101,36 @@ def _operators(place: Workplace, runs: int, prompts: int, seed: int) -> list[dic
     ]
 
 
-def _tried(place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Told]) -> dict[str, list[Trial]]:
+def _classes(place: Workplace, runs: int, prompts: int, seed: int) -> list[dict[str, Any]]:
+    """Two replicas beside two that add up in another order: that is no divergence, and hides none."""
+    least = round(_COVERED * 3 * runs * prompts * len(MOMENTS) * _CHECKED)  # of which a third is met by all
+    cases = {
+        "input": ("same input: two replicas and two of another numeric class", Wanted(99.9, 99, least // 3)),
+        "online": ("the same, told as they speak; localised: kernel and layer", Wanted(99.9, 99, least)),
+    }
+    if why := absent("diff"):
+        return [skipped(case, wanted, why) for case, wanted in cases.values()]
+
+    def fault(chance: random.Random) -> Fault:
+        return drawn_for_an_operator(chance, 4, SIZE, MOMENTS)
+
+    def ask(services: Sequence[str]) -> Told:
+        return {"input": of_services(place, services, "--by", "input"), "online": of_findings(place, services)}
+
+    trials = drawn_trials("classes", runs, seed, fault, 4, prompts, frozenset((2, 3)))
+    done = _tried(place, trials, ask, _OF_FOUR)
+    good = {"input": lambda each: each.localised, "online": lambda each: each.near}
+    return [row(case, done[by], wanted, seed, good[by]) for by, (case, wanted) in cases.items()]
+
+
+def _tried(
+    place: Workplace, trials: Sequence[Trial], ask: Callable[[Sequence[str]], Told], at_once: int = _AT_ONCE
+) -> dict[str, list[Trial]]:
     """The trials with what was said of them, by the class of evidence."""
     done: dict[str, list[Trial]] = {}
-    for several in batches(trials, _AT_ONCE * _BATCHES):
+    for several in batches(trials, at_once * _BATCHES):
         with running(place) as daemon:
-            for batch in batches(several, _AT_ONCE):
+            for batch in batches(several, at_once):
                 progress(f"{batch[0].service.name} to {batch[-1].service.name} of {len(trials)}")
                 for by, found in _batch(place, daemon, batch, ask).items():
                     done.setdefault(by, []).extend(found)

@@ -20,6 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.fleet import started
+from benchmarks.parts import in_parts
 from benchmarks.workplace import Workplace
 from brickd.demo.damage import Fault, OperatorFault, WeightFault
 from brickd.demo.transformer import Array, Model, Size, as_it_should, drawn
@@ -46,6 +47,7 @@ class Service:
         prompts: what each of them is asked, one after the other.
         steps: what each answer takes.
         fault: what is wrong with one of them.
+        split: those of them who add up each product of matrices in parts.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Service:
     prompts: tuple[tuple[int, ...], ...]
     steps: int = STEPS
     fault: Fault | None = None
+    split: frozenset[int] = frozenset()
 
 
 class Report(NamedTuple):
@@ -128,7 +131,11 @@ def _work(service: Service, worker: int, weights: dict[str, Array]) -> Report:
     fault = service.fault if service.fault is not None and service.fault.worker == worker else None
     struck = isinstance(fault, WeightFault) and fault.strike(weights, SIZE)
     brick.weights(weights)
-    model = Model(SIZE, weights, fault if isinstance(fault, OperatorFault) else as_it_should)
+    model = Model(
+        SIZE,
+        in_parts(weights) if worker in service.split else weights,
+        fault if isinstance(fault, OperatorFault) else as_it_should,
+    )
     room = _Room(_reader.Segment(_core._segment_fd()))
     tokens = []
     for number, prompt in enumerate(service.prompts):

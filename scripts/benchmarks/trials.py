@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.replicas import PROMPT, SIZE, Report, Service
 from benchmarks.verdicts import UNKNOWN, Verdict
-from brickd.demo.damage import Fault, WeightFault
+from brickd.demo.damage import Fault, OperatorFault, WeightFault
 
 FACTOR = 2.0  # within which an estimate of an error is to be
 _SHOWN = 3  # of what went wrong
@@ -52,6 +52,13 @@ class Trial:
         return self.found and self.verdict.first == fault.place
 
     @property
+    def near(self) -> bool:
+        """Whether it is said at which operator of which layer."""
+        fault, said = self.service.fault, self.verdict.first
+        assert isinstance(fault, OperatorFault)
+        return self.found and said is not None and said[:2] == fault.place[:2]
+
+    @property
     def estimated(self) -> bool:
         """Whether the error is known well enough."""
         said = self.verdict.error
@@ -67,9 +74,15 @@ class Trial:
 
 
 def drawn_trials(
-    name: str, runs: int, seed: int, fault: Callable[[random.Random], Fault], workers: int, prompts: int
+    name: str,
+    runs: int,
+    seed: int,
+    fault: Callable[[random.Random], Fault],
+    workers: int,
+    prompts: int,
+    split: frozenset[int] = frozenset(),
 ) -> list[Trial]:
-    """So many with a fault and as many without, in any order."""
+    """So many with a fault and as many without, in any order; `split`: the workers of another numeric class."""
     chance = random.Random(seed)
     faults: list[Fault | None] = [*(fault(chance) for _ in range(runs)), *[None] * runs]
     chance.shuffle(faults)
@@ -78,7 +91,7 @@ def drawn_trials(
         return tuple(chance.randrange(SIZE.vocabulary) for _ in range(PROMPT))
 
     return [
-        Trial(Service(f"{name}-{number:04}", workers, tuple(prompt() for _ in range(prompts)), fault=each))
+        Trial(Service(f"{name}-{number:04}", workers, tuple(prompt() for _ in range(prompts)), fault=each, split=split))
         for number, each in enumerate(faults)
     ]
 

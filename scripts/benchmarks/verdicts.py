@@ -71,6 +71,31 @@ def _number(value: str | int) -> int:
     return int(value, 16) if isinstance(value, str) else value
 
 
+def of_services(place: Workplace, services: Iterable[str], *how: str) -> list[Verdict]:
+    """By `brickd diff` over all workers of each."""
+    return [kernels(document) for document in asked(place, [("diff", service, *how) for service in services])]
+
+
+def of_findings(place: Workplace, services: Iterable[str]) -> list[Verdict]:
+    """By what `brickd coverage` says that the daemon found as they spoke."""
+    return [findings(document) for document in asked(place, [("coverage", service) for service in services])]
+
+
+def findings(document: Mapping[str, Any]) -> Verdict:
+    """What such an answer says; which of all runs of an operator is kept is by chance."""
+    if "error" in document:
+        return Verdict(None, said=document["error"])
+    found = [each for each in document["findings"] if each["evidence"] == "input"]
+    where = None
+    if found:
+        layer = -1 if found[0]["layer"] is None else found[0]["layer"]
+        said = found[0]["first"]["other"]
+        where = Place(found[0]["kernel"], layer, _number(said["step"]), _number(said["position"]))
+    compared = sum(each["input"]["compared"] for each in document["services"] if each["input"] is not None)
+    error = found[0]["relative_error"] if found else None
+    return Verdict(bool(found), where, error, compared, "diverged" if found else "identical")
+
+
 def of_weights(place: Workplace, services: Sequence[str]) -> list[Verdict]:
     """By `brickd weights` over all workers of each."""
     return [weights(document) for document in asked(place, [("weights", service) for service in services])]

@@ -1,0 +1,39 @@
+"""Matrices whose products are added up in another order: as another number of threads does, or a compiled kernel.
+
+Owns: that order. Must not know: who multiplies. Invariant: nothing differs but for rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+PART = 16  # of what is added up
+
+
+class InParts(np.ndarray[Any, Any]):
+    """A matrix that another one is multiplied by a few rows at a time; else what it is made of."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **how: Any) -> Any:
+        plain = [each.view(np.ndarray) if isinstance(each, InParts) else each for each in inputs]
+        if ufunc is not np.matmul or method != "__call__" or how:
+            return getattr(ufunc, method)(*plain, **how)
+        x, matrix = plain
+        parts = [x[..., n : n + PART] @ matrix[n : n + PART] for n in range(0, len(matrix), PART)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+
+def in_parts(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """The same weights; those that rows are multiplied by are."""
+    return {
+        name: weight.view(InParts) if weight.ndim == 2 and not name.startswith("embed") else weight
+        for name, weight in weights.items()
+    }
