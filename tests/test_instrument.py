@@ -195,3 +195,28 @@ def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:
     """
     told: Any = left(worker, prefix, source).told
     assert told[0] == told[1] == ["(x)", "(x, scale: 'float' = 1.0)"]
+
+
+def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: Start, prefix: str) -> None:
+    process = worker(
+        MODEL
+        + textwrap.dedent(
+            """
+            class Strange(dict):
+                def items(self): raise ValueError("strange")
+            class Inner(nn.Linear):
+                def forward(self, x, more): return super().forward(x)
+            class Outer(nn.Module):
+                def __init__(self): super().__init__(); self.inner = Inner(16, 16)
+                def forward(self, x): return self.inner(x, Strange())
+            model = Outer().eval()
+            plain = model(x)
+            brick.instrument(model, only="inner", watch_weights=False)
+            report([torch.equal(model(x), plain) for _ in range(3)])
+            """
+        ),
+        BRICKD_FINGERPRINTS="all",
+    )
+    assert process.heard() == [True] * 3
+    assert process.end() == 0
+    assert process.said == "brickd: what inner was given is not recorded: strange\n"

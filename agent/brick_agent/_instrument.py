@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SITES = 64
 RATE = 64  # of so many steps one, while nobody says
 _OUTPUTS_MAX = 4
+_SAID_MAX = 8  # lines of a process; then silence
+_said: set[str] = set()
 
 
 def instrument(
@@ -93,7 +95,9 @@ def uninstrument(model: Any, /) -> None:
 def _complain(what: str) -> None:
     if os.environ.get("BRICKD_STRICT") == "1":
         raise RuntimeError(f"brick_agent: {what} (BRICKD_STRICT=1)")
-    sys.stderr.write(f"brickd: {what}\n")
+    if what not in _said and len(_said) < _SAID_MAX:
+        _said.add(what)
+        sys.stderr.write(f"brickd: {what}\n")
 
 
 def _both(first: _Make | None, then: _Make | None) -> _Make:
