@@ -76,12 +76,12 @@ def test_no_site_is_hidden_from_whoever_looks_however_many_differ() -> None:
     prints, sites = _reader.Prints(64 * MiB), 1_000
     hear(prints, 0, [said(GOOD, site=n + 1) for n in range(sites)])
     told = set[int]()
-    for _ in range(4):
+    for _ in range(8):
         hear(prints, 1, [said(BAD, site=n + 1) for n in range(sites) for _ in range(4)])
         waiting = prints.unlike()
-        assert len(waiting) <= 256
+        assert len(waiting) <= 128
         told.update(found[1] for number in waiting if (found := prints.print(number)) is not None)
-    assert (len(told), prints.unlike_all) == (sites, 4 * 4 * sites)
+    assert (len(told), prints.unlike_all) == (sites, 8 * 4 * sites)
 
 
 def test_of_a_site_that_waited_until_its_prints_left_newer_ones_are_told() -> None:
@@ -231,7 +231,7 @@ def test_so_many_wait_to_be_looked_at_and_no_more() -> None:
     for worker, output in enumerate((GOOD, BAD)):
         records = b"".join(said(output, site=site).slots() for site in range(2000))
         prints.add(worker, 0, 0, many, many, records, True)
-    assert [len(prints.unlike()) for _ in range(9)] == [256] * 7 + [2000 - 7 * 256, 0]
+    assert [len(prints.unlike()) for _ in range(17)] == [128] * 15 + [2000 - 15 * 128, 0]
     assert prints.unlike_all == 2000
 
 

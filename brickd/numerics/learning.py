@@ -20,7 +20,7 @@ from brickd.numerics.compared import CLASSES_MAX, Apart, Case, Place
 from brickd.numerics.recalled import add
 
 QUESTIONS_MAX = 4  # of a look: each goes through all prints once
-_OUTPUTS_MAX = 8  # of a group, that may be of other classes: what most say
+_OUTPUTS_MAX = 4  # of a group, that may be of other classes: what most say
 _WAITING_MAX = 1_024
 
 Group = Sequence[tuple[int, int, int, int]]

@@ -56,7 +56,7 @@ struct brick_way {
 };
 
 /* So many that are unlike are told at once, and of a site so many: of each fewer, where more sites wait. */
-#define BRICK_UNLIKE_MAX 256u
+#define BRICK_UNLIKE_MAX 128u
 #define BRICK_UNLIKE_OF_A_SITE 4u
 
 /* Of one site of a service, since it was last told. */
