@@ -100,6 +100,7 @@ class Process(TypedDict):
     key: int
     weights: int
     scans: int
+    rate: int
 
 class Lane(TypedDict):
     begun: int

@@ -140,6 +140,12 @@ class Reading(Identity):
         """Of which steps its worker records checksums; 0: nobody has said so."""
         return self.asked_rate or self.header["rate"]
 
+    @property
+    def own_rate(self) -> int:
+        """Of which steps it records the parts of instrumented models; 0: there are none, or `rate` says it of all."""
+        own = self.process["rate"]
+        return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
+
     def leaves_out(self, site: int) -> bool:
         """Whether nothing is to be recorded at the site with this number."""
         return self.left_out >> site & 1 != 0

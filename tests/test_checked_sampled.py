@@ -10,8 +10,7 @@ import pytest
 from checksums import recorded
 from conftest import SHM, reading
 from faults import Start
-from hypothesis import given
-from hypothesis import strategies as st
+from forge import PAGE, field, place
 
 from brickd import _reader
 
@@ -106,7 +105,40 @@ def test_what_the_consumer_asks_for_counts_more_than_what_the_host_says(worker: 
     assert [b - a for a, b in pairwise([0, *seen])] == [2 * of_two, 128, 64, 0, 2 * of_eight]
 
 
-@given(st.integers(0, 2**64 - 1), st.integers(1, 10**6))
-def test_a_step_of_a_lower_rate_is_one_of_each_higher(step: int, of: int) -> None:
-    """What two workers of unlike rates have in common is what the lower rate leaves."""
-    assert not drawn(step, of) or drawn(step, max(1, of // 2))
+WATCHED = """
+from brick_agent._core import _watched
+def forward(): return y
+def checked():
+    brick.checksum("mlp", forward())
+    return y
+mlp = _watched(forward, brick.brick("mlp"), None, checked, 2**32 // {of})
+def steps():
+    for number in range(200):
+        with brick.step(number): mlp()
+brick.init()
+steps()
+"""
+
+
+def test_what_has_a_rate_of_its_own_is_recorded_at_it_and_its_segment_says_so(worker: Start, prefix: str) -> None:
+    left = recorded(worker, prefix, WATCHED.format(of=16))
+    assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 16)]
+    assert (left.reading.process["rate"], left.reading.own_rate, left.reading.rate) == (2**32 // 16, 2**32 // 16, 0)
+
+
+def test_what_the_host_says_counts_more_than_a_rate_of_its_own(worker: Start, prefix: str) -> None:
+    left = recorded(worker, prefix, WATCHED.format(of=16), BRICKD_FINGERPRINTS="1/2")
+    assert [each["step"] for each in left.events] == [step for step in range(200) if drawn(step, 2)]
+    assert (left.reading.own_rate, left.reading.rate) == (0, 2**32 // 2)
+
+
+@pytest.mark.parametrize("said", [2**32, 2**64 - 1])
+def test_a_rate_that_is_none_is_not_believed(worker: Start, prefix: str, said: int) -> None:
+    process = worker("brick.init()\npause()")
+    process.paused()
+    with open(SHM / reading(prefix).file, "r+b", buffering=0) as file:
+        at = place(file.read(PAGE), "process") + field("process", "rate")[0]
+        os.pwrite(file.fileno(), struct.pack("<Q", said), at)
+    assert (reading(prefix).process["rate"], reading(prefix).own_rate) == (said, 0)
+    process.go()
+    assert process.end() == 0, process.said

@@ -183,7 +183,9 @@ def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix
         assert [(each["kernel"], each["state"]) for each in said["sites"]] == [
             ("layers.*.mlp", "left_out"), ("layers.*.mlp", "left_out"), ("norm", "silent"),
         ]  # fmt: skip
-        assert said["services"][0]["thinned"] == {"fingerprints": "off", "workers": 1, "of": 1}
+        assert said["services"][0]["thinned"] == {
+            "fingerprints": "off", "instrumented": False, "workers": 1, "of": 1,
+        }  # fmt: skip
         screen = brickd("coverage").stdout
         assert "no fingerprints (brickd set api --fingerprints all)\n" in screen
         assert "layers.*.mlp     0-1  -   left out: brickd set" in screen
@@ -196,6 +198,44 @@ def test_coverage_says_what_is_left_out_and_how_to_have_it(worker: Start, prefix
         assert line == "fingerprints of one step of 64 in 1 of 2 workers (brickd set api --fingerprints all)"
         told(*shlex.split(line[:-1].partition("brickd set ")[2]))
         assert document("coverage")["services"][0]["thinned"] is None
+
+
+# A part of an instrumented model, without torch.
+PART = """
+import numpy as np
+from brick_agent._core import _watched
+x = np.ones(4, "f")
+def checked(): brick.checksum("mlp", x, input=x)
+mlp = _watched(lambda: None, brick.brick("mlp"), None, checked, 2**32 // 64)
+brick.init()
+with brick.step(1): brick.checksum("norm", x)
+pause()
+with brick.step(1): mlp()
+pause()
+"""
+
+
+def test_coverage_says_of_which_steps_instrumented_models_are_recorded_while_nobody_says_another(
+    worker: Start, prefix: str
+) -> None:
+    def line() -> str | None:
+        screen = brickd("coverage").stdout.splitlines()
+        return next((each for each in screen if each.startswith("fingerprints of one")), None)
+
+    with running() as daemon:
+        process = started(worker, PART, BRICKD_SERVICE="api", BRICKD_WORKER="0")
+        daemon.until("worker_found")
+        assert line() is None
+        process.go()
+        process.paused()
+        assert line() == "fingerprints of one step of 64 of instrumented models (brickd set api --fingerprints all)"
+        assert document("coverage")["services"][0]["thinned"] == {
+            "fingerprints": "1/64", "instrumented": True, "workers": 1, "of": 1,
+        }  # fmt: skip
+        told("api", "--fingerprints", "1/8")
+        assert line() == "fingerprints of one step of 8 (brickd set api --fingerprints all)"
+        told("api", "--fingerprints", "all")
+        assert line() is None
 
 
 def kept() -> Memory:

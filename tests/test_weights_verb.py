@@ -240,6 +240,20 @@ def test_a_bit_that_flips_is_found_by_a_rescan_and_told(worker: Start) -> None:
         )
 
 
+@pytest.mark.usefixtures("prefix")
+def test_weights_are_read_whatever_steps_and_sites_are_left_out(worker: Start) -> None:
+    with running() as daemon:
+        sound, bad = watching(worker, "0", "1"), watching(worker, "2", spoil=FLIP)
+        settled(daemon, "api/0", "api/1", "api/2")
+        assert brickd("set", "api", "--fingerprints", "off", "--sites", "no such kernel").returncode == 0
+        for name in ("api/0", "api/1", "api/2"):
+            daemon.once(f"/inspect/{name}", lambda of: all(site["left_out"] for site in of["sites"]))
+        for each in (*sound, *bad):
+            each.go()
+        assert lines("--rescan", code=1)[0].startswith("api/2 differs in layers.1.mlp.up.weight")
+        assert {each["state"] for each in document("coverage")["sites"]} == {"compared", "differs"}
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefix")
 def test_a_daemon_tells_by_itself_who_differs(worker: Start) -> None:

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.3.
+/* brick_shm.h - the shared-memory format of brickd, version 1.4.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -119,6 +119,8 @@
  *                                   position: who saw half of one finds the complement of the next already whole
  *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
  *                                   two of them is told by their difference, the compiler keeps their order
+ *       words of `process` that     relaxed          several writers: the last one's stands
+ *       are no counters
  *   O15 control, load               relaxed          a wish; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
  *   O17 the next segment, store    full fence       of who gives a number and who opens the next segment, one at the
@@ -249,8 +251,8 @@ struct brick_header {
     uint8_t boot_id[16];
     uint8_t service[64];     /* UTF-8, padded with zeros */
     uint8_t coordinates[64]; /* as service: "0.tp3.pp1", or nothing */
-    uint8_t reserved[3824];  /* since 1.4 it begins with a rate (see brick_step_drawn), of four bytes: of which steps checksums
-                                are recorded where the control page does not say; 0: of all */
+    uint8_t reserved[3824];  /* since 1.4 it begins with a rate (see control), of four bytes: of which steps checksums
+                                are recorded where the control page does not say; 0: of all, but see BRICK_PROCESS_RATE */
 };
 BRICK_ASSERT(sizeof(struct brick_header) == BRICK_PAGE, "the header is one page");
 
@@ -264,7 +266,7 @@ enum brick_control_flags {
 /* For the worker these are untrusted numbers: none is an index or a length. */
 struct brick_control {
     uint32_t flags;            /* enum brick_control_flags; unknown bits mean nothing */
-    uint32_t fingerprint_rate; /* whole steps: brick_step_drawn; 0 = as configured */
+    uint32_t fingerprint_rate; /* of which steps checksums are recorded; 0 = as configured */
     uint64_t dump_site;        /* "dump this site next time"; 0 = none */
     uint64_t reopen;           /* changed: open a new segment at the next chance */
     uint64_t reserved[253];
@@ -277,19 +279,11 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
 
 /* Since 1.4 the rate and the sites are obeyed. A rate is how many of the 2^32 hashes of a step are below it, but for
- * these two. What stands in no step is recorded where all is. */
+ * these two: the upper half of splitmix64(step XOR 0xA0761D6478BD642F) is a step's hash, so that each worker draws the
+ * same steps, whatever it did before, and those that an engine counts are far apart. What stands in no step is recorded
+ * where all is. */
 #define BRICK_RATE_NONE UINT32_C(1)
 #define BRICK_RATE_ALL UINT32_MAX
-
-/* Whether a step is one of those that a rate leaves: the same in every worker, whatever it did before. */
-static inline int brick_step_drawn(uint64_t step, uint32_t rate)
-{
-    uint64_t hash = step ^ UINT64_C(0xA0761D6478BD642F); /* splitmix64 of that: steps that an engine counts are far apart */
-    hash += UINT64_C(0x9E3779B97F4A7C15);
-    hash = (hash ^ (hash >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    hash = (hash ^ (hash >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && (uint32_t)((hash ^ (hash >> 31)) >> 32) < rate);
-}
 
 /* ---- consumer lines ---------------------------------------------------- */
 
@@ -334,6 +328,8 @@ BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 #define BRICK_PROCESS_KEY 4          /* the name of the key that checksums are made with; 0: none was needed or to be had */
 #define BRICK_PROCESS_WEIGHTS 5      /* tensors whose weights are watched; those that are gone no more, those that cannot be read too */
 #define BRICK_PROCESS_SCANS 6        /* how often all of them have been recorded into this segment, as far as they could be */
+#define BRICK_PROCESS_RATE 7         /* since 1.4: of which steps what has a rate of its own (parts of an instrumented model) is
+                                        recorded, while neither control page nor header says one; 0: nothing has one */
 
 /* Why a span that had begun was not summarized. */
 enum brick_rejected {
@@ -734,6 +730,7 @@ static const struct brick_field brick_fields[] = {
     {"process", "key", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_KEY), 8, 'Q'},
     {"process", "weights", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_WEIGHTS), 8, 'Q'},
     {"process", "scans", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_SCANS), 8, 'Q'},
+    {"process", "rate", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_RATE), 8, 'Q'},
     {"header", "rate", (uint32_t)offsetof(struct brick_header, reserved), 4, 'I'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
 #undef BRICK_FIELD

@@ -90,16 +90,26 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 /* ---- which steps, which sites -------------------------------------------- */
 
+/* As brick_shm.h has it. */
+static int is_step_drawn(uint64_t step, uint32_t rate)
+{
+    const uint32_t hash = (uint32_t)(brick_splitmix64(step ^ UINT64_C(0xA0761D6478BD642F)) >> 32);
+    return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && hash < rate);
+}
+
 /* Neither the operator nor the host wants this step or this site left out. `rate`: where neither says of which steps. */
 static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
 {
     const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
     const uint32_t asked = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
     const uint32_t said = asked != 0 ? asked : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
+    uint64_t *own = &brick_process_of(t->segment)->reserved[BRICK_PROCESS_RATE];
+    if (BRICK_UNLIKELY(rate != BRICK_RATE_ALL && brick_load_relaxed(own) != rate)) /* O14 */
+        brick_store_relaxed(own, rate);
     rate = said != 0 ? said : rate;
     if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
         return 0;
-    return p->has_step ? brick_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
+    return p->has_step ? is_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
 }
 
 /* ---- taking ------------------------------------------------------------- */

@@ -98,6 +98,8 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
 def _thinned(service: str, thinned: dict[str, Any], source: str) -> str:
     words = thinned["fingerprints"]
     said = "no fingerprints" if words == OFF else f"fingerprints of one step of {words.removeprefix('1/')}"
+    if thinned["instrumented"]:
+        said += " of instrumented models"
     if thinned["workers"] < thinned["of"]:
         said += f" in {thinned['workers']} of {units.many(thinned['of'], 'worker')}"
     command = f"brickd set {as_argument(service)} --fingerprints all"

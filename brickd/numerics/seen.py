@@ -191,11 +191,12 @@ def state_of(
     return SiteState.LEFT_OUT if place in left_out else SiteState.SILENT
 
 
-def thinned(workers: Iterable[Worker]) -> tuple[int, int, int]:
-    """Of which steps the workers record who record the fewest, how many these are, and how many record any."""
-    rates = [worker.reading.rate or _reader.RATE_ALL for worker in workers if worker.reading.alive]
-    least = min(rates, default=_reader.RATE_ALL)
-    return least, rates.count(least), len(rates)
+def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
+    """Of which steps those record who record the fewest, whether of instrumented models alone, how many of how many."""
+    alive = [worker.reading for worker in workers if worker.reading.alive]
+    rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
+    least = min(rates, default=(_reader.RATE_ALL, False))
+    return *least, rates.count(least), len(rates)
 
 
 def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:

@@ -70,10 +70,11 @@ def _now(world: World, them: Chosen) -> Compared:
 
 def _thinned(service: str, workers: Sequence[Worker]) -> Document | None:
     """Of which steps fingerprints are recorded where they are of the fewest; None: of all, or nobody said so."""
-    rate, here, all_here = thinned(worker for worker in workers if worker.service == service and worker.reading.sites)
+    its = (worker for worker in workers if worker.service == service and worker.reading.sites)
+    rate, instrumented, here, all_here = thinned(its)
     if rate == _reader.RATE_ALL:
         return None
-    return {"fingerprints": words_of(rate), "workers": here, "of": all_here}
+    return {"fingerprints": words_of(rate), "instrumented": instrumented, "workers": here, "of": all_here}
 
 
 def _instant(ns: int) -> str | None:
