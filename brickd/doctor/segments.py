@@ -190,20 +190,21 @@ def judge_unread(segments: Segments) -> Finding:
     """Who keeps spans in detail for nobody?"""
     unread = [worker.name for worker in segments.workers if worker.unread]
     wanted = "spans in detail only while somebody reads them"
-    if not unread:
-        return fine("spans-unread", "nobody keeps any in detail for nobody", wanted)
-    why = "whoever asked for them was killed; a daemon asks for what is wished"
-    return Finding("spans-unread", "advice", f"in {listed(unread)}", wanted, "brickd up -d", why, tuple(unread))
+    return _for_nobody("spans-unread", unread, wanted, "keeps any in detail", "a daemon asks for what is wished")
 
 
 def judge_thinned(segments: Segments) -> Finding:
     """Who records checksums as nobody wants it any more?"""
-    left = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
+    thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
     wanted = "checksums of other steps and sites than configured only while a daemon wants it"
-    if not left:
-        return fine("fingerprints-set", "nobody records others for nobody", wanted)
-    why = "whoever set it was killed; a daemon sets what is wished"
-    return Finding("fingerprints-set", "advice", f"in {listed(left)}", wanted, "brickd up -d", why, tuple(left))
+    return _for_nobody("fingerprints-set", thinned, wanted, "records others", "a daemon sets what is wished")
+
+
+def _for_nobody(name: str, who: list[str], wanted: str, what: str, remedy: str) -> Finding:
+    if not who:
+        return fine(name, f"nobody {what} for nobody", wanted)
+    why = f"whoever asked for it was killed; {remedy}"
+    return Finding(name, "advice", f"in {listed(who)}", wanted, "brickd up -d", why, tuple(who))
 
 
 def judge_refused(segments: Segments) -> list[Finding]:
