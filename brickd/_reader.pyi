@@ -249,7 +249,7 @@ class Prints:
         rtol: float = -1,
         rows_max: int = 4096,
         lost: Iterable[int] | None = None,
-        gone: bool = False,
+        worn: list[bool] | None = None,
     ) -> Matched: ...
 
 @final

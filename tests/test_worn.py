@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,6 +10,7 @@ from said import Said
 from sided import MLP, NAMES, OFF, off
 
 from brickd import _reader
+from brickd.numerics import carried
 from brickd.numerics.comparison import Comparison, Evidence, Party, compare
 from brickd.numerics.numerics import Numerics, Tables
 
@@ -16,20 +18,45 @@ STEP = _reader.CHECKED_STEP
 
 
 def worn(one: list[Said], other: list[Said], *, step: int | None = None) -> list[Comparison]:
-    """By run, where there is no room any more for the first that the one said: as it was heard, and of a copy."""
+    """By run, where there is no room any more for the first that the one said: as it was heard, and of copies."""
     numerics = Numerics(1)  # as little as there can be
-    tables = Tables(NAMES, [None, *((n, 0, 0) for n in range(1, len(NAMES)))])
-    speakers = [numerics.speaker(uuid, "api", lambda: tables, "") for uuid in "abc"]
-    speakers[0].hear(one[0].slots())
-    while not numerics.evicted:
-        speakers[2].hear(Said(off(9), site=OFF, step=9).slots())
-    for speaker, said in zip(speakers, (one[1:], other), strict=False):
+    first, second = (numerics.speaker(uuid, "api", tables, "") for uuid in "ab")
+    first.hear(one[0].slots())
+    full(numerics)
+    for speaker, said in ((first, one[1:]), (second, other)):
         speaker.hear(b"".join(each.slots() for each in said))
+    return compared(numerics, step)
+
+
+def tables() -> Tables:
+    return Tables(NAMES, [None, *((n, 0, 0) for n in range(1, len(NAMES)))])
+
+
+def full(numerics: Numerics) -> None:
+    """Have another worker say so much that what came first has gone."""
+    another = numerics.speaker("c", "api", tables, "")
+    while not numerics.evicted:
+        another.hear(Said(off(9), site=OFF, step=9).slots())
+
+
+def compared(numerics: Numerics, step: int | None = None) -> list[Comparison]:
     copy = numerics.about({"a", "b"})
     return [
-        compare(of, [Party(uuid, of.speakers[uuid].number) for uuid in "ab"], Evidence.RUN, step=step)
-        for of in (numerics, copy)
+        compare(of, [party(of, uuid) for uuid in "ab"], Evidence.RUN, step=step)
+        for of in (numerics, copy, heard_again(numerics), heard_again(copy))
     ]
+
+
+def party(of: Numerics, uuid: str) -> Party:
+    speaker = of.speakers[uuid]
+    return Party(uuid, speaker.number, worn=of.worn(speaker))
+
+
+def heard_again(of: Numerics) -> Numerics:
+    """As a verb hears it of a daemon."""
+    other = Numerics()
+    carried.hear(other, json.loads(json.dumps(carried.document(of))))
+    return other
 
 
 def repeated(*outputs: int, position: Sequence[int] = (), flags: int = STEP) -> list[Said]:
@@ -44,7 +71,16 @@ def test_repeats_of_which_the_first_have_left_are_paired_with_nothing_that_is_as
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
     for found in worn(repeated(1, 2, flags=STEP | _reader.CHECKED_POSITION), repeated(1)):
         assert (found.diverged, found.not_comparable) == (0, {"repeats": 1})
-    assert [found.verdict for found in worn(repeated(1, 1, 1, 1), repeated(1, 1, 1))] == ["identical"] * 2
+    assert {found.verdict for found in worn(repeated(1, 1, 1, 1), repeated(1, 1, 1))} == {"identical"}
+
+
+def test_repeats_of_workers_that_came_after_what_has_left_are_paired_in_their_order() -> None:
+    numerics = Numerics(1)
+    full(numerics)
+    for uuid, said in (("a", repeated(1, 2, 3)), ("b", repeated(1, 7, 3))):
+        numerics.speaker(uuid, "api", tables, "").hear(b"".join(each.slots() for each in said))
+    for each in compared(numerics):
+        assert (each.compared, each.diverged, each.not_comparable) == (3, 1, {})
 
 
 def test_a_position_that_was_counted_is_the_same_one_whatever_has_left_before_it() -> None:

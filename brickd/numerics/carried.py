@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from brickd.numerics import stored
-from brickd.numerics.numerics import Numerics, Tables
+from brickd.numerics.numerics import GONE, Numerics, Tables
 
 _NOWHERE = ""  # weights on their way are of no file
 
@@ -30,6 +30,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
                 "service": speaker.service,
                 "shard": speaker.shard,
                 "lost": numerics.lost(speaker),
+                "worn": numerics.worn(speaker),
                 "names": speaker.tables.names,
                 "sites": speaker.tables.sites,
                 "records": base64.b64encode(b"".join(records.get(speaker.number, []))).decode("ascii"),
@@ -54,6 +55,8 @@ def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> Non
         tables = Tables([_row(row) for row in each["names"]], [_row(row) for row in each["sites"]])
         heard = functools.partial(_same, tables)
         speaker = numerics.speaker(mark + each["uuid"], each["service"], heard, each["shard"])
+        if each["worn"]:
+            speaker.began = GONE
         speaker.hear(base64.b64decode(each["records"]))
         speaker.lose(each["lost"])
     weights = stored.decode(_NOWHERE, base64.b64decode(document["weights"]))

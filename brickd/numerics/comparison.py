@@ -38,12 +38,14 @@ class Party(NamedTuple):
         number: under which it was heard.
         since: ticks before which nothing of it is looked at.
         lost: how many of its records were lost among those that are looked at.
+        worn: whether what it said first may have left for want of room.
     """
 
     name: str
     number: int
     since: int = 0
     lost: int = 0
+    worn: bool = False
 
 
 class Difference(NamedTuple):
@@ -205,7 +207,7 @@ def compare(
         rtol=rtol,
         rows_max=ROWS_MAX,
         lost=[party.lost for party in parties],
-        gone=numerics.evicted > 0,
+        worn=[party.worn for party in parties],
     )
     differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
     return Comparison(evidence, parties, found, differences)

@@ -163,7 +163,7 @@ def match(
     rtol: float | None = None,
     rows_max: int = 4096,
     lost: Iterable[int] = (),
-    gone: bool = False,
+    worn: Iterable[bool] = (),
 ) -> Matched:
     """Set workers side by side.
 
@@ -176,10 +176,11 @@ def match(
         rtol: up to which relative error two are within tolerance; None: what their dtype and reduction lead to expect.
         rows_max: so many rows are told.
         lost: by run: of each worker: how many of its records are not here; empty: none.
-        gone: by run: whether what they said first may have left for want of room.
+        worn: by run: of each worker: whether what it said first may have left for want of room; empty: of none.
     """
+    limit = -1.0 if rtol is None else rtol
     found = prints.match(
-        list(workers), list(since), by_input, step, -1.0 if rtol is None else rtol, rows_max, list(lost) or None, gone
+        list(workers), list(since), by_input, step, limit, rows_max, list(lost) or None, list(worn) or None
     )
     return Matched(
         found["prints"],

@@ -18,6 +18,7 @@ from brickd.numerics.weights import Weights
 WINDOW_BYTES = 64 << 20
 ALL_BYTES = 1 << 30  # of what is heard for one question
 SPEAKERS_MAX = 4_096
+GONE = -1  # of a worker of whose first words some had gone before it was heard of
 _VAIN_MAX = 1_023
 
 
@@ -74,6 +75,7 @@ class Speaker:
         lost: checksums that it found no room for.
         lost_before: the number that the next fingerprint got when that last grew.
         heard: the number that came after the last one of its own; 0: none of these was ever here.
+        began: how many numbers were given, to anybody, before it was heard of; below 0: some of its own had gone then.
     """
 
     def __init__(
@@ -81,6 +83,7 @@ class Speaker:
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
         self.lost = self.lost_before = self.heard = 0
+        self.began = hearer.gone + hearer.prints.end
         self._hearer, self._tables = hearer, tables
         self.shard_digest = digest(shard) if shard else 0
         self._learned = _NOTHING
@@ -126,6 +129,8 @@ class Speaker:
         learned = self._learned
         other = hearer.speaker(self.uuid, self.service, lambda: learned.tables, self.shard)
         other._learned = learned
+        if self._hearer.worn(self):
+            other.began = GONE
         other.lose(self._hearer.lost(self))
         return other
 
@@ -188,6 +193,10 @@ class Numerics:
     def lost(self, speaker: Speaker) -> int:
         """How many a worker lost that would stand among those that are here."""
         return speaker.lost if speaker.lost_before >= self.evicted else 0
+
+    def worn(self, speaker: Speaker) -> bool:
+        """Whether what a worker said first may be here no more."""
+        return self.evicted > speaker.began
 
     def learned(self, service: str, tables: Tables) -> Learned:
         """What stands for a worker's names and sites: that of workers of a service who say the same is made once."""

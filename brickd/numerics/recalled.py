@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from brickd import _reader, records
 from brickd.numerics.compared import Compared, Evidence
-from brickd.numerics.numerics import Numerics, Tables
+from brickd.numerics.numerics import GONE, Numerics, Tables
 from brickd.numerics.sites import Site, digest, plain
 
 
@@ -50,6 +50,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                     if speaker is None:
                         shard = shards[evidence.worker]
                         speaker = numerics.speaker(evidence.worker, place.service, lambda: Tables((), ()), shard)
+                        speaker.began = GONE
                     service = numerics.service_number(place.service)
                     add(numerics.prints, evidence, speaker.number, service, site, speaker.shard_digest)
                     speaker.heard = numerics.prints.end

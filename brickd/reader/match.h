@@ -113,8 +113,8 @@ struct brick_match {
     const uint32_t *workers; /* the order in which they were named */
     const uint64_t *since;   /* of each: no prints before these ticks */
     const uint64_t *lost;    /* by run: of each: how many of its records are not here; NULL: none */
+    const uint64_t *worn;    /* by run: of each: whether what it said first may have left for want of room; NULL: of none */
     size_t count;
-    int gone;                /* by run: what they said first may have left for want of room */
     const uint64_t *step;    /* this one alone; NULL: all */
     int by_input;
     double rtol;             /* below 0: what the dtype and the size of the reduction lead one to expect */

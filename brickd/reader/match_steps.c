@@ -45,8 +45,8 @@ static int find_cuts(struct work *w)
         if (of != NULL)
             of->cut = 1;
     }
-    for (uint32_t worker = 0; m->gone && worker < m->count; worker++) {
-        struct visit *of = first[worker] != NULL ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
+    for (uint32_t worker = 0; m->worn != NULL && worker < m->count; worker++) {
+        struct visit *of = m->worn[worker] != 0 && first[worker] != NULL ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
         if (of != NULL)
             of->worn = 1;
     }

@@ -464,34 +464,42 @@ static PyObject *matched(const struct brick_match *m, size_t most)
     return NULL;
 }
 
+/* A number of each worker, of a list that may not be there. 0: it is none. */
+static int each_taken(PyObject *list, const char *what, size_t count, uint64_t **numbers)
+{
+    size_t found;
+    if (list == Py_None)
+        return 1;
+    if ((*numbers = taken(list, UINT64_MAX, &found)) == NULL)
+        return 0;
+    if (found != count)
+        PyErr_Format(PyExc_ValueError, "%zu workers, but %s of %zu", count, what, found);
+    return found == count;
+}
+
 static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords)
 {
-    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "gone", NULL};
+    static char *names[] = {"workers", "since", "by_input", "step", "rtol", "rows_max", "lost", "worn", NULL};
     Prints *p = (Prints *)self;
-    PyObject *workers, *since, *step_wanted = Py_None, *losses = Py_None, *found = NULL;
+    PyObject *workers, *since, *step_wanted = Py_None, *losses = Py_None, *wear = Py_None, *found = NULL;
     Py_ssize_t rows_max = 4096;
-    size_t count, others, lossy = 0;
-    uint64_t step = 0;
+    size_t count;
+    uint64_t step = 0, *from = NULL, *lost = NULL, *worn = NULL;
     struct brick_match m = {.rtol = -1};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOp:match", names, &workers, &since, &m.by_input, &step_wanted,
-                                     &m.rtol, &rows_max, &losses, &m.gone))
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OOp|OdnOO:match", names, &workers, &since, &m.by_input, &step_wanted,
+                                     &m.rtol, &rows_max, &losses, &wear))
         return NULL;
     if (step_wanted != Py_None && (step = PyLong_AsUnsignedLongLong(step_wanted)) == (uint64_t)-1 && PyErr_Occurred())
         return NULL;
-    m.step = step_wanted != Py_None ? &step : NULL;
     uint32_t *which = workers_taken(workers, &count);
-    uint64_t *from = which != NULL ? taken(since, UINT64_MAX, &others) : NULL;
-    uint64_t *lost = from != NULL && losses != Py_None ? taken(losses, UINT64_MAX, &lossy) : NULL;
-    if (from != NULL && losses != Py_None && (lost == NULL || lossy != count)) {
-        if (lost != NULL)
-            PyErr_Format(PyExc_ValueError, "%zu workers, but losses of %zu", count, lossy);
-    } else if (from != NULL && others != count) {
-        PyErr_Format(PyExc_ValueError, "%zu workers, but times of %zu", count, others);
-    } else if (from != NULL) {
+    if (which != NULL && each_taken(since, "times", count, &from) && each_taken(losses, "losses", count, &lost)
+        && each_taken(wear, "wear", count, &worn)) {
         m.workers = which;
         m.since = from;
         m.lost = lost;
+        m.worn = worn;
         m.count = count;
+        m.step = step_wanted != Py_None ? &step : NULL;
         int whole;
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(&p->mutex);
@@ -504,6 +512,7 @@ static PyObject *prints_match(PyObject *self, PyObject *args, PyObject *keywords
     free(which);
     free(from);
     free(lost);
+    free(worn);
     return found;
 }
 
@@ -581,7 +590,7 @@ static PyMethodDef prints_methods[] = {
     {"contents", prints_contents, METH_VARARGS,
      "contents(one, other): by input: at how many contents those who said these two are apart as those of two numeric classes are; below CONTENTS_MIN nobody knows yet; 0: they are not."},
     {"match", (PyCFunction)(void (*)(void))prints_match, METH_VARARGS | METH_KEYWORDS,
-     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, gone=False): side by side."},
+     "match(workers, since, by_input, step=None, rtol=-1, rows_max=4096, lost=None, worn=None): side by side."},
     {NULL, NULL, 0, NULL},
 };
 static PyMemberDef prints_members[] = {

@@ -127,8 +127,12 @@ def _parties(numerics: Numerics, workers: Sequence[Worker], found: Survey, since
     parties = []
     for worker in workers:
         speaker = numerics.speakers.get(worker.reading.uuid)
-        number, lost = (speaker.number, numerics.lost(speaker)) if speaker is not None else (0, 0)
-        parties.append(Party(worker.name, number, _ticks(worker, found, since), lost))
+        ticks = _ticks(worker, found, since)
+        if speaker is None:
+            parties.append(Party(worker.name, 0, ticks))
+        else:
+            lost, worn = numerics.lost(speaker), numerics.worn(speaker)
+            parties.append(Party(worker.name, speaker.number, ticks, lost, worn))
     return parties
 
 
