@@ -155,6 +155,15 @@ def test_nobody_of_another_class_says_which_of_two_is_right() -> None:
     assert (row.agree, row.worst) == (2, 2)
 
 
+def test_those_of_two_classes_agree_against_who_is_far_off_whoever_is_named_first() -> None:
+    usual, other, far = said(always(USUAL, 9)), said(always(OTHER, 9)), said(always(USUAL, 9, c3=FAR))
+    for workers in permutations((usual, other, far)):
+        (row,) = (row for row in matched(*workers).rows if row.class_ == Class.DIVERGED)
+        assert row.agree == 2
+        assert [each.class_ for each in row.members].count(Class.DIVERGED) == 1
+        assert workers[row.members[row.worst].worker] is far
+
+
 def test_three_classes_are_three() -> None:
     workers = [said(always(what)) for what in (USUAL, OTHER, THIRD, THIRD, OTHER, USUAL, USUAL)]
     assert classes(matched(*workers)) == {"WITHIN": 20, "IDENTICAL": 10}

@@ -55,7 +55,6 @@ struct brick_member {
     uint64_t number;
     uint32_t worker; /* which of those that were named */
     uint8_t class;   /* of its comparison with the one that it is held against, which is identical with itself */
-    uint8_t rounded; /* by input: whether rounding may have made it of that one: enum brick_rounded */
 };
 
 /* How many comparisons came to what before a row. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define COUPLES_MAX ((size_t)4096) /* of a site, that are looked at: all contents are gone through with each */
-#define OUTPUTS_MAX ((size_t)16)   /* of a content, that may be of other classes: what most say */
+#define OUTPUTS_MAX 16u            /* of a content, that may be of other classes: what most say */
 #define ONE_PLACE_MIN 8u           /* contents: as long as two are apart in one place alone, these tell one wrong element */
 #define ODD_SHARE 8u               /* one content in so many may be further apart: it is what differs, alone */
 
@@ -33,7 +33,8 @@ struct couple {
 struct output {
     const struct entry *said; /* one behind the other, the first worker first */
     uint32_t count;
-    int accepted; /* it need not be equal to any other that is */
+    uint32_t unlike; /* the others that it is no other class's of: a bit for each */
+    uint32_t agree;  /* how many say it, or what is unlike the same: it is of another class, and says the same */
 };
 
 /* The couples of a site. */
@@ -173,30 +174,26 @@ static int by_times(const void *a, const void *b)
     return ORDER(x->said->worker, y->said->worker);
 }
 
-/* What is said in a row where anything may be of another class, what most say first; in the first place what the others
- * are held against. 0: nothing may. What he says who contradicts himself is left out. */
+/* What is said in a row in which any differ, what most say first; in the first place what the others are held against.
+ * 0: nothing that may be of another class. What he says who contradicts himself is left out. */
 static size_t outputs_of(struct work *w, const struct brick_row_found *row, struct output *outputs)
 {
     const struct brick_member *members = &w->m->members[row->first];
     size_t count = 0, found = 0;
-    int any = 0;
     w->sorted[0] = entry_of(w, &members[row->against]);
     if (row->class != BRICK_CLASS_DIVERGED || is_unsteady(w, &w->sorted[0]))
         return 0;
-    outputs[found++] = (struct output){w->sorted, 1, 1};
+    outputs[found++] = (struct output){.said = w->sorted, .count = row->agree};
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
-        if (members[n].class != BRICK_CLASS_DIVERGED || is_unsteady(w, &e))
-            continue;
-        w->sorted[++count] = e;
-        any |= members[n].rounded != BRICK_ROUNDED_NOT;
+        if (members[n].class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e))
+            w->sorted[++count] = e;
     }
-    if (!any)
-        return 0;
-    qsort(w->sorted + 1, count, sizeof *w->sorted, by_output);
+    if (count > 0)
+        qsort(w->sorted + 1, count, sizeof *w->sorted, by_output);
     for (size_t i = 1; i <= count; i++) {
         if (i == 1 || w->sorted[i].print->output != w->sorted[i - 1].print->output)
-            outputs[found++] = (struct output){&w->sorted[i], 0, 0};
+            outputs[found++] = (struct output){.said = &w->sorted[i]};
         outputs[found - 1].count++;
     }
     qsort(outputs + 1, found - 1, sizeof *outputs, by_times);
@@ -229,9 +226,12 @@ static int find_couples(struct work *w, struct couples *of, const struct brick_r
             if (all == NULL)
                 return 0;
             of->all = all;
-            for (uint32_t n = 0; n < o->count; n++)
-                for (size_t k = 0; k < i; k++)
-                    all[of->count++] = couple_of(of->outputs[k].said->worker, o->said[n].worker, o->said->print->context);
+            for (size_t k = 0; k < i; k++) {
+                const struct entry *said = of->outputs[k].said;
+                const int any = rounded(w, said, o->said) != BRICK_ROUNDED_NOT;
+                for (uint32_t n = 0; any && n < o->count; n++)
+                    all[of->count++] = couple_of(said->worker, o->said[n].worker, said->print->context);
+            }
         }
         if (of->count > 2 * COUPLES_MAX)
             keep_once(of);
@@ -257,21 +257,42 @@ static int is_of_another(struct work *w, const struct couples *of, const struct 
     return 0;
 }
 
-/* What is of another class than all that was accepted before it is accepted. The one that the row is held against, which
- * is another one where what is left is of another class than that one was. */
-static struct entry accept(struct work *w, const struct couples *of, size_t count)
+/* Of each what it is unlike, and how many agree with it. */
+static void compare_all(struct work *w, const struct couples *of, size_t count)
 {
-    const struct output *against = NULL;
-    for (size_t i = 1; i < count; i++) {
-        struct output *o = &of->outputs[i];
-        size_t k = 0;
-        while (k < i && (!of->outputs[k].accepted || is_of_another(w, of, &of->outputs[k], o)))
-            k++;
-        o->accepted = k == i;
-        if (!o->accepted && (against == NULL || &of->outputs[k] < against))
-            against = &of->outputs[k];
+    struct output *o = of->outputs;
+    for (size_t i = 1; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!is_of_another(w, of, &o[k], &o[i])) {
+                o[k].unlike |= 1u << i;
+                o[i].unlike |= 1u << k;
+            }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++)
+            o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
+}
+
+/* What is unlike nothing that was accepted before it is accepted, that with which most agree first: a bit for each. The
+ * first of these that is unlike any is what the row is held against; or the very first, where that is `fixed`. */
+static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *against)
+{
+    uint32_t accepted = fixed ? 1 : 0;
+    *against = 0;
+    for (uint32_t left = (1u << count) - 1; left != 0;) {
+        size_t best = count;
+        for (size_t i = 0; i < count; i++)
+            if ((left >> i & 1) != 0 && (best == count || o[i].agree > o[best].agree))
+                best = i;
+        left &= ~(1u << best);
+        if ((o[best].unlike & accepted) != 0)
+            continue;
+        accepted |= 1u << best;
+        if (!fixed && o[best].unlike != 0) {
+            *against = best;
+            fixed = 1;
+        }
     }
-    return *(against != NULL ? against : of->outputs)->said;
+    return accepted;
 }
 
 /* Which of the outputs it is; `count`: none. */
@@ -283,52 +304,38 @@ static size_t which(const struct couples *of, size_t count, const struct entry *
     return i;
 }
 
-/* How many agree against the worst: beside one of another class it may be as far off as that makes it. */
-static uint32_t agreeing(struct work *w, const struct couples *of, size_t count, const struct brick_row_found *row)
-{
-    const struct brick_member *members = &w->m->members[row->first];
-    const struct entry worst = entry_of(w, &members[row->worst]);
-    const size_t apart = which(of, count, &worst);
-    uint32_t agree = 0;
-    for (uint32_t n = 0; n < row->members; n++) {
-        const struct entry e = entry_of(w, &members[n]);
-        const size_t i = which(of, count, &e), lower = i < apart ? i : apart, upper = i < apart ? apart : i;
-        agree += members[n].class == BRICK_CLASS_IDENTICAL
-                 || (members[n].class == BRICK_CLASS_WITHIN
-                     && (upper == count || !is_of_another(w, of, &of->outputs[lower], &of->outputs[upper])));
-    }
-    return agree;
-}
-
 /* What is of other classes is within, and the row is what its members are. */
 static void settle(struct work *w, const struct couples *of, struct brick_row_found *row)
 {
     struct brick_member *members = &w->m->members[row->first];
     const size_t count = outputs_of(w, row, of->outputs);
+    size_t held;
+    int fixed = 0;
     if (count < 2)
         return;
-    struct entry against = accept(w, of, count), worst;
     for (uint32_t n = 0; n < row->members; n++) { /* who contradicts himself does so beside the first one */
         const struct entry e = entry_of(w, &members[n]);
-        if (members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e))
-            against = *of->outputs->said;
+        fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
     }
+    compare_all(w, of, count);
+    const uint32_t accepted = accept(of->outputs, count, fixed, &held);
+    const struct entry against = *of->outputs[held].said;
     row->class = BRICK_CLASS_IDENTICAL;
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
+        const size_t i = which(of, count, &e);
         struct side s = brick_match_beside(w, &against, &e);
         row->against = e.number == against.number ? n : row->against;
-        if (s.class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e) && which(of, count, &e) < count
-            && of->outputs[which(of, count, &e)].accepted)
+        if (s.class == BRICK_CLASS_DIVERGED && i < count && (accepted >> i & 1) != 0 && !is_unsteady(w, &e))
             s.class = BRICK_CLASS_WITHIN;
         members[n].class = (uint8_t)s.class;
         if (s.class != BRICK_CLASS_IDENTICAL)
             brick_match_worst(row, n, &s);
     }
-    worst = entry_of(w, &members[row->worst]);
+    const struct entry worst = entry_of(w, &members[row->worst]);
     const uint64_t most = contents(w, of, &against, &worst);
     row->contents = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
-    row->agree = agreeing(w, of, count, row);
+    row->agree = of->outputs[held].agree;
 }
 
 int brick_classes_find(struct work *w)

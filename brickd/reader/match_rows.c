@@ -69,7 +69,6 @@ struct side brick_match_beside(struct work *w, const struct entry *against, cons
     s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
     s.rounding = brick_rounding(w->one, w->other, 0);
     s.inputs = inputs_error(a, b, w->one, w->other);
-    s.rounded = by_run ? BRICK_ROUNDED_NOT : brick_rounded(w->one, w->other);
     /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
     const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
     const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
@@ -277,7 +276,7 @@ int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint3
             s = judge(w, row, e, i);
         else if (!m->by_input)
             brick_steps_begin(w, &e[i], &e[against], 0);
-        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class, (uint8_t)s.rounded};
+        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class};
         last = s.class > last ? s.class : last;
         row->agree += s.class <= BRICK_CLASS_WITHIN;
     }

@@ -109,7 +109,6 @@ int brick_order_find(struct work *w);
 struct side {
     enum brick_class class;
     float error, tolerance, rounding, inputs;
-    enum brick_rounded rounded;
 };
 
 struct side brick_match_beside(struct work *w, const struct entry *against, const struct entry *e);
