@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 from added_up import BIT, FAR, OTHER, OTHER_BIT, THIRD, USUAL, said
 from hypothesis import given
 from hypothesis import strategies as st
+from said import Said, Tensor
 from test_watch import HERE, Service, again
 
 from brickd.numerics.classes import are_two, classes_of, with_two
@@ -232,6 +234,34 @@ def test_healthy_workers_of_several_classes_are_never_told_of(
     for one, uuid in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
         for other, another in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
             assert one != other or not are_two(compared.apart.get(HERE, ()), {uuid}, {another})
+
+
+def ordered(content: int, order: int) -> Said:
+    """What comes of a content that is added up in one of many orders."""
+    sketch = 0.2e-8 * order * (1 + (np.arange(16) * (content + 1)) % 3)
+    return Said(Tensor(10_000 + 100 * content + order, 1.0, tuple(sketch)), (Tensor(1000 + content),))
+
+
+@given(st.lists(st.integers(0, 19), min_size=2, max_size=12), st.integers(1, 6))
+def test_of_more_classes_than_are_held_against_each_other_nobody_is_told(orders: list[int], contents: int) -> None:
+    service = Service(len(orders))
+    for content in range(contents):
+        for worker, order in zip(service.workers, orders, strict=True):
+            worker.hear(ordered(content, order).slots())
+        compared = service.look()
+    assert (compared.findings, compared.doubts, service.told) == ({}, {}, [])
+
+
+@pytest.mark.parametrize("wrong", range(8))
+def test_who_is_far_off_among_many_classes_is_named_whoever_speaks_first(wrong: int) -> None:
+    service = Service(8)
+    for content in range(3):
+        for number, worker in enumerate(service.workers):
+            worker.hear(ordered(content, number).slots())
+        service.look()
+    for number, worker in enumerate(service.workers):
+        worker.hear((said({7: FAR})[0] if number == wrong else ordered(7, number)).slots())
+    assert set(service.look().findings[HERE].outliers) == {f"u{wrong}"}
 
 
 def test_a_flipped_bit_beside_another_class_alone_is_no_more_than_that() -> None:

@@ -20,7 +20,8 @@ from brickd.numerics.compared import CLASSES_MAX, Apart, Case, Place
 from brickd.numerics.recalled import add
 
 QUESTIONS_MAX = 4  # of a look: each goes through all prints once
-_OUTPUTS_MAX = 4  # of a group, that may be of other classes: what most say
+_OUTPUTS_MAX = 4  # of a group, that may be of other classes: what is judged, and what most say
+_NEAR_MAX = 16  # of a group, that are looked at for whether they may be
 _WAITING_MAX = 1_024
 
 Group = Sequence[tuple[int, int, int, int]]
@@ -107,17 +108,19 @@ class Learning:
     apart: dict[Place, Apart]
     fresh: set[Place] = field(default_factory=set)
 
-    def read(self, place: Place, group: Group, uuids: Mapping[int, str]) -> Read:
+    def read(self, place: Place, group: Group, uuids: Mapping[int, str], who: int) -> Read:
         """What a group of prints says, with what is known of those who say it.
 
         Args:
             place: where.
             group: of each worker and output how often it said so, and the number of the newest print that does.
             uuids: of the workers, by number.
+            who: the worker whose print is judged.
         """
-        outputs = _outputs(group, uuids)
+        outputs = _outputs(group, uuids, who)
         if len(outputs) < 2:
             return Read(group, whole=True)
+        outputs, others = outputs[:_OUTPUTS_MAX], outputs[_OUTPUTS_MAX:_NEAR_MAX]
         apart = {each.output: set[int]() for each in outputs}
         unknown = []
         for one, other in combinations(outputs, 2):
@@ -128,7 +131,14 @@ class Learning:
             elif not known:
                 apart[one.output].add(other.output)
                 apart[other.output].add(one.output)
-        return Read(_folded(group, outputs, apart), not unknown, _reader.ROUNDED_ONCE in unknown)
+        near = {each.output: found for each in others if (found := self._near(each, outputs))}
+        unknown += near.values()  # each may be of a class of its own
+        return Read(_folded(group, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
+
+    def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
+        """Whether rounding may have made it of any of some."""
+        found = (self.prints.rounded(one.newest, other.newest) for other in outputs)
+        return next(filter(None, found), _reader.ROUNDED_NOT)
 
     def _are_two(self, place: Place, one: _Output, other: _Output) -> bool | None:
         """Whether they, who are no further apart than that, are of two classes; None: not known yet."""
@@ -155,17 +165,25 @@ class Learning:
         return prints.rounded(0, 1) != _reader.ROUNDED_NOT
 
 
-def _outputs(group: Group, uuids: Mapping[int, str]) -> list[_Output]:
-    """What most say first."""
+def _outputs(group: Group, uuids: Mapping[int, str], who: int) -> list[_Output]:
+    """What most say first; what one says among those that are compared with each other."""
     steady = _steady(group)
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
             found.setdefault(output, []).append((worker, newest))
-    said = sorted(found.items(), key=lambda each: (-len(each[1]), min(each[1])))
+    said = sorted(found, key=lambda output: (-len(found[output]), min(found[output])))
+    own = next((output for worker, output, *_ in group if worker == who and worker in steady), None)
+    if own in said[_OUTPUTS_MAX:]:
+        said.remove(own)
+        said.insert(_OUTPUTS_MAX - 1, own)
     return [
-        _Output(output, max(newest for _, newest in rows), frozenset(uuids[worker] for worker, _ in rows))
-        for output, rows in said[:_OUTPUTS_MAX]
+        _Output(
+            output,
+            max(newest for _, newest in found[output]),
+            frozenset(uuids[worker] for worker, _ in found[output]),
+        )
+        for output in said[:_NEAR_MAX]
     ]
 
 
@@ -174,8 +192,11 @@ def _steady(group: Group) -> set[int]:
     return {worker for worker, n in times.items() if n == 1}
 
 
-def _folded(group: Group, outputs: Sequence[_Output], apart: Mapping[int, set[int]]) -> Group:
-    """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell."""
+def _folded(group: Group, outputs: Sequence[_Output], apart: Mapping[int, set[int]], near: Collection[int]) -> Group:
+    """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell.
+
+    Nor can who is near any of them.
+    """
     steady, any_apart = _steady(group), any(apart.values())
     first: dict[frozenset[int], _Output] = {}
     as_one = {each.output: first.setdefault(frozenset(apart[each.output]), each) for each in outputs}
@@ -183,7 +204,8 @@ def _folded(group: Group, outputs: Sequence[_Output], apart: Mapping[int, set[in
     for worker, output, times, newest in group:
         said = as_one.get(output)
         if said is None:
-            rows.append((worker, output, times, newest))
+            if worker not in steady or output not in near:
+                rows.append((worker, output, times, newest))
         elif worker not in steady:
             rows.append((worker, said.output, times, newest))
         elif apart[output] or not any_apart:

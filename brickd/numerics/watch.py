@@ -172,7 +172,7 @@ class _Round:
         place = Place(self._speakers[print_[0]].service, site.kernel, site.layer)
         workers = frozenset(worker for worker, *_ in group)
         uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
-        read = self.learning.read(place, group, uuids)
+        read = self.learning.read(place, group, uuids, print_[0])
         said = opinions(read.group)
         self._sites[place] = print_[1]
         heard = self._heard.setdefault(place, Heard())
