@@ -1,7 +1,7 @@
 """Who is right of those that had the same to do.
 
 Owns: the rule. Must not know: who the workers are, where and when. Invariants: where most contradict themselves nobody
-is named; nobody is named either where as many say something else; who agrees with all others is never named.
+is named; nobody is named either where no more than half say the same; who agrees with all others is never named.
 """
 
 from __future__ import annotations
@@ -61,8 +61,6 @@ def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
 
 
 def _right(outputs: Sequence[int]) -> int | None:
-    """What all say who do not contradict themselves; else what most do, and at least two."""
-    votes = Counter(outputs).most_common(2)
-    if len(votes) == 1 or votes[0][1] > votes[1][1]:
-        return votes[0][0]
-    return None
+    """What all say who do not contradict themselves; else what more than half of them do."""
+    ((output, votes),) = Counter(outputs).most_common(1)
+    return output if 2 * votes > len(outputs) else None
