@@ -167,6 +167,13 @@ def test_of_three_the_majority_names_the_outlier_whoever_came_last() -> None:
         assert service.told[0][2]["worker"] == f"api/{who[1]}"
 
 
+def test_where_as_many_say_one_thing_as_another_it_is_said_of_how_many_there_is_no_majority() -> None:
+    service = Service(4)
+    service.say(GOOD, GOOD, BAD, BAD)
+    service.look()
+    assert service.told[0][1].startswith("api/1 and api/3 disagree, no majority among 4 workers: k1 layer 3")
+
+
 def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:
     service = Service(8)
     for given_ in range(5):

@@ -93,7 +93,8 @@ def who(finding: Finding, called: Called) -> str:
     """Who is meant, and what they do."""
     named = [called.said(finding, uuid) for uuid in finding.named]
     if not finding.outliers:
-        return f"{named[0]} and {named[1]} disagree"
+        beside = len(finding.workers)
+        return f"{named[0]} and {named[1]} disagree{f', no majority among {beside} workers' if beside > 2 else ''}"
     if len(named) > 1:
         return f"{named[0]} and {many(len(named) - 1, 'more worker')} differ from the others"
     return (
