@@ -105,19 +105,22 @@ void brick_steps_begin(struct work *w, const struct entry *e, const struct entry
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
 {
     struct brick_match *m = w->m;
-    const uint64_t step = e->print->step;
-    if (m->steps[brick_steps_visit(w, step, e->worker)->at].workers < 2)
+    const struct visit *v = brick_steps_visit(w, e->print->step, e->worker), *end = w->visits + w->visits_count;
+    const uint32_t step = v->at;
+    if (m->steps[step].workers < 2)
         return;
     memset(w->here, 0, m->count);
     for (size_t i = 0; i < count; i++)
         w->here[e[i].worker] = 1;
-    for (uint32_t worker = 0; worker < m->count; worker++) {
-        const struct visit *v = w->here[worker] ? NULL : brick_steps_visit(w, step, worker);
-        if (v == NULL)
+    while (v > w->visits && v[-1].at == step)
+        v--;
+    for (; v < end && v->at == step; v++) {
+        if (w->here[v->worker])
             continue;
         /* Whoever came in the middle of it, or is in the middle of it, may have it still. */
-        const int edge = v->first == m->edges[worker].first || v->last == m->edges[worker].last;
-        *(edge ? &m->edges[worker].uncertain : &m->edges[worker].missing) += 1;
+        struct brick_edge *own = &m->edges[v->worker];
+        const int edge = v->first == own->first || v->last == own->last;
+        *(edge ? &own->uncertain : &own->missing) += 1;
         *(edge ? &brick_site_now(w)->uncertain : &brick_site_now(w)->missing) += 1;
     }
 }
