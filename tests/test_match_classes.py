@@ -72,6 +72,19 @@ def test_who_is_mostly_equal_is_of_no_other_class_in_that_context() -> None:
     assert classes(matched(usual, said(always(OTHER)) + said(always(USUAL), params=1))) == {"WITHIN": 5, "IDENTICAL": 5}
 
 
+def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell() -> None:
+    def of(what: int, contexts: int, first: int = 0) -> list[Said]:
+        return [said({n: what}, params=n)[0] for n in range(first, first + contexts)]
+
+    assert classes(matched(of(USUAL, 9), of(OTHER, 9))) == {"WITHIN": 9}
+    assert classes(matched(of(USUAL, 2), of(OTHER, 2))) == {"DIVERGED": 2}
+    assert classes(matched(of(USUAL, 9), of(OTHER, 4) + of(USUAL, 5, 4))) == {"DIVERGED": 4, "IDENTICAL": 5}
+    equal = said(always(USUAL, 3), params=99)
+    assert classes(matched(of(USUAL, 9) + equal, of(OTHER, 9) + said(always(USUAL, 3, c1=OTHER), params=99))) == {
+        "WITHIN": 9, "DIVERGED": 1, "IDENTICAL": 2
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
     """So are those of whom one has a weight with a flipped bit."""

@@ -15,7 +15,8 @@
  * where what they say is apart, by no more than rounding makes it, at three contents
  * or more that both had, at half of these at least, and not in one place of the
  * sketch alone: another number of threads makes it so, or another kernel that was
- * chosen. What such two say is within where it is no further apart than that; by
+ * chosen. Where they had fewer there than that, it may be so in all contexts of the
+ * site, taken together. What such two say is within where it is no further apart than that; by
  * input nothing else ever is. What is further apart differs, always; where that is
  * more than a few contents, or one contradicts himself there, they are of no two
  * classes (match_classes.c). It does not matter for two who else is there, but that

@@ -18,15 +18,19 @@
 #define ONE_PLACE_MIN 8u           /* contents: as long as two are apart in one place alone, these tell one wrong element */
 #define ODD_SHARE 8u               /* one content in so many may be further apart: it is what differs, alone */
 
+/* Contents that two have had. */
+struct both {
+    uint64_t apart;  /* where they are apart as rounding makes it, */
+    uint64_t equal;  /* and where they are equal */
+    uint32_t places; /* of the sketch, in which they were apart at any */
+};
+
 /* Two workers, the lower first, in one context. */
 struct couple {
     uint32_t one, other;
     uint64_t context;
-    uint64_t apart; /* contents where they are apart as rounding makes it, */
-    uint64_t equal; /* where they are equal, */
-    uint64_t odd;   /* and where they are further apart, or one contradicts himself; in all contexts */
-    uint64_t whole; /* the first of these, in all contexts */
-    uint32_t places; /* of the sketch, in which they were apart at any */
+    struct both here, all; /* in that context, and in all */
+    uint64_t odd;          /* where they are further apart, or one contradicts himself; in all */
 };
 
 /* What some say of a content. */
@@ -64,13 +68,20 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 /* At how many contents they are apart as those of two classes are: fewer than it takes where nobody knows yet; 0: they
  * are not. One element that is wrong in one of them is so in one place of the sketch, whatever it is given; what rounding
  * makes of others is in another one sooner or later, even where most of it is too small for a sketch. */
+static uint64_t contents_in(const struct couple *c, const struct both *b)
+{
+    if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
+        return b->apart + b->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? b->apart : 0;
+    if (brick_is_spread(b->places))
+        return b->apart;
+    return b->apart < ONE_PLACE_MIN ? least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
+}
+
+/* Where both had too few in a context to know, as of each length that few prompts have, all contexts may tell. */
 static uint64_t contents_of(const struct couple *c)
 {
-    if (c->equal > c->apart || ODD_SHARE * c->odd > c->whole)
-        return c->apart + c->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? c->apart : 0;
-    if (brick_is_spread(c->places))
-        return c->apart;
-    return c->apart < ONE_PLACE_MIN ? least(c->apart, BRICK_CONTENTS_MIN - 1) : 0;
+    const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
+    return all >= BRICK_CONTENTS_MIN ? all : contents_in(c, &c->here);
 }
 
 static int is_of_one_group(const struct entry *a, const struct entry *b)
@@ -88,6 +99,13 @@ static enum brick_rounded rounded(struct work *w, const struct entry *one, const
     return brick_rounded(w->one, w->other);
 }
 
+static void count_both(struct both *b, int apart, int equal, uint32_t places)
+{
+    b->apart += (uint64_t)apart;
+    b->equal += (uint64_t)equal;
+    b->places |= places;
+}
+
 /* At a content that both had; from `c` on are those of the same two, in each of their contexts. */
 static void count_content(struct work *w, struct couple *c, size_t contexts)
 {
@@ -97,11 +115,9 @@ static void count_content(struct work *w, struct couple *c, size_t contexts)
     const int apart = steady && !equal && rounded(w, one, other) != BRICK_ROUNDED_NOT;
     const uint32_t places = apart ? brick_places_apart(w->one, w->other) : 0;
     for (size_t i = 0; i < contexts; i++) {
-        const int here = c[i].context == one->print->context;
-        c[i].apart += (uint64_t)(here & apart);
-        c[i].equal += (uint64_t)(here & equal);
-        c[i].places |= here ? places : 0;
-        c[i].whole += (uint64_t)apart;
+        if (c[i].context == one->print->context)
+            count_both(&c[i].here, apart, equal, places);
+        count_both(&c[i].all, apart, equal, places);
         c[i].odd += (uint64_t)(!apart && !equal);
     }
 }
