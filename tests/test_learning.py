@@ -15,7 +15,9 @@ from test_watch import HERE, Service, again
 
 from brickd.numerics.classes import are_two, classes_of, with_two
 from brickd.numerics.compared import WORKERS_MAX, Compared, Place
+from brickd.numerics.comparison import Evidence, Party, compare
 from brickd.numerics.learning import QUESTIONS_MAX, Turns
+from brickd.numerics.matched import Class
 from brickd.numerics.seen import SiteState, state_of
 
 
@@ -234,6 +236,24 @@ def test_healthy_workers_of_several_classes_are_never_told_of(
     for one, uuid in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
         for other, another in zip(orders, ("u0", "u1", "u2", "u3", "u4"), strict=False):
             assert one != other or not are_two(compared.apart.get(HERE, ()), {uuid}, {another})
+
+
+@given(st.lists(st.sampled_from((USUAL, OTHER, THIRD)), min_size=2, max_size=6), st.integers(0, 5), st.integers(0, 8))
+def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
+    orders: list[int], wrong: int, content: int
+) -> None:
+    service = Service(len(orders))
+    says = [dict.fromkeys(range(9), order) for order in orders]
+    says[wrong % len(orders)][content] = FAR
+    for _ in range(1 + len(orders)):  # what waits is asked
+        compared = heard(service, *says)
+    about = service.numerics.about({each.uuid for each in service.workers})
+    parties = [Party(each.uuid, about.speakers[each.uuid].number) for each in service.workers]
+    first = compare(about, parties, Evidence.INPUT).first
+    assert first is not None
+    apart = first.members(Class.DIVERGED)
+    named = {parties[each].name for each in apart if len(first.agree) > len(apart)}
+    assert set(compared.findings[HERE].outliers) == named
 
 
 def ordered(content: int, order: int) -> Said:
