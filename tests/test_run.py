@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from running import BRICKD
 
 from brickd import launch
+from brickd.thinning import DEFAULT, rate_of
 
 pytestmark = pytest.mark.interpreter
 BARE = getattr(sys, "_base_executable", sys.executable)  # it has no brick_agent
-BY = {"brickd": [sys.executable, "-m", "brickd", "run"], "brick_agent": [sys.executable, "-m", "brick_agent"]}
+BY = {"brickd": [*BRICKD, "run"], "brick_agent": [sys.executable, "-P", "-m", "brick_agent"]}
 
 
 def run(*command: str, by: str = "brickd", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -37,11 +39,22 @@ def test_a_command_takes_the_place_of_the_process_that_began_it(by: str) -> None
 
 
 @pytest.mark.parametrize("by", BY)
+def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) -> None:
+    """Python itself ignores a pipe that nobody reads any more."""
+    command = ("grep", "-E", "Sig(Ign|Blk)", "/proc/self/status")
+    plain = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert run(*command, by=by).stdout == plain
+
+
+@pytest.mark.parametrize("by", BY)
 def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None:
-    plain = tmp_path / "plain"
+    plain, moved = tmp_path / "plain", tmp_path / "moved"
     plain.write_text("nothing")
+    moved.write_text("#!/none/bin/python -u\n")
+    moved.chmod(0o700)
     for command, code, why in (
         (str(tmp_path / "none"), launch.NOT_FOUND, "there is no such command"),
+        (str(moved), launch.NOT_FOUND, "what it names is not there: #!/none/bin/python -u"),
         (str(plain), launch.NOT_EXECUTABLE, "Permission denied"),
     ):
         ended = run(command, by=by)
@@ -55,14 +68,47 @@ def test_a_run_of_nothing_is_a_usage_error(by: str) -> None:
     assert (ended.returncode, ended.stdout) == (2, "")
 
 
+@pytest.mark.parametrize("by", BY)
+def test_what_is_misspelled_is_no_command(by: str) -> None:
+    begun = [*BY[by], "--servce", "api", "--", "echo", "begun"]
+    ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--servce" in ended.stderr
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_rate_that_is_none_is_refused_before_anything_is_begun(by: str) -> None:
+    """A worker that was told such a one would record nothing at all."""
+    begun = [*BY[by], "--fingerprints", "1/0", "--", "echo", "begun"]
+    ended = subprocess.run(begun, capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "--fingerprints 1/0: off, all, or 1/N for one step of N, of at most 1000000 is wanted" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["off", "all", "1/1", "1/16", "1/1000000", "1/1000001", "1/0", "1/", "2/3", "", "on", "1/٣"]
+)
+def test_a_command_is_begun_with_the_rates_that_can_be_set(words: str) -> None:
+    assert words != DEFAULT
+    try:
+        said = launch.environment(("x",), {}, fingerprints=words)["BRICKD_FINGERPRINTS"]
+    except launch.NotBegunError:
+        assert rate_of(words) is None
+    else:
+        assert (said, rate_of(words) is None) == (words, False)
+
+
 SEEN = "import sys, os; print([p for p in sys.path if 'launch' in p], 'brick_agent' in sys.modules)"
 
 
-def test_what_a_host_imports_from_is_as_it_was() -> None:
+@pytest.mark.parametrize("path", [None, "", ":", "/a", "/a:", ":/a", "/a b::/c/../c", launch.SITE + "x"])
+def test_what_a_host_imports_from_is_as_it_was(path: str | None) -> None:
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    given |= {} if path is None else {"PYTHONPATH": path}
     command = (sys.executable, "-c", "import sys; print(sys.path, sys.argv)")
     plain, begun = (
         subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=environment).stdout
-        for environment in (dict(os.environ), launch.environment(command, os.environ))
+        for environment in (given, launch.environment(command, given))
     )
     assert begun == plain != ""
 
@@ -78,6 +124,16 @@ def test_without_its_variable_nothing_of_ours_is_imported() -> None:
 
 def test_a_host_that_forbids_all_recording_has_its_way() -> None:
     assert run("env", "BRICKD=0", sys.executable, "-c", SEEN).stdout == "[] False\n"
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str) -> None:
+    asked = "import os; print(*sorted(os.environ))"
+    plain = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=60, check=True,
+                           env=os.environ | {"BRICKD": "0"})  # fmt: skip
+    begun = run(sys.executable, "-c", asked, by=by, BRICKD="0")
+    assert begun.stdout == plain.stdout
+    assert "BRICKD=0 is set" in begun.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,6 +179,9 @@ def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
         (("python", "-c", "pass"), "python"),
         (("python",), "python"),
         (("python", "-m"), "python"),
+        (("python", "-"), "python"),
+        (("python", "--", "-x.py"), "-x"),
+        (("python3.13t", "--check-hash-based-pycs", "always", "serve/"), "serve"),
         (("sh", "start.sh"), "sh"),
     ],
 )
@@ -132,9 +191,9 @@ def test_a_service_without_a_name_is_called_as_what_is_run(words: tuple[str, ...
     assert launch.environment(words, {"BRICKD_SERVICE": "own"}, service="api")["BRICKD_SERVICE"] == "api"
 
 
-def test_nothing_is_imported_from_where_a_command_happens_to_begin() -> None:
-    """An empty part of PYTHONPATH is the directory in which an interpreter begins."""
-    for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:/b", [launch.SITE, "/a", "/b"])):
+def test_nothing_more_is_imported_from_where_a_command_happens_to_begin() -> None:
+    """An empty part of PYTHONPATH is the directory in which an interpreter begins; an empty PYTHONPATH is none."""
+    for before, path in ((None, [launch.SITE]), ("", [launch.SITE]), ("/a:", [launch.SITE, "/a", ""])):
         given = {} if before is None else {"PYTHONPATH": before}
         assert launch.environment(("x",), given)["PYTHONPATH"].split(os.pathsep) == path
     twice = launch.environment(("x",), launch.environment(("x",), {"PYTHONPATH": "/a"}))
@@ -147,13 +206,18 @@ def test_nothing_is_imported_from_where_a_command_happens_to_begin() -> None:
         (("-I",), "I"),
         (("-uE",), "E"),
         (("-X", "dev"), ""),
+        (("-X", "dev", "-bI"), "I"),
+        (("-Wignore", "-S", "x.py"), "S"),
+        (("--check-hash-based-pycs", "always", "-E"), "E"),
+        (("-mx", "-I"), ""),
+        (("--", "-I"), ""),
         (("-Sc", "1"), "S"),
         (("-c", "-I"), ""),
         (("x.py", "-I"), ""),
     ],
 )
 def test_an_interpreter_that_will_not_look_is_told_of(options: tuple[str, ...], letter: str) -> None:
-    why = launch.unheard((sys.executable, *options))
+    why = launch.unheard((sys.executable, *options), {})
     assert (why or "").startswith(f"python -{letter} " if letter else "")
     assert (why is None) == (letter == "")
 
@@ -165,6 +229,19 @@ def test_a_script_whose_interpreter_will_not_look_is_told_of(tmp_path: Path) -> 
     ended = run(str(script))
     assert (ended.returncode, ended.stdout) == (0, "1\n")
     assert "python -I does not look at PYTHONPATH" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("sudo", "-u", "www", "uvicorn"), "sudo"),
+        (("/usr/bin/env", "-i", "uvicorn"), "env"),
+        (("env", "A=1", "uvicorn", "-i"), None),
+    ],
+)
+def test_a_program_that_passes_no_environment_on_is_told_of(command: tuple[str, ...], told: str | None) -> None:
+    why = launch.unheard(command, {})
+    assert why == (told and f"{told} begins a command with an environment of its own: give `brickd run` behind it")
 
 
 def test_both_distributions_begin_commands_by_the_same_file() -> None:

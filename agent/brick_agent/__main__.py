@@ -6,6 +6,7 @@ Owns: its arguments. Must not know: how a command is begun.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 
@@ -15,23 +16,34 @@ from brick_agent import launch
 def main() -> int:
     """Begin the command; what it returns is why that could not be."""
     parser = argparse.ArgumentParser(
-        "python -m brick_agent", description="Run a command; torch models in its processes are instrumented."
+        "python -m brick_agent",
+        usage="%(prog)s [-h] [--service NAME] [--fingerprints off|1/N|all] -- CMD",
+        description="Run a command; torch models in its processes are timed, and compared.",
+        allow_abbrev=False,
     )
-    parser.add_argument("--service", help="what its workers are called together")
-    parser.add_argument("--fingerprints", metavar="off|1/N|all", help="of which steps checksums are recorded")
-    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER)
+    parser.add_argument("--service", metavar="NAME", help="what its workers are called together; else by the command")
+    parser.add_argument(
+        "--fingerprints", metavar="off|1/N|all", help="of which steps what is computed is compared; else of one of 64"
+    )
+    parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command, with its arguments")
     said = parser.parse_args()
     command = said.command[1:] if said.command[:1] == ["--"] else said.command
     if not command:
         parser.error("there is no command: give one after --")
-    if (why := launch.unheard(command)) is not None:
-        sys.stderr.write(f"brick_agent: {why}\n")
-    environment = launch.environment(command, os.environ, service=said.service, fingerprints=said.fingerprints)
     try:
+        environment = launch.environment(command, os.environ, service=said.service, fingerprints=said.fingerprints)
+        if (why := launch.unheard(command, os.environ)) is not None:
+            _say(why)
         launch.begin(command, environment)
     except launch.NotBegunError as error:
-        sys.stderr.write(f"brick_agent: {error}\n")
+        _say(str(error))
         return error.code
+
+
+def _say(what: str) -> None:
+    # Closed, or full: nobody is left to tell.
+    with contextlib.suppress(AttributeError, OSError):
+        sys.stderr.write(f"brick_agent: {what}\n")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 Owns: the table of verbs, the way from any error to one line and an exit code, what happens when the reader of stdout
 has gone. Must not know: what a verb does; it imports none until it runs. Invariants: every end of the process is a code
-of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "differs"); a verb returns None or an
-`Exit`.
+of `Exit` or 130, a defect included (a bare traceback would exit 1, which says "differs"), but for `run`, which ends as
+a shell does that cannot begin a command; a verb returns None or an `Exit`.
 """
 
 from __future__ import annotations

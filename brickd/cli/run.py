@@ -13,22 +13,23 @@ from brickd import launch
 from brickd.cli.output import say
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"allow_interspersed_args": False})
 @click.option("--service", metavar="NAME", help="What its workers are called together; else by the command.")
 @click.option(
     "--fingerprints", metavar="off|1/N|all", help="Of which steps what is computed is compared; else of one of 64."
 )
 @click.argument("command", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(command: tuple[str, ...], service: str | None, fingerprints: str | None) -> None:
+def run(command: tuple[str, ...], service: str | None, fingerprints: str | None) -> int:
     """Run a command: torch models in its processes are timed, and compared.
 
     Nothing is changed in it. brick_agent has to be installed where the command's Python is. The command takes the
     place of this process, and ends as it would have.
     """
-    if (why := launch.unheard(command)) is not None:
-        say(why)
     try:
-        launch.begin(command, launch.environment(command, os.environ, service=service, fingerprints=fingerprints))
+        environment = launch.environment(command, os.environ, service=service, fingerprints=fingerprints)
+        if (why := launch.unheard(command, os.environ)) is not None:
+            say(why)
+        launch.begin(command, environment)
     except launch.NotBegunError as error:
         say(str(error))
-        raise SystemExit(error.code) from None
+        return error.code

@@ -3,7 +3,7 @@
 Owns: its environment, and when that cannot help. Must not know: what brick_agent does then. Both distributions have
 this package, so that a host may be begun by either: it uses neither. Invariants: the command takes the place of this
 process, with its number, its signals, its standard streams, and what it ends with; without BRICKD=1 in its environment
-nothing of ours happens.
+nothing of ours happens, and who has set BRICKD=0 has it so; what a Python imports from is what it was.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell ends, env and nohup
-_PYTHON = re.compile(r"(python|pypy)[0-9.]*")
+_USAGE = 2
+_PYTHON = re.compile(r"(python|pypy)[0-9.]*t?d?")
 _WITH_VALUE = "cmWX"  # options of Python that another word belongs to, or ends them
+_LONG_WITH_VALUE = "--check-hash-based-pycs"
+_RATE = re.compile(r"off|all|1/([1-9][0-9]{0,5}|1000000)", re.ASCII)
 _SHEBANG_MAX = 256
+_OF_THEIR_OWN = frozenset(("doas", "docker", "kubectl", "podman", "runuser", "ssh", "su", "sudo", "systemd-run"))
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class NotBegunError(Exception):
@@ -38,21 +44,38 @@ class NotBegunError(Exception):
 
 def begin(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Have it take the place of this process."""
+    for each in _IGNORED_BY_PYTHON:
+        signal.signal(each, signal.SIG_DFL)  # what is ignored stays so in whoever takes our place
     try:
         os.execvpe(command[0], list(command), dict(environment))
     except (FileNotFoundError, NotADirectoryError):
-        raise NotBegunError(f"{command[0]}: there is no such command", NOT_FOUND) from None
+        raise NotBegunError(f"{command[0]}: {_missing(command[0])}", NOT_FOUND) from None
     except OSError as error:
         raise NotBegunError(f"{command[0]}: {error.strerror}", NOT_EXECUTABLE) from None
+
+
+def _missing(command: str) -> str:
+    """What is, of a command that could not be found: itself, or what it is to be run by."""
+    found = shutil.which(command)
+    if found is None:
+        return "there is no such command"
+    first = _first_line(found)
+    return f"what it names is not there: {first}" if first.startswith("#!") else "what would load it is not there"
 
 
 def environment(
     command: Sequence[str], given: Mapping[str, str], *, service: str | None = None, fingerprints: str | None = None
 ) -> dict[str, str]:
     """That of the command."""
-    path = [each for each in given.get("PYTHONPATH", "").split(os.pathsep) if each and each != SITE]
-    # An empty one would be the directory in which the command begins.
-    said = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *path))}
+    if fingerprints is not None and not _RATE.fullmatch(fingerprints):
+        wanted = "off, all, or 1/N for one step of N, of at most 1000000"
+        raise NotBegunError(f"--fingerprints {fingerprints}: {wanted} is wanted", _USAGE)
+    if given.get("BRICKD") == "0":
+        return dict(given)
+    # An empty variable is none; an empty part of one that is not is the directory in which the command begins.
+    path = given.get("PYTHONPATH") or None
+    others = [] if path is None else [each for each in path.split(os.pathsep) if each != SITE]
+    said = {**given, "BRICKD": "1", "PYTHONPATH": os.pathsep.join((SITE, *others))}
     if service is not None or not given.get("BRICKD_SERVICE"):
         said["BRICKD_SERVICE"] = service or service_of(command)
     if fingerprints is not None:
@@ -63,54 +86,64 @@ def environment(
 
 def service_of(command: Sequence[str]) -> str:
     """What its processes are called together, where nobody says it: by the program, or by what Python runs."""
-    words = list(command)
-    if _PYTHON.fullmatch(os.path.basename(words[0])) and (rest := _after_options(words[1:])):
-        return os.path.basename(rest[0]).removesuffix(".py").split(":")[0] or "python"
-    return os.path.basename(words[0])
+    program = os.path.basename(command[0])
+    return _python(command[1:])[1] or program if _PYTHON.fullmatch(program) else program
 
 
-def _after_options(words: Sequence[str]) -> list[str]:
-    """What Python runs; nothing where it is told on the command line or is asked for."""
-    words = list(words)
-    while words and words[0].startswith("-") and len(words[0]) > 1:
-        letters = words.pop(0).lstrip("-")
-        at = next((n for n, letter in enumerate(letters) if letter in _WITH_VALUE), None)
-        if at is None:
+def _python(words: Sequence[str]) -> tuple[str, str]:
+    """The letters of the options that Python is given, and what it runs; that has no name where nobody gave it one."""
+    letters, rest = "", iter(words)
+    for word in rest:
+        if word == "--":
+            return letters, _file(next(rest, ""))
+        if not word.startswith("-") or word == "-":
+            return letters, "" if word == "-" else _file(word)
+        if word.startswith("--"):
+            if word == _LONG_WITH_VALUE:
+                next(rest, None)
             continue
-        value = letters[at + 1 :] or (words.pop(0) if words else "")
-        if letters[at] in "cm":
-            return [value.split(".")[0]] if letters[at] == "m" and value else []
-    return words
+        for at, letter in enumerate(word[1:], 2):
+            letters += letter
+            if letter in _WITH_VALUE:
+                value = word[at:] or next(rest, "")
+                if letter in "cm":
+                    return letters, value.split(".")[0] if letter == "m" else ""
+                break
+    return letters, ""
 
 
-def unheard(command: Sequence[str]) -> str | None:
+def _file(word: str) -> str:
+    return os.path.basename(word.rstrip("/")).removesuffix(".py")
+
+
+def unheard(command: Sequence[str], given: Mapping[str, str]) -> str | None:
     """Why brick_agent will not be told of the command's first process; None: nothing is known that would hinder it."""
+    if given.get("BRICKD") == "0":
+        return "BRICKD=0 is set, which forbids it: nothing is recorded"
+    program, words = os.path.basename(command[0]), list(command[1:])
+    if program in _OF_THEIR_OWN or (program == "env" and {"-", "-i", "--ignore-environment"}.intersection(words[:1])):
+        return f"{program} begins a command with an environment of its own: give `brickd run` behind it"
     found = shutil.which(command[0])
-    words = list(command[1:])
     if found is not None and not _PYTHON.fullmatch(os.path.basename(found)):
         words = _shebang(found)
-    for option in words:
-        if not option.startswith("-") or option == "-":
-            break
-        letters = option[1:]
-        for letter in letters:
-            if letter in _WITH_VALUE:
-                break
-            if letter in "IES":
-                hinders = "does not look at PYTHONPATH" if letter in "IE" else "imports no sitecustomize"
-                return f"python -{letter} {hinders}: call brick_agent.instrument(model) in the program"
-        if letters[:1] in ("c", "m"):
-            break
-    return None
+    letter = next((each for each in _python(words)[0] if each in "IES"), None)
+    if letter is None:
+        return None
+    hinders = "imports no sitecustomize" if letter == "S" else "does not look at PYTHONPATH"
+    return f"python -{letter} {hinders}: call brick_agent.instrument(model) in the program"
 
 
 def _shebang(file: str) -> list[str]:
     """The options that a script gives to the Python that it names."""
-    try:
-        with open(file, "rb") as script:
-            first = script.readline(_SHEBANG_MAX)
-    except OSError:
-        return []
-    words = first[2:].decode(errors="replace").split() if first.startswith(b"#!") else []
+    first = _first_line(file)
+    words = first[2:].split() if first.startswith("#!") else []
     at = next((n for n, word in enumerate(words) if _PYTHON.fullmatch(os.path.basename(word))), None)
     return [] if at is None else words[at + 1 :]
+
+
+def _first_line(file: str) -> str:
+    try:
+        with open(file, "rb") as script:
+            return script.readline(_SHEBANG_MAX).decode(errors="replace").strip()
+    except OSError:
+        return ""
