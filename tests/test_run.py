@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -136,6 +137,16 @@ def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str)
     assert "BRICKD=0 is set" in begun.stderr
 
 
+HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._hooks'))"
+
+
+@pytest.mark.parametrize("inner", BY)
+@pytest.mark.parametrize("outer", BY)
+def test_a_run_within_a_run_is_one(outer: str, inner: str) -> None:
+    ended = run(*BY[inner], "--", sys.executable, "-c", HOOKS, by=outer)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")
+
+
 @pytest.mark.parametrize(
     ("own", "said"),
     [
@@ -165,6 +176,24 @@ def test_an_interpreter_without_brick_agent_is_told_of_once() -> None:
     (line,) = ended.stderr.splitlines()
     assert "has no brick_agent" in line
     assert "pip install" in line
+
+
+@pytest.mark.parametrize("stderr", ["&-", "/dev/full"])
+def test_a_host_with_nobody_to_tell_begins_as_it_would_have(stderr: str, tmp_path: Path) -> None:
+    (tmp_path / "brick_agent.py").write_text("raise ValueError('broken')")
+    for path in ("", os.fspath(tmp_path)):
+        command = f"exec {shlex.quote(BARE)} -c 'print(1)' 2>{stderr}"
+        ended = run("sh", "-c", command, PYTHONPATH=path)
+        assert (ended.returncode, ended.stdout) == (0, "1\n")
+
+
+def test_a_home_of_another_python_has_its_own_and_no_brick_agent(tmp_path: Path) -> None:
+    subprocess.run([BARE, "-m", "venv", "--without-pip", tmp_path / "home"], check=True)
+    (folder,) = (tmp_path / "home").glob("lib/python*/site-packages")
+    (folder / "sitecustomize.py").write_text("print('its own')")
+    ended = run(os.fspath(tmp_path / "home" / "bin" / "python"), "-c", "print(1)")
+    assert (ended.returncode, ended.stdout) == (0, "its own\n1\n")
+    assert f"{tmp_path}/home/bin/python has no brick_agent" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """What Python imports as it begins, below `brickd run`: brick_agent is told, and then what was there before goes on.
 
 Owns: nothing but this order. Must not know: what brick_agent does. Invariants: without BRICKD=1 nothing happens here;
-whatever goes wrong here, the host begins as it would have; what it finds under the name is its own sitecustomize.
+whatever goes wrong here, the host begins as it would have; what it finds under the name is its own sitecustomize. Any
+Python 3 of a command's may read it, also one that is older than those that brick_agent knows.
 """
 
 import os
@@ -11,24 +12,34 @@ import sys
 def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
-    if os.environ.get("BRICKD") == "1":
-        try:
-            from brick_agent import _hooks
-        except ImportError as error:
-            if os.environ.get("_BRICKD_TOLD") != "told":
-                os.environ["_BRICKD_TOLD"] = "told"  # once, for the whole family
-                sys.stderr.write(
-                    f"brickd run: {sys.executable} has no brick_agent ({error}): "
-                    f"not recorded. Install it: {sys.executable} -m pip install brick-agent\n"
-                )
-        else:
-            _hooks.begin()
+    # Where one of both distributions begins the other, each has its folder here.
+    if os.environ.get("BRICKD") != "1" or "brick_agent._hooks" in sys.modules:
+        return
+    try:
+        from brick_agent import _hooks
+    except ImportError as error:
+        if os.environ.get("_BRICKD_TOLD") != "told":
+            os.environ["_BRICKD_TOLD"] = "told"  # once, for the whole family
+            fix = "it wants Python 3.11 or later"
+            if sys.version_info >= (3, 11):  # noqa: UP036  (the command's Python, not ours)
+                fix = f"install it: {sys.executable} -m pip install brick-agent"
+            _say(f"{sys.executable} has no brick_agent ({error}), and nothing of it is recorded: {fix}")
+    else:
+        _hooks.begin()
+
+
+def _say(what: str) -> None:
+    # Where it is closed or full, what is raised would end the interpreter; and contextlib is not the host's yet.
+    try:  # noqa: SIM105
+        sys.stderr.write(f"brickd run: {what}\n")
+    except Exception:
+        pass
 
 
 try:
     _begin()
 except Exception as error:
-    sys.stderr.write(f"brickd run: {error!r}\n")
+    _say(repr(error))
 _ours = sys.modules.pop(__name__)
 try:
     import sitecustomize  # type: ignore[import-not-found]  # noqa: F401
