@@ -22,7 +22,8 @@ _NOBODY: Mapping[str, str] = MappingProxyType({})
 def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
     """Give each its name: the declared one, else what it was called before, else the lowest free number, by age.
 
-    The living come first, so that a worker that was started again has the name and the dead one a mark behind it.
+    The living come first, so that a worker that was started again has the name and the dead one a mark behind it; of
+    several dead ones the last that had the name keeps it.
 
     Args:
         everybody: who is to be named.
@@ -34,6 +35,10 @@ def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> 
     by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
     had = [(who, _declared(who) or remembered.get(who.uuid)) for who in by_age]
     reserved = {name for who, name in had if who.alive or _declared(who)}
+    holders: dict[str, Who] = {}
+    for who, name in had:
+        if name is not None and (name not in holders or not holders[name].alive):
+            holders[name] = who
     taken: set[str] = set()
     result = []
     for who, before in had:
@@ -41,7 +46,7 @@ def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> 
         if name is None:
             numbers = (f"{who.service}/{number}" for number in itertools.count())
             name = next(free for free in numbers if free not in reserved and free not in taken)
-        if name in taken:
+        if name in taken or (before is not None and holders[before] is not who):
             name = f"{name}~{who.uuid[:6]}"
         taken.add(name)
         result.append((name, who))

@@ -31,6 +31,27 @@ def test_the_headers_alone_name_everybody_as_a_survey_does(worker: Start, prefix
     assert [name.split("~")[0] for name, _, _ in named] == ["api/0", "api/0.tp3.pp1", "api/0", "api/1", "batch/0"]
 
 
+def test_of_dead_workers_that_had_one_name_the_last_keeps_it(worker: Start, prefix: str) -> None:
+    lives = [started(worker, BRICKD_SERVICE="api", BRICKD_WORKER="0") for _ in range(3)]
+    for each in lives[:2]:
+        each.kill()
+    while_one_lives = [(name, who.header["pid"]) for name, who in identities()]
+    lives[2].kill()
+    assert sorted((name, who.header["pid"]) for name, who in identities()) == sorted(while_one_lives)
+    assert dict(while_one_lives)["api/0"] == lives[2].pid
+
+
+def test_one_that_is_started_again_has_the_name_that_the_dead_are_remembered_by(worker: Start, prefix: str) -> None:
+    for _ in range(2):
+        started(worker, BRICKD_SERVICE="api").kill()
+    dead = [who for _, who in identities()]
+    remembered = {who.uuid: "api/0" for who in dead}
+    again = started(worker, BRICKD_SERVICE="api")
+    given = naming.named([who for _, who in identities()], remembered)
+    assert [name for name, who in given if who.header["pid"] == again.pid] == ["api/0"]
+    assert {name for name, _ in given} == {"api/0", *(f"api/0~{who.uuid[:6]}" for who in dead)}
+
+
 def test_a_worker_without_its_lock_that_still_records_is_alive_to_both(
     worker: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
