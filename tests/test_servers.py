@@ -7,127 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import json
+import importlib.util
 import os
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from begun import APP, ONE_THREAD, SMALL, Server, spans, told, until
 from conftest import SHM, apart
 from running import BRICKD, Running, running
-from verbs import brickd, document
+from verbs import document
 
 REASON = "is not installed: .ci/run does it"
 for needed in ("torch", "transformers", "fastapi", "uvicorn", "gunicorn"):
     pytest.importorskip(needed, reason=f"{needed} {REASON}")
 pytestmark = pytest.mark.slow
-
-APP = """
-import os, torch
-from fastapi import FastAPI
-from transformers import LlamaConfig, LlamaForCausalLM
-torch.set_num_threads(1)
-torch.manual_seed(1)
-def taken(name):
-    try: os.unlink(name)
-    except FileNotFoundError: return False
-    return True
-attention = "eager" if taken("eager") else "sdpa"
-config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
-                     num_attention_heads=4, num_key_value_heads=2, attn_implementation=attention)
-model = LlamaForCausalLM(config).eval()
-bad = attention == "sdpa" and taken("bad")
-if bad: model.model.layers[2].mlp.up_proj.weight.data[3, 5] += 0.5
-app = FastAPI()
-@app.post("/generate")
-def generate(seed: int = 0):
-    prompt = torch.randint(0, 128, (1, 8), generator=torch.Generator().manual_seed(seed))
-    with torch.inference_mode():
-        made = model.generate(prompt, max_new_tokens=3, do_sample=False, pad_token_id=0)
-    return {"pid": os.getpid(), "kind": "bad" if bad else attention, "tokens": made[0].tolist()}
-"""
-PATIENCE_SECONDS = 90
-ONE_THREAD = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
-
-
-def until(so: Callable[[], Any]) -> Any:
-    """What comes of it as soon as it is true."""
-    by = time.monotonic() + PATIENCE_SECONDS
-    while not (found := so()):
-        assert time.monotonic() < by, "it never came to be"
-        time.sleep(0.05)
-    return found
-
-
-def told(*arguments: str) -> dict[str, Any]:
-    """What a verb says; nothing where there is nobody to say it of."""
-    said = brickd(*arguments, "--json")
-    return dict(json.loads(said.stdout)) if said.returncode in (0, 1) else {}
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-class Server:
-    """A command that `brickd run` began, in a process group of its own."""
-
-    def __init__(self, folder: Path, *command: str, service: str = "api") -> None:
-        self.port = free_port()
-        with (folder / "said").open("wb") as said:
-            self.process = subprocess.Popen(
-                [*BRICKD, "run", "--service", service, "--fingerprints", "all", "--",
-                 *(each.replace("PORT", str(self.port)) for each in command)],
-                cwd=folder, env=os.environ | ONE_THREAD, stdout=said, stderr=said, process_group=0,
-            )  # fmt: skip
-        self.said = folder / "said"
-
-    def ask(self, seed: int = 0) -> dict[str, Any]:
-        """What a worker answers; any failure raises."""
-        client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
-        with contextlib.closing(client):
-            client.request("POST", f"/generate?seed={seed}")
-            answer = client.getresponse()
-            body = answer.read()
-        assert answer.status == 200, body
-        found: dict[str, Any] = json.loads(body)
-        return found
-
-    def up(self) -> bool:
-        assert self.process.poll() is None, self.said.read_text()
-        with contextlib.suppress(OSError):
-            return bool(self.ask())
-        return False
-
-    def workers(self, number: int, seed: int = 0) -> dict[int, str]:
-        """So many have answered: who, by the number of its process, and of what kind."""
-        found: dict[int, str] = {}
-
-        def all_of_them() -> bool:
-            with contextlib.suppress(ConnectionError):
-                one = self.ask(seed)
-                found[one["pid"]] = one.get("kind", "")
-            return len(found) >= number
-
-        until(all_of_them)
-        return found
-
-    def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self.process.wait(20)
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -219,100 +116,37 @@ def test_another_kind_of_attention_is_not_comparable(kinds: dict[str, list[str]]
     assert set(diff["not_comparable"]) >= {"backend"}
 
 
-class Load:
-    """Requests one after the other, of which none may fail."""
+def restarted(server: Server, victim: str, place: str) -> None:
+    """One is killed: another one has its name, nothing that it came to is lost, and no file of it is left."""
+    before = spans()
+    live = [each for each in document("workers")["workers"] if each["state"] == "live"]
+    (dead,) = (each for each in live if each["name"] == victim)
+    others = {each["uuid"] for each in live} - {dead["uuid"]}
+    os.kill(dead["pid"], signal.SIGKILL)
 
-    def __init__(self, server: Server) -> None:
-        self.failed: list[str] = []
-        self.done = 0
-        self._server, self._over = server, threading.Event()
-        self._thread = threading.Thread(target=self._work)
-        self._thread.start()
+    def again() -> bool:
+        with contextlib.suppress(ConnectionError, http.client.HTTPException, AssertionError):
+            server.ask()
+        now = [each for each in document("workers")["workers"] if each["state"] == "live"]
+        return dead["uuid"] not in {each["uuid"] for each in now} and len(now) == len(live)
 
-    def _work(self) -> None:
-        while not self._over.is_set():
-            try:
-                self._server.ask(self.done % 5)
-                self.done += 1
-            except Exception as error:
-                self.failed.append(repr(error))
-
-    def more(self, number: int = 10) -> None:
-        wanted = self.done + number
-        until(lambda: self.done >= wanted or self.failed)
-
-    def end(self) -> list[str]:
-        self._over.set()
-        self._thread.join()
-        return self.failed
-
-
-def calls(service: str = "api") -> int:
-    return sum(each["count"] for each in document("bricks", service)["bricks"])
+    until(again)
+    after = spans()
+    (come,) = {uuid for uuid, (name, _) in after.items() if name == victim}
+    assert come not in before
+    assert after[dead["uuid"]][0] == f"{victim}~{dead['uuid'][:6]}"
+    assert {uuid: after[uuid][0] for uuid in others} == {uuid: before[uuid][0] for uuid in others}
+    assert all(after[uuid][1] >= number for uuid, (_, number) in before.items())
+    until(lambda: len(list(SHM.glob(f"{place}*"))) == len(live))
+    assert spans()[dead["uuid"]] == after[dead["uuid"]], "which its segment no longer says"
 
 
 def test_a_worker_that_is_killed_and_started_again_has_its_name(
     server: Server, daemon: Running, kinds: dict[str, list[str]], place: str
 ) -> None:
-    lived = [each for each in document("workers")["workers"] if each["state"] == "live"]
-    victim = next(each for each in lived if each["name"] == kinds["bad"][0])
-    before = calls()
-    os.kill(victim["pid"], signal.SIGKILL)
-    others = {each["pid"] for each in lived} - {victim["pid"]}
-
-    def again() -> bool:
-        with contextlib.suppress(ConnectionError, AssertionError):
-            server.ask()
-        live = [each for each in document("workers")["workers"] if each["state"] == "live"]
-        return {each["name"] for each in live} == {each["name"] for each in lived} and len(
-            {each["pid"] for each in live} - others
-        ) == 1
-
-    until(again)
-    assert calls() >= before
-    until(lambda: len(list(SHM.glob(f"{place}*"))) == 4)
-    assert calls() >= before
+    restarted(server, kinds["bad"][0], place)
 
 
-def test_whatever_becomes_of_the_daemon_no_request_fails(server: Server, kinds: dict[str, list[str]], place: str,
-                                                         daemon: Running) -> None:  # fmt: skip
-    load = Load(server)
-    try:
-        load.more()
-        daemon.process.send_signal(signal.SIGSTOP)
-        load.more()
-        daemon.process.send_signal(signal.SIGCONT)
-        load.more()
-        daemon.kill()
-        load.more()
-        with running() as other:
-            load.more()
-            other.once("/coverage", lambda said: any(each["input"]["fingerprints"] for each in said["services"]))
-            load.more()
-            other.end()
-        load.more()
-    finally:
-        failed = load.end()
-    assert failed == []
-
-
-SMALL = """
-import os, json, torch
-from torch import nn
-torch.set_num_threads(1)
-torch.manual_seed(1)
-class Block(nn.Module):
-    def __init__(self): super().__init__(); self.norm = nn.LayerNorm(8); self.mlp = nn.Sequential(nn.Linear(8, 8))
-    def forward(self, x): return x + self.mlp(self.norm(x))
-class Model(nn.Module):
-    def __init__(self): super().__init__(); self.layers = nn.ModuleList(Block() for _ in range(2))
-    def forward(self, x):
-        for each in self.layers: x = each(x)
-        return x
-model = Model().eval()
-def work():
-    with torch.inference_mode(): return float(model(torch.ones(1, 8)).sum())
-"""
 WSGI = (
     SMALL
     + """
@@ -322,6 +156,22 @@ def app(environ, start):
     return [json.dumps({"pid": os.getpid(), "sum": work()}).encode()]
 """
 )
+ASGI = (
+    SMALL
+    + """
+async def app(scope, receive, send):
+    assert scope["type"] == "http"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": json.dumps({"pid": os.getpid(), "sum": work()}).encode()})
+"""
+)
+UVICORN_WORKER = "uvicorn_worker" if importlib.util.find_spec("uvicorn_worker") else "uvicorn.workers"
+GUNICORN = {
+    "later": (WSGI, ()),
+    "preload": (WSGI, ("--preload",)),
+    "preload warm": (WSGI, ("--preload",)),
+    "uvicorn": (ASGI, ("-k", f"{UVICORN_WORKER}.UvicornWorker")),
+}
 
 
 def bricks_of(worker: str) -> set[str]:
@@ -343,12 +193,12 @@ def seen_alike(number: int, service: str = "api") -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("how", ["later", "preload", "preload warm"])
+@pytest.mark.parametrize("how", GUNICORN)
 def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
-    (tmp_path / "app.py").write_text(WSGI)
+    source, options = GUNICORN[how]
+    (tmp_path / "app.py").write_text(source)
     if "warm" in how:
         (tmp_path / "warm").touch()
-    options = ["--preload"] if "preload" in how else []
     with running():
         server = Server(tmp_path, sys.executable, "-m", "gunicorn", "app:app", "-w", "2", "-b", "127.0.0.1:PORT",
                         *options)  # fmt: skip
@@ -361,6 +211,7 @@ def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
             live = {each["pid"]: each["name"] for each in document("workers")["workers"] if each["name"] in names}
             assert pids <= set(live)
             assert len(live) == 2 + ("warm" in how)  # who preloads and calls the model is one, too
+            restarted(server, live[min(pids)], prefix)
         finally:
             server.end()
 
@@ -395,7 +246,7 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("how", ["spawn", "fork"])
+@pytest.mark.parametrize("how", ["spawn", "fork", "forkserver"])
 def test_processes_that_torch_starts(prefix: str, tmp_path: Path, how: str) -> None:
     (tmp_path / "small.py").write_text(SMALL)
     (tmp_path / "main.py").write_text(SPAWNED)

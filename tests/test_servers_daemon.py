@@ -1,0 +1,112 @@
+"""Whatever becomes of the daemon, no request that a server is sent meanwhile fails, and no counter goes back."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+
+import pytest
+from begun import APP, Load, Server, spans, until
+from conftest import apart
+from faults import until_stopped
+from running import running
+from verbs import document
+
+REASON = "is not installed: .ci/run does it"
+for needed in ("torch", "transformers", "fastapi", "uvicorn"):
+    pytest.importorskip(needed, reason=f"{needed} {REASON}")
+pytestmark = pytest.mark.slow
+
+WORKERS = 2
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """It begins where there is no daemon."""
+    folder = tmp_path_factory.mktemp("uvicorn")
+    (folder / "app.py").write_text(APP)
+    with apart():
+        one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
+                     "127.0.0.1", "--port", "PORT", "--log-level", "warning")  # fmt: skip
+        try:
+            until(one.up)
+            for seed in range(2):
+                one.workers(WORKERS, seed)
+            yield one
+        finally:
+            one.end()
+
+
+class Counted:
+    """What the workers came to, which never is less."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._before = server, spans()
+
+    def more(self, source: str) -> None:
+        """Each of them has answered since, and brickd, asked by this way, says so."""
+        self._server.workers(WORKERS)
+        now = spans()
+        assert document("status")["source"] == source
+        assert now.keys() == self._before.keys()
+        assert len(now) == WORKERS
+        for uuid, (name, number) in now.items():
+            assert name == self._before[uuid][0]
+            assert number > self._before[uuid][1]
+        self._before = now
+
+
+@pytest.fixture
+def counted(server: Server) -> Counted:
+    return Counted(server)
+
+
+@pytest.fixture
+def load(server: Server) -> Iterator[Load]:
+    load = Load(server)
+    try:
+        load.more()
+        yield load
+        load.more()
+    finally:
+        failed = load.end()
+    assert failed == []
+
+
+def test_there_never_was_a_daemon(counted: Counted, load: Load) -> None:
+    counted.more("shared memory")
+    load.more()
+    counted.more("shared memory")
+
+
+def test_a_daemon_comes_and_goes(counted: Counted, load: Load) -> None:
+    with running() as daemon:
+        counted.more("daemon")
+        load.more()
+        counted.more("daemon")
+        daemon.end()
+    counted.more("shared memory")
+
+
+def test_a_daemon_stands_still(counted: Counted, load: Load) -> None:
+    with running() as daemon:
+        counted.more("daemon")
+        daemon.process.send_signal(signal.SIGSTOP)
+        until_stopped(daemon.pid)
+        load.more(50)  # more than the rings of events have room for
+        daemon.process.send_signal(signal.SIGCONT)
+        counted.more("daemon")
+
+
+def test_a_daemon_is_killed_and_another_goes_on(counted: Counted, load: Load) -> None:
+    with running() as daemon:
+        counted.more("daemon")
+        daemon.kill()
+        load.more()
+        counted.more("shared memory")
+    with running() as other:
+        counted.more("daemon")
+        load.more()
+        other.once("/coverage", lambda said: any(each["input"]["fingerprints"] for each in said["services"]))
+        counted.more("daemon")
