@@ -12,11 +12,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from begun import SMALL
 from conftest import Worker, another_user
 from contained import Container
 from faults import Start, needs_namespaces
@@ -50,13 +51,13 @@ def shm() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(worker: Start, shm: Path, prefix: str) -> Serve:
-    """Starts a server in a container: `serve(program, **what its container has besides)`."""
+    """Starts a server in a container: `serve(program, **what its container has besides)`; `by`: what begins it."""
     another_user(SERVER)  # or there is none
 
-    def start(program: str, service: str = "api", **container: Any) -> Worker:
+    def start(program: str, service: str = "api", by: Sequence[str] = (), **container: Any) -> Worker:
         given = Container(SERVER, [GROUP], os.fspath(shm), **container)
         environment = {"BRICKD_SERVICE": service, "BRICKD_GROUP": str(GROUP), "GROUP": given.cgroup}
-        return worker(program, before=given.before, **environment)
+        return worker(program, before=(*given.before, *by), **environment)
 
     return start
 
@@ -120,6 +121,25 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
     assert (runtime().checkpoint).stat().st_uid == DAEMON
     again(lives)
     assert lives.end() == 0
+
+
+def test_a_server_of_torch_models_that_brick_agent_begins_is_process_1_and_is_seen(
+    daemon: Running, serve: Serve, shm: Path
+) -> None:
+    pytest.importorskip("torch", reason="torch is not installed: .ci/run does it")
+    source = f"{SMALL}\nreport(os.getpid())\nfor _ in range(3): work()\npause()\nreport(os.getppid())"
+    one = serve(source, by=(sys.executable, "-P", "-m", "brick_agent", "--"))
+    assert one.heard() == 1
+    one.paused()
+    daemon.until("worker_found")
+    said = daemon.once("/weights", lambda said: any(each["tensors"] for each in said["services"]))
+    assert [each["service"] for each in said["services"]] == ["api"]
+    bricks = {each["name"]: each["count"] for each in daemon.ask("/bricks")["bricks"]}
+    assert {"forward": 2, "layers.*": 6, "layers.*.mlp": 6}.items() <= bricks.items()
+    assert sum(each.stat().st_blocks * 512 for each in shm.iterdir()) < MIB
+    one.go()
+    assert (one.heard(), one.end()) == (0, 0)
+    assert one.said.endswith("set BRICKD_STATE_DIR (BRICKD_KEY_FILE)\n"), "its user has no home"
 
 
 def test_a_daemon_in_a_container_records_and_a_recording_is_fetched_from_it(
