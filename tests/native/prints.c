@@ -139,8 +139,10 @@ static void take_told(struct brick_prints *p)
 static void check_match(const struct brick_prints *p, int by_input)
 {
     const uint32_t workers[] = {3, 0, 4, 1};
-    const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4), lost[] = {0, below(2), 0, 1};
-    struct brick_match m = {.workers = workers, .since = since, .lost = below(2) == 0 ? lost : NULL, .count = 2 + below(3), .by_input = by_input, .gone = (int)below(2),
+    const uint64_t since[] = {0, 0, below(3) == 0 ? below(1000) : 0, 0}, step = below(4);
+    const uint64_t lost[] = {0, below(2), 0, 1}, worn[] = {below(2), 1, 0, below(2)};
+    struct brick_match m = {.workers = workers, .since = since, .lost = below(2) == 0 ? lost : NULL,
+                            .worn = below(2) == 0 ? worn : NULL, .count = 2 + below(3), .by_input = by_input,
                             .rtol = below(2) == 0 ? -1 : 0.5, .step = below(4) == 0 ? &step : NULL};
     if (!brick_match(p, &m))
         exit(2);
