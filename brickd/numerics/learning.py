@@ -117,7 +117,8 @@ class Learning:
             uuids: of the workers, by number.
             who: the worker whose print is judged.
         """
-        outputs = _outputs(group, uuids, who)
+        steady = _steady(group)
+        outputs = _outputs(group, steady, uuids, who)
         if len(outputs) < 2:
             return Read(group, whole=True)
         outputs, others = outputs[:_OUTPUTS_MAX], outputs[_OUTPUTS_MAX:_NEAR_MAX]
@@ -133,7 +134,7 @@ class Learning:
                 apart[other.output].add(one.output)
         near = {each.output: found for each in others if (found := self._near(each, outputs))}
         unknown += near.values()  # each may be of a class of its own
-        return Read(_folded(group, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
+        return Read(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
         """Whether rounding may have made it of any of some."""
@@ -165,16 +166,15 @@ class Learning:
         return prints.rounded(0, 1) != _reader.ROUNDED_NOT
 
 
-def _outputs(group: Group, uuids: Mapping[int, str], who: int) -> list[_Output]:
+def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
     """What most say first; what one says among those that are compared with each other."""
-    steady = _steady(group)
     found: dict[int, list[tuple[int, int]]] = {}
     for worker, output, _, newest in group:
         if worker in steady and worker in uuids:
             found.setdefault(output, []).append((worker, newest))
     said = sorted(found, key=lambda output: (-len(found[output]), min(found[output])))
-    own = next((output for worker, output, *_ in group if worker == who and worker in steady), None)
-    if own in said[_OUTPUTS_MAX:]:
+    own = steady.get(who)
+    if own is not None and own in said[_OUTPUTS_MAX:]:
         said.remove(own)
         said.insert(_OUTPUTS_MAX - 1, own)
     return [
@@ -187,17 +187,24 @@ def _outputs(group: Group, uuids: Mapping[int, str], who: int) -> list[_Output]:
     ]
 
 
-def _steady(group: Group) -> set[int]:
+def _steady(group: Group) -> dict[int, int]:
+    """What each says who does not contradict himself."""
     times = Counter(worker for worker, *_ in group)
-    return {worker for worker, n in times.items() if n == 1}
+    return {worker: output for worker, output, *_ in group if times[worker] == 1}
 
 
-def _folded(group: Group, outputs: Sequence[_Output], apart: Mapping[int, set[int]], near: Collection[int]) -> Group:
+def _folded(
+    group: Group,
+    steady: Collection[int],
+    outputs: Sequence[_Output],
+    apart: Mapping[int, set[int]],
+    near: Collection[int],
+) -> Group:
     """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell.
 
     Nor can who is near any of them.
     """
-    steady, any_apart = _steady(group), any(apart.values())
+    any_apart = any(apart.values())
     first: dict[frozenset[int], _Output] = {}
     as_one = {each.output: first.setdefault(frozenset(apart[each.output]), each) for each in outputs}
     rows = []
