@@ -151,6 +151,7 @@ class Row(TypedDict):
     p999_ns: float
     elements: int
     bytes: int
+    flops: float
     worst: int
     spread: float
 

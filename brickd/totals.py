@@ -64,9 +64,12 @@ class Brick:
             **(dict.fromkeys(("min_ns", "max_ns")) if windowed else {}),
             "elements": row["elements"],
             "bytes": row["bytes"],
+            "flops": round(row["flops"]),
             "count_per_second": per_second(row["count"], over_ns),
             "elements_per_second": per_second(row["elements"], over_ns),
             "elements_per_second_in_brick": per_second(row["elements"], row["total_ns"]),
+            "flops_per_second_in_brick": per_second(row["flops"], row["total_ns"]),
+            "flops_per_byte": round(row["flops"] / row["bytes"], 4) if row["flops"] and row["bytes"] else None,
             "bounded": self.bounded,
             "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
             "latency_to_sync_max_ns": None if self.latency is None or windowed else round(self.latency["max_ns"]),
@@ -144,7 +147,7 @@ def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], st
     return name_of
 
 
-def per_second(amount: int, time_ns: float | None) -> float | None:
+def per_second(amount: float, time_ns: float | None) -> float | None:
     """How much that is in a second of some time; None where there is none of either."""
     return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
 

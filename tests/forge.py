@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from brickd import _reader, dtypes, records
+from brickd.reading import Reading
 from brickd.segment import Segment
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,7 +28,7 @@ BLOCK = 64
 U64 = 2**64 - 1
 
 
-MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4")
+MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5")
 
 
 @functools.cache
@@ -158,6 +159,16 @@ def rows(array: dtypes.Array) -> list[dict[str, Any]]:
     return result
 
 
+def flops(reading: Reading) -> dict[str, float]:
+    """Of each path that says any how many."""
+    offset = field("summary", "flops")[0]
+    return {
+        str(path): value
+        for path in range(len(reading.summaries) // _reader.SUMMARY_BYTES)
+        if (value := struct.unpack_from("<d", reading.summaries, path * _reader.SUMMARY_BYTES + offset)[0])
+    }
+
+
 def document(segment: Segment) -> dict[str, Any]:
     """All that a segment says, as JSON has it."""
     reading = segment.read()
@@ -170,6 +181,7 @@ def document(segment: Segment) -> dict[str, Any]:
         "names": _plain(reading.names),
         "paths": [None if p is None else [p.parent, p.name, p.layer, p.unit] for p in reading.paths],
         "summaries": rows(dtypes.summaries(reading.summaries)),
+        "flops": flops(reading),
         "odd": reading.odd,
         "moving": reading.moving,
         "spans": {

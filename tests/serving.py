@@ -192,8 +192,8 @@ def _told(lines: Iterable[bytes]) -> Iterator[tuple[str, Any]]:
 
 # What changes between two looks at workers that stand still, and who looks.
 _TIMED = {"source", "daemon", "words", "spread", "percent", "worst_worker", "cpu_percent", "rss_bytes"} | {
-    "elements_per_second_in_brick"
-}
+    "elements_per_second_in_brick", "flops_per_second_in_brick",
+}  # fmt: skip
 
 
 def still(document: Any) -> Any:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import forge
 import pytest
 from conftest import reading, readings
 from recorded import Start, counts, record, spans, summaries
+
+from brickd.reading import Reading
 
 
 def test_a_span_is_counted_under_its_name(worker: Start, prefix: str) -> None:
@@ -180,6 +183,40 @@ def test_an_exception_passes_through_and_the_span_is_recorded(worker: Start, pre
     assert spans(got) == {"begun": 2, "summarized": 2}
 
 
+def flops(got: Reading) -> list[float]:
+    return list(forge.flops(got).values())
+
+
+def test_floating_point_operations_are_added_up_however_a_span_is_recorded(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        b = brick.brick("b")
+        with b(flops=1.5): pass
+        with b(elements=1, flops=10**20): pass
+        with brick.span("b", flops=2**60): pass
+        b.start(); b.stop(1, 2, 4)
+        b.start(); b.stop(flops=8)
+        with b: pass
+        """,
+    )
+    assert flops(got) == [float(10**20 + 2**60 + 13.5)]
+    assert [(row["count"], row["elements"], row["bytes"]) for row in summaries(got).values()] == [(6, 2, 2)]
+
+
+def test_operations_of_what_was_timed_elsewhere_are_added_up(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, 'b = brick.brick("b"); b.record(5, 1, 2, 3); b.record(5, flops=4)')
+    assert flops(got) == [7]
+
+
+@pytest.mark.parametrize("amount", ["-1", "2**81", "float('nan')", "float('inf')", "None", "'many'"])
+def test_operations_that_are_no_number_are_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
+    got = record(worker, prefix, f'with brick.brick("b")(flops={amount}, bytes=8): pass')
+    assert [(row["count"], row["bytes"]) for row in summaries(got).values()] == [(1, 8)]
+    assert (flops(got), [lane["amounts"] for _, lane, _ in got.lanes]) == ([], [1])
+
+
 @pytest.mark.parametrize("amount", ["-1", "2**63", "2**200", "10**15", "1.5", "None", "'many'", "object()"])
 def test_an_amount_that_is_none_is_counted_and_the_span_kept(worker: Start, prefix: str, amount: str) -> None:
     got = record(worker, prefix, f'with brick.brick("b")(elements={amount}, bytes=8): pass')
@@ -275,6 +312,8 @@ def test_after_shutdown_everything_is_a_no_op(worker: Start, prefix: str) -> Non
         "b.stop()",
         "b(elements=-1)",
         "b(bytes=2**48 + 1)",
+        "b(flops=-1)",
+        "b.stop(flops='many')",
         "b.record('x')",
         "b.record(-1)",
         "brick.brick(7)",

@@ -46,6 +46,33 @@ def names(said: dict[str, object]) -> list[str]:
     return [each["name"] for each in said["bricks"]]
 
 
+COMPUTING = """
+b = brick.brick("gemm", "ffn")
+b.record(1_000_000, bytes=2_000_000, flops=8_000_000)
+b.record(3_000_000, bytes=6_000_000, flops=24_000_000)
+brick.brick("copy").record(1_000_000, bytes=4)
+pause()
+"""
+
+
+def test_bricks_say_how_fast_they_compute_and_how_much_on_each_byte_where_they_say_what_they_did(
+    worker: Start,
+) -> None:
+    for _ in range(2):
+        started(worker, COMPUTING)
+    gemm, copy = document("bricks")["bricks"]
+    assert [gemm[key] for key in ("flops", "flops_per_second_in_brick", "flops_per_byte")] == [64_000_000, 8e9, 4]
+    assert [copy[key] for key in ("flops", "flops_per_second_in_brick", "flops_per_byte")] == [0, None, None]
+    screen = brickd("bricks", "--sort", "flops", COLUMNS="300").stdout.splitlines()
+    assert "FLOP/S IN BRICK  FLOP/BYTE" in screen[0]
+    assert "8.0G          4" in screen[1]
+
+
+def test_where_nobody_says_how_many_operations_it_took_no_column_is_of_them(worker: Start) -> None:
+    started(worker)
+    assert "FLOP" not in brickd("bricks", COLUMNS="300").stdout
+
+
 def test_bricks_are_those_of_status_with_their_share_and_rate(worker: Start) -> None:
     for slowness, service in enumerate(("api", "api", "batch"), 1):
         started(worker, GIVEN, BRICKD_SERVICE=service, BRICKD_SLOWNESS=str(slowness))

@@ -183,8 +183,8 @@ assert calls.is_off()
     ("missing", "said"),
     [
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
-        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 144 wanted"),
-        ("_core.native = older", "has 8 bytes of calls for extensions, 144 wanted: install a later brick-agent"),
+        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 160 wanted"),
+        ("_core.native = older", "has 8 bytes of calls for extensions, 160 wanted: install a later brick-agent"),
     ],
     ids=["absent", "of another kind", "older"],
 )

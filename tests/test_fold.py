@@ -38,6 +38,7 @@ class Spans:
     bytes: int = 0
     row: int = 0
     outer: bool = True
+    flops: int = 0
 
     @property
     def child(self) -> int:
@@ -65,6 +66,7 @@ class Measured:
             entry["squares"] = math.fsum(float(d) ** 2 for d in path.durations)
             entry["min"], entry["max"] = min(path.durations), max(path.durations)
             entry["elements"], entry["bytes"] = path.elements, path.bytes
+            entry["reserved"][0] = np.float64(path.flops).view(np.uint64)
             for duration in path.durations:
                 entry["histogram"][bucket_of(duration)] += 1
         return entries.tobytes()
@@ -87,7 +89,7 @@ def durations(most: int = MOST) -> st.SearchStrategy[list[int]]:
 
 AMOUNT = st.integers(0, 2**48)
 PART = st.floats(0, 1)
-PATH = st.builds(Spans, durations(), PART, PART, AMOUNT, AMOUNT, st.integers(-1, 3), st.booleans())
+PATH = st.builds(Spans, durations(), PART, PART, AMOUNT, AMOUNT, st.integers(-1, 3), st.booleans(), AMOUNT)
 TICK = st.sampled_from([1.0, 0.3846153846153846, 0.5, 0.25, 2.0, 1.9, 40.0])
 WORKERS = st.lists(st.builds(Measured, TICK, st.lists(PATH, max_size=5)), max_size=4)
 
@@ -112,6 +114,7 @@ def test_a_row_holds_the_sums_of_all_workers(workers: list[Measured]) -> None:
         assert row["count"] == len(ns)
         assert row["elements"] == sum(path.elements for _, path in parts)
         assert row["bytes"] == sum(path.bytes for _, path in parts)
+        assert row["flops"] == sum(path.flops for _, path in parts)
         total, child = float(ns.sum()), sum(path.child * tick for tick, path in parts)
         inclusive = sum((sum(path.durations) - path.again) * tick for tick, path in parts if path.outer)
         close = 1e-9 * (total + 1)

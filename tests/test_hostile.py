@@ -101,6 +101,7 @@ def test_the_golden_segment_says_what_it_always_said(put_file: Callable[[bytes],
         assert segment.worker() is None
     for record in ("header", "process"):
         wanted[record] = records.named_later(record) | wanted[record]
+    wanted.setdefault("flops", {})
     wanted.setdefault("events", {number: {"first": 0, "records": []} for number in wanted["spans"]})
     for document in (wanted, seen):
         del document["header"]["uid"], document["header"]["header_crc"]  # ours, whoever we are
@@ -183,6 +184,19 @@ def test_deferred_work_came_with_format_1_2() -> None:
     ledger = ledger_of(reading).document()
     assert ledger["events"] == {"consumed": 2, "dropped": {"defer": 1}, "in_ring": 9, "lost_with_daemon": 0}
     assert ledger["spans"]["unmatched"] == 2
+
+
+def test_floating_point_operations_and_a_rate_of_its_own_came_with_format_1_5() -> None:
+    with segment_of(golden("1.5")) as segment:
+        reading = segment.read()
+    found = {}
+    for number, counted in forge.flops(reading).items():
+        path = reading.paths[int(number)]
+        assert path is not None
+        found[reading.name(path.name), path.layer] = counted
+    assert found == {("attention", 0): 1e15, ("attention", 1): 1e15}, "what is no such number is counted, not taken"
+    assert reading.lanes[0][1]["amounts"] == 3
+    assert (reading.process["rate"], reading.header["rate"]) == (1 << 26, 1 << 30)
 
 
 # ---- every byte
@@ -436,7 +450,7 @@ EXTREME = st.sampled_from([0, 1, 2**31, 2**53, 2**61, 2**62, 2**62 + 1, 2**63 - 
 REAL = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([math.nan, math.inf, -math.inf, -1.0, 1.7e308])
 ENTRY = st.fixed_dictionaries(
     {}, optional=dict.fromkeys(("count", "total", "child", "again", "min", "max", "elements", "bytes"), EXTREME)
-) | st.fixed_dictionaries({"squares": REAL})
+) | st.fixed_dictionaries({}, optional={"squares": REAL, "flops": REAL})
 
 
 @given(ENTRY, ENTRY, st.integers(0, 127), EXTREME, EXTREME)
@@ -461,6 +475,10 @@ def test_totals_that_cannot_be_are_refused_and_others_finite(
         ({"squares": math.inf}, "sum of squares"),
         ({"squares": -1.0}, "sum of squares"),
         ({"squares": 1.7e308}, "sum of squares"),
+        ({"flops": math.nan}, "floating-point operations"),
+        ({"flops": math.inf}, "floating-point operations"),
+        ({"flops": -1.0}, "floating-point operations"),
+        ({"flops": 1e43}, "floating-point operations"),
         ({"total": 2**63}, "2^62"),
         ({"child": 2**63}, "2^62"),
         ({"again": U64}, "2^62"),

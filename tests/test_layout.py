@@ -100,6 +100,8 @@ def test_a_name_that_a_minor_gave_to_what_was_reserved_lies_within_it() -> None:
     assert words >= len(named)
     ((start, _),) = [(row[1], row[2]) for row in of("header") if row[0] == "reserved"]
     assert [row[1:] for row in _reader.later() if row[0] == "header"] == [("rate", start, 1, "I")]
+    ((start, _),) = [(row[1], row[2]) for row in of("summary") if row[0] == "reserved"]
+    assert [row[1:] for row in _reader.later() if row[0] == "summary"] == [("flops", start, 1, "d")]
 
 
 @pytest.mark.parametrize("record", STRUCTS)

@@ -172,8 +172,8 @@ def test_the_innermost_layer_counts_and_the_outer_one_again_after_it(worker: Sta
     assert counts(got) == {("b[1]",): 2, ("b[2]",): 2, ("b[2]", "b[3]"): 1, ("b",): 1}
 
 
-@pytest.mark.parametrize("call", ["b.stop(1, 2, 3)", "b.stop(1, elements=2)", "b.stop(1, 2, bytes=3)", "b.stop(x=1)",
-                                  "b.record()", "b.record(1, 2, 3, 4)", "b.record(1, 2, elements=3)",
+@pytest.mark.parametrize("call", ["b.stop(1, 2, 3, 4)", "b.stop(1, elements=2)", "b.stop(1, 2, bytes=3)", "b.stop(x=1)",
+                                  "b.record()", "b.record(1, 2, 3, 4, 5)", "b.record(1, 2, elements=3)",
                                   "brick.step()", "brick.step(1, 2)", "brick.step(1, wrong=2)"])  # fmt: skip
 def test_a_call_that_no_signature_allows_is_a_type_error_and_records_nothing(
     worker: Start, prefix: str, call: str

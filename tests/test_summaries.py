@@ -55,6 +55,20 @@ def test_merging_is_adding_all_spans_of_both(
     assert not of(merged)["count"][len(wanted) :].any()
 
 
+@given(st.integers(0, 2**48), st.integers(0, 2**48))
+def test_floating_point_operations_are_merged_and_taken_away_like_all_else(one: int, other: int) -> None:
+    def summary(flops: int) -> bytes:
+        entry = folded(spans({"path": 0, "duration": 5, "elements": 1, "bytes": 1}))
+        entry["reserved"][0, 0] = np.float64(flops).view(np.uint64)
+        return entry.tobytes()
+
+    both = _reader.Summaries(summary(one))
+    both.merge(summary(other), rows(0))
+    assert of(both)["reserved"][0, 0].view(np.float64) == one + other
+    both.subtract(summary(one), rows(0))
+    assert of(both)["reserved"][0, 0].view(np.float64) == other
+
+
 @given(st.lists(SPAN, max_size=30), st.lists(SPAN, max_size=30))
 def test_what_was_added_since_is_what_is_left_of_a_sum(
     before: list[dict[str, int]], later: list[dict[str, int]]

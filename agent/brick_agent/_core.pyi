@@ -11,16 +11,28 @@ class Brick:
     @property
     def category(self) -> str | None: ...
     def __call__(
-        self, *, elements: SupportsIndex = 0, bytes: SupportsIndex = 0, step: SupportsIndex | str | None = None
+        self,
+        *,
+        elements: SupportsIndex = 0,
+        bytes: SupportsIndex = 0,
+        flops: SupportsFloat | SupportsIndex = 0,
+        step: SupportsIndex | str | None = None,
     ) -> Span: ...
     def __enter__(self) -> Brick: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
     ) -> None: ...
     def start(self) -> None: ...
-    def stop(self, elements: SupportsIndex = 0, bytes: SupportsIndex = 0) -> None: ...
+    def stop(
+        self, elements: SupportsIndex = 0, bytes: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
+    ) -> None: ...
     def record(
-        self, elapsed_ns: SupportsFloat | SupportsIndex, /, elements: SupportsIndex = 0, bytes: SupportsIndex = 0
+        self,
+        elapsed_ns: SupportsFloat | SupportsIndex,
+        /,
+        elements: SupportsIndex = 0,
+        bytes: SupportsIndex = 0,
+        flops: SupportsFloat | SupportsIndex = 0,
     ) -> None: ...
     def defer(
         self,
@@ -131,6 +143,7 @@ def span(
     category: str | None = None,
     elements: SupportsIndex = 0,
     bytes: SupportsIndex = 0,
+    flops: SupportsFloat | SupportsIndex = 0,
     step: SupportsIndex | str | None = None,
 ) -> Brick | Span: ...
 def layer(index: SupportsIndex, /) -> Layer: ...

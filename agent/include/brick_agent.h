@@ -197,6 +197,14 @@ int brick_is_off(void);
 unsigned brick_begin(uint32_t brick, const void *key, const uint64_t *step);
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes);
 
+/* The same of what it did, in floating-point operations too: 0 to BRICK_FLOPS_MAX, 0 where that is not known. */
+#define BRICK_FLOPS_MAX 0x1p80
+struct brick_amounts {
+    uint64_t elements, bytes;
+    double flops;
+};
+unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amounts *did);
+
 /* Ends a span that was one step of an engine, begun by brick_begin with the
  * step's key: a batch of so many rows, the first `valid` of which are not
  * padding. Totals count the valid ones as elements. */
@@ -206,6 +214,7 @@ unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t
  * took so long. It stands below what is open for the key, and is taken from the
  * own time of that: to be called where the host waited for it. */
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes);
+unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did);
 
 /* Work that was handed to a device begins, now. It stands below what is open for
  * the key and takes the step of that, unless one is given. stream: the host's

@@ -96,20 +96,19 @@ public:
     {
         brick_begin(number_, key_, nullptr);
     }
-    ~Span() { brick_end(number_, key_, elements_, bytes_); }
+    ~Span() { brick_end_of(number_, key_, &did_); }
     Span(const Span &) = delete;
     Span &operator=(const Span &) = delete;
 
-    void amounts(std::uint64_t elements, std::uint64_t bytes = 0) noexcept
+    void amounts(std::uint64_t elements, std::uint64_t bytes = 0, double flops = 0) noexcept
     {
-        elements_ = elements;
-        bytes_ = bytes;
+        did_ = {elements, bytes, flops};
     }
 
 private:
     const std::uint32_t number_;
     const void *const key_;
-    std::uint64_t elements_ = 0, bytes_ = 0;
+    brick_amounts did_ = {};
 };
 
 class Step {

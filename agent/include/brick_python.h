@@ -81,6 +81,10 @@ struct brick_python {
                         const struct brick_tensor *tensor, struct brick_taken *taken);
     void (*checksum)(struct brick_handle *kernel, const void *task, const struct brick_at *at,
                      const struct brick_taken *output, const struct brick_taken *inputs, uint32_t count);
+
+    /* What was done, in floating-point operations too. */
+    void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
+    void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
 };
 
 /* Valid as long as the process. NULL with an ImportError set: brick_agent is not

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.4.
+/* brick_shm.h - the shared-memory format of brickd, version 1.5.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -171,7 +171,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 4
+#define BRICK_MINOR 5
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -444,6 +444,22 @@ struct brick_summary {
 };
 BRICK_ASSERT(sizeof(struct brick_summary) == 1152, "18 cache lines");
 BRICK_ASSERT(BRICK_BLOCK * sizeof(struct brick_summary) % BRICK_PAGE == 0, "a block is whole pages");
+
+/* Since 1.5, in `reserved`, a double: how many floating-point operations its spans say that they took. */
+#define BRICK_SUMMARY_FLOPS 0
+
+static inline double brick_summary_flops(const struct brick_summary *s)
+{
+    double flops;
+    __builtin_memcpy(&flops, &s->reserved[BRICK_SUMMARY_FLOPS], sizeof flops);
+    return flops;
+}
+static inline void brick_summary_set_flops(struct brick_summary *s, double flops)
+{
+    uint64_t bits;
+    __builtin_memcpy(&bits, &flops, sizeof bits);
+    brick_store_relaxed(&s->reserved[BRICK_SUMMARY_FLOPS], bits); /* O6 */
+}
 
 static inline uint32_t brick_bucket(uint64_t ticks)
 {
@@ -732,6 +748,7 @@ static const struct brick_field brick_fields[] = {
     {"process", "scans", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_SCANS), 8, 'Q'},
     {"process", "rate", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_RATE), 8, 'Q'},
     {"header", "rate", (uint32_t)offsetof(struct brick_header, reserved), 4, 'I'},
+    {"summary", "flops", (uint32_t)(offsetof(struct brick_summary, reserved) + 8u * BRICK_SUMMARY_FLOPS), 8, 'd'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
 #undef BRICK_FIELD
 };

@@ -42,7 +42,7 @@ static void record_span(struct brick_thread *t, uint16_t kind, const struct bric
 /* ---- summaries --------------------------------------------------------- */
 
 BRICK_ALWAYS void summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
-                             uint64_t elements, uint64_t bytes)
+                             const struct brick_amounts *did)
 {
     uint64_t *sequence = &t->sequences[path];
     struct brick_summary *s = &t->summaries[path];
@@ -64,10 +64,12 @@ BRICK_ALWAYS void summarize(struct brick_thread *t, uint32_t path, uint64_t dura
         brick_store_relaxed(&s->min, duration);
     if (BRICK_UNLIKELY(duration > brick_load_relaxed(&s->max)))
         brick_store_relaxed(&s->max, duration);
-    if (elements != 0)
-        brick_add(&s->elements, elements);
-    if (bytes != 0)
-        brick_add(&s->bytes, bytes);
+    if (did->elements != 0)
+        brick_add(&s->elements, did->elements);
+    if (did->bytes != 0)
+        brick_add(&s->bytes, did->bytes);
+    if (did->flops != 0)
+        brick_summary_set_flops(s, brick_summary_flops(s) + did->flops);
     brick_add(&s->histogram[brick_bucket(duration)], 1);
     BRICK_POINT("summary_even");
     brick_store_release(sequence, odd + 1); /* O7 */
@@ -210,24 +212,29 @@ static inline struct brick_thread *leave(const void *key, unsigned *outcome)
     return t;
 }
 
+static inline struct brick_amounts amounts_checked(struct brick_thread *t, struct brick_amounts did)
+{
+    return (struct brick_amounts){brick_checked(t, did.elements), brick_checked(t, did.bytes), brick_flops_checked(t, did.flops)};
+}
+
 /* A span that is over goes into its path's summary and, where it is wanted, into the ring. */
 BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct brick_frame *f, uint64_t duration,
-                           uint64_t child, uint64_t again, uint64_t elements, uint64_t bytes)
+                           uint64_t child, uint64_t again, const struct brick_amounts *did)
 {
     uint32_t path = f->path;
-    const int is_step = kind == BRICK_KIND_STEP;
+    const struct brick_amounts counted = kind == BRICK_KIND_STEP ? (struct brick_amounts){.elements = did->bytes} : *did;
     /* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
     if (BRICK_UNLIKELY(brick_load_relaxed(&t->sequences[path]) == 0) && !brick_block_commit(t, path))
         path = BRICK_OTHER;
-    summarize(t, path, duration, child, again, is_step ? bytes : elements, is_step ? 0 : bytes);
+    summarize(t, path, duration, child, again, &counted);
     brick_fence_signal();
     BRICK_POINT("summarized");
     brick_add(&t->line->summarized, 1);
     if (BRICK_UNLIKELY((t->flags & BRICK_CONTROL_SPANS) != 0))
-        record_span(t, kind, f, duration, elements, bytes);
+        record_span(t, kind, f, duration, did->elements, did->bytes);
 }
 
-BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
+BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, struct brick_amounts did)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = leave(key, &outcome);
@@ -251,11 +258,10 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
             return unmatched(t, outcome);
         brick_abandon(t, s, f);
     }
-    elements = brick_checked(t, elements);
-    bytes = brick_checked(t, bytes);
-    if (kind == BRICK_KIND_STEP && bytes > elements) {
+    did = amounts_checked(t, did);
+    if (kind == BRICK_KIND_STEP && did.bytes > did.elements) {
         brick_add(&t->line->amounts, 1);
-        bytes = elements;
+        did.bytes = did.elements;
     }
 
     uint64_t duration = now - f->start, child = f->child;
@@ -271,7 +277,7 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
     } else {
         if (above != NULL)
             above->child += duration;
-        publish(t, kind, f, duration, child, again, elements, bytes);
+        publish(t, kind, f, duration, child, again, &did);
     }
     outcome |= last_of(s);
     if (BRICK_UNLIKELY(now > t->look))
@@ -282,15 +288,25 @@ BRICK_ALWAYS unsigned end(uint16_t kind, uint32_t brick, const void *key, uint64
 
 unsigned brick_end(uint32_t brick, const void *key, uint64_t elements, uint64_t bytes)
 {
-    return end(BRICK_KIND_SPAN, brick, key, elements, bytes);
+    return end(BRICK_KIND_SPAN, brick, key, (struct brick_amounts){elements, bytes, 0});
+}
+
+unsigned brick_end_of(uint32_t brick, const void *key, const struct brick_amounts *did)
+{
+    return end(BRICK_KIND_SPAN, brick, key, *did);
 }
 
 unsigned brick_step_end(uint32_t brick, const void *key, uint64_t rows, uint64_t valid)
 {
-    return end(BRICK_KIND_STEP, brick, key, rows, valid);
+    return end(BRICK_KIND_STEP, brick, key, (struct brick_amounts){rows, valid, 0});
 }
 
 unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint64_t elements, uint64_t bytes)
+{
+    return brick_record_of(brick, key, elapsed_ns, &(struct brick_amounts){elements, bytes, 0});
+}
+
+unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, const struct brick_amounts *did)
 {
     unsigned outcome = BRICK_DONE;
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
@@ -313,7 +329,8 @@ unsigned brick_record(uint32_t brick, const void *key, uint64_t elapsed_ns, uint
     } else {
         const struct brick_frame given = {
             .start = now, .step = above != NULL ? above->step : 0, .path = (uint16_t)path};
-        publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, brick_checked(t, elements), brick_checked(t, bytes));
+        const struct brick_amounts checked = amounts_checked(t, *did);
+        publish(t, BRICK_KIND_SPAN, &given, elapsed_ns, 0, 0, &checked);
     }
     if (BRICK_UNLIKELY(now > t->look))
         brick_look(t, now);

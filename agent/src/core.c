@@ -17,7 +17,7 @@ static PyObject *core_brick(PyObject *module, PyObject *args, PyObject *keywords
 static PyObject *core_span(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     if (given != 1) {
-        PyErr_SetString(PyExc_TypeError, "brick_agent: span takes one name, then keywords: category, elements, bytes, step");
+        PyErr_SetString(PyExc_TypeError, "brick_agent: span takes one name, then keywords: category, elements, bytes, flops, step");
         return NULL;
     }
     if (names == NULL)
@@ -47,13 +47,13 @@ static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
     if (s == NULL)
         return NULL;
     s->vectorcall = core_step_call;
-    if (core_number(key, &s->step, &s->has_step, CORE_STEP) != 0 || (rows != NULL && core_amount(rows, &s->elements) != 0)
-        || (valid != Py_None && core_amount(valid, &s->bytes) != 0))
+    if (core_number(key, &s->step, &s->has_step, CORE_STEP) != 0 || (rows != NULL && core_amount(rows, &s->did.elements) != 0)
+        || (valid != Py_None && core_amount(valid, &s->did.bytes) != 0))
         goto failed;
-    if (valid != Py_None && s->bytes > s->elements && core_complain("valid rows must be at most rows", valid) != 0)
+    if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)
         goto failed;
     if (valid == Py_None)
-        s->bytes = s->elements != BRICK_BAD_AMOUNT ? s->elements : 0; /* counted once */
+        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* counted once */
     s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);
     if (s->brick != NULL)
         return (PyObject *)s;
@@ -161,7 +161,7 @@ PyDoc_STRVAR(core_brick_doc,
 ">>> brick.brick(\"rms_norm\", category=\"norm\") is brick.brick(\"rms_norm\")\n"
 "True\n");
 PyDoc_STRVAR(core_span_doc,
-"span(name, /, *, category=None, elements=0, bytes=0, step=None)\n--\n\n"
+"span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
 "Time the body of a `with` without a handle.\n\n"
 "step: an integer or a string that says on whose behalf; spans inside inherit it. Of the step 0 the details of spans say\n"
 "what they say of none; checksums tell the two apart.\n\n"

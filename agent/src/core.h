@@ -58,7 +58,8 @@ struct Span {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     Brick *brick; /* immortal: not counted */
-    uint64_t elements, bytes, step; /* of an engine's step: rows, valid rows */
+    struct brick_amounts did; /* of an engine's step: rows, valid rows */
+    uint64_t step;
     bool has_step;
 };
 

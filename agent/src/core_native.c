@@ -113,6 +113,20 @@ static void native_checksum(struct brick_handle *kernel, const void *task, const
         brick_checksum(number_of(kernel), task, at, output, inputs, count);
 }
 
+/* ---- what was done -------------------------------------------------------- */
+
+static void native_end_of(struct brick_handle *brick, const void *task, const struct brick_amounts *did)
+{
+    brick_end_of(((Brick *)brick)->number, task, did);
+}
+
+static void native_record_of(struct brick_handle *brick, const void *task, uint64_t elapsed_ns,
+                             const struct brick_amounts *did)
+{
+    if (!brick_is_off())
+        brick_record_of(number_of(brick), task, elapsed_ns, did);
+}
+
 static struct brick_python native = {
     .size = sizeof native,
     .brick = native_brick,
@@ -132,6 +146,8 @@ static struct brick_python native = {
     .wants = native_wants,
     .take = native_take,
     .checksum = native_checksum,
+    .end_of = native_end_of,
+    .record_of = native_record_of,
 };
 
 PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

@@ -19,22 +19,24 @@ static inline PyObject *brick_enter(Brick *b, const uint64_t *step, PyObject *re
     return Py_NewRef(result);
 }
 
-static inline PyObject *brick_leave(Brick *b, uint64_t elements, uint64_t bytes)
+static inline PyObject *brick_leave(Brick *b, const struct brick_amounts *did)
 {
     if (brick_off_here())
         return Py_NewRef(Py_None);
     const void *key = core_key();
-    unsigned outcome = brick_end(b->number, key, elements, bytes);
+    unsigned outcome = brick_end_of(b->number, key, did);
     if (outcome)
         return core_ended(outcome, key);
     return Py_NewRef(Py_None);
 }
 
+static const struct brick_amounts nothing;
+
 PyObject *core_plain_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Brick *b = ((Span *)self)->brick;
     if (PyVectorcall_NARGS(nargsf) != 0)
-        return brick_leave(b, 0, 0);
+        return brick_leave(b, &nothing);
     return brick_enter(b, NULL, (PyObject *)b);
 }
 
@@ -42,7 +44,7 @@ static PyObject *span_call(PyObject *self, PyObject *const *args, size_t nargsf,
 {
     Span *s = (Span *)self;
     if (PyVectorcall_NARGS(nargsf) != 0)
-        return brick_leave(s->brick, s->elements, s->bytes);
+        return brick_leave(s->brick, &s->did);
     return brick_enter(s->brick, s->has_step ? &s->step : NULL, (PyObject *)s->brick);
 }
 
@@ -54,7 +56,7 @@ PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, P
     if (brick_off_here())
         Py_RETURN_NONE;
     const void *key = core_key();
-    PyObject *ended = core_ended(brick_step_end(s->brick->number, key, s->elements, s->bytes), key);
+    PyObject *ended = core_ended(brick_step_end(s->brick->number, key, s->did.elements, s->did.bytes), key);
     if (__builtin_expect(core_state.weights != NULL, 0) && ended != NULL && core_weights_turn() != 0)
         Py_CLEAR(ended);
     return ended;
@@ -93,6 +95,16 @@ int core_amount(PyObject *value, uint64_t *amount)
     }
     *amount = BRICK_BAD_AMOUNT;
     return core_complain("an amount must be an integer from 0 to 2^48", value);
+}
+
+/* Also as the float that a formula gives, and as numpy's numbers. */
+static int take_flops(PyObject *value, double *flops)
+{
+    *flops = PyFloat_AsDouble(value);
+    if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* not so for a NaN, nor for what is no number: that is -1 */
+        return 0;
+    *flops = -1; /* the writer counts it, and takes nothing */
+    return core_complain("flops must be a number from 0 to 2^80", value);
 }
 
 int core_to_layer(PyObject *value, uint32_t *layer)
@@ -144,7 +156,8 @@ Span *core_span_new(Brick *b)
     }
     s->vectorcall = span_call;
     s->brick = b;
-    s->elements = s->bytes = s->step = 0;
+    s->did = nothing;
+    s->step = 0;
     s->has_step = false;
     return s;
 }
@@ -163,9 +176,11 @@ void core_span_dealloc(PyObject *self)
 int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **category)
 {
     if (PyUnicode_CompareWithASCIIString(name, "elements") == 0)
-        return core_amount(value, &s->elements);
+        return core_amount(value, &s->did.elements);
     if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
-        return core_amount(value, &s->bytes);
+        return core_amount(value, &s->did.bytes);
+    if (PyUnicode_CompareWithASCIIString(name, "flops") == 0)
+        return take_flops(value, &s->did.flops);
     if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
         return core_number(value, &s->step, &s->has_step, CORE_STEP);
     if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
@@ -180,7 +195,7 @@ PyObject *core_brick_call(PyObject *self, PyObject *const *args, size_t nargsf, 
 {
     Py_ssize_t given = PyVectorcall_NARGS(nargsf);
     if (given != 0) {
-        PyErr_SetString(PyExc_TypeError, "brick_agent: a brick takes keywords only: elements, bytes, step");
+        PyErr_SetString(PyExc_TypeError, "brick_agent: a brick takes keywords only: elements, bytes, flops, step");
         return NULL;
     }
     Span *s = core_span_new((Brick *)self);
@@ -199,24 +214,36 @@ PyObject *core_brick_start(PyObject *self, PyObject *unused)
     return brick_enter((Brick *)self, NULL, Py_None);
 }
 
-/* What stop and record take behind their own arguments: elements and bytes, by place or by name. */
-static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names, uint64_t amounts[2])
+static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did)
 {
-    if (given > 2) {
-        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes elements and bytes, and no more", method);
+    return which == 0   ? core_amount(value, &did->elements)
+           : which == 1 ? core_amount(value, &did->bytes)
+                        : take_flops(value, &did->flops);
+}
+
+/* What stop and record take behind their own arguments, by place or by name. */
+static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t given, PyObject *names,
+                        struct brick_amounts *did)
+{
+    static const char *const amounts[] = {"elements", "bytes", "flops"};
+    const Py_ssize_t count = 3;
+    if (given > count) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes elements, bytes and flops, and no more", method);
         return -1;
     }
     for (Py_ssize_t i = 0; i < given; i++)
-        if (core_amount(args[i], &amounts[i]) != 0)
+        if (take_one(i, args[i], did) != 0)
             return -1;
     for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
         PyObject *name = PyTuple_GET_ITEM(names, i);
-        bool is_bytes = PyUnicode_CompareWithASCIIString(name, "bytes") == 0;
-        if ((!is_bytes && PyUnicode_CompareWithASCIIString(name, "elements") != 0) || is_bytes + 1 <= given) {
+        Py_ssize_t which = given;
+        while (which < count && PyUnicode_CompareWithASCIIString(name, amounts[which]) != 0)
+            which++;
+        if (which == count) {
             PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", method, name);
             return -1;
         }
-        if (core_amount(args[given + i], &amounts[is_bytes]) != 0)
+        if (take_one(which, args[given + i], did) != 0)
             return -1;
     }
     return 0;
@@ -224,10 +251,10 @@ static int take_amounts(const char *method, PyObject *const *args, Py_ssize_t gi
 
 PyObject *core_brick_stop(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    uint64_t amounts[2] = {0, 0};
-    if (__builtin_expect(given > 0 || names != NULL, 0) && take_amounts("stop", args, given, names, amounts) != 0)
+    struct brick_amounts did = nothing;
+    if (__builtin_expect(given > 0 || names != NULL, 0) && take_amounts("stop", args, given, names, &did) != 0)
         return NULL;
-    return brick_leave((Brick *)self, amounts[0], amounts[1]);
+    return brick_leave((Brick *)self, &did);
 }
 
 /* Nanoseconds, also as the float that a device's clock or a subtraction gives, and as numpy's numbers. */
@@ -247,18 +274,19 @@ int core_elapsed(PyObject *value, uint64_t *elapsed_ns)
 PyObject *core_brick_record(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
     Brick *b = (Brick *)self;
-    uint64_t elapsed_ns, amounts[2] = {0, 0};
+    struct brick_amounts did = nothing;
+    uint64_t elapsed_ns;
     if (given < 1) {
-        PyErr_SetString(PyExc_TypeError, "brick_agent: record takes elapsed_ns, then elements and bytes");
+        PyErr_SetString(PyExc_TypeError, "brick_agent: record takes elapsed_ns, then elements, bytes and flops");
         return NULL;
     }
-    if (core_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, amounts) != 0)
+    if (core_elapsed(args[0], &elapsed_ns) != 0 || take_amounts("record", args + 1, given - 1, names, &did) != 0)
         return NULL;
     if (brick_off_here())
         Py_RETURN_NONE;
     if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
         return NULL;
     const void *key = core_key();
-    core_begun(brick_record(b->number, key, elapsed_ns, amounts[0], amounts[1]), key);
+    core_begun(brick_record_of(b->number, key, elapsed_ns, &did), key);
     Py_RETURN_NONE;
 }

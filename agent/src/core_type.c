@@ -67,9 +67,10 @@ PyDoc_STRVAR(brick_doc,
 "A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
 "May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
 "Called with keywords it gives a span that says what it worked on, and for whom. elements: how many things, of the\n"
-"kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written. Both are integers\n"
-"from 0 to 2^48, 0 where not known, and are added up, as those given to stop(), record() and defer() are. step: an\n"
-"integer or a string, the request or the iteration on whose behalf it runs; spans inside inherit it.\n\n"
+"kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written; flops: how many\n"
+"floating-point operations it took. The first two are integers from 0 to 2^48, 0 where not known, and all are added up,\n"
+"as those given to stop(), record() and defer() are. step: an integer or a string, the request or the iteration on\n"
+"whose behalf it runs; spans inside inherit it.\n\n"
 ">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
 ">>> with norm:\n"
 "...     pass\n"
@@ -84,18 +85,18 @@ PyDoc_STRVAR(start_doc,
 ">>> copy.start()\n"
 ">>> copy.stop(bytes=4096)\n");
 PyDoc_STRVAR(stop_doc,
-"stop($self, /, elements=0, bytes=0)\n--\n\n"
+"stop($self, /, elements=0, bytes=0, flops=0)\n--\n\n"
 "End the youngest open span of this brick in this task.\n\n"
 "Spans begun inside it and never ended are counted as abandoned.\n\n"
 ">>> copy = brick.brick(\"copy\")\n"
 ">>> copy.start()\n"
 ">>> copy.stop(1024, 4096)\n");
 PyDoc_STRVAR(record_doc,
-"record($self, elapsed_ns, /, elements=0, bytes=0)\n--\n\n"
+"record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n--\n\n"
 "Count a span that was timed elsewhere: by a device's events, by a library's own clock.\n\n"
 "It stands below what is open here, and is taken from the own time of that.\n\n"
 ">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
-">>> kernel.record(1_250_000, elements=4096)\n");
+">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
 
 static PyMemberDef brick_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},

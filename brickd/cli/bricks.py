@@ -21,6 +21,11 @@ from brickd.cli.table import Column, Figure
 from brickd.questions.bricks import SORTS, BricksQuestion
 from brickd.words import NOBODY
 
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
 _FIGURES = (
     Figure(Column("CATEGORY", spare=10), "category", str),
     Figure(Column("COUNT", "right", spare=6), "count", units.count),
@@ -37,8 +42,13 @@ _FIGURES = (
     Figure(Column("BYTES", "right", spare=14), "bytes", units.size),
     Figure(Column("ELEMENTS/S", "right", spare=15), "elements_per_second", units.count),
     Figure(Column("ELEMENTS/S IN BRICK", "right", spare=16), "elements_per_second_in_brick", units.count),
+    Figure(Column("FLOP/S IN BRICK", "right", spare=17), "flops_per_second_in_brick", units.count),
+    Figure(Column("FLOP/BYTE", "right", spare=18), "flops_per_byte", _ratio),
 )
-_OVER_TIME = {"count_per_second", "elements_per_second", "max_ns"}  # where the time is known, or is that of a window
+# Where the time is known, or is that of a window; where anybody says how many operations it took.
+_SOMETIMES = {
+    "count_per_second", "elements_per_second", "max_ns", "flops_per_second_in_brick", "flops_per_byte",
+}  # fmt: skip
 _WORST = (
     Figure(Column("WORST WORKER", spare=4), "worst_worker", str),
     Figure(Column("SPREAD", "right", spare=3), "spread", lambda spread: f"{spread:.2f}x"),
@@ -68,7 +78,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     # Of one worker alone there is no worst.
     figures += _FIGURES if by == "worker" else _FIGURES + _WORST
     known = {key for entry in entries for key, value in entry.items() if value is not None}
-    figures = [each for each in figures if each.key in known or each.key not in _OVER_TIME]
+    figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]
     sorted_by = SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
     named = [entry | {"name": phrases.brick(entry)} for entry in entries]

@@ -17,7 +17,7 @@ By = Literal["worker", "service", "layer"]
 # By what bricks may be sorted, and which key of an entry that means.
 SORTS = {
     **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
-    **{each: each for each in ("count", "elements", "bytes", "name", "spread")},
+    **{each: each for each in ("count", "elements", "bytes", "flops", "name", "spread")},
 }
 
 

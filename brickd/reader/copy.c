@@ -10,6 +10,7 @@
 
 /* Tries before an entry that is changed all the time is taken as it is. */
 #define TRIES 16
+#define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
 
 int brick_refuse(struct brick_reader *r, const char *format, ...)
 {
@@ -166,6 +167,8 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
         return brick_refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
     if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
         return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
+    if (!(brick_summary_flops(s) >= 0 && brick_summary_flops(s) <= FLOPS_MAX))
+        return brick_refuse(r, "lane %u, path %u: %g floating-point operations", lane, path, brick_summary_flops(s));
     if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
         return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane,
                             path, (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,

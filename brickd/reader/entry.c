@@ -17,6 +17,7 @@ void brick_entry_add(struct brick_summary *into, const struct brick_summary *s)
     into->squares += s->squares;
     into->elements = brick_sum(into->elements, s->elements);
     into->bytes = brick_sum(into->bytes, s->bytes);
+    brick_summary_set_flops(into, brick_summary_flops(into) + brick_summary_flops(s));
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
         into->histogram[b] = brick_sum(into->histogram[b], s->histogram[b]);
 }
@@ -44,6 +45,7 @@ void brick_entry_subtract(struct brick_summary *from, const struct brick_summary
     from->squares = from->squares > then->squares ? from->squares - then->squares : 0;
     subtract(&from->elements, then->elements);
     subtract(&from->bytes, then->bytes);
+    brick_summary_set_flops(from, fmax(brick_summary_flops(from) - brick_summary_flops(then), 0));
     uint32_t first = BRICK_BUCKETS, last = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
         subtract(&from->histogram[b], then->histogram[b]);

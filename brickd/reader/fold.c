@@ -45,6 +45,7 @@ void brick_row_add(struct brick_row *row, const struct brick_part *part, double 
     row->squares += s->squares * tick_ns * tick_ns;
     row->elements = brick_sum(row->elements, s->elements);
     row->bytes = brick_sum(row->bytes, s->bytes);
+    row->flops += brick_summary_flops(s);
     histogram_add(row, s, tick_ns / grid_ns);
 }
 

@@ -11,6 +11,7 @@ struct brick_row {
     uint64_t count;
     double total, self, inclusive, squares, min, max; /* ns */
     uint64_t elements, bytes;
+    double flops;
     double histogram[BRICK_BUCKETS]; /* in buckets of the fold's own tick */
 };
 

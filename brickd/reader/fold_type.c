@@ -182,13 +182,13 @@ static PyObject *fold_row(PyObject *self, PyObject *index)
     struct means *m = i >= 0 && i < f->count ? &f->means[i] : &none;
     double n = (double)r->count, mean = n > 0 ? r->total / n : 0;
     double variance = n > 0 ? r->squares / n - mean * mean : 0;
-    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:n,s:d}", "count", (unsigned long long)r->count,
+    return Py_BuildValue("{s:K,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:d,s:K,s:K,s:d,s:n,s:d}", "count", (unsigned long long)r->count,
                          "total_ns", r->inclusive, "self_ns", r->self, "mean_ns", mean, "deviation_ns",
                          variance > 0 ? sqrt(variance) : 0.0, "min_ns", r->min, "max_ns", r->max, "p50_ns",
                          brick_row_quantile(r, 0.50, f->grid_ns), "p90_ns", brick_row_quantile(r, 0.90, f->grid_ns),
                          "p99_ns", brick_row_quantile(r, 0.99, f->grid_ns), "p999_ns",
                          brick_row_quantile(r, 0.999, f->grid_ns), "elements", (unsigned long long)r->elements, "bytes",
-                         (unsigned long long)r->bytes, "worst", m->whose, "spread", spread(m));
+                         (unsigned long long)r->bytes, "flops", r->flops, "worst", m->whose, "spread", spread(m));
 }
 
 static PyObject *fold_histogram(PyObject *self, PyObject *index)

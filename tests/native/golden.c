@@ -125,7 +125,7 @@ static void defer(uint32_t brick, uint64_t time)
  * 1.4 not of each step, and not of a site that the consumer leaves out. */
 static void check(uint32_t kernel, uint64_t time)
 {
-    const uint32_t every = BRICK_RATE_ALL;
+    const uint32_t every = BRICK_RATE_ALL, own = UINT32_C(1) << 26;
     const uint64_t third = 4;
     static const float numbers[2][3] = {{1, -2, 3}, {0, 0.5f, 1e30f}};
     static const int64_t shape[] = {2, 3};
@@ -139,7 +139,7 @@ static void check(uint32_t kernel, uint64_t time)
     at(time);
     brick_layer_begin(2, NULL);
     put(brick_agent.segment->layout.control + offsetof(struct brick_control, sites), &third, sizeof third);
-    if (brick_wants(kernel, NULL, &place)) /* step 7 is none of those of a rate of 1/4 */
+    if (brick_wants_of(kernel, NULL, &place, own)) /* step 7 is none of those of a rate of 1/4 */
         abort();
     put(brick_agent.segment->layout.control + offsetof(struct brick_control, fingerprint_rate), &every, sizeof every);
     for (int n = 0; n < 3; n++) {
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
         at(time += 100);
         brick_begin(attention, NULL, NULL);
         at(time += 1000 * (layer + 1));
-        brick_end(attention, NULL, 64, 4096);
+        brick_end_of(attention, NULL, &(struct brick_amounts){64, 4096, layer == 2 ? -1 : 1e15}); /* since 1.5: flops */
         brick_begin(ffn, NULL, NULL);
         at(time += 31 + layer); /* around the border of the first bucket */
         brick_end(ffn, NULL, 128, layer == 2 ? BRICK_BAD_AMOUNT : 8192);
