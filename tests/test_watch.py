@@ -171,7 +171,7 @@ def test_where_as_many_say_one_thing_as_another_it_is_said_of_how_many_there_is_
     service = Service(4)
     service.say(GOOD, GOOD, BAD, BAD)
     service.look()
-    assert service.told[0][1].startswith("api/1 and api/3 disagree, no majority among 4 workers: k1 layer 3")
+    assert service.told[0][1].startswith("api/0 and api/3 disagree, no majority among 4 workers: k1 layer 3")
 
 
 def test_a_case_is_counted_once_however_many_say_what_is_right() -> None:

@@ -216,5 +216,5 @@ def _folded(
         elif worker not in steady:
             rows.append((worker, said.output, times, newest))
         elif apart[output] or not any_apart:
-            rows.append((worker, said.output, times, said.newest))
+            rows.append((worker, said.output, times, newest if output == said.output else said.newest))
     return rows
