@@ -48,6 +48,16 @@ def test_a_command_ignores_and_blocks_the_signals_that_it_would_have(by: str) ->
 
 
 @pytest.mark.parametrize("by", BY)
+def test_a_command_has_the_variables_that_it_would_have_and_ours(by: str) -> None:
+    """In the locale C a Python adds one of its own."""
+    given = {"PATH": os.environ["PATH"], "HOME": "/"}
+    begun = subprocess.run([*BY[by], "--", "env"], capture_output=True, text=True, timeout=60, check=True, env=given)
+    said = dict(line.split("=", 1) for line in begun.stdout.splitlines())
+    assert said.keys() - given.keys() == {"BRICKD", "BRICKD_SERVICE", "PYTHONPATH"}
+    assert said.items() >= given.items()
+
+
+@pytest.mark.parametrize("by", BY)
 def test_a_command_that_cannot_be_begun_is_told(by: str, tmp_path: Path) -> None:
     plain, moved = tmp_path / "plain", tmp_path / "moved"
     plain.write_text("nothing")

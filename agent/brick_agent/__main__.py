@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import sys
 
 from brick_agent import launch
@@ -31,8 +30,9 @@ def main() -> int:
     if not command:
         parser.error("there is no command: give one after --")
     try:
-        environment = launch.environment(command, os.environ, service=said.service, fingerprints=said.fingerprints)
-        if (why := launch.unheard(command, os.environ)) is not None:
+        given = launch.inherited()
+        environment = launch.environment(command, given, service=said.service, fingerprints=said.fingerprints)
+        if (why := launch.unheard(command, given)) is not None:
             _say(why)
         launch.begin(command, environment)
     except launch.NotBegunError as error:

@@ -5,8 +5,6 @@ Owns: its options. Must not know: what becomes of the command's processes.
 
 from __future__ import annotations
 
-import os
-
 import click
 
 from brickd import launch
@@ -26,8 +24,9 @@ def run(command: tuple[str, ...], service: str | None, fingerprints: str | None)
     place of this process, and ends as it would have.
     """
     try:
-        environment = launch.environment(command, os.environ, service=service, fingerprints=fingerprints)
-        if (why := launch.unheard(command, os.environ)) is not None:
+        given = launch.inherited()
+        environment = launch.environment(command, given, service=service, fingerprints=fingerprints)
+        if (why := launch.unheard(command, given)) is not None:
             say(why)
         launch.begin(command, environment)
     except launch.NotBegunError as error:

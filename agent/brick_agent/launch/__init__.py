@@ -63,6 +63,18 @@ def _missing(command: str) -> str:
     return f"what it names is not there: {first}" if first.startswith("#!") else "what would load it is not there"
 
 
+def inherited() -> dict[str, str]:
+    """The environment that this process was begun with: in the locale C a Python sets LC_CTYPE in its own."""
+    given = dict(os.environ)
+    try:
+        with open("/proc/self/environ", "rb") as file:
+            if not any(each.startswith(b"LC_CTYPE=") for each in file.read().split(b"\0")):
+                given.pop("LC_CTYPE", None)
+    except OSError:  # a /proc that is not there: then it stays
+        pass
+    return given
+
+
 def environment(
     command: Sequence[str], given: Mapping[str, str], *, service: str | None = None, fingerprints: str | None = None
 ) -> dict[str, str]:
