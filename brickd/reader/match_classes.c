@@ -199,16 +199,19 @@ static size_t outputs_of(struct work *w, const struct brick_row_found *row, stru
     w->sorted[0] = entry_of(w, &members[row->against]);
     if (row->class != BRICK_CLASS_DIVERGED || is_unsteady(w, &w->sorted[0]))
         return 0;
-    outputs[found++] = (struct output){.said = w->sorted, .count = row->agree};
+    for (uint32_t n = 0; n < row->members; n++)
+        if (members[n].class == BRICK_CLASS_IDENTICAL && n != row->against)
+            w->sorted[++count] = entry_of(w, &members[n]);
+    const size_t alike = ++count;
+    outputs[found++] = (struct output){.said = w->sorted, .count = (uint32_t)alike};
     for (uint32_t n = 0; n < row->members; n++) {
         const struct entry e = entry_of(w, &members[n]);
         if (members[n].class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e))
-            w->sorted[++count] = e;
+            w->sorted[count++] = e;
     }
-    if (count > 0)
-        qsort(w->sorted + 1, count, sizeof *w->sorted, by_output);
-    for (size_t i = 1; i <= count; i++) {
-        if (i == 1 || w->sorted[i].print->output != w->sorted[i - 1].print->output)
+    qsort(w->sorted + alike, count - alike, sizeof *w->sorted, by_output);
+    for (size_t i = alike; i < count; i++) {
+        if (i == alike || w->sorted[i].print->output != w->sorted[i - 1].print->output)
             outputs[found++] = (struct output){.said = &w->sorted[i]};
         outputs[found - 1].count++;
     }
@@ -230,6 +233,24 @@ static void keep_once(struct couples *of)
     of->count = kept;
 }
 
+/* The first who says one with all who say the other, and the other way round: who has little else in common with the
+ * others, as whoever was damaged later, is of the class of those who say the same. 0: there is no memory. */
+static int add_couples(struct work *w, struct couples *of, const struct output *one, const struct output *o)
+{
+    const uint64_t context = o->said->print->context;
+    if (rounded(w, one->said, o->said) == BRICK_ROUNDED_NOT)
+        return 1;
+    struct couple *all = brick_match_grown(of->all, &of->room, of->count + one->count + o->count, sizeof *all);
+    if (all == NULL)
+        return 0;
+    of->all = all;
+    for (uint32_t n = 0; n < o->count; n++)
+        all[of->count++] = couple_of(one->said->worker, o->said[n].worker, context);
+    for (uint32_t n = 1; n < one->count; n++)
+        all[of->count++] = couple_of(one->said[n].worker, o->said->worker, context);
+    return 1;
+}
+
 /* Who may be of two classes in these rows. 0: there is no memory. */
 static int find_couples(struct work *w, struct couples *of, const struct brick_row_found *rows, size_t count)
 {
@@ -237,17 +258,9 @@ static int find_couples(struct work *w, struct couples *of, const struct brick_r
     for (size_t r = 0; r < count; r++) {
         const size_t outputs = outputs_of(w, &rows[r], of->outputs);
         for (size_t i = 1; i < outputs; i++) {
-            const struct output *o = &of->outputs[i];
-            struct couple *all = brick_match_grown(of->all, &of->room, of->count + i * o->count, sizeof *all);
-            if (all == NULL)
-                return 0;
-            of->all = all;
-            for (size_t k = 0; k < i; k++) {
-                const struct entry *said = of->outputs[k].said;
-                const int any = rounded(w, said, o->said) != BRICK_ROUNDED_NOT;
-                for (uint32_t n = 0; any && n < o->count; n++)
-                    all[of->count++] = couple_of(said->worker, o->said[n].worker, said->print->context);
-            }
+            for (size_t k = 0; k < i; k++)
+                if (!add_couples(w, of, &of->outputs[k], &of->outputs[i]))
+                    return 0;
         }
         if (of->count > 2 * COUPLES_MAX)
             keep_once(of);
@@ -269,6 +282,9 @@ static int is_of_another(struct work *w, const struct couples *of, const struct 
 {
     for (uint32_t n = 0; n < o->count; n++)
         if (contents(w, of, one->said, &o->said[n]) >= BRICK_CONTENTS_MIN)
+            return 1;
+    for (uint32_t n = 1; n < one->count; n++)
+        if (contents(w, of, &one->said[n], o->said) >= BRICK_CONTENTS_MIN)
             return 1;
     return 0;
 }
