@@ -126,7 +126,7 @@ def test_who_differs_later_is_of_the_class_of_those_who_said_the_same_before(dam
     """He alone has too little in common with the others for anybody to know."""
     workers = [said(always(USUAL, 9)), said(always(OTHER, 9)), said(always(OTHER, 9))]
     workers.insert(damaged, said(always(USUAL, 9, c5=FAR, c6=FAR, c7=FAR, c8=FAR)))
-    assert {content: who for content, (_, who) in apart(*workers).items()} == dict.fromkeys(range(5, 9), [damaged])
+    assert {content: who for content, (_, who) in apart(*workers).items()} == {key: [damaged] for key in range(5, 9)}
 
 
 def test_what_is_further_apart_in_one_context_says_so_of_the_others() -> None:
