@@ -85,6 +85,11 @@ def test_where_both_had_too_few_contents_in_a_context_those_of_all_contexts_tell
     }  # fmt: skip
 
 
+def test_of_more_contexts_than_are_looked_at_those_that_are_tell_for_the_others() -> None:
+    two = ([said({n: what}, params=n)[0] for n in range(5_000)] for what in (USUAL, OTHER))
+    assert classes(matched(*two)) == {"WITHIN": 5_000}
+
+
 @pytest.mark.parametrize("contents", [2, 5, 8, 20])
 def test_who_is_apart_in_one_place_alone_whatever_it_is_given_is_of_no_other_class(contents: int) -> None:
     """So are those of whom one has a weight with a flipped bit."""

@@ -48,20 +48,24 @@ struct couples {
     struct output *outputs; /* of the present row */
 };
 
-static int by_two(const void *a, const void *b)
+static int by_workers(const void *a, const void *b)
 {
     const struct couple *x = a, *y = b;
     UNLESS_EQUAL(x->one, y->one);
-    UNLESS_EQUAL(x->other, y->other);
-    return ORDER(x->context, y->context);
+    return ORDER(x->other, y->other);
+}
+
+static int by_two(const void *a, const void *b)
+{
+    const struct couple *x = a, *y = b;
+    const int workers = by_workers(a, b);
+    return workers != 0 ? workers : ORDER(x->context, y->context);
 }
 
 static struct couple couple_of(uint32_t one, uint32_t other, uint64_t context)
 {
     return (struct couple){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
 }
-
-static int is_of_two(const struct couple *x, const struct couple *y) { return x->one == y->one && x->other == y->other; }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
@@ -135,7 +139,7 @@ static void count_couples(struct work *w, const struct couples *of, const struct
     }
     for (size_t from = 0, to; from < of->count; from = to) {
         struct couple *c = &of->all[from];
-        for (to = from + 1; to < of->count && is_of_two(c, &of->all[to]);)
+        for (to = from + 1; to < of->count && by_workers(c, &of->all[to]) == 0;)
             to++;
         if (w->alone[c->one] != NULL && w->alone[c->other] != NULL)
             count_content(w, c, to - from);
@@ -273,8 +277,11 @@ static int find_couples(struct work *w, struct couples *of, const struct brick_r
 static uint64_t contents(struct work *w, const struct couples *of, const struct entry *one, const struct entry *other)
 {
     const struct couple wanted = couple_of(one->worker, other->worker, one->print->context);
-    const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two);
-    return c != NULL && contents_of(c) > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? contents_of(c) : 0;
+    const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two), *any = c;
+    if (c == NULL) /* there was no room for this context: all of them tell */
+        any = bsearch(&wanted, of->all, of->count, sizeof wanted, by_workers);
+    const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
+    return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
 }
 
 /* Whether anybody who says it is of another class than who says the other. */
