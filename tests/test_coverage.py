@@ -144,7 +144,8 @@ def test_coverage_has_every_key_of_its_schema(worker: Start, prefix: str) -> Non
         "fingerprints", "compared", "unlike", "differ", "numeric_classes", "unkept", "latest", "age_ns",
     ]  # fmt: skip
     assert list(service["unseen"]) == [
-        "sites_off", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost", "unreadable",
+        "sites_off", "sites_closed", "sites_without_inputs", "without_inputs", "alone", "stateful", "evicted", "lost",
+        "unreadable",
     ]  # fmt: skip
     assert list(said["sites"][0]) == [
         "service", "kernel", "layer", "category", "state", "evidence", "numeric_classes", "fingerprints", "compared",
@@ -380,3 +381,15 @@ def test_what_the_window_lost_of_a_finding_is_compared_as_it_was_kept(worker: St
         said = document(*shlex.split(found["command"])[1:], code=1)
         assert (said["verdict"], said["first"]["kernel"], said["first"]["layer"]) == ("diverged", "mlp", 1)
         assert said["coverage"]["evicted"] > 0
+
+
+def test_a_site_that_nobody_can_look_at_is_told_from_one_where_nothing_came(worker: Start, prefix: str) -> None:
+    program = 'brick.take(brick.brick("mlp", "closed"), b"", layer=1); brick.take(brick.brick("norm"), b"")'
+    started(worker, program + "\npause()")
+    said = document("coverage")
+    states = {(each["kernel"], each["layer"]): each["state"] for each in said["sites"]}
+    assert states == {("mlp", 1): "closed", ("norm", None): "silent"}
+    assert [each["unseen"]["sites_closed"] for each in said["services"]] == [1]
+    lines = brickd("coverage").stdout.splitlines()
+    assert "1 site closed" in lines[0]
+    assert [line.split()[:2] for line in lines if "closed: torch compiles or copies it" in line] == [["mlp", "1"]]

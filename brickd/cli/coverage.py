@@ -34,6 +34,7 @@ _STATES = {
     "does_not_repeat": "does not repeat",
     "off": "off: sensitive",
     "left_out": "left out: brickd set",
+    "closed": "closed: torch compiles or copies it",
     "silent": "nothing recorded",
     "no_inputs": "no inputs said",
     "stateful": "stateful",

@@ -20,6 +20,7 @@ _UNSEEN = (
     ("evicted", "evicted", "evicted"),
     ("stateful", "of a stateful kernel", "of stateful kernels"),
     ("sites_off", "site off", "sites off"),
+    ("sites_closed", "site closed", "sites closed"),
     ("sites_without_inputs", "site without inputs", "sites without inputs"),
 )
 _OF_WEIGHTS = (

@@ -16,6 +16,8 @@ from brickd.numerics.compared import Compared, Counts, Place
 from brickd.reading import Reading
 from brickd.workers import Worker
 
+_CLOSED = "closed"  # what a worker says of such a site's kernel in place of a category
+
 
 class SiteState(StrEnum):
     """How far a site is looked at, what matters most first."""
@@ -25,6 +27,7 @@ class SiteState(StrEnum):
     UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
     OFF = "off"  # it is not recorded, for what customers wrote can be told from it
     LEFT_OUT = "left_out"  # the operator wants nothing recorded there
+    CLOSED = "closed"  # it is within what torch compiles, or copies to several devices: only what is around it is seen
     SILENT = "silent"  # it is known, and nothing was recorded there
     NO_INPUTS = "no_inputs"  # nobody knows what is to be compared with what
     STATEFUL = "stateful"  # something decides that no input shows
@@ -58,6 +61,7 @@ class ServiceSeen:
         workers: how many of its workers have sites.
         counts: of all its fingerprints.
         off: sites that are not recorded.
+        closed: sites at which nothing can be recorded.
         no_inputs: sites that say no inputs.
         lost: checksums for which a worker found no room.
         unreadable: tensors that a worker could not read.
@@ -71,6 +75,7 @@ class ServiceSeen:
     workers: int
     counts: Counts
     off: int
+    closed: int
     no_inputs: int
     lost: int
     unreadable: int
@@ -102,6 +107,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
                 len(with_sites),
                 total,
                 off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
+                closed=max(map(_closed, with_sites), default=0),
                 no_inputs=sum(0 < counts.prints == counts.bare for counts in rows),
                 lost=sum(map(lost, readings)),
                 unreadable=sum(reading.process["tensors_refused"] for reading in readings),
@@ -121,6 +127,10 @@ def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[Place, list[
         uuids.setdefault(worker.service, []).append(worker.reading.uuid)
     found = {place: classes_of(apart, uuids.get(place.service, ())) for place, apart in compared.apart.items()}
     return {place: classes for place, classes in found.items() if len(classes) > 1}
+
+
+def _closed(reading: Reading) -> int:
+    return sum(site is not None and reading.category(site.name) == _CLOSED for site in reading.sites)
 
 
 def lost(reading: Reading) -> int:
@@ -188,7 +198,9 @@ def state_of(
         return SiteState.NO_INPUTS if counts.bare == counts.prints else SiteState.ALONE
     if place in off and place not in on:
         return SiteState.OFF
-    return SiteState.LEFT_OUT if place in left_out else SiteState.SILENT
+    if place in left_out:
+        return SiteState.LEFT_OUT
+    return SiteState.CLOSED if counts.category == _CLOSED else SiteState.SILENT
 
 
 def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:

@@ -132,6 +132,7 @@ def _by_input(seen: ServiceSeen | None) -> dict[str, Any]:
         },
         "unseen": {
             "sites_off": seen.off,
+            "sites_closed": seen.closed,
             "sites_without_inputs": seen.no_inputs,
             "without_inputs": seen.counts.bare,
             "alone": seen.counts.alone,
