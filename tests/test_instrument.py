@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from checksums import Left, recorded
+from conftest import readings
 from faults import Start
 from recorded import summaries
 
@@ -39,7 +40,10 @@ torch.manual_seed(3)
 model = Model().eval()
 x = torch.randn(2, 16)
 plain = model(x)
-def forwards(of): return sorted(name for name, each in of.named_modules() if "forward" in vars(each))
+def held(of): return {name: list(vars(each).items()) for name, each in of.named_modules()}
+def changed(of, before):
+    same = {name: [(key, id(one)) for key, one in each] for name, each in before.items()}
+    return sorted(name for name, each in held(of).items() if [(key, id(one)) for key, one in each] != same[name])
 """
 
 
@@ -93,33 +97,150 @@ def test_uninstrumented_it_is_as_it_was(worker: Start, prefix: str) -> None:
         worker,
         prefix,
         """
-        before = forwards(model)
-        brick.instrument(model); brick.instrument(model)
-        during = forwards(model)
+        class Own(nn.Linear):  # it says itself what is packed of it, and is put to others by its host
+            def __getstate__(self): return self.__dict__
+        model.head = Own(16, 4)
+        vars(model.layers[0])["_call_impl"] = model.layers[0]._call_impl
+        model.layers[1].register_forward_hook(lambda *_: None)
+        before, state, packed = held(model), list(model.state_dict()), copy.deepcopy(vars(model.head))
+        brick.instrument(model, only=["*"]); brick.instrument(model)
+        during = changed(model, before)
+        copy.deepcopy(model); vars(copy.copy(model.head)); model(x)
+        still = changed(model, before)
         brick.uninstrument(model); brick.uninstrument(model)
-        told = [before, during, forwards(model)]
+        told = [during, still, changed(model, before), state == list(model.state_dict())]
         """,
     )
     layers = [f"layers.{n}{part}" for n in range(3) for part in ("", ".mlp")]
-    assert got.told == [[], sorted(["", "head", *layers]), []]
+    assert got.told == [sorted(["", "head", *layers])] * 2 + [[], True]
 
 
-def test_copies_and_pickles_work_and_are_bound_to_themselves(worker: Start, prefix: str) -> None:
+COPIES = """
+import __main__, io, weakref; __main__.Model, __main__.Block = Model, Block
+for each in (Model, Block): each.__module__ = "__main__"
+def keys(of): return [list(vars(each)) for each in of.modules()]
+"""
+
+
+def test_copies_and_pickles_have_nothing_of_it(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        COPIES
+        + """
+def saved(of):
+    file = io.BytesIO(); torch.save(of, file); file.seek(0)
+    return torch.load(file, weights_only=False)
+was, pickled = keys(model), pickle.dumps(model)
+brick.instrument(model)
+told = [pickle.dumps(model) == pickled]
+twice = copy.deepcopy(copy.deepcopy(model))
+for each in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), saved(model), twice):
+    told.append(keys(each) == was)
+    each.head.weight.data.zero_(); each.head.bias.data.fill_(7)
+    told.append(bool((each(x) == 7).all()))
+one = copy.copy(model.head)  # it shares the tables of what it is a copy of, until it is given its own
+one._parameters = {"weight": torch.zeros(4, 16), "bias": torch.full((4,), 7.0)}
+told += ["_call_impl" not in vars(one), bool((one(torch.ones(2, 16)) == 7).all())]
+traced = torch.fx.symbolic_trace(model)  # it packs itself what it holds
+brick.instrument(traced)
+for each in (copy.deepcopy(traced), pickle.loads(pickle.dumps(traced))):
+    each.head.weight.data.zero_(); each.head.bias.data.fill_(7)
+    told.append(bool((each(x) == 7).all()))
+told.append(torch.equal(model(x), plain))
+""",
+    )
+    assert got.told == [True] * 14
+
+
+def test_a_replica_computes_with_its_own_weights(worker: Start, prefix: str) -> None:
+    # As torch's DataParallel makes them of a model that was called before; it wants several devices.
+    got = left(
+        worker,
+        prefix,
+        COPIES
+        + """
+def replica(of):
+    made = of._replicate_for_data_parallel()
+    for name, each in of._parameters.items(): setattr(made, name, torch.zeros_like(each) if name == "weight" else each)
+    made._modules = {name: replica(each) for name, each in of._modules.items()}
+    return made
+wanted, was = replica(model)(x), keys(replica(model))
+brick.instrument(model)
+told = [torch.equal(replica(model)(x), wanted), not torch.equal(wanted, plain), keys(replica(model)) == was]
+""",
+    )
+    assert got.told == [True] * 3
+
+
+def test_a_forward_is_its_hosts(worker: Start, prefix: str) -> None:
+    """Who looks at it, keeps it or puts another there has what he would have had, and his is timed."""
     got = left(
         worker,
         prefix,
         """
-        import __main__; __main__.Model, __main__.Block = Model, Block
-        for each in (Model, Block): each.__module__ = "__main__"
-        brick.instrument(model)
-        made = [copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.deepcopy(copy.deepcopy(model))]
-        for each in made: each.head.weight.data.zero_(); each.head.bias.data.fill_(7)
-        told = [[each.forward.__self__ is each, each.layers[1].mlp.forward.__self__ is each.layers[1].mlp,
-                 bool((each(x) == 7).all())] for each in made]
+        import functools, weakref
+        one = Model().eval(); one.load_state_dict(model.state_dict())
+        brick.instrument(one)
+        told = [type(one.forward) is type(model.forward), "forward" not in vars(one)]
+        told += [torch.equal(one.forward(x), plain)]
+        told += [weakref.WeakMethod(one.forward)() == one.forward, functools.partial(one.forward, x)().equal(plain)]
+        kept, seen, table = one.forward, weakref.ref(one), weakref.WeakKeyDictionary({one: 1})
+        del one
+        told += [seen() is not None, torch.equal(kept(x), plain)]
+        del kept
+        told += [seen() is None, len(table) == 0]
+
+        brick.instrument(model, watch_weights=False)
+        mlp = model.layers[0].mlp
+        before, mlp.forward = mlp.forward, lambda x: 2 * before(x)
+        changed = model(x)
+        told.append(not torch.equal(changed, plain))
+        brick.uninstrument(model)
+        told.append(torch.equal(model(x), changed))
+        brick.instrument(model, watch_weights=False)
+        told.append(torch.equal(model(x), changed))
+        del mlp.forward
         told.append(torch.equal(model(x), plain))
+        class Doubled(nn.Sequential):
+            def forward(self, x): return 2 * super().forward(x)
+        mlp.__class__ = Doubled
+        told.append(torch.equal(model(x), changed))
+        mlp.__class__ = nn.Sequential
+        whole, Model.forward = Model.forward, lambda self, x: whole(self, x) + 1
+        told.append(torch.equal(model(x), plain + 1))
         """,
     )
-    assert got.told == [[True, True, True]] * 3 + [True]
+    assert got.told == [True] * 15
+    assert {path: row["count"] for path, row in summaries(got.reading).items()}[("forward",)] == 5
+
+
+def test_a_forked_process_goes_on_in_a_segment_of_its_own(worker: Start, prefix: str) -> None:
+    process = worker(
+        MODEL
+        + textwrap.dedent(
+            """
+            brick.instrument(model, watch_weights=False)
+            for _ in range(2): model(x)
+            come, came = os.pipe(); go, goes = os.pipe()
+            if os.fork() == 0:
+                said = [torch.equal(model(x), plain) for _ in range(3)]
+                os.write(came, bytes(said)); os.close(goes); os.read(go, 1); os._exit(0)
+            said = list(os.read(come, 3))
+            model(x)
+            report([said, os.getpid()]); pause()
+            os.close(goes); report(os.wait()[1])
+            """
+        )
+    )
+    told, pid = process.heard()
+    process.paused()
+    counted = {each.pid == pid: summaries(each)[("forward",)]["count"] for each in readings(prefix)}
+    process.go()
+    assert process.heard() == 0
+    assert process.end() == 0, process.said
+    assert told == [1] * 3
+    assert counted == {True: 3, False: 3}
 
 
 def test_what_it_raises_and_returns_is_what_it_was(worker: Start, prefix: str) -> None:
@@ -184,6 +305,47 @@ def test_what_is_compiled_is_timed_where_it_is_called(worker: Start, prefix: str
         ("forward",): 2,
         ("forward", "Model"): 2,
     }
+
+
+def test_what_is_within_what_is_compiled_is_known_to_be_closed(worker: Start, prefix: str) -> None:
+    got = left(
+        worker,
+        prefix,
+        """
+        for n, each in enumerate(model.layers): model.layers[n] = torch.compile(each, backend="eager")
+        brick.instrument(model, watch_weights=False)
+        told = torch.equal(model(x), plain)
+        """,
+        BRICKD_FINGERPRINTS="all",
+    )
+    assert got.told
+    assert kernels(got) == {("head", -1): 1} | {("layers.*", n): 1 for n in range(3)}
+    closed = {(got.reading.name(site.name), site.layer) for site in got.reading.sites
+              if site is not None and got.reading.category(site.name) == "closed"}  # fmt: skip
+    assert closed == {("layers.*.mlp", n) for n in range(3)}
+
+
+CONTEXT = """
+model.config = type("Config", (), {"_attn_implementation": "sdpa"})()
+model.layers[0].mlp.compile(backend="eager")
+brick.instrument(model, watch_weights=False)
+model(x); model.config._attn_implementation = "eager"; torch.set_float32_matmul_precision("high"); model(x + 1)
+"""
+
+
+def test_what_decides_beside_inputs_is_recorded_as_it_is_when_it_decides(worker: Start, prefix: str) -> None:
+    got = left(worker, prefix, CONTEXT + "told = torch.__version__", BRICKD_FINGERPRINTS="all")
+    said: dict[str, set[str]] = {"head": set(), "layers.*": set()}
+    for each in got.events:
+        if each["kind"] == "checked" and (site := got.sites[each["site"]]) is not None:
+            said.setdefault(site[0], set()).add(got.reading.name(each["backend"]))
+    versions = f"1 threads, torch {got.told}"
+    assert said["head"] == {f"eager, sdpa, {versions}", f"eager, eager, high precision, {versions}"}
+    assert {each.partition(",")[0] for each in said["layers.*"]} == {"compiled", "eager"}
+    first = next(each for each in got.events if each["kind"] == "checked")
+    assert first["output"]["shape"][: first["output"]["dims"]] == (2, 16)
+    row = summaries(got.reading)[("forward",)]
+    assert (row["count"], row["elements"], row["bytes"]) == (2, 4, 0)  # rows of both calls
 
 
 def test_a_signature_is_what_it_was(worker: Start, prefix: str) -> None:

@@ -116,14 +116,27 @@ def threads(m):
     return [made[n] for n in range(4)]
 same("threads", lambda: Of("threads", lambda part, x: x * 3), threads)
 same("data_parallel", lambda: nn.DataParallel(Of("data_parallel", None, nn.Linear(16, 2))), lambda m: m(x))
+def mapped(m): return torch.func.vmap(m)(x), torch.func.jvp(m, (x,), (x,))
+same("mapped", lambda: Of("mapped", lambda part, x: x * 3), mapped)
+def twice(m): torch.utils.checkpoint.checkpoint(m, torch.ones(2), use_reentrant=False).sum().backward()
+same("checkpointed", lambda: Of("checkpointed", lambda part, x: x * part.w),
+     lambda m: [twice(m), m.checkpointed.w.grad])
+def yields(part, x): yield x; yield x + 1
+same("yields", lambda: Of("yields", yields), lambda m: list(m(x)))
+class Strange(dict):
+    def items(self): raise ValueError("strange")
+same("unlooked", lambda: Of("unlooked", lambda part, x, more: 1 / 0), lambda m: m(x, Strange()))
 same("no_modules", lambda: object(), lambda m: 1)
 """
 
 # How many spans each part has: one for each call, also of those that raise. The last is no model.
-CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "no_modules": 0}
+CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
+CALLS["checkpointed"] = 2  # forward, and again on the way back
 UNREADABLE = {"meta", "sparse", "quantized"}
 # Nothing is to be compared of them: they return no tensor, or raise.
-BARE = {"none", "raises", "stops", "wrong_call", "no_modules"}
+BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked", "no_modules"}
+# Of them it is said why nothing is recorded.
+SAID = UNREADABLE | {"unlooked", "no_modules"}
 
 
 def said_of(said: str) -> dict[str, list[str]]:
@@ -149,7 +162,7 @@ def test_what_an_odd_model_computes_and_raises_is_what_it_was(worker: Start, pre
     assert set(said) == set(told)
     assert {name: lines for name, lines in said.items() if len(lines) > 1} == {}
     assert all(line.startswith("brickd: ") for lines in said.values() for line in lines)
-    assert {name for name, lines in said.items() if lines} <= {*UNREADABLE, "no_modules"}
+    assert {name for name, lines in said.items() if lines} <= SAID
     counted = {path[-1]: row["count"] for path, row in summaries(got).items()}
     assert {name: counted.get(name, 0) for name in told} == {name: CALLS.get(name, 1) for name in told}
     assert set(told) - known <= BARE | UNREADABLE
@@ -174,6 +187,8 @@ def test_torch_makes_of_an_instrumented_model_what_it_made_of_it_before(worker: 
         "torch.equal(torch.fx.symbolic_trace(model)(x), plain)",
         "torch.equal(torch.func.functional_call(model, dict(model.named_parameters()), (x,)), plain)",
         "torch.equal(torch.compile(model, backend='eager', fullgraph=True)(x), plain)",
+        "torch.equal(torch.compile(model.forward, backend='eager', fullgraph=True)(x), plain)",
+        "torch.allclose(torch.func.vmap(model)(x), plain, atol=1e-6)",
         "[each.compile(backend='eager', fullgraph=True) for each in model.layers] and torch.equal(model(x), plain)",
         "model.compile(backend='eager') or torch.equal(model(x), plain)",
         "inspect.getsource(model.forward) and inspect.getdoc(model.forward) == inspect.getdoc(Model.forward)",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from itertools import pairwise
 from typing import Any
 
@@ -126,6 +127,24 @@ def test_a_pattern_chooses_instead() -> None:
     assert _parts.chosen(llama(2), 64, ("nothing",)) == []
 
 
+class OptimizedModule(Module): ...
+
+
+def test_what_is_within_what_torch_compiles_is_closed() -> None:
+    model = llama(2)
+    assert _parts.closed(model, 64) == []
+    open_ = names(_parts.chosen(model, 64))
+    whole = OptimizedModule(_orig_mod=model)
+    assert names(_parts.chosen(whole, 64)) == [("OptimizedModule", None)]
+    assert names(_parts.closed(whole, 64)) == open_
+    assert names(_parts.closed(whole, 64, ("layers.*.mlp",))) == [("layers.*.mlp", 0), ("layers.*.mlp", 1)]
+    for name, block in model.own["model"].own["layers"].own.items():
+        model.own["model"].own["layers"].own[name] = OptimizedModule(_orig_mod=block)
+    assert ("layers.*", 1) in names(_parts.chosen(model, 64))
+    assert ("layers.*.mlp", 1) not in names(_parts.chosen(model, 64))
+    assert ("layers.*.mlp", 1) in names(_parts.closed(model, 64))
+
+
 def test_a_model_without_parts_is_looked_at_as_a_whole() -> None:
     assert names(_parts.chosen(Linear(), 64)) == [("Linear", None)]
 
@@ -210,6 +229,27 @@ def test_of_a_cache_that_was_empty_before_a_call_that_filled_it_the_inputs_show_
         found = _passed.given(Tensor, (), {"past_key_values": cache}, layer)
         cache.tokens = list(after)
         assert (before, layer, found.cached()) == (before, layer, cached)
+
+
+class Kind(Enum):
+    ONE = 1
+
+
+class Opaque: ...
+
+
+@dataclass(slots=True)
+class Slotted:
+    x: Any
+
+
+def test_what_cannot_be_looked_into_is_told() -> None:
+    a = Tensor()
+    found = _passed.given(Tensor, (Slotted(a), slice(2), Kind.ONE), {"way": Kind.ONE})
+    assert (found.tensors, found.more) == ([a], False)
+    assert found.plain == {"1": "slice(None, 2, None)", "2": "<Kind.ONE: 1>", "way": "<Kind.ONE: 1>"}
+    for each in (Opaque(), {1, 2}, Slotted, len):
+        assert _passed.given(Tensor, (each,), {}).more
 
 
 def test_what_is_too_deep_or_too_many_is_told() -> None:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-# What stands around a model, or holds all of it, and says nothing of where a part is.
-_AROUND = frozenset(("model", "module", "_orig_mod", "_fsdp_wrapped_module"))
+# What another module is called that is all of one: it is looked at as that.
+_WRAPPED = frozenset(("module", "_orig_mod", "_fsdp_wrapped_module"))
+_AROUND = _WRAPPED | {"model"}  # they say nothing of where a part is
 _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "output_layer"))
 _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
@@ -34,17 +35,19 @@ class Part:
         category: what it seems to be; None: nothing of what is known.
         module: itself.
         qualified: where it is, as torch says it.
-        depth: how many parts it is below the whole.
+        depth: how many parts it is below the whole, and what stands around that.
+        closed: whether it is within what may not be touched.
     """
 
-    __slots__ = ("category", "depth", "layer", "module", "name", "qualified")
+    __slots__ = ("category", "closed", "depth", "layer", "module", "name", "qualified")
 
-    def __init__(self, qualified: str, module: Any) -> None:
+    def __init__(self, qualified: str, module: Any, *, closed: bool = False) -> None:
         self.name, self.layer = called(qualified)
+        self.closed = closed
         self.qualified = qualified
         self.module = module
         self.category = category(qualified.rpartition(".")[2], type(module).__name__)
-        self.depth = qualified.count(".") + 1
+        self.depth = self.name.count(".") + 1
 
 
 def called(qualified: str) -> tuple[str, int | None]:
@@ -67,16 +70,18 @@ def category(name: str, kind: str) -> str | None:
 
 
 def parts(model: Any) -> list[Part]:
-    """All that can be called and looked into, in the model's order; what it has several times once."""
+    """All that can be called, in the model's order; what it has several times once."""
     found: list[Part] = []
     closed = [""] if _is_closed(model) else []
     around: dict[str, str | None] = {}
     for qualified, module in model.named_modules():
-        if not qualified or not _has_forward(module) or any(qualified.startswith(one) for one in closed):
+        if not qualified or not _has_forward(module):
             continue
+        part = Part(qualified, module, closed=any(qualified.startswith(one) for one in closed))
         if _is_closed(module):
             closed.append(f"{qualified}.")
-        part = Part(qualified, module)
+        if qualified.rpartition(".")[2] in _WRAPPED:
+            continue
         above = around.get(qualified.rpartition(".")[0])
         if part.category is not None and part.category == above:
             part.category = None  # a part of an attention is none
@@ -88,9 +93,10 @@ def parts(model: Any) -> list[Part]:
 def around_layers(model: Any) -> list[Any]:
     """What holds all layers of a model and can be called by itself, as engines do that compute its head apart."""
     holders: list[tuple[str, Any]] = []
-    layers = [f"{part.qualified}." for part in parts(model) if part.layer is not None]
+    every = [part for part in parts(model) if not part.closed]
+    layers = [f"{part.qualified}." for part in every if part.layer is not None]
     if layers:
-        holders = [(f"{part.qualified}.", part.module) for part in parts(model) if part.layer is None]
+        holders = [(f"{part.qualified}.", part.module) for part in every if part.layer is None]
     return [module for name, module in holders if all(layer.startswith(name) for layer in layers)]
 
 
@@ -109,7 +115,7 @@ def _is_closed(module: Any) -> bool:
 
 
 def _has_forward(module: Any) -> bool:
-    forward = getattr(type(module), "forward", None)
+    forward = vars(module).get("forward") or getattr(type(module), "forward", None)
     return forward is not None and getattr(forward, "__name__", "") != "_forward_unimplemented"
 
 
@@ -121,7 +127,18 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
         most: how many, counted layer by layer.
         only: patterns of names, as "layers.*.mlp"; none: what tells most.
     """
-    every = parts(model)
+    every = [part for part in parts(model) if not part.closed]
+    if not every and not only and most > 0:
+        return [Part(type(getattr(model, "_orig_mod", model)).__name__, model)]
+    return _choice(every, most, only)
+
+
+def closed(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
+    """Those that would be looked at if they were not within what may not be touched."""
+    return [part for part in _choice(parts(model), most, only) if part.closed]
+
+
+def _choice(every: Sequence[Part], most: int, only: Sequence[str]) -> list[Part]:
     if only:
         groups = _groups(part for part in every if any(fnmatch.fnmatchcase(part.name, one) for one in only))
     else:
@@ -132,8 +149,6 @@ def chosen(model: Any, most: int, only: Sequence[str] = ()) -> list[Part]:
     found: list[Part] = []
     for group in groups:
         found += _spread(group, most - len(found))
-    if not every and not only and most > 0:
-        found = [Part(type(getattr(model, "_orig_mod", model)).__name__, model)]
     return found
 
 
@@ -153,11 +168,15 @@ _REST = 4
 
 
 class _Rank:
-    """What tells most first: the head, attentions, MLPs, what has norms; the rest by depth."""
+    """What tells most first: the head, attentions, MLPs, what has norms or is closed; the rest by depth."""
 
     def __init__(self, every: Iterable[Part]) -> None:
         norms = {part.module for part in every if part.category == "norm"}
-        self._above = {id(part.module) for part in every if any(child in norms for child in part.module.children())}
+        self._above = {
+            id(part.module)
+            for part in every
+            if _is_closed(part.module) or any(child in norms for child in part.module.children())
+        }
 
     def __call__(self, group: list[Part]) -> tuple[int, int]:
         part = group[0]

@@ -8,6 +8,7 @@ told, and where it says so without computing, that it was empty.
 from __future__ import annotations
 
 import dataclasses
+import enum
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 TENSORS_MAX = 16
 _DEPTH_MAX = 4
 _ITEMS_MAX = 64
+_PLAIN = (str, bytes, int, float, bool, complex, slice, range, enum.Enum)  # and a dtype, a device of torch's
 _CACHES = ("past_key_value", "kv_cache", "layer_past", "cache_params")
 
 
@@ -25,8 +27,8 @@ class Passed:
 
     Attributes:
         tensors: in their order, at most so many.
-        plain: numbers, words and what is left out, by their names or places.
-        more: whether there were more than are looked at.
+        plain: numbers, words and the like, and what is left out, by their names or places.
+        more: whether there was more than is looked at, or what cannot be looked into.
     """
 
     __slots__ = ("_cache", "_empty", "_kind", "_layer", "more", "plain", "tensors")
@@ -51,7 +53,7 @@ class Passed:
                 self.tensors.append(what)
             else:
                 self.more = True
-        elif what is None or isinstance(what, (str, bytes, int, float, bool, complex)):
+        elif what is None or isinstance(what, _PLAIN) or type(what).__module__ == "torch":
             if len(self.plain) < _ITEMS_MAX:
                 self.plain[name] = repr(what)
         elif depth == _DEPTH_MAX:
@@ -60,8 +62,11 @@ class Passed:
             self.take_named(what, name, depth + 1)
         elif isinstance(what, (tuple, list)):
             self.take_named(dict(enumerate(what)), name, depth + 1)
-        elif dataclasses.is_dataclass(what):
-            self.take_named(getattr(what, "__dict__", {}), name, depth + 1)
+        elif dataclasses.is_dataclass(what) and not isinstance(what, type):
+            fields = {each.name: getattr(what, each.name, None) for each in dataclasses.fields(what)}
+            self.take_named({**getattr(what, "__dict__", {}), **fields}, name, depth + 1)
+        else:
+            self.more = True
 
     def take_named(self, what: Mapping[Any, Any], of: str = "", depth: int = 0) -> None:
         """The same of several."""
