@@ -41,6 +41,13 @@ def test_a_model_is_found_by_its_first_call(worker: Start, prefix: str) -> None:
     assert found == ALL | {path[1:]: 1 for path in ALL if len(path) > 1}
 
 
+def test_a_model_of_which_only_the_forward_is_called_is_found(worker: Start, prefix: str) -> None:
+    # Torch's own call of the whole is passed by: its parts are timed, in no step; the first layer runs already.
+    found = counted(worker, prefix, "for _ in range(3): assert torch.equal(model.forward(x), plain)")
+    first = "layers.*[0]", "layers.*.mlp[0]"
+    assert found == {path[1:]: 3 for path in ALL if len(path) > 1} | {first[:1]: 2, first: 2, first[1:]: 1}
+
+
 def test_a_model_that_is_compiled_as_a_whole_is_found(worker: Start, prefix: str) -> None:
     source = """
     graphs = []

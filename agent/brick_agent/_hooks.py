@@ -120,7 +120,7 @@ class _Armed:
             from brick_agent._instrument import instrument
 
             _name()
-            instrument(module)
+            instrument(_outermost(module, self._kind))
         except IndexError:  # another thread was first
             return False
         except Exception as error:
@@ -135,6 +135,17 @@ def _complain(what: str, error: Exception) -> None:
 def _is_model(module: Any) -> bool:
     """Whether it is more than an operator: it has parts, and parameters."""
     return any(True for _ in module.children()) and any(True for _ in module.parameters())
+
+
+def _outermost(module: Any, kind: Any) -> Any:
+    """The model that has it as a part and whose forward runs: its host called that, past all hooks."""
+    frame, found = sys._getframe().f_back, module
+    while frame is not None:
+        above = frame.f_locals.get("self") if frame.f_code.co_name == "forward" else None
+        if isinstance(above, kind) and above is not found and any(each is found for each in above.modules()):
+            found = above
+        frame = frame.f_back
+    return found
 
 
 def _name() -> None:
