@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Protocol, SupportsFloat, SupportsIndex, final
+from weakref import ReferenceType
 
 from typing_extensions import Buffer
 
@@ -180,6 +181,12 @@ def _traced(function: Callable[..., Any], b: Brick, /) -> Callable[..., Any]: ..
 def _segment_name() -> str: ...
 def _segment_fd() -> int: ...
 def _watched(
-    function: Callable[..., Any], b: Brick, layer: int | None, checked: Callable[..., Any], rate: int, /
+    function: Callable[..., Any],
+    b: Brick,
+    layer: int | None,
+    checked: Callable[..., Any],
+    rate: int,
+    of: ReferenceType[Any] | None = None,
+    /,
 ) -> Callable[..., Any]: ...
 def _step_of(tensors: Iterable[Any], /) -> int | None: ...

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from brick_agent._parts import Part
     from brick_agent._passed import Passed
 
-    _Make = Callable[[Callable[..., Any]], Callable[..., Any]]
+    _This = weakref.ReferenceType[Any] | None  # to the module that is given first
+    _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]
 
 SITES = 64
 RATE = 64  # of so many steps one, while nobody says
@@ -102,12 +103,16 @@ def _complain(what: str) -> None:
         sys.stderr.write(f"brickd: {what}\n")
 
 
-def _both(first: _Make | None, then: _Make | None) -> _Make:
-    def made(plain: Callable[..., Any]) -> Callable[..., Any]:
-        inner = plain if then is None else then(plain)
+def _both(first: Callable[[Callable[..., Any]], Callable[..., Any]] | None, then: _Make | None) -> _Make:
+    def made(plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
+        inner = _bound(plain, of) if then is None else then(plain, of)
         return inner if first is None else first(inner)
 
     return made
+
+
+def _bound(plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
+    return plain if of is None else lambda *args, **keywords: plain(of(), *args, **keywords)
 
 
 def _stand(module: Any, make: _Make) -> None:
@@ -157,14 +162,14 @@ class _Called(_Stand):
     """In the place of what torch calls of a module, which calls its forward, whatever that is by then."""
 
     def __init__(self, module: Any, make: _Make) -> None:
-        plain = type(module)._call_impl
-        self._usual = sys.modules["torch"].compiler.is_dynamo_compiling, plain, make(plain), weakref.ref(module)
+        plain, this = type(module)._call_impl, weakref.ref(module)
+        self._usual = sys.modules["torch"].compiler.is_dynamo_compiling, plain, make(plain, this), this
 
     def call(self, *args: Any, **keywords: Any) -> Any:
         compiling, plain, made, module = self._usual
         if compiling():
             return plain(module(), *args, **keywords)
-        return made(module(), *args, **keywords)
+        return made(*args, **keywords) if keywords else made(*args)
 
     def before(self) -> Any:
         _, plain, _, module = self._usual
@@ -176,7 +181,7 @@ class _Around(_Stand):
 
     def __init__(self, plain: Callable[..., Any], make: _Make) -> None:
         self._compiling = sys.modules["torch"].compiler.is_dynamo_compiling
-        self._plain, self._made = plain, make(plain)
+        self._plain, self._made = plain, make(plain, None)
 
     def call(self, *args: Any, **keywords: Any) -> Any:
         if self._compiling():
@@ -226,7 +231,7 @@ class _Site:
         self._remembers = _remembers(part)
         self._how = "compiled" if any(map(is_compiled, part.module.modules())) else "eager"
 
-    def watched(self, plain: Callable[..., Any]) -> Callable[..., Any]:
+    def watched(self, plain: Callable[..., Any], of: _This) -> Callable[..., Any]:
         """Each call is a span, and in a step that is looked at checked."""
 
         def checked(*args: Any, **keywords: Any) -> Any:
@@ -236,7 +241,7 @@ class _Site:
                 self._record(*taken, result)
             return result
 
-        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE)
+        return _watched(plain, self._brick, self._layer, checked, (1 << 32) // RATE, of)
 
     def _take(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Passed, list[Any]] | None:
         """What it is given, and its fingerprints; None: it has none."""

@@ -136,6 +136,31 @@ PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t giv
 PyObject *core_step_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 PyObject *core_layer_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names);
 
+/* What a callable that is watched raised, put by while its span ends: the host's own comes before ours. */
+typedef struct {
+    PyObject *type, *value, *traceback;
+} CoreRaised;
+
+static inline CoreRaised core_put_by(PyObject *result)
+{
+    CoreRaised raised = {NULL, NULL, NULL};
+    if (result == NULL)
+        PyErr_Fetch(&raised.type, &raised.value, &raised.traceback);
+    return raised;
+}
+
+/* What it returns, or NULL as it raised; or where the end of its span went `wrong`, with that exception set. */
+static inline PyObject *core_given_back(PyObject *result, CoreRaised raised, bool wrong)
+{
+    if (raised.type != NULL) {
+        PyErr_Clear();
+        PyErr_Restore(raised.type, raised.value, raised.traceback);
+    } else if (wrong) {
+        Py_CLEAR(result);
+    }
+    return result;
+}
+
 /* ---- handles ------------------------------------------------------------ */
 
 /* BRICKD_STRICT=1: what is else counted is raised. Asked only where something went wrong. */

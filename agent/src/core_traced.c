@@ -24,18 +24,10 @@ static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargs
         return NULL;
     Py_DECREF(begun);
     PyObject *result = PyObject_Vectorcall(t->function, args, nargsf, names);
-    PyObject *type = NULL, *value, *traceback;
-    if (result == NULL)
-        PyErr_Fetch(&type, &value, &traceback);
+    const CoreRaised raised = core_put_by(result);
     PyObject *ended = core_brick_stop(t->brick, NULL, 0, NULL);
     Py_XDECREF(ended);
-    if (type != NULL) {
-        PyErr_Clear();
-        PyErr_Restore(type, value, traceback); /* the function's own comes before ours */
-    } else if (ended == NULL) {
-        Py_CLEAR(result);
-    }
-    return result;
+    return core_given_back(result, raised, ended == NULL);
 }
 
 /* Bound where the function would be. */

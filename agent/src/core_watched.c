@@ -14,6 +14,7 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *checked; /* called with the same arguments */
+    PyObject *module;  /* a weak reference to what both are given first; or NULL */
     Brick *brick;      /* immortal: not counted */
     uint32_t layer;    /* above the largest: none */
     uint32_t rate;     /* of the steps of which a checksum is wanted, while nobody says */
@@ -41,9 +42,8 @@ static int end(const Watched *w, const void *key)
     return ended != NULL ? 0 : -1;
 }
 
-static PyObject *watched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
 {
-    const Watched *w = (const Watched *)self;
     if (brick_off_here())
         return PyObject_Vectorcall(w->function, args, nargsf, names);
     const void *key = core_key();
@@ -51,17 +51,34 @@ static PyObject *watched_call(PyObject *self, PyObject *const *args, size_t narg
         return NULL;
     const int wanted = brick_wants_of(w->brick->number, key, NULL, w->rate);
     PyObject *result = PyObject_Vectorcall(wanted ? w->checked : w->function, args, nargsf, names);
-    PyObject *type = NULL, *value, *traceback;
-    if (result == NULL)
-        PyErr_Fetch(&type, &value, &traceback);
-    const int wrong = end(w, key);
-    if (type != NULL) {
-        PyErr_Clear();
-        PyErr_Restore(type, value, traceback); /* the function's own comes before ours */
-    } else if (wrong) {
-        Py_CLEAR(result);
-    }
+    const CoreRaised raised = core_put_by(result);
+    return core_given_back(result, raised, end(w, key) != 0);
+}
+
+#define FEW 8
+
+/* A module's, which is given that first. */
+static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
+    PyObject *few[FEW + 2], **room = all <= FEW ? few : PyMem_Malloc((size_t)(all + 2) * sizeof *room);
+    if (room == NULL)
+        return PyErr_NoMemory();
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* it may take itself apart */
+    room[1] = module;
+    for (Py_ssize_t n = 0; n < all; n++)
+        room[2 + n] = args[n];
+    PyObject *result = call(w, room + 1, (size_t)(given + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    if (room != few)
+        PyMem_Free(room);
+    core_let_go(module);
     return result;
+}
+
+static PyObject *watched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    const Watched *w = (const Watched *)self;
+    return (w->module != NULL ? call_of : call)(w, args, nargsf, names);
 }
 
 static int watched_traverse(PyObject *self, visitproc visit, void *arg)
@@ -70,6 +87,7 @@ static int watched_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(w->function);
     Py_VISIT(w->checked);
+    Py_VISIT(w->module);
     return 0;
 }
 
@@ -81,6 +99,7 @@ static void watched_dealloc(PyObject *self)
     PyObject_GC_UnTrack(self);
     Py_XDECREF(w->function);
     Py_XDECREF(w->checked);
+    Py_XDECREF(w->module);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -104,9 +123,9 @@ PyType_Spec core_watched_spec = {
 
 PyObject *core_watched(PyObject *module, PyObject *args)
 {
-    PyObject *function, *b, *layer, *checked;
+    PyObject *function, *b, *layer, *checked, *of = Py_None;
     unsigned long long rate;
-    if (!PyArg_ParseTuple(args, "OO!OOK:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate))
+    if (!PyArg_ParseTuple(args, "OO!OOK|O:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of))
         return NULL;
     uint32_t index = UINT32_MAX;
     if (layer != Py_None && core_to_layer(layer, &index) != 0)
@@ -117,6 +136,7 @@ PyObject *core_watched(PyObject *module, PyObject *args)
     w->vectorcall = watched_call;
     w->function = Py_NewRef(function);
     w->checked = Py_NewRef(checked);
+    w->module = of != Py_None ? Py_NewRef(of) : NULL;
     w->brick = (Brick *)b;
     w->layer = index;
     w->rate = rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
