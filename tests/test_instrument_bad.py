@@ -121,6 +121,8 @@ same("mapped", lambda: Of("mapped", lambda part, x: x * 3), mapped)
 def twice(m): torch.utils.checkpoint.checkpoint(m, torch.ones(2), use_reentrant=False).sum().backward()
 same("checkpointed", lambda: Of("checkpointed", lambda part, x: x * part.w),
      lambda m: [twice(m), m.checkpointed.w.grad])
+def many(m): return [m(*range(n), **{f"k{i}": x for i in range(n)}) for n in (0, 1, 3, 4, 5, 7, 8, 9, 40)]
+same("many", lambda: Of("many", lambda part, *args, **keywords: [args, sorted(keywords), x]), many)
 def yields(part, x): yield x; yield x + 1
 same("yields", lambda: Of("yields", yields), lambda m: list(m(x)))
 class Strange(dict):
@@ -131,7 +133,7 @@ same("no_modules", lambda: object(), lambda m: 1)
 
 # How many spans each part has: one for each call, also of those that raise. The last is no model.
 CALLS = {"none": 2, "shapes": 4, "raises": 4, "shared": 2, "threads": 80, "inferring": 2, "mapped": 2, "no_modules": 0}
-CALLS["checkpointed"] = 2  # forward, and again on the way back
+CALLS |= {"many": 9, "checkpointed": 2}  # forward, and again on the way back
 UNREADABLE = {"meta", "sparse", "quantized"}
 # Nothing is to be compared of them: they return no tensor, or raise.
 BARE = {"none", "raises", "stops", "wrong_call", "mapped", "yields", "unlooked", "no_modules"}
