@@ -101,3 +101,19 @@ def test_a_model_of_which_an_engine_calls_the_parts_has_its_steps(worker: Start,
     assert paths[("forward",)] == 2
     assert paths[("forward", "layers.*[1]", "layers.*.mlp[1]")] == 2
     assert paths[("lm_head",)] == 2
+
+
+@pytest.mark.parametrize(
+    ("environment", "index"),
+    [
+        ({"RANK": "3", "LOCAL_RANK": "1"}, 3),
+        ({"RANK": "3"}, -1),
+        ({"RANK": "three", "LOCAL_RANK": "1"}, -1),
+        ({"RANK": "3", "LOCAL_RANK": "1", "BRICKD_WORKER": "5"}, 5),
+    ],
+)
+def test_a_rank_that_each_process_has_for_itself_is_its_number(
+    worker: Start, prefix: str, environment: dict[str, str], index: int
+) -> None:
+    found = recorded(worker, prefix, MODEL + HOOKED + "model(x)", **environment)
+    assert found.reading.header["index"] == index

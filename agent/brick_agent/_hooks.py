@@ -149,8 +149,11 @@ def _outermost(module: Any, kind: Any) -> Any:
 
 
 def _name() -> None:
-    """A rank that a launcher of several gives is the worker's number."""
+    """A rank that a launcher gives each of several processes is the worker's number.
+
+    A scheduler's alone is not: each process of a server that it began has the same.
+    """
     from brick_agent._core import init
 
-    rank = os.environ.get("RANK", "")
+    rank = os.environ.get("RANK", "") if "LOCAL_RANK" in os.environ else ""
     init(worker=rank if rank.isdecimal() and "BRICKD_WORKER" not in os.environ else None)
