@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import textwrap
 
 import pytest
 from checksums import recorded
+from conftest import readings
 from faults import Start
 from recorded import summaries
 from test_instrument import MODEL
@@ -117,3 +119,44 @@ def test_a_rank_that_each_process_has_for_itself_is_its_number(
 ) -> None:
     found = recorded(worker, prefix, MODEL + HOOKED + "model(x)", **environment)
     assert found.reading.header["index"] == index
+
+
+STOPPED = """
+import signal
+report(None)
+pause()
+signal.raise_signal(signal.{signal})
+report(None)
+pause()
+"""
+
+
+def test_a_process_that_ends_itself_by_a_signal_has_ended_in_order(worker: Start, prefix: str) -> None:
+    process = worker(MODEL + HOOKED + "model(x)" + STOPPED.format(signal="SIGTERM"))
+    process.heard()
+    process.paused()
+    assert len(readings(prefix)) == 1
+    process.go()
+    assert process.end() == -signal.SIGTERM
+    assert readings(prefix) == [], "as of whoever ends, with nobody to read it"
+
+
+def test_a_signal_that_a_process_handles_or_that_tells_of_a_fault_ends_nothing(worker: Start, prefix: str) -> None:
+    handled = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: None)\n"
+    process = worker(MODEL + HOOKED + "model(x)\n" + handled + STOPPED.format(signal="SIGTERM") + "model(x)\npause()")
+    process.heard()
+    process.paused()
+    process.go()
+    process.heard()
+    process.paused()
+    process.go()
+    process.paused()
+    assert [each.alive for each in readings(prefix)] == [True]
+    process.go()
+    assert process.end() == 0
+    process = worker(MODEL + HOOKED + "model(x)\n" + STOPPED.format(signal="SIGABRT"))
+    process.heard()
+    process.paused()
+    process.go()
+    assert process.end() == -signal.SIGABRT
+    assert [(each.alive, each.ended) for each in readings(prefix)] == [(False, False)]

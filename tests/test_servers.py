@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from begun import APP, ONE_THREAD, SMALL, Server, spans, told, until
+from begun import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, spans, told, until
 from conftest import SHM, apart
 from running import BRICKD, Running, running
 from verbs import document
@@ -212,6 +212,11 @@ def test_gunicorn(prefix: str, tmp_path: Path, how: str) -> None:
             assert pids <= set(live)
             assert len(live) == 2 + ("warm" in how)  # who preloads and calls the model is one, too
             restarted(server, live[min(pids)], prefix)
+            server.process.terminate()
+            assert server.process.wait(PATIENCE_SECONDS) == 0
+            until(lambda: not any(each["state"] == "live" for each in document("workers")["workers"]))
+            states = [each["state"] for each in document("workers")["workers"]]
+            assert sorted(states) == ["dead", *["ended"] * len(live)], "that was killed; the others shut down"
         finally:
             server.end()
 

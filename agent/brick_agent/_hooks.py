@@ -121,6 +121,7 @@ class _Armed:
 
             _name()
             instrument(_outermost(module, self._kind))
+            _end_in_order()
         except IndexError:  # another thread was first
             return False
         except Exception as error:
@@ -157,3 +158,23 @@ def _name() -> None:
 
     rank = os.environ.get("RANK", "") if "LOCAL_RANK" in os.environ else ""
     init(worker=rank if rank.isdecimal() and "BRICKD_WORKER" not in os.environ else None)
+
+
+def _end_in_order() -> None:
+    """Have recording end where a process is about to end itself by a signal, as servers do that were told to stop.
+
+    Nothing that Python runs at its exit is run then, and what ended in order would look like what was killed.
+    """
+    import signal
+
+    from brick_agent._core import shutdown
+
+    plain, ends = signal.raise_signal, (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+    @functools.wraps(plain)
+    def raise_signal(number: int, /) -> None:
+        if number in ends and signal.getsignal(number) is signal.SIG_DFL:
+            shutdown()
+        plain(number)
+
+    signal.raise_signal = raise_signal
