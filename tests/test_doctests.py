@@ -18,7 +18,8 @@ def documented() -> Iterator[tuple[str, object]]:
         thing = getattr(brick_agent, name)
         yield name, thing
         if isinstance(thing, type):
-            yield from ((f"{name}.{key}", each) for key, each in vars(thing).items()
+            ours = [each for each in thing.__mro__ if each.__module__.startswith("brick_agent")]
+            yield from ((f"{name}.{key}", each) for of in ours for key, each in vars(of).items()
                         if inspect.isroutine(each) and not key.startswith("_"))  # fmt: skip
 
 

@@ -49,25 +49,46 @@ from brick_agent._trace import trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from brick_agent._bricks import BrickCategory, BrickId
     from brick_agent._instrument import instrument, uninstrument
+    from brick_agent._profiler import BrickProfiler
+    from brick_agent._stats import BrickBottleneck
+    from brick_agent._tiles import TileLevel
+    from brick_agent._timing import SyncMode
 else:
+    _LATE = {
+        "BrickBottleneck": "_stats",
+        "BrickCategory": "_bricks",
+        "BrickId": "_bricks",
+        "BrickProfiler": "_profiler",
+        "SyncMode": "_timing",
+        "TileLevel": "_tiles",
+        "instrument": "_instrument",
+        "uninstrument": "_instrument",
+    }
 
     def __getattr__(name):
         """What few hosts need is imported where it is asked for."""
-        if name not in ("instrument", "uninstrument"):
+        if name not in _LATE:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from brick_agent import _instrument
+        from importlib import import_module
 
-        globals().update(instrument=_instrument.instrument, uninstrument=_instrument.uninstrument)
+        globals()[name] = getattr(import_module(f"brick_agent.{_LATE[name]}"), name)
         return globals()[name]
 
 
 __all__ = [
     "Brick",
+    "BrickBottleneck",
+    "BrickCategory",
+    "BrickId",
+    "BrickProfiler",
     "Fingerprint",
     "Layer",
     "Span",
+    "SyncMode",
     "Taken",
+    "TileLevel",
     "brick",
     "checksum",
     "disable",

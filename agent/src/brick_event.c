@@ -29,8 +29,24 @@ static int is_given(const struct brick_thread *self, uint64_t id)
     return number > t->inherited && number <= brick_load_relaxed(&t->given);
 }
 
+/* When a moment of CLOCK_MONOTONIC_RAW was, in ticks; now, where it is none of the past or that cannot be known. */
+static uint64_t ticks_at(const struct brick_thread *t, uint64_t ns, uint64_t now)
+{
+    const double ago_ns = (double)(int64_t)(brick_clock_ns(CLOCK_MONOTONIC_RAW) - ns); /* first: `now` is of just before */
+    const double tick_ns = brick_clock_tick_ns(t->segment->header);
+    if (!(tick_ns > 0) || !(ago_ns > 0) || ago_ns >= tick_ns * (double)now)
+        return now;
+    return now - (uint64_t)(ago_ns / tick_ns);
+}
+
 unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uint64_t *step, uint64_t elements,
                      uint64_t bytes, uint64_t *id)
+{
+    return brick_defer_since(brick, key, NULL, stream, step, elements, bytes, id);
+}
+
+unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *start_ns, uint64_t stream, const uint64_t *step,
+                           uint64_t elements, uint64_t bytes, uint64_t *id)
 {
     unsigned outcome = BRICK_DONE;
     if (id != NULL)
@@ -39,6 +55,7 @@ unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uin
     if (t == NULL)
         return outcome;
     const uint64_t now = brick_ticks(brick_agent.clock);
+    const uint64_t start = start_ns != NULL ? ticks_at(t, *start_ns, now) : now;
     const struct brick_stack *s = brick_stack_of(t, key, 0);
     const struct brick_frame *above = s != NULL ? s->top : NULL;
     uint32_t path = BRICK_OTHER;
@@ -56,7 +73,7 @@ unsigned brick_defer(uint32_t brick, const void *key, uint64_t stream, const uin
     } else {
         const uint64_t given = next_id(t);
         r->path = path;
-        r->start = now;
+        r->start = start;
         r->stream = stream;
         r->id = given;
         r->step = step != NULL ? *step : above != NULL ? above->step : 0;

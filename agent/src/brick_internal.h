@@ -68,6 +68,10 @@ static inline uint64_t brick_ticks(uint32_t clock)
 
 /* The best clock that `wish` allows; clocksource: the file in which the kernel names its own. */
 BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
+/* Ticks and CLOCK_MONOTONIC_RAW of one moment. */
+BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
+/* The length of a segment's tick, by its first pair and one of now; 0 where that cannot be known. */
+BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
 
 /* ---- the file ---------------------------------------------------------- */
 
@@ -202,6 +206,10 @@ BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_seg
 BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);
 
 /* ---- deferred work that pends ------------------------------------------ */
+
+/* As brick_defer, of work that began at a time of CLOCK_MONOTONIC_RAW; NULL: now. */
+BRICK_HIDDEN unsigned brick_defer_since(uint32_t brick, const void *key, const uint64_t *start_ns, uint64_t stream,
+                                        const uint64_t *step, uint64_t elements, uint64_t bytes, uint64_t *id);
 
 /* A stream, or NULL for every stream. */
 BRICK_HIDDEN void brick_pending_add(uint64_t stream);

@@ -106,24 +106,6 @@ static uint64_t read_process_start(void)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-static void take_anchor(struct brick_header *h)
-{
-    /* Of a few pairs the one with the least time between its two readings. */
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 5; i++) {
-        uint64_t before = brick_ticks(h->clock);
-        uint64_t ns = brick_clock_ns(CLOCK_MONOTONIC_RAW);
-        uint64_t after = brick_ticks(h->clock);
-        if (after - before < least) {
-            least = after - before;
-            h->anchor_ticks = before + least / 2;
-            h->anchor_ns = ns;
-        }
-    }
-    if (h->clock == BRICK_CLOCK_MONOTONIC)
-        h->anchor_ticks = h->anchor_ns;
-}
-
 /* What a host without standard streams prints is not to land in the segment. */
 static int open_above_standard(const char *name)
 {
@@ -216,7 +198,7 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     memcpy(h.uuid, uuid, sizeof uuid);
     memset(h.boot_id, 0, sizeof h.boot_id);
     read_boot_id(h.boot_id);
-    take_anchor(&h);
+    brick_clock_pair(h.clock, &h.anchor_ticks, &h.anchor_ns);
     memcpy(h.reserved, &plan->rate, sizeof plan->rate);
     h.header_crc = brick_header_crc(&h);
     *s->header = h;

@@ -224,6 +224,8 @@ static PyMethodDef core_methods[] = {
     {"_step_of", core_step_of, METH_O, "A step's key, made of what tensors hold; None in a step, or where they cannot be read."},
     {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},
+    {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, entries that never were still, paths, the ledger."},
+    {"_deferred", core_deferred, METH_VARARGS, "Work of a brick was handed to a stream at that time, of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
     {"enable", core_enable, METH_NOARGS, core_enable_doc},
     {"disable", core_disable, METH_NOARGS, core_disable_doc},
     {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},

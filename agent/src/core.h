@@ -7,6 +7,7 @@
  *   core_handle.c    names become handles; the segment opens
  *   core_span.c      the record path, and the amounts of a span
  *   core_deferred.c  work whose end is known later
+ *   core_totals.c    what was recorded so far
  *   core_checked.c   what a kernel's tensors came to
  *   core_weights.c   a model's parameters
  *   core_module.c    where a torch module keeps them
@@ -180,11 +181,16 @@ Brick *core_handle_new(PyObject *name, PyObject *category);
  * memory or of room for names it is "other", and the loss is counted. */
 Brick *core_handle(PyObject *name, PyObject *category);
 
+/* ---- what was recorded --------------------------------------------------- */
+
+PyObject *core_totals(PyObject *module, PyObject *unused);
+
 /* ---- deferred work ------------------------------------------------------ */
 
 extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
 PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_pending(PyObject *module, PyObject *unused);
+PyObject *core_deferred(PyObject *module, PyObject *args);
 
 /* ---- tensors ------------------------------------------------------------ */
 

@@ -1,6 +1,8 @@
 /* core_deferred.c - b.defer(), finalize(), pending(): work whose end is known later than the call that began it. */
 #include "core.h"
 
+#include "brick_internal.h" /* for work that began some time ago */
+
 const char core_defer_doc[] = PyDoc_STR(
 "defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n--\n\n"
 "Say that work of this brick is handed to a device now; its id, 0 when it was not recorded.\n\n"
@@ -72,6 +74,25 @@ PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t giv
     if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
         return NULL;
     if (brick_defer(b->number, core_key(), stream, has_step ? &step : NULL, amounts[0], amounts[1], &id) != BRICK_DONE)
+        core_watch();
+    return PyLong_FromUnsignedLongLong(id);
+}
+
+PyObject *core_deferred(PyObject *module, PyObject *args)
+{
+    Brick *b;
+    unsigned long long start_ns, stream;
+    PyObject *amounts[2];
+    uint64_t did[2], id;
+    if (!PyArg_ParseTuple(args, "O!KKOO:_deferred", core_state.brick_type, &b, &start_ns, &stream, &amounts[0], &amounts[1])
+        || core_amount(amounts[0], &did[0]) != 0 || core_amount(amounts[1], &did[1]) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
+        return NULL;
+    const uint64_t start = start_ns;
+    if (brick_defer_since(b->number, core_key(), &start, stream, NULL, did[0], did[1], &id) != BRICK_DONE)
         core_watch();
     return PyLong_FromUnsignedLongLong(id);
 }

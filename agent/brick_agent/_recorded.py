@@ -1,0 +1,127 @@
+"""What this process has recorded since some moment, from its own segment: no daemon is asked.
+
+Owns: that moment, the subtraction, ticks that become nanoseconds. Must not know: how anything is recorded, what bricks
+and tiles are. Invariants: nothing in the segment is ever changed, so whoever else reads it sees all of it; a shortest
+or longest time is measured or said to be a bound; entries that a thread was changing all the while are left out of
+nothing and counted.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from dataclasses import dataclass
+
+from brick_agent._core import _totals
+from brick_agent._stats import BrickStats
+
+_TICKS = 0  # enum brick_unit
+_OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # a bucket begins at 2^(5 + n/4) ticks; the last has no end
+
+# path, parent, name, category, layer, unit, count, total, child, squares, min, max, elements, bytes, flops, histogram
+_Entry = tuple[
+    int, int, str | None, str | None, int, int, int, int, int, float, int, int, int, int, float, bytes
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What was recorded in one place of the call tree.
+
+    Attributes:
+        number: of it.
+        parent: of the place around it; -1: none.
+        layer: -1: none.
+        declared: the category that was declared for its name.
+        stats: what came to be there; the category is left to others.
+    """
+
+    number: int
+    parent: int
+    layer: int
+    declared: str | None
+    stats: BrickStats
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was recorded, and what was not.
+
+    Attributes:
+        paths: every place that is known, by its number.
+        torn: entries of which a part may be one span younger than the rest.
+        unread: spans whose ticks have no length that is known.
+        ledger: spans that are in no total, by what became of them.
+    """
+
+    paths: dict[int, Path]
+    torn: int
+    unread: int
+    ledger: dict[str, int]
+
+
+class Recorded:
+    """What this process has recorded since it was made or told to begin anew."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on."""
+        _, _, entries, ledger = _totals()
+        self._process = os.getpid()  # a forked child begins with nothing
+        self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
+        self._ledger = ledger
+
+    def read(self) -> Reading:
+        """All of it."""
+        if self._process != os.getpid():
+            self._process, self._then, self._ledger = os.getpid(), {}, {}
+        tick_ns, torn, entries, ledger = _totals()
+        paths, unread = {}, 0
+        for entry in entries:
+            length = tick_ns if entry[5] == _TICKS else 1.0
+            stats = _since(entry, self._then.get(entry[0]), length)
+            if stats is None:
+                unread += entry[6]
+                stats = BrickStats(entry[2] or "other")
+            paths[entry[0]] = Path(entry[0], entry[1], entry[4], entry[3], stats)
+        lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
+        return Reading(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
+
+
+def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | None:
+    _, _, name, _, _, _, count, total, child, squares, least, most, elements, size, flops, histogram = now
+    if count and not tick_ns:
+        return None
+    stats = BrickStats(name or "other")
+    buckets = array("Q", histogram)
+    if then is not None and then[6] and then[6] <= count:
+        buckets = array("Q", (n - before for n, before in zip(buckets, array("Q", then[15]), strict=True)))
+        if least >= then[10]:  # else a shorter one was measured since
+            least, stats.min_exact = max(least, _start(next((n for n, of in enumerate(buckets) if of), 0))), False
+        if most <= then[11]:
+            last = next((n for n in range(_LAST, -1, -1) if buckets[n]), 0)
+            most, stats.max_exact = (most if last == _LAST else min(most, _start(last + 1))), False
+        count, total, child, squares = count - then[6], total - then[7], child - then[8], squares - then[9]
+        elements, size, flops = elements - then[12], size - then[13], flops - then[14]
+    if not count:
+        return BrickStats(name or "other")
+    stats.count, stats.total_ns = count, round(total * tick_ns)
+    stats.self_ns = stats.total_ns - min(round(child * tick_ns), stats.total_ns)
+    stats.squares = max(squares, 0.0) * tick_ns * tick_ns
+    stats.min_ns, stats.max_ns = round(least * tick_ns), round(most * tick_ns)
+    if count == 1:
+        stats.min_ns = stats.max_ns = stats.total_ns
+        stats.min_exact = stats.max_exact = True
+    stats.total_elements, stats.total_bytes, stats.total_flops = elements, size, max(flops, 0.0)
+    stats.buckets = {_middle(n) * tick_ns: of for n, of in enumerate(buckets) if of}
+    return stats
+
+
+def _start(bucket: int) -> int:
+    return int(2 ** (_OCTAVE + bucket / _QUARTERS)) if bucket else 0
+
+
+def _middle(bucket: int) -> float:
+    return 2 ** (_OCTAVE + (bucket + 0.5) / _QUARTERS) if bucket else float(2 ** (_OCTAVE - 1))

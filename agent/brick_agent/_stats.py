@@ -1,0 +1,210 @@
+"""What bricks, categories and tiles came to, and the figures that follow from it.
+
+Owns: the formulas. Must not know: where the numbers come from. Invariants: what cannot be divided is 0; what is no
+measurement says so: a shortest or longest time that is known to its histogram's bucket alone (`min_exact`,
+`max_exact`), time up to a common sync (`bounded`), what a user supplied (`bottleneck`, `cycles`).
+
+Where the seed's formulas mislead, these differ. A brick that stands inside another one is in the `total_ns` of both, as
+in the seed; categories and totals add up `self_ns`, which has no time twice. The seed's throughput is by the time in
+the brick, and so is `throughput` here; by the time that passed it is the profiler's `total_throughput`. The seed calls
+elements per cycle its instructions per cycle and diagnoses by it: here it is called what it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+_PERCENT = 100.0
+_SECOND_NS = 1e9
+# elements per cycle, below which the seed thinks that memory is waited for, and above which that it is not
+_SLOW, _FAST = 0.5, 2.0
+
+
+def ratio(of: float, to: float) -> float:
+    """A quotient; 0 where there is none."""
+    return of / to if to else 0.0
+
+
+class BrickBottleneck(IntEnum):
+    """What limits a brick, as its user says.
+
+    >>> brick.BrickBottleneck.Memory.name
+    'Memory'
+    """
+
+    Unknown = 0
+    Memory = 1
+    Compute = 2
+
+
+@dataclass(slots=True)
+class BrickStats:
+    """What one brick came to.
+
+    Attributes:
+        name: of the brick.
+        category: Norm, Attention, FFN, Other, or its user's own.
+        count: how often it ran.
+        total_ns: how long all of that took, with what ran inside it.
+        self_ns: the same without what ran inside it.
+        min_ns: the shortest time; `min_exact`: it was measured, else no shorter one was.
+        max_ns: the longest time; `max_exact`: it was measured, else no longer one was.
+        total_elements, total_bytes, total_flops: what it worked on.
+        total_compressed_bytes: what of these bytes was left.
+        bounded: how many of `count` are no measurements, but ended at a common sync: each has the part of the time that
+            passed up to the next start, so that the parts add up to it.
+        bounded_ns: their part of `total_ns`.
+        sync_latency_ns: the time from their starts to the sync, added up; it overlaps.
+        bottleneck: as its user says.
+        total_cycles, min_cycles, max_cycles, cycle_count: as its user says.
+    """
+
+    name: str
+    category: str = "Other"
+    count: int = 0
+    total_ns: int = 0
+    self_ns: int = 0
+    min_ns: int = 0
+    max_ns: int = 0
+    min_exact: bool = True
+    max_exact: bool = True
+    total_elements: int = 0
+    total_bytes: int = 0
+    total_compressed_bytes: int = 0
+    total_flops: float = 0.0
+    bounded: int = 0
+    bounded_ns: int = 0
+    sync_latency_ns: int = 0
+    bottleneck: BrickBottleneck = BrickBottleneck.Unknown
+    total_cycles: int = 0
+    min_cycles: int = 0
+    max_cycles: int = 0
+    cycle_count: int = 0
+    squares: float = 0.0
+    buckets: dict[float, int] = field(default_factory=dict, repr=False)
+
+    def add(self, other: BrickStats) -> None:
+        """Add what the same brick did elsewhere."""
+        if not other.count:
+            return
+        if not self.count or other.min_ns < self.min_ns:
+            self.min_ns, self.min_exact = other.min_ns, other.min_exact
+        if not self.count or other.max_ns > self.max_ns:
+            self.max_ns, self.max_exact = other.max_ns, other.max_exact
+        for figure in ("count", "total_ns", "self_ns", "total_elements", "total_bytes", "total_flops", "squares",
+                       "bounded", "bounded_ns", "sync_latency_ns"):  # fmt: skip
+            setattr(self, figure, getattr(self, figure) + getattr(other, figure))
+        for bucket, n in other.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + n
+
+    @property
+    def avg_ns(self) -> float:
+        """How long it took on average."""
+        return ratio(self.total_ns, self.count)
+
+    @property
+    def std_ns(self) -> float:
+        """The standard deviation of how long it took; of what is only bounded nothing is known."""
+        measured = self.count - self.bounded
+        mean = ratio(self.total_ns - self.bounded_ns, measured)
+        return math.sqrt(max(ratio(self.squares, measured) - mean * mean, 0.0))
+
+    def percentile_ns(self, percent: float) -> float | None:
+        """How long it took at most in so many percent of the times, to 10 % of that; None: none was measured."""
+        wanted, seen = sum(self.buckets.values()) * percent / _PERCENT, 0
+        for middle, n in sorted(self.buckets.items()):
+            seen += n
+            if seen >= wanted:
+                return min(max(middle, self.min_ns), self.max_ns)
+        return None
+
+    @property
+    def throughput(self) -> float:
+        """Elements per second of the time in it."""
+        return ratio(self.total_elements * _SECOND_NS, self.total_ns)
+
+    @property
+    def gb_per_s(self) -> float:
+        """Gigabytes per second of the time in it."""
+        return ratio(self.total_bytes, self.total_ns)
+
+    @property
+    def gflops(self) -> float:
+        """Billions of floating-point operations per second of the time in it."""
+        return ratio(self.total_flops, self.total_ns)
+
+    @property
+    def compression_ratio(self) -> float:
+        """How many times as many bytes there were as were left."""
+        return ratio(self.total_bytes, self.total_compressed_bytes)
+
+    @property
+    def avg_cycles(self) -> float:
+        """Cycles each time, of those that were supplied."""
+        return ratio(self.total_cycles, self.cycle_count)
+
+    @property
+    def cycles_per_element(self) -> float:
+        """Cycles that were supplied for each element."""
+        return ratio(self.total_cycles, self.total_elements)
+
+    @property
+    def diagnosis(self) -> str:
+        """What the seed concludes from the cycles that were supplied: a guess, for elements are no instructions."""
+        if not self.total_cycles or not self.total_ns:
+            return "insufficient data"
+        elements_per_cycle = self.total_elements / self.total_cycles
+        if elements_per_cycle < _SLOW:
+            return "memory-bound, to judge by few elements per cycle"
+        if elements_per_cycle > _FAST:
+            return "compute-bound, to judge by many elements per cycle"
+        return "throttled or descheduled" if self.total_ns > self.total_cycles else "balanced"
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryStats:
+    """What the bricks of one category came to.
+
+    Attributes:
+        category: its name.
+        total_ns: the time in its bricks, each moment counted once, for the innermost.
+        total_elements: what they worked on.
+        count: how often they ran.
+        percentage: its part of the time in all bricks.
+    """
+
+    category: str
+    total_ns: int = 0
+    total_elements: int = 0
+    count: int = 0
+    percentage: float = 0.0
+
+    @property
+    def avg_ns(self) -> float:
+        """How long one of them took on average."""
+        return ratio(self.total_ns, self.count)
+
+    @property
+    def throughput(self) -> float:
+        """Elements per second of the time in them."""
+        return ratio(self.total_elements * _SECOND_NS, self.total_ns)
+
+
+def by_category(bricks: list[BrickStats], always: tuple[str, ...]) -> dict[str, CategoryStats]:
+    """Every category's own: those that there always are, then the others by name."""
+    total = sum(each.self_ns for each in bricks)
+    others = sorted({each.category for each in bricks} - set(always))
+    found = {}
+    for category in (*always, *others):
+        of = [each for each in bricks if each.category == category]
+        own = sum(each.self_ns for each in of)
+        found[category] = CategoryStats(
+            category,
+            own,
+            sum(each.total_elements for each in of),
+            sum(each.count for each in of),
+            ratio(own * _PERCENT, total),
+        )
+    return found

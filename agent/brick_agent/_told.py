@@ -1,0 +1,246 @@
+"""What a profiler tells: a text to read, and JSON of everything.
+
+Owns: both forms. Must not know: where the figures come from. Invariants: bricks of the same time are in the order of
+their names; no name breaks a line or a terminal; what a user supplied, what is only bounded and what was not recorded
+says so; the JSON's names have their units, and the document its schema_version.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from brick_agent._stats import BrickStats, CategoryStats, ratio
+from brick_agent._tiles import TileStats
+
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """All that is told.
+
+    Attributes:
+        settings: how the profiler stands.
+        wall_ns: for how long it has been enabled.
+        bricks, categories, tiles: what they came to; bricks by their time.
+        supplied: what a user said and nobody measured.
+        pending: work that no sync has covered yet.
+        lost: what was not recorded, by reason.
+    """
+
+    settings: dict[str, object]
+    wall_ns: int
+    bricks: list[BrickStats]
+    categories: dict[str, CategoryStats]
+    tiles: list[TileStats]
+    supplied: dict[str, object]
+    pending: int
+    lost: dict[str, int]
+
+    @property
+    def total_ns(self) -> int:
+        """The time in all bricks, each moment once."""
+        return sum(each.self_ns for each in self.bricks)
+
+    @property
+    def total_elements(self) -> int:
+        """What all bricks worked on."""
+        return sum(each.total_elements for each in self.bricks)
+
+
+def ordered(bricks: list[BrickStats]) -> list[BrickStats]:
+    """The longest total first."""
+    return sorted(bricks, key=lambda each: (-each.total_ns, each.name))
+
+
+def as_json(told: Told) -> str:
+    """The document."""
+    return json.dumps(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "source": "process",
+            **told.settings,
+            "wall_ns": told.wall_ns,
+            "total_ns": told.total_ns,
+            "total_elements": told.total_elements,
+            "elements_per_s": ratio(told.total_elements * 1e9, told.wall_ns),
+            "elements_per_s_in_bricks": ratio(told.total_elements * 1e9, told.total_ns),
+            "bricks": [_brick(each) for each in told.bricks],
+            "categories": [_category(each) for each in told.categories.values()],
+            "tiles": [_tile(each) for each in told.tiles],
+            "supplied": told.supplied,
+            "pending": told.pending,
+            "not_recorded": told.lost,
+        }
+    )
+
+
+def _brick(of: BrickStats) -> dict[str, object]:
+    return {
+        "name": of.name,
+        "category": of.category,
+        "count": of.count,
+        "total_ns": of.total_ns,
+        "self_ns": of.self_ns,
+        "avg_ns": of.avg_ns,
+        "std_ns": of.std_ns,
+        "min_ns": of.min_ns,
+        "min_exact": of.min_exact,
+        "max_ns": of.max_ns,
+        "max_exact": of.max_exact,
+        "p50_ns": of.percentile_ns(50),
+        "p90_ns": of.percentile_ns(90),
+        "p99_ns": of.percentile_ns(99),
+        "bounded": of.bounded,
+        "bounded_ns": of.bounded_ns,
+        "sync_latency_ns": of.sync_latency_ns,
+        "elements": of.total_elements,
+        "elements_per_s": of.throughput,
+        "bytes": of.total_bytes,
+        "compressed_bytes": of.total_compressed_bytes,
+        "compression_ratio": of.compression_ratio,
+        "bytes_per_s": of.gb_per_s * 1e9,
+        "flops": of.total_flops,
+        "flops_per_s": of.gflops * 1e9,
+        "supplied": {
+            "bottleneck": of.bottleneck.name.lower(),
+            "cycles": of.total_cycles,
+            "min_cycles": of.min_cycles,
+            "max_cycles": of.max_cycles,
+            "cycles_per_element": of.cycles_per_element,
+            "diagnosis": of.diagnosis,
+        },
+    }
+
+
+def _category(of: CategoryStats) -> dict[str, object]:
+    return {
+        "category": of.category,
+        "count": of.count,
+        "total_ns": of.total_ns,
+        "avg_ns": of.avg_ns,
+        "elements": of.total_elements,
+        "elements_per_s": of.throughput,
+        "percent": of.percentage,
+    }
+
+
+def _tile(of: TileStats) -> dict[str, object]:
+    return {
+        "level": of.level.name.lower(),
+        "count": of.count,
+        "total_ns": of.total_ns,
+        "avg_ns": of.avg_us * 1e3,
+        "min_ns": of.min_ns,
+        "min_exact": of.min_exact,
+        "max_ns": of.max_ns,
+        "max_exact": of.max_exact,
+        "elements": of.total_elements,
+        "flops": of.total_flops,
+        "flops_per_s": of.gflops * 1e9,
+        "flops_per_byte": of.arithmetic_intensity,
+    }
+
+
+def as_text(told: Told) -> str:
+    """The summary."""
+    speed = ratio(told.total_elements * 1e9, told.wall_ns)
+    parts = [
+        f"{_duration(told.total_ns)} in bricks of {_duration(told.wall_ns)}, {told.total_elements:,} elements, "
+        f"{speed:,.0f} a second"
+    ]
+    rows = [
+        (
+            printable(each.name),
+            printable(each.category),
+            f"{each.count:,}",
+            _duration(each.total_ns),
+            _duration(each.avg_ns),
+            _duration(each.percentile_ns(50)),
+            _duration(each.percentile_ns(99)),
+            f"{ratio(each.self_ns * 100, told.total_ns):.1f}",
+            f"{each.total_elements:,}",
+            _marks(each),
+        )
+        for each in told.bricks
+    ]
+    parts += _table(("BRICK", "CATEGORY", "SAMPLES", "TOTAL", "AVG", "P50", "P99", "SELF %", "ELEMENTS", ""), rows)
+    categories = [
+        (
+            printable(each.category),
+            f"{each.count:,}",
+            _duration(each.total_ns),
+            _duration(each.avg_ns),
+            f"{each.percentage:.1f}",
+            f"{each.total_elements:,}",
+        )
+        for each in told.categories.values()
+        if each.count
+    ]
+    parts += _table(("CATEGORY", "SAMPLES", "TIME", "AVG", "%", "ELEMENTS"), categories)
+    tiles = [
+        (
+            each.level.name.lower(),
+            f"{each.count:,}",
+            f"{each.avg_us:,.2f}",
+            f"{each.gflops:,.2f}",
+            f"{each.arithmetic_intensity:,.2f}" if each.arithmetic_intensity else "unknown",
+            f"{each.total_elements:,}",
+        )
+        for each in told.tiles
+        if each.count
+    ]
+    parts += _table(("TILE", "SAMPLES", "AVG µs", "GFLOP/S", "FLOP/BYTE", "ELEMENTS"), tiles)
+    if told.supplied:
+        said = ", ".join(f"{what} {value}" for what, value in told.supplied.items())
+        parts += ["", f"supplied by the user, not measured: {said}"]
+    if told.pending:
+        parts += ["", f"pending: {told.pending:,}, which finalize() ends"]
+    if lost := [f"{n:,} {printable(what)}" for what, n in told.lost.items() if n]:
+        parts += ["", f"not recorded: {', '.join(lost)}"]
+    return "\n".join(parts) + "\n"
+
+
+def _marks(of: BrickStats) -> str:
+    marks = []
+    if of.bounded:
+        marks.append(f"bounded {of.bounded:,}")
+    if of.bottleneck:
+        marks.append(f"{of.bottleneck.name.lower()} (supplied)")
+    return ", ".join(marks)
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Left: the first column and whatever is no number."""
+    if not rows:
+        return []
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    left = [head[n] in ("BRICK", "CATEGORY", "TILE", "") for n in range(len(head))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if to_left else cell.rjust(width)
+            for cell, width, to_left in zip(row, widths, left, strict=True)
+        ).rstrip()
+        for row in (head, *rows)
+    ]
+    return ["", *lines]
+
+
+def _duration(ns: float | None) -> str:
+    if ns is None:
+        return "-"
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if ns >= size:
+            return f"{ns / size:.3g} {unit}" if ns < size * 1000 else f"{ns / size:,.0f} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def printable(text: str) -> str:
+    """Without what would break a line or steer a terminal."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

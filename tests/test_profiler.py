@@ -1,0 +1,569 @@
+"""BrickProfiler: the seed profiler's names on the lanes of all else. Its protocols F101 to F110, and what it tells."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from brick_agent import BrickBottleneck, BrickCategory, BrickId
+from brick_agent._stats import BrickStats, CategoryStats, by_category
+from conftest import ROOT, reading
+from faults import Start, exact
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import counts, record, summaries
+
+ALIASES = {
+    "Qkv": "QkvProjection",
+    "Rope": "RopeEmbedding",
+    "RoPE": "RopeEmbedding",
+    "Softmax": "AttentionSoftmax",
+    "OutProj": "OutputProjection",
+    "Gate": "GateProjection",
+    "Up": "UpProjection",
+    "SiLU": "Activation",
+    "GELU": "Activation",
+    "ReLU": "Activation",
+    "Down": "DownProjection",
+    "Embed": "Embedding",
+    "Head": "LmHead",
+    "Sample": "Sampling",
+}
+
+
+def said(worker: Start, program: str, **environment: str) -> Any:
+    """What a program reports last."""
+    process = worker("p = brick.BrickProfiler.enabled()\n" + program, **environment)
+    heard = process.heard()
+    assert process.end() == 0, process.said
+    return heard
+
+
+# ---- F101 to F110 ------------------------------------------------------------------------------------------------
+
+
+def test_there_are_15_bricks_that_are_known() -> None:
+    assert [int(known) for known in BrickId] == list(range(15))
+    assert [known.name for known in BrickId] == [
+        "RmsNorm",
+        "LayerNorm",
+        "QkvProjection",
+        "RopeEmbedding",
+        "AttentionScore",
+        "AttentionSoftmax",
+        "AttentionOutput",
+        "OutputProjection",
+        "GateProjection",
+        "UpProjection",
+        "Activation",
+        "DownProjection",
+        "Embedding",
+        "LmHead",
+        "Sampling",
+    ]
+    assert {alias: known.name for known in BrickId for alias in known.aliases} == ALIASES
+
+
+def test_an_alias_is_its_brick_and_its_case_counts() -> None:
+    for alias, name in ALIASES.items():
+        assert BrickId.from_name(alias) is BrickId[name]
+        assert BrickId.from_name(alias.lower()) is BrickId.from_name(alias.upper() + "_") is None
+
+
+def test_every_known_brick_has_its_category() -> None:
+    assert [(category.name, int(category)) for category in BrickCategory] == [
+        ("Norm", 0),
+        ("Attention", 1),
+        ("FFN", 2),
+        ("Other", 3),
+    ]
+    assert [known.category.name for known in BrickId] == (
+        ["Norm"] * 2 + ["Attention"] * 6 + ["FFN"] * 4 + ["Other"] * 3
+    )
+
+
+def test_deferred_work_accumulates_until_it_is_finalized(worker: Start, prefix: str) -> None:
+    pending = said(
+        worker,
+        """
+found = [p.pending_count()]
+for n in range(5):
+    p.record_deferred(n % 2, p.elapsed_ns(), elements=n)
+    found.append(p.pending_count())
+report([found, p.has_pending(), p.all_brick_stats() == [], brick.pending()])
+""",
+    )
+    assert pending == [[0, 1, 2, 3, 4, 5], True, True, 5]
+
+
+def test_a_finalize_clears_the_queue(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+for _ in range(3): p.record_deferred_dynamic("gemm", p.elapsed_ns(), elements=7)
+p.finalize(p.elapsed_ns())
+p.finalize()
+of = p.stats("gemm")
+report([p.has_pending(), p.pending_count(), brick.pending(), of.count, of.bounded, of.total_elements])
+""",
+    )
+    assert found == [False, 0, 0, 3, 3, 21]
+
+
+@pytest.mark.parametrize("why", ["p.disable()", "p.set_sync_mode('None')"])
+def test_what_is_not_timed_reads_no_clock(worker: Start, prefix: str, compiled: Callable[..., Path], why: str) -> None:
+    preload = compiled("counting.so", (ROOT / "tests/native/counting.c",), "-shared", "-fPIC")
+    off, on = said(
+        worker,
+        f"""
+import ctypes
+reads = ctypes.CDLL(None).clock_reads
+def work():
+    before = reads()
+    for _ in range(10):
+        p.stop_brick(p.start_brick(0), 8)
+        p.stop(p.start("x"), 8)
+        p.stop_tile(p.start_tile("Macro"), 8, 8)
+        p.record_elapsed("x", 5, 8)
+        p.record_elapsed_with_bytes("x", 5, 8, 8, 8)
+        p.record_deferred(0, 5, 8)
+        p.record_deferred_dynamic("x", 5, 8)
+    return reads() - before
+{why}
+off = work()
+p.enable(); p.set_sync_mode("Deferred"); p.enable_tile_profiling()
+report([off, work()])
+""",
+        BRICKD_CLOCK="monotonic",
+        LD_PRELOAD=str(preload),
+    )
+    assert off == 0
+    assert on >= 60, "or this test could not fail"
+
+
+def test_a_brick_is_found_in_as_many_steps_whatever_the_number_of_bricks(worker: Start, prefix: str) -> None:
+    few, many = said(
+        worker,
+        """
+def steps():
+    count = 0
+    def trace(frame, event, arg):
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+    sys.settrace(trace)
+    p.stop_brick(p.start_brick(14), 8); p.stop(p.start("b0"), 8)
+    sys.settrace(None)
+    return count
+for n in range(2): p.stop(p.start(f"b{n}"))
+few = steps()
+for n in range(2000): p.stop(p.start(f"b{n}"))
+report([few, steps()])
+""",
+        BRICKD_PATHS="4096",
+    )
+    assert few == many > 50
+
+
+def test_threads_that_time_at_once_lose_nothing(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+import threading
+sys.setswitchinterval(1e-5)
+together = threading.Barrier(4)
+def work(n):
+    together.wait()
+    for i in range(500):
+        outer = p.start_brick(n)
+        p.stop(p.start("shared"), 3)
+        p.stop_brick(outer, 2)
+        p.record_deferred(n, p.elapsed_ns(), 1)
+        p.record_elapsed_with_bytes("zstd", 10, 1, 8, 2)
+        if i % 50 == n: p.finalize()
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for each in threads: each.start()
+for each in threads: each.join()
+p.finalize()
+report([[p.brick_stats(n).count for n in range(4)], p.stats("shared").total_elements, p.total_tokens(),
+        p.stats("zstd").total_compressed_bytes, p.pending_count(), json.loads(p.to_json())["not_recorded"]])
+""".replace("import threading", "import json, threading", 1),
+    )
+    assert found[:5] == [[1000] * 4, 6000, 4 * 500 * (3 + 2 + 1 + 1), 4000, 0]
+    assert not any(found[5].values())
+
+
+def test_a_timer_is_small(worker: Start, prefix: str) -> None:
+    size, same = said(
+        worker,
+        """
+timer = p.start_brick(0)
+size = sys.getsizeof(timer); assert not hasattr(timer, "__dict__")
+p.stop_brick(timer); p.disable()
+report([size, p.start_brick(0) is p.start("x")])
+""",
+    )
+    assert size <= 64
+    assert same, "of what is not timed there is one timer for all"
+
+
+def test_the_time_since_the_epoch_never_goes_back(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+times = [p.elapsed_ns() for _ in range(1000)]
+p.disable(); p.enable()
+times.append(p.elapsed_ns())
+p.reset_epoch()
+report([times == sorted(times), times[0] >= 0, p.elapsed_ns() < times[-1], brick.BrickProfiler().elapsed_ns()])
+""",
+    )
+    assert found == [True, True, True, 0]
+
+
+NESTED = """
+for _ in range(20):
+    a = p.start("block", "attention")
+    for known in (0, 4, 9): p.stop_brick(p.start_brick(known), 10)
+    p.stop(p.start("odd", "mine"), 1)
+    p.stop(a, 2)
+p.record_deferred(13, p.elapsed_ns(), 5); p.finalize()
+"""
+
+
+def test_categories_add_up_to_the_total_and_are_in_the_json(worker: Start, prefix: str) -> None:
+    tokens, names, text = said(worker, NESTED + "report([p.total_tokens(), list(p.category_stats()), p.to_json()])\n")
+    document = json.loads(text)
+    categories = document["categories"]
+    assert document["schema_version"] == 1
+    assert names == [each["category"] for each in categories] == ["Norm", "Attention", "FFN", "Other", "mine"]
+    assert [each["count"] for each in categories] == [20, 40, 20, 1, 20]
+    assert sum(each["total_ns"] for each in categories) == document["total_ns"] > 0
+    assert sum(each["elements"] for each in categories) == tokens == 20 * (30 + 1 + 2) + 5
+    assert sum(each["percent"] for each in categories) == pytest.approx(100)
+
+
+# ---- one way to record -------------------------------------------------------------------------------------------
+
+
+def test_it_records_into_the_lanes_and_reads_its_statistics_from_there(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+p = brick.BrickProfiler.enabled()
+with brick.layer(3):
+    t = p.start("Rope"); p.stop(t, 8)
+with brick.brick("elsewhere", "norm")(elements=5, bytes=6, flops=7): pass
+p.record_elapsed("elsewhere", 1000, 2)
+of = p.stats("elsewhere")
+report([of.count, of.total_elements, of.total_bytes, of.total_flops, of.category, p.brick_stats(3).total_ns])
+pause()
+"""
+    )
+    *found, rope_ns = process.heard()
+    process.paused()
+    got = reading(prefix)
+    assert found == [2, 7, 6, 7.0, "Norm"], "whoever recorded it"
+    rows = summaries(got)
+    assert counts(got) == {("RopeEmbedding[3]",): 1, ("elsewhere",): 2}
+    assert rope_ns == pytest.approx(rows["RopeEmbedding[3]",]["total_ns"], rel=0.01)
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_brick_inside_another_is_in_the_total_once(worker: Start, prefix: str) -> None:
+    outer, outer_self, inner, total = said(
+        worker,
+        """
+a = p.start("outer"); b = p.start("inner"); sum(range(20_000)); p.stop(b); p.stop(a)
+report([p.stats("outer").total_ns, p.stats("outer").self_ns, p.stats("inner").total_ns, p.total_ns()])
+""",
+    )
+    assert outer > inner > 0
+    assert outer_self + inner == pytest.approx(outer, rel=0.01), "each figure is a reading of its own"
+    assert total == pytest.approx(outer, rel=0.01)
+
+
+def test_a_stop_that_was_missed_is_told(worker: Start, prefix: str) -> None:
+    lost, names = said(
+        worker,
+        """
+import json
+a = p.start("outer"); p.start("missed"); p.stop(a)
+report([json.loads(p.to_json())["not_recorded"], p.brick_names()])
+""",
+    )
+    assert (lost["abandoned"], names) == (1, ["outer"])
+
+
+def test_what_another_thread_stops_is_told(worker: Start, prefix: str) -> None:
+    lost = said(
+        worker,
+        """
+import json, threading
+t = p.start("x")
+other = threading.Thread(target=p.stop, args=(t,)); other.start(); other.join()
+report(json.loads(p.to_json())["not_recorded"])
+""",
+    )
+    assert (lost["unmatched"], lost["open"]) == (1, 1)
+
+
+# ---- reset -------------------------------------------------------------------------------------------------------
+
+EVERYTHING = """
+import json
+p.enable_tile_profiling()
+for _ in range(3): p.stop(p.start("x"), 5)
+p.stop_tile(p.start_tile("Macro"), 1, 1)
+p.record_elapsed_with_bytes("zstd", 10, 1, 8, 2)
+p.record_cycles("x", 100)
+p.set_brick_bottleneck("x", "Memory"); p.set_l2_cache_hit_rate(0.5); p.set_zero_copy(True)
+p.record_deferred(0, p.elapsed_ns()); p.finalize(); p.record_deferred(1, p.elapsed_ns())
+p.stop(None)
+"""
+
+
+def test_a_reset_is_of_everything(worker: Start, prefix: str) -> None:
+    process = worker("p = brick.BrickProfiler.enabled()\n" + EVERYTHING + "p.reset(); report(p.to_json())\npause()\n")
+    document = json.loads(process.heard())
+    process.paused()
+    assert counts(reading(prefix)) == {("x",): 3, ("tile.macro",): 1, ("zstd",): 1}, "but for what others read"
+    process.go()
+    assert process.end() == 0
+    assert document["wall_ns"] < 1e9
+    assert (document["bricks"], document["supplied"], document["pending"]) == ([], {}, 0)
+    assert document["total_ns"] == document["total_elements"] == 0
+    assert not any(document["not_recorded"].values())
+    assert not any(each["count"] for each in document["categories"] + document["tiles"])
+    assert (document["enabled"], document["tile_profiling"]) == (True, True), "settings are kept"
+
+
+def test_after_a_reset_no_old_extreme_is_shown_as_measured(worker: Start, prefix: str) -> None:
+    exact_, bounds, after = said(
+        worker,
+        """
+def told():
+    of = p.stats("x")
+    return [of.count, of.min_ns, of.min_exact, of.max_ns, of.max_exact]
+for ns in (10, 5_000, 1_000_000): p.record_elapsed("x", ns)
+first = told()
+p.reset()
+for ns in (4_000, 7_000): p.record_elapsed("x", ns)
+second = told()
+for ns in (5, 2_000_000): p.record_elapsed("x", ns)
+report([first, second, told()])
+""",
+    )
+    assert exact_ == [3, 10, True, 1_000_000, True]
+    count, least, least_exact, most, most_exact = bounds
+    assert (count, least_exact, most_exact) == (2, False, False)
+    assert 4_000 / 2**0.25 <= least <= 4_000
+    assert 7_000 <= most <= 7_000 * 2**0.25
+    assert after == [4, 5, True, 2_000_000, True]
+
+
+def test_a_new_profiler_begins_with_nothing(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+p.record_elapsed("x", 100)
+q = brick.BrickProfiler.enabled()
+p.record_elapsed("x", 50)
+report([p.stats("x").total_ns, q.stats("x").total_ns])
+""",
+    )
+    assert found == [150, 50]
+
+
+def test_a_forked_child_begins_with_nothing(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+p.record_elapsed("x", 100); p.record_deferred(0, p.elapsed_ns())
+read, write = os.pipe()
+if os.fork() == 0:
+    p.record_elapsed("x", 7)
+    os.write(write, f"{p.stats('x').total_ns} {p.pending_count()}".encode())
+    os._exit(0)
+os.wait()
+report([os.read(read, 99).decode(), p.stats("x").total_ns, p.pending_count()])
+""",
+    )
+    assert found == ["7 0", 100, 1]
+
+
+# ---- figures -----------------------------------------------------------------------------------------------------
+
+
+def test_throughput_is_by_the_time_that_passed_and_the_seeds_stands_beside_it(worker: Start, prefix: str) -> None:
+    by_wall, text, before, after = said(
+        worker,
+        """
+import time
+before = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+p.reset()
+p.record_elapsed("x", 1_000, elements=1_000)
+p.disable()
+after = time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+report([p.total_throughput(), p.to_json(), before, after])
+""",
+    )
+    document = json.loads(text)
+    assert document["elements_per_s_in_bricks"] == 1e9
+    assert 0 < document["wall_ns"] <= after - before
+    assert by_wall == document["elements_per_s"] == pytest.approx(1_000 * 1e9 / document["wall_ns"])
+
+
+def test_percentiles_and_the_deviation_are_known(worker: Start, prefix: str) -> None:
+    p50, p99, deviation = said(
+        worker,
+        """
+for ns in [1_000] * 90 + [100_000] * 10: p.record_elapsed("x", ns)
+of = p.stats("x")
+report([of.percentile_ns(50), of.percentile_ns(99), of.std_ns])
+""",
+    )
+    assert p50 == pytest.approx(1_000, rel=0.1)
+    assert p99 == pytest.approx(100_000, rel=0.1)
+    assert deviation == pytest.approx(29_700)
+
+
+def test_what_cannot_be_divided_is_0() -> None:
+    of = BrickStats("x")
+    for figure in ("avg_ns", "std_ns", "throughput", "gb_per_s", "gflops", "compression_ratio", "avg_cycles"):
+        assert getattr(of, figure) == 0
+    assert (of.cycles_per_element, of.diagnosis, of.percentile_ns(50)) == (0, "insufficient data", None)
+    assert (CategoryStats("x").avg_ns, CategoryStats("x").throughput) == (0, 0)
+
+
+def test_the_formulas_are_the_seeds() -> None:
+    of = BrickStats("x", count=2, total_ns=1_500, total_elements=300, total_bytes=3_000, total_compressed_bytes=750)
+    assert (of.avg_ns, of.throughput, of.gb_per_s, of.compression_ratio) == (750, 2e8, 2, 4)
+    of.total_cycles, of.cycle_count = 9_000, 2
+    assert (of.avg_cycles, of.cycles_per_element) == (4_500, 30)
+    assert of.diagnosis.startswith("memory-bound")
+    assert BrickStats("x", total_ns=1, total_cycles=1, total_elements=3).diagnosis.startswith("compute-bound")
+    assert BrickStats("x", total_ns=2, total_cycles=1, total_elements=1).diagnosis == "throttled or descheduled"
+    assert BrickStats("x", total_ns=1, total_cycles=1, total_elements=1).diagnosis == "balanced"
+
+
+@given(st.lists(st.tuples(st.sampled_from(["Norm", "Other", "mine", "a"]), *[st.integers(0, 2**40)] * 3)))
+def test_categories_of_any_bricks_add_up(rows: list[tuple[str, int, int, int]]) -> None:
+    bricks = [
+        BrickStats(str(n), category, count=count, total_ns=2 * own, self_ns=own, total_elements=elements)
+        for n, (category, own, count, elements) in enumerate(rows)
+    ]
+    found = by_category(bricks, ("Norm", "Other"))
+    assert list(found)[:2] == ["Norm", "Other"]
+    assert sum(each.total_ns for each in found.values()) == sum(each.self_ns for each in bricks)
+    assert sum(each.count for each in found.values()) == sum(each.count for each in bricks)
+    total = sum(each.percentage for each in found.values())
+    assert math.isclose(total, 100) or not any(each.self_ns for each in bricks)
+
+
+def test_bytes_that_are_left_and_cycles_are_kept_by_name(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+p.record_elapsed_with_bytes("zstd", 1000, 100, 1_000_000, 250_000)
+p.record_elapsed_with_bytes("zstd", 2000, 200, 2_000_000, 500_000)
+p.record_cycles("zstd", 3000); p.record_cycles("zstd", 6000)
+of = p.stats("zstd")
+report([of.count, of.total_ns, of.total_elements, of.total_bytes, of.total_compressed_bytes, of.compression_ratio,
+        of.gb_per_s, of.total_cycles, of.min_cycles, of.max_cycles, of.avg_cycles, of.cycles_per_element])
+""",
+    )
+    assert found == [2, 3000, 300, 3_000_000, 750_000, 4.0, 1000.0, 9000, 3000, 6000, 4500.0, 30.0]
+
+
+# ---- what is told ------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_has_bricks_by_their_total_and_categories(worker: Start, prefix: str) -> None:
+    text = said(
+        worker,
+        """
+p.record_elapsed("Rope", 25_000, 10); p.record_elapsed("b", 50_000, 20); p.record_elapsed("a", 25_000)
+for _ in range(2): p.record_elapsed("Gate", 50_000, 35)
+p.disable()
+report(p.summary())
+""",
+    )
+    _, bricks, categories, *_ = text.split("\n\n")
+    assert [line.split()[:4] for line in bricks.splitlines()] == [
+        ["BRICK", "CATEGORY", "SAMPLES", "TOTAL"],
+        ["GateProjection", "FFN", "2", "100"],
+        ["b", "Other", "1", "50"],
+        ["RopeEmbedding", "Attention", "1", "25"],
+        ["a", "Other", "1", "25"],
+    ]
+    assert [line.split()[0] for line in categories.splitlines()] == ["CATEGORY", "Attention", "FFN", "Other"]
+    assert " 50.0 " in categories.splitlines()[2]
+
+
+def test_equal_bricks_are_told_in_the_same_order_whenever_they_came(worker: Start, prefix: str) -> None:
+    names = [f"n{n}" for n in range(20)]
+    program = "for name in {}: p.record_elapsed(name, 100)\nreport(p.brick_names())"
+    assert said(worker, program.format(names)) == said(worker, program.format(names[::-1])) == sorted(names)
+
+
+def test_labels_are_told_as_supplied(worker: Start, prefix: str) -> None:
+    text, summary = said(
+        worker,
+        """
+p.record_elapsed("x", 100)
+p.set_l2_cache_hit_rate(7); p.set_zero_copy(True); p.set_brick_bottleneck("x", "Memory"); p.record_cycles("x", 9)
+report([p.to_json(), p.summary()])
+""",
+    )
+    document = json.loads(text)
+    assert document["supplied"] == {"l2_cache_hit_rate": 1.0, "zero_copy": True}
+    (row,) = document["bricks"]
+    assert (row["supplied"]["bottleneck"], row["supplied"]["cycles"]) == ("memory", 9)
+    assert not {"bottleneck", "cycles", "ipc"} & set(row)
+    assert "supplied by the user, not measured: l2_cache_hit_rate 1.0, zero_copy True" in summary
+    assert "memory (supplied)" in summary
+
+
+def test_no_name_breaks_the_summary_or_the_json(worker: Start, prefix: str) -> None:
+    names = ['quote"s', "new\nline", "\x1b[31mred", "tab\t", "ünïcode", "\\", "</script>", "\u2028"]
+    text, summary, found = said(
+        worker,
+        f"""
+for name in {names!r}: p.record_elapsed(name, 100); p.record_deferred_dynamic(name, p.elapsed_ns())
+p.finalize()
+report([p.to_json(), p.summary(), p.brick_names()])
+""",
+    )
+    assert sorted(found) == sorted(each["name"] for each in json.loads(text)["bricks"]) == sorted(names)
+    assert "\x1b" not in summary
+    assert "new\\nline" in summary
+    assert len(summary.split("\n\n")[1].splitlines()) == len(names) + 1
+
+
+def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+import subprocess
+code = "import sys, brick_agent; early = set(sys.modules); brick_agent.BrickProfiler; "
+code += "print('brick_agent._profiler' in early, 'brick_agent._profiler' in sys.modules, 'enum' in early)"
+report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:] = %r; " % sys.path + code],
+                      capture_output=True, text=True).stdout.split())
+"""
+    )
+    assert process.heard() == ["False", "True", "False"]
+    assert process.end() == 0
+
+
+def test_the_enumerations_of_labels_have_the_seeds_names() -> None:
+    assert [each.name for each in BrickBottleneck] == ["Unknown", "Memory", "Compute"]
+
+
+def test_it_leaves_the_ledger_exact(worker: Start, prefix: str) -> None:
+    got = record(worker, prefix, "p = brick.BrickProfiler.enabled()\n" + EVERYTHING + NESTED)
+    assert exact(got)["begun"] == 3 + 1 + 1 + 20 * 5

@@ -1,0 +1,286 @@
+"""When BrickProfiler waits for the device, and what of the time that passed each brick is given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from brick_agent._handed import WAITING_MAX, Handed, Waiting
+from conftest import reading
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded import counts, events
+from test_profiler import said
+
+# A device that works on what it is handed, one after the other, while the host goes on; it is waited for as torch's is.
+DEVICE = """
+import time
+def now(): return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+busy_until, syncs = 0, []
+def launch(ns):
+    global busy_until
+    busy_until = max(busy_until, now()) + ns
+def sync():
+    syncs.append(now())
+    while now() < busy_until: pass
+    syncs[-1] = now()
+def forward(layers=2):
+    for n in range(layers):
+        with p.layer(n):
+            for name in ("attention", "mlp"):
+                t = p.start(name); launch(200_000); p.stop(t, 8)
+"""
+
+
+def test_immediate_waits_before_each_stop_reads_the_clock(worker: Start, prefix: str) -> None:
+    syncs, count, least, bounded, pending = said(
+        worker,
+        DEVICE
+        + """
+p.set_sync_mode("Immediate", sync=sync)
+forward()
+of = p.stats("mlp")
+report([len(syncs), of.count, of.min_ns, of.bounded, p.pending_count()])
+""",
+    )
+    assert (syncs, count, bounded, pending) == (4, 2, 0, 0)
+    assert least >= 200_000, "or the clock was read before the device had ended"
+
+
+def test_per_layer_waits_once_at_the_end_of_each_layer(worker: Start, prefix: str) -> None:
+    syncs, after, count, bounded, pending = said(
+        worker,
+        DEVICE
+        + """
+p.set_sync_mode("PerLayer", sync=sync)
+forward(3)
+after = len(syncs)
+t = p.start("head"); p.stop(t)
+found = p.pending_count()
+p.finalize()
+report([len(syncs), after, p.stats("mlp").count, p.stats("mlp").bounded, found])
+""",
+    )
+    assert (after, syncs, count, bounded, pending) == (3, 4, 3, 3, 1)
+
+
+def test_deferred_waits_once_at_finalize(worker: Start, prefix: str) -> None:
+    before, after, count, total, elements, span = said(
+        worker,
+        DEVICE
+        + """
+p.set_sync_mode("Deferred", sync=sync)
+begun = now()
+forward(3)
+before = len(syncs)
+p.finalize()
+ended = now()
+report([before, len(syncs), p.stats("mlp").count, p.total_ns(), p.stats("mlp").total_elements, ended - begun])
+""",
+    )
+    assert (before, after, count, elements) == (0, 1, 3, 24)
+    assert 6 * 200_000 <= total <= span, "the time that passed, once"
+
+
+def test_off_neither_waits_nor_records(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        DEVICE
+        + """
+p.set_sync_mode("None", sync=sync)
+forward()
+p.record_deferred(0, 0); p.record_elapsed("x", 5); p.finalize()
+report([syncs, p.brick_names(), p.pending_count(), p.sync_mode().name])
+""",
+    )
+    assert found == [[], [], 0, "Off"]
+
+
+def test_without_a_sync_function_the_host_is_timed(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+for mode in ("Immediate", "PerLayer", "Deferred"):
+    p.set_sync_mode(mode)
+    with p.layer(1): p.stop(p.start("x"))
+report([p.stats("x").count, p.stats("x").bounded, p.pending_count()])
+""",
+    )
+    assert found == [3, 0, 0]
+
+
+def test_n_bricks_that_are_finalized_together_have_the_time_that_passed_once(worker: Start, prefix: str) -> None:
+    parts, latencies, end = said(
+        worker,
+        """
+for n in range(10): p.record_deferred_dynamic(f"k{n}", n * 1000 if p.elapsed_ns() > 20_000 else n)
+while p.elapsed_ns() < 20_000: pass
+p.reset()
+for n in range(10): p.record_deferred_dynamic(f"k{n}", n * 1000, 4)
+p.finalize(15_000)
+report([[p.stats(f"k{n}").total_ns for n in range(10)],
+        [p.stats(f"k{n}").sync_latency_ns for n in range(10)], p.total_ns()])
+""",
+    )
+    assert parts == [1000] * 9 + [6000]
+    assert latencies == [15_000 - n * 1000 for n in range(10)]
+    assert end == 15_000
+
+
+def test_a_bound_is_never_told_as_a_measurement(worker: Start, prefix: str) -> None:
+    text, summary = said(
+        worker,
+        """
+p.record_deferred_dynamic("k", p.elapsed_ns()); p.finalize()
+report([p.to_json(), p.summary()])
+""",
+    )
+    (row,) = json.loads(text)["bricks"]
+    assert (row["count"], row["bounded"], row["bounded_ns"]) == (1, 1, row["total_ns"])
+    assert (row["min_exact"], row["max_exact"], row["p50_ns"]) == (False, False, None)
+    assert "bounded 1" in summary
+
+
+def test_an_epoch_that_is_reset_between_start_and_finalize_loses_no_time(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+import json
+p.record_deferred_dynamic("k", p.elapsed_ns())
+old = p.elapsed_ns() + 10**12
+while p.elapsed_ns() < 100_000: pass
+p.reset_epoch()
+p.finalize(old)  # of the old epoch: it has not come yet
+refused = [p.pending_count(), json.loads(p.to_json())["not_recorded"]["finalizes"]]
+p.record_deferred_dynamic("late", old)
+p.finalize()
+report([*refused, p.stats("k").total_ns >= 50_000, p.stats("late") is None])
+""",
+    )
+    assert found == [1, 1, True, True]
+
+
+def test_what_is_deferred_is_an_event_with_its_start_and_in_no_summary(worker: Start, prefix: str) -> None:
+    process = worker(
+        DEVICE
+        + """
+p = brick.BrickProfiler.enabled(sync=sync)
+before = now()
+with p.layer(3):
+    t = p.start("k", "ffn"); between = now(); launch(300_000); sync(); p.stop(t, 8)
+after = now()
+p.finalize()
+report([between - before, after - between, brick.pending()])
+pause()
+"""
+    )
+    _, behind, pending = process.heard()
+    process.paused()
+    got = reading(prefix)
+    start, finalize = events(got)
+    assert (start["path"], start["elements"]) == (("k[3]",), 8)
+    assert (finalize["stream"], finalize["every"]) == (start["stream"], 0)
+    assert pending == 0
+    assert counts(got) == {}
+    tick_ns = behind / (finalize["ticks"] - start["start"])
+    assert 0.01 < tick_ns < 50, "it began when it was started, not when it was stopped"
+    process.go()
+    assert process.end() == 0
+
+
+def test_a_start_is_told_with_the_tick_of_its_time(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+p = brick.BrickProfiler.enabled()
+with brick.span("open the segment"): pass
+while p.elapsed_ns() < 3_000_000: pass
+p.record_deferred(0, 1_000_000); p.record_deferred(0, 2_000_000); p.record_deferred(0, 2_500_000)
+pause()
+""",
+        BRICKD_CLOCK="monotonic",
+    )
+    process.paused()
+    first, second, third = (each["start"] for each in events(reading(prefix)))
+    assert second - first == pytest.approx(1_000_000, abs=20_000)
+    assert third - second == pytest.approx(500_000, abs=20_000)
+    process.go()
+    assert process.end() == 0
+
+
+def test_of_two_profilers_each_finalizes_its_own(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+q = brick.BrickProfiler.enabled()
+p.record_deferred(0, p.elapsed_ns()); q.record_deferred(0, q.elapsed_ns()); brick.brick("k").defer()
+p.finalize()
+report([p.pending_count(), q.pending_count(), brick.pending()])
+""",
+    )
+    assert found == [0, 1, 2]
+
+
+def test_a_sync_that_fails_ends_nothing_and_is_told(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+import json
+def fails(): raise RuntimeError("device lost")
+p.set_sync_mode("Deferred", sync=fails)
+p.stop(p.start("k")); p.finalize()
+pending = p.pending_count()
+p.set_sync_mode("Immediate")
+p.stop(p.start("k"))
+report([pending, p.stats("k").count, json.loads(p.to_json())["not_recorded"]["syncs"]])
+""",
+    )
+    assert found == [1, 1, 2]
+
+
+def test_what_was_started_in_one_mode_ends_in_it(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+def sync(): pass
+measured = p.start("a")
+p.set_sync_mode("Deferred", sync=sync)
+deferred = p.start("b")
+p.set_sync_mode("Off"); p.disable()
+p.stop(deferred); p.stop(measured); p.finalize()
+report([p.stats("a").bounded, p.stats("a").count, p.stats("b").bounded])
+""",
+    )
+    assert found == [0, 1, 1]
+
+
+starts = st.lists(st.integers(0, 1000), max_size=12)
+
+
+@given(st.lists(st.tuples(starts, st.integers(0, 1000)), max_size=6))
+def test_parts_never_add_up_to_more_than_the_time_that_passed(rounds: list[tuple[list[int], int]]) -> None:
+    waiting, told, settled, last = Waiting(), 0, [], 0
+    for at, end in rounds:
+        told += len(at)
+        for start in at:
+            assert waiting.add(Handed(start, "k", 1))
+        settled += waiting.settle(end)
+        last = max(last, end)
+    assert len(settled) + len(waiting) == told
+    assert all(each.total_ns >= 0 and each.sync_latency_ns >= 0 for each in settled)
+    assert sum(each.total_ns for each in settled) <= last
+
+
+@given(starts.filter(len), st.integers(1000, 2000))
+def test_the_parts_of_one_sync_are_the_time_from_the_first_start(at: list[int], end: int) -> None:
+    waiting = Waiting()
+    for start in at:
+        waiting.add(Handed(start, "k", 1))
+    assert sum(each.total_ns for each in waiting.settle(end)) == end - min(at)
+
+
+def test_what_waits_is_limited() -> None:
+    waiting = Waiting()
+    assert all(waiting.add(Handed(n, "k", 1)) for n in range(WAITING_MAX))
+    assert not waiting.add(Handed(0, "k", 1))
+    assert len(waiting.settle(WAITING_MAX)) == WAITING_MAX
