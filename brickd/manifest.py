@@ -10,13 +10,13 @@ import contextlib
 import json
 import os
 import stat
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from brickd import replacing
 from brickd.errors import BrickdError
 from brickd.instant import rfc3339
 
@@ -90,22 +90,8 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise BrickdError(f"{path} is there, and is no file: name another one")
-    _write(path, _encoded(manifest))
+    replacing.replace(path, _encoded(manifest))
     return manifest
-
-
-def _write(path: Path, content: bytes) -> None:
-    fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
-    try:
-        with open(fd, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(draft)
-        raise
 
 
 def place_of(tensor: Document) -> Place:

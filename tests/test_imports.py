@@ -24,7 +24,9 @@ LAYERS = (
         "brickd.notify",
         "brickd.numerics.reasons",
         "brickd.questions.parameter",
+        "brickd.machine",
         "brickd.ranks",
+        "brickd.replacing",
         "brickd.runtime",
         "brickd.standing",
         "brickd.switches",
@@ -46,7 +48,7 @@ LAYERS = (
         "brickd.questions.weights",
         "brickd.questions.workers",
     },
-    {"brickd.clock", "brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
+    {"brickd.clock", "brickd.drawing", "brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
     {"brickd.deferred", "brickd.manifest", "brickd.recording.ending", "brickd.recording.volumes"},
     {
         "brickd.against",

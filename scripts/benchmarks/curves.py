@@ -4,13 +4,13 @@ logarithmic. Nothing here knows how anything was measured.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from benchmarks import drawing
+from benchmarks import machine
 from benchmarks.load import Load
+from brickd import drawing
+from brickd.drawing import Axis
 
 _WORKERS = 16
 _RATE = 100_000
@@ -37,29 +37,6 @@ _STYLE = """
 }"""
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """Decades from `first` to `last`, between two places."""
-
-    first: int
-    last: int
-    begin: float
-    end: float
-
-    @classmethod
-    def over(cls, values: Sequence[float], begin: float, end: float) -> _Axis:
-        first = math.floor(math.log10(min(values)))
-        return cls(first, max(first + 1, math.ceil(math.log10(max(values)))), begin, end)
-
-    def place(self, value: float) -> float:
-        share = (math.log10(value) - self.first) / (self.last - self.first)
-        return round(self.begin + (self.end - self.begin) * share, 1)
-
-    def decades(self) -> Iterator[tuple[float, str]]:
-        for decade in range(self.first, self.last + 1):
-            yield self.place(10.0**decade), f"{10.0**decade:,.{max(0, -decade)}f}"
-
-
 def svg(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
     """The picture of the rows of LOADS, in that order; those that were skipped are missing in it."""
     title = "What the daemon takes of a core, in percent"
@@ -73,28 +50,28 @@ def svg(rows: Sequence[Mapping[str, Any]], facts: Mapping[str, object]) -> str:
         ),
     ]
     if measured:
-        height = _Axis.over([row["core_percent_median"] for _, row in measured], _BOTTOM, _TOP)
+        height = Axis.over([row["core_percent_median"] for _, row in measured], _BOTTOM, _TOP)
         by_rate = [(load, load.rate, row) for load, row in measured if load.workers == _WORKERS]
         by_workers = [(load, load.workers, row) for load, row in measured if load.rate == _RATE]
         parts += _panel(_LEFT, height, by_rate, f"records per second, of {_WORKERS} workers")
         parts += _panel(_LEFT + _PANEL + _GAP, height, by_workers, f"workers, {_RATE:,} records per second together")
-    captions = ("Medians, kernel time included; both axes are logarithmic.", drawing.machine(facts))
+    captions = ("Medians, kernel time included; both axes are logarithmic.", machine.line(facts))
     parts += (drawing.text(_MARGIN, _BOTTOM + 64 + 18 * i, line, "quiet") for i, line in enumerate(captions))
     return "\n".join([*parts, "</svg>", ""])
 
 
 def _panel(
-    left: float, height: _Axis, points: Sequence[tuple[Load, int, Mapping[str, Any]]], about: str
+    left: float, height: Axis, points: Sequence[tuple[Load, int, Mapping[str, Any]]], about: str
 ) -> Iterator[str]:
     if not points:
         return
-    across = _Axis.over([x for _, x, _ in points], left, left + _PANEL)
-    for y, label in height.decades():
+    across = Axis.over([x for _, x, _ in points], left, left + _PANEL)
+    for y, decade in height.decades():
         yield f'<path class="line" d="M{left} {y}H{left + _PANEL}"/>'
-        yield drawing.text(left - 8, y + 4, label, "quiet number")
-    for x, label in across.decades():
+        yield drawing.text(left - 8, y + 4, _label(decade), "quiet number")
+    for x, decade in across.decades():
         yield f'<path class="line" d="M{x} {_TOP}V{_BOTTOM}"/>'
-        yield drawing.text(x, _BOTTOM + 18, label, "quiet tick")
+        yield drawing.text(x, _BOTTOM + 18, _label(decade), "quiet tick")
     yield drawing.text(left + _PANEL / 2, _BOTTOM + 38, about, "tick")
     for _, ring, kind in _LINES:
         line = sorted(
@@ -103,3 +80,7 @@ def _panel(
         if line:
             yield f'<path class="curve {kind}" d="M{" L".join(f"{x} {y}" for x, y in line)}"/>'
             yield from (f'<circle class="{kind}" cx="{x}" cy="{y}" r="3.5"/>' for x, y in line)
+
+
+def _label(decade: int) -> str:
+    return f"{10.0**decade:,.{max(0, -decade)}f}"

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchmarks import drawing
+from brickd import drawing
 
 _OURS = "brickd"
 _WIDTH, _ROW, _TOP, _MARGIN = 960, 22, 64, 16

@@ -1,0 +1,31 @@
+"""A file in the place of another.
+
+Owns: how one is replaced. Must not know: what is in it. Invariant: at any time, whoever else writes it, the file is as
+it was or as it is to be, never in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put the content in the file's place, for its owner alone, whole or not at all.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise
