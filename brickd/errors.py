@@ -76,6 +76,10 @@ class CheckpointTooNew(CheckpointRefused):
     """A checkpoint that a later brickd wrote, and can go on from."""
 
 
+class PeaksRefused(BrickdError):
+    """A file of peaks that is damaged: nothing in it is believed."""
+
+
 class DaemonRefused(BrickdError):
     """A daemon that may not start: another one runs, or drains these segments."""
 

@@ -15,6 +15,7 @@ from conftest import ROOT
 LAYERS = (
     {"brickd.locks"},
     {
+        "brickd._peaks",
         "brickd._reader",
         "brickd.called",
         "brickd.composed",
@@ -33,6 +34,7 @@ LAYERS = (
         "brickd.words",
     },
     {"brickd.framed", "brickd.questions.question", "brickd.thinning"},
+    {"brickd.peaks"},
     {
         "brickd.orders",
         "brickd.questions.bricks",
@@ -48,6 +50,7 @@ LAYERS = (
         "brickd.questions.weights",
         "brickd.questions.workers",
     },
+    {"brickd.questions.roofline"},
     {"brickd.clock", "brickd.drawing", "brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
     {"brickd.deferred", "brickd.manifest", "brickd.recording.ending", "brickd.recording.volumes"},
     {
@@ -125,6 +128,8 @@ LAYERS = (
     {"brickd.doctor.daemon", "brickd.doctor.numerics", "brickd.gathered", "brickd.unfetched"},
     {"brickd.doctor.recordings"},
     {"brickd.doctor.examination"},
+    {"brickd.peaks_measured"},
+    {"brickd.calibration", "brickd.picture", "brickd.roofline"},
     {"brickd.views.answer"},
     {"brickd.health", "brickd.views.weighed"},
     {"brickd.views.numerics"},
@@ -170,6 +175,7 @@ LAYERS = (
     },
     {
         "brickd.cli.bricks",
+        "brickd.cli.calibrate",
         "brickd.cli.completion",
         "brickd.cli.coverage",
         "brickd.cli.diff",
@@ -180,6 +186,7 @@ LAYERS = (
         "brickd.cli.inspect",
         "brickd.cli.prune",
         "brickd.cli.record",
+        "brickd.cli.roofline",
         "brickd.cli.run",
         "brickd.cli.set",
         "brickd.cli.status",

@@ -20,7 +20,8 @@ from brickd.cli import VERBS
 from brickd.cli import brickd as group
 from brickd.words import NOBODY
 
-# Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare.
+# Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare, `roofline`
+# where nothing was measured to compare with.
 ASKED = {"status": "bricks", "workers": "workers", "bricks": "bricks", "tree": "nodes", "hang": "open"}
 OPTIONS = {"hang": ("--watch", "0.01", "--longer", "0")}
 NAMES = ["two\nlines", HOSTILE]
@@ -53,7 +54,7 @@ def test_these_are_the_verbs_that_are_asked_about_workers() -> None:
         if command is not None
     }
     about = "[RECORDING]... [WORKER|SERVICE]..."
-    assert {verb for verb, metavars in arguments.items() if about in metavars} == {*ASKED, "weights"}
+    assert {verb for verb, metavars in arguments.items() if about in metavars} == {*ASKED, "roofline", "weights"}
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -13,7 +13,20 @@ from typing import Any
 
 # Those that take recordings.
 VERBS = frozenset(
-    ("bricks", "coverage", "diff", "events", "hang", "inspect", "stragglers", "status", "tree", "weights", "workers")
+    (
+        "bricks",
+        "coverage",
+        "diff",
+        "events",
+        "hang",
+        "inspect",
+        "roofline",
+        "stragglers",
+        "status",
+        "tree",
+        "weights",
+        "workers",
+    )
 )
 
 

@@ -1,0 +1,128 @@
+"""The verb `calibrate`.
+
+Owns: what a person may give in place of a measurement, the screen of peaks. Must not know: how a peak is measured, the
+file's form. Invariants: what was known stays until all is measured; what was given is shown as given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from brickd import escape, peaks, units, words
+from brickd.cli import table as tables
+from brickd.cli import waiting
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.table import Column
+from brickd.errors import BrickdError, PeaksRefused
+from brickd.instant import rfc3339
+from brickd.peaks import ANY, MEMORY, Bandwidth, Device, Skipped
+from brickd.runtime import runtime
+
+_COLUMNS = (
+    Column("DEVICE"),
+    Column("PEAK OF"),
+    Column("RATE", "right"),
+    Column("WORKING SET", "right", spare=1),
+    Column("SOURCE", spare=2),
+)
+
+
+class Rate(click.ParamType[float]):
+    """A rate above zero."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; a usage error where it is none."""
+        try:
+            return peaks.rate(float(value))
+        except ValueError:
+            self.fail(f"{value} is not a finite number above 0, as 1.2e12", param, ctx)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="Fewer and shorter rounds: rougher, in a few seconds.")
+@click.option("--peak-flops", type=Rate(), metavar="N", help="Measure nothing: a device's FLOP/s, as its maker says.")
+@click.option("--bandwidth", type=Rate(), metavar="N", help="And the bytes per second of its memory.")
+@click.option("--device", metavar="NAME", help="What that device is called.  [default: given]")
+@output_options
+def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str) -> None:
+    """Measure the most that this machine computes and reads in a second, for `brickd roofline`."""
+    giving = peak_flops is not None and bandwidth is not None
+    if not giving and (peak_flops, bandwidth, device) != (None, None, None):
+        raise click.UsageError("a device that is given has both --peak-flops and --bandwidth")
+    if giving and quick:
+        raise click.UsageError("--quick measures, --peak-flops measures nothing: give one of them")
+    path = peaks.place(runtime())
+    known = _known(path)
+    skipped: list[Skipped] = []
+    if peak_flops is not None and bandwidth is not None:
+        at = rfc3339(time.time_ns())
+        found = [
+            Device(device or "given", "given", at, None, None, None, {ANY: peak_flops}, (Bandwidth(MEMORY, bandwidth),))
+        ]
+    else:
+        found, skipped = _measured(quick)
+    devices = peaks.beside(found, known)
+    peaks.save(path, devices)
+    document = {
+        "schema_version": 1,
+        "path": str(path),
+        "devices": [each.document() for each in devices],
+        "skipped": [each._asdict() for each in skipped],
+    }
+    emit(document, output, table=lambda screen: _render(devices, skipped, screen), rows="devices")
+
+
+def _known(path: Path) -> Sequence[Device]:
+    try:
+        return peaks.load(path)
+    except PeaksRefused as error:
+        say(f"{error}; it is replaced now")
+        return ()
+
+
+def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
+    # Only who measures loads what a measurement needs.
+    from brickd.calibration import measure
+
+    try:
+        found = measure(quick=quick, tells=lambda device, what: waiting.tell(f"calibrating: {device}, {what}"))
+    finally:
+        waiting.tell("")
+    if not found.devices:
+        why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
+        raise BrickdError(f"nothing could be measured ({why}); what was known stays")
+    return found.devices, found.skipped
+
+
+def _render(devices: Sequence[Device], skipped: Sequence[Skipped], screen: Screen) -> list[str]:
+    lines = tables.lines(_COLUMNS, [row for device in devices for row in _rows(device)], screen.width)
+    notes = [f"{device.name}: {device.by}; {_where(device)}" for device in devices if device.by is not None]
+    notes += [f"{device.name}, {what}: not measured: {why}" for device in devices for what, why in device.skipped]
+    notes += [f"{what}: not measured: {why}" for what, why in skipped]
+    return [*lines, *(escape.text(note, screen.width) for note in notes)]
+
+
+def _rows(device: Device) -> Iterator[list[str]]:
+    for kind, rate in device.flops_per_second.items():
+        yield [device.name, kind, f"{units.count(rate)}FLOP/s", "", device.source]
+    for level, rate, size_bytes in device.bandwidths:
+        yield [
+            device.name,
+            level,
+            f"{units.count(rate)}B/s",
+            "" if size_bytes is None else units.size(size_bytes),
+            device.source,
+        ]
+
+
+def _where(device: Device) -> str:
+    assert device.machine is not None
+    where = f"{device.machine.cpu_model}, {words.many(device.machine.cpus, 'processor')}, {device.at[:10]}"
+    return f"{where}, beside other work (load {device.load}): it can do more" if device.beside_others else where

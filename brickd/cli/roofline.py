@@ -1,0 +1,136 @@
+"""The verb `roofline`.
+
+Owns: the screen of distances, the file of the picture. Must not know: segments, how a distance is worked out.
+Invariants: what is cut off, unknown or above its roof is counted and said; so is that peaks are another machine's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from brickd import escape, peaks, picture, replacing, units, words
+from brickd.cli import phrases
+from brickd.cli import table as tables
+from brickd.cli.answers import asked
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.table import Column, Figure
+from brickd.errors import BrickdError
+from brickd.machine import here
+from brickd.questions.bricks import BricksQuestion
+from brickd.questions.roofline import RooflineQuestion
+from brickd.roofline import chosen, document
+from brickd.runtime import runtime
+from brickd.words import NOBODY
+
+_FIGURES = (
+    Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
+    Figure(Column("FLOP/S", "right", spare=3), "flops_per_second", units.count),
+    Figure(Column("FLOP/BYTE", "right", spare=4), "flops_per_byte", lambda ratio: f"{ratio:.3g}"),
+    Figure(Column("ROOF", "right", spare=5), "roof_flops_per_second", units.count),
+    Figure(Column("LIMIT", spare=2), "limit", str),
+    Figure(Column("OF ROOF", "right", spare=6), "of_roof_percent", units.percent),
+    Figure(Column("DISTANCE", "right"), "distance", str),
+    Figure(Column("TO GAIN", "right"), "to_gain_ns", units.duration),
+)
+_SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
+
+
+@click.command()
+@asks(RooflineQuestion, recorded=True)
+@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw it into this file.")
+@output_options
+def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | None, output: str) -> None:
+    """How far each brick is from what a device could do with the same bytes, and what limits it."""
+    bricks = BricksQuestion(question.names, by=question.by, category=question.category, over=question.over)
+    told = asked("bricks", bricks, recordings=recordings)
+    device = chosen(peaks.load(peaks.place(runtime())), question)
+    found = document(told, device, question, here())
+    for line in _elsewhere(found):
+        say(line)
+    if svg is not None:
+        _draw(svg, found)
+    emit(found, output, table=lambda screen: _render(found, screen), rows="bricks")
+
+
+def _draw(path: Path, found: dict[str, Any]) -> None:
+    try:
+        replacing.replace(path, picture.svg(found).encode())
+    except OSError as error:
+        raise BrickdError(f"{path} cannot be written: {error.strerror}; name another file") from None
+
+
+def _elsewhere(found: dict[str, Any]) -> list[str]:
+    device, recording = found["device"], found.get("recording")
+    if device["machine"] is None:
+        return []
+    lines = []
+    if not found["device_is_here"]:
+        machine = device["machine"]
+        cpus = words.many(machine["cpus"], "processor")
+        lines.append(f"the peaks are those of another machine, {machine['cpu_model']}, {cpus}: brickd calibrate")
+    if recording is not None and recording["host"] not in (None, os.uname().nodename):
+        lines.append(f"this was recorded on {recording['host']}, and the peaks are not known to be those of it")
+    return lines
+
+
+def _render(found: dict[str, Any], screen: Screen) -> list[str]:
+    if not found["workers"]:
+        return [NOBODY]
+    entries, rest, unknown = found["bricks"], found["rest"], found["unknown"]
+    if not entries and not unknown:
+        return [phrases.nothing(found)]
+    lines = [escape.text(_roof(found), screen.width)]
+    if entries:
+        figures = [Figure(Column(f"BRICK{phrases.over(found)}"), "name", str)]
+        if (by := found["by"]) is not None:
+            layer = by == "layer"
+            figures.append(
+                Figure(Column(by.upper(), "right" if layer else "left"), by, phrases.identifier if layer else str)
+            )
+        shown = [
+            entry
+            | {"name": phrases.brick(entry)}
+            | {"distance": "above" if entry["above_roof"] else units.percent(entry["distance_percent"])}
+            for entry in entries
+        ]
+        lines += tables.figures([*figures, *_FIGURES], shown, screen.width)
+        lines += phrases.bounds(entries, screen)
+    if rest["bricks"]:
+        lines.append(f"…{units.count(rest['bricks'])} more: {units.duration(rest['to_gain_ns'])} to gain")
+    lines += [escape.text(line, screen.width) for line in (*_above(entries), *_unknown(unknown))]
+    return lines
+
+
+def _roof(found: dict[str, Any]) -> str:
+    device, peak, level = found["device"], found["peak_flops_per_second"], found["level"]
+    (rate,) = (each["bytes_per_second"] for each in device["bandwidths"] if each["level"] == level)
+    figures = f"{found['type']} {units.count(peak)}FLOP/s, {level} {units.count(rate)}B/s"
+    others = ", beside other work" if device["beside_others"] else ""
+    return f"{device['name']}: {figures}; {device['source']} {device['at'][:10]}{others}"
+
+
+def _above(entries: Sequence[dict[str, Any]]) -> list[str]:
+    above = [entry for entry in entries if entry["above_roof"]]
+    lines = []
+    for level, number in sorted(Counter(entry["served_by"] or "" for entry in above).items(), reverse=True):
+        bricks = words.many(number, "brick is", "bricks are")
+        if level:
+            lines.append(f"{bricks} above this roof and below that of {level}, from where the bytes may have come")
+        else:
+            lines.append(f"{bricks} above every roof: operations or bytes are not what was said, or another device")
+    return lines
+
+
+def _unknown(unknown: Sequence[dict[str, Any]]) -> list[str]:
+    if not unknown:
+        return []
+    kinds = Counter(" and ".join(_SAID[key] for key in entry["missing"]) for entry in unknown)
+    told = "; ".join(f"{units.count(number)} without {what}" for what, number in sorted(kinds.items()))
+    return [f"{words.many(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {told}"]

@@ -1,0 +1,195 @@
+"""Peaks: how much a device computes and reads in a second at the most, and the file that keeps them.
+
+Owns: what is known of a device, the file's form. Must not know: how anything was measured, bricks, screens. Invariants:
+what a person gave is never shown as measured; a file that is damaged, or that holds what no peak is, is refused; it is
+replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from brickd import replacing
+from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
+from brickd.framed import framed, unframed
+from brickd.machine import Machine
+from brickd.runtime import Runtime
+
+VERSION = 1
+MEMORY = "memory"
+# The peak of a device of which nobody says for which type of number it holds.
+ANY = "any"
+
+# From how many on a processor others cannot but have taken of it.
+_BUSY = 0.5
+
+Source = Literal["measured", "given"]
+
+
+class Bandwidth(NamedTuple):
+    """How fast a level gives what it holds.
+
+    Attributes:
+        level: "L1" and so on, or MEMORY.
+        bytes_per_second: that.
+        working_set_bytes: of what size it was read; None: nobody read anything.
+    """
+
+    level: str
+    bytes_per_second: float
+    working_set_bytes: int | None = None
+
+
+class Skipped(NamedTuple):
+    """What was not measured, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What computes.
+
+    Attributes:
+        name: what it is asked for by.
+        source: where these peaks come from.
+        at: when that was, as RFC 3339 has it.
+        by: what it is, and what computed there; None: nobody said.
+        machine: where it was measured; None: given, so that it may be anywhere.
+        load: how many others wanted a processor there, by the minute before; None: it is not known.
+        flops_per_second: by type of number.
+        bandwidths: the nearest level first.
+        skipped: what was not measured.
+    """
+
+    name: str
+    source: Source
+    at: str
+    by: str | None
+    machine: Machine | None
+    load: float | None
+    flops_per_second: Mapping[str, float]
+    bandwidths: tuple[Bandwidth, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether other work ran where it was measured, so that it can do more than was seen."""
+        return self.load is not None and self.machine is not None and self.load > _BUSY * self.machine.cpus
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it, in the file too."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "at": self.at,
+            "by": self.by,
+            "machine": None if self.machine is None else asdict(self.machine),
+            "load_1min": self.load,
+            "beside_others": self.beside_others,
+            "flops_per_second": dict(self.flops_per_second),
+            "bandwidths": [each._asdict() for each in self.bandwidths],
+            "skipped": [each._asdict() for each in self.skipped],
+        }
+
+
+def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, ...]:
+    """The devices, and those of the known ones that they do not take the place of.
+
+    What is measured takes the place of all that was, for another machine may have been; what is given that of its name.
+    """
+    devices = tuple(devices)
+    names = {each.name for each in devices}
+    measured = any(each.source == "measured" for each in devices)
+    kept = (each for each in known if each.name not in names and not (measured and each.source == "measured"))
+    return (*devices, *kept)
+
+
+# ---- the file
+
+
+def place(runtime: Runtime) -> Path:
+    """Where it is: with what is kept for longer than a daemon runs, of the person who asks."""
+    return runtime.state / "peaks"
+
+
+def save(path: Path, devices: Sequence[Device]) -> None:
+    """Put these in the place of all that were known.
+
+    Raises:
+        BrickdError: it cannot be written; the file is as it was.
+    """
+    body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replacing.replace(path, framed("peaks", VERSION, [body]))
+    except OSError as error:
+        why = f"{path} cannot be written: {error.strerror}"
+        raise BrickdError(f"{why}; set BRICKD_STATE_DIR to a directory of yours") from None
+
+
+def load(path: Path) -> tuple[Device, ...]:
+    """What is known of devices; nothing where there is no file.
+
+    Raises:
+        PeaksRefused: the file is damaged.
+        BrickdError: it cannot be read, or is of another version.
+    """
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise BrickdError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        return tuple(_device(each) for each in json.loads(unframed("peaks", VERSION, content))["devices"])
+    except CheckpointTooNew as error:
+        raise BrickdError(f"{path} {error}") from None
+    except CheckpointRefused as error:
+        raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise PeaksRefused(f"{path} is no whole file of peaks ({why}): measure again (brickd calibrate)") from None
+
+
+def _device(said: dict[str, Any]) -> Device:
+    by, machine, flops = said["by"], said["machine"], said["flops_per_second"]
+    if said["source"] not in get_args(Source):
+        raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {said['source']}")
+    return Device(
+        _text(said["name"]),
+        said["source"],
+        _text(said["at"]),
+        None if by is None else _text(by),
+        None if machine is None else Machine(_text(machine["cpu_model"]), int(machine["cpus"])),
+        None if said["load_1min"] is None else float(said["load_1min"]),
+        {_text(kind): rate(value) for kind, value in flops.items()},
+        tuple(
+            Bandwidth(_text(each["level"]), rate(each["bytes_per_second"]), each["working_set_bytes"])
+            for each in said["bandwidths"]
+        ),
+        tuple(Skipped(_text(each["what"]), _text(each["why"])) for each in said["skipped"]),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text is wanted, not {str(value)[:60]}")
+    return value
+
+
+def rate(value: object) -> float:
+    """A rate, if that is one.
+
+    Raises:
+        ValueError: it is no finite number, or not above zero.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise ValueError(f"a rate is a finite number above 0, not {str(value)[:60]}")
+    return float(value)

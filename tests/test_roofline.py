@@ -1,0 +1,331 @@
+"""`brickd roofline`: where bricks stand below what a device can do, and what has no place there."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import HOSTILE
+from test_record import recording
+from verbs import brickd, document, sheet, started
+
+from brickd import picture
+from brickd.cli.roofline import _elsewhere as elsewhere
+from brickd.errors import BrickdError
+from brickd.machine import Machine
+from brickd.peaks import Bandwidth, Device, save
+from brickd.questions.roofline import RooflineQuestion
+from brickd.roofline import Roof, chosen, place, roof_of
+from brickd.roofline import document as told
+from brickd.runtime import runtime
+
+HERE = Machine("a processor", 2)
+LEVELS = (Bandwidth("L1", 1e12, 24_576), Bandwidth("L2", 2e11, 2**19), Bandwidth("memory", 1e10, 2**30))
+DEVICE = Device(
+    "machine",
+    "measured",
+    "2026-01-01T00:00:00.000Z",
+    "a library",
+    HERE,
+    0.0,
+    {"float32": 1e11, "float64": 5e10},
+    LEVELS,
+)
+PEAKS = ("calibrate", "--device", "machine", "--peak-flops", "1e11", "--bandwidth", "1e10")
+
+# 2e10 and 4e9 FLOP/s at intensities of 20 and of a half: a fifth of the peak, and four fifths of what memory gives.
+COMPUTING = f"""
+brick.brick("gemm", "ffn").record(1_000_000, bytes=1_000_000, flops=20_000_000)
+brick.brick("copy").record(1_000_000, bytes=8_000_000, flops=4_000_000)
+brick.brick("cached").record(1_000_000, bytes=16_000_000, flops=8_000_000)
+brick.brick("sample").record(1_000_000)
+brick.brick("move").record(1_000_000, bytes=8)
+brick.brick({HOSTILE!r}).record(1_000_000, flops=8)
+pause()
+"""
+
+rates = st.floats(1e-3, 1e18)
+
+
+def brick(name: str = "b", **said: Any) -> dict[str, Any]:
+    """An entry as the view `bricks` has it."""
+    known = {"category": "other", "count": 1, "total_ns": 1000, "self_ns": 1000, "flops": 0, "bytes": 0}
+    return {"name": name, **known, "bounded": False, **said}
+
+
+def answered(*bricks: dict[str, Any], question: RooflineQuestion | None = None, here: Machine = HERE) -> dict[str, Any]:
+    said = {"schema_version": 1, "source": "daemon", "over": "start", "over_ns": None, "workers": 1, "bricks": bricks}
+    return told(said, DEVICE, question or RooflineQuestion(), here)
+
+
+# ---- the formula
+
+
+@given(rates, rates, st.floats(1e-3, 1e18), st.floats(1e-3, 1e18), st.floats(1, 1e18))
+def test_a_distance_is_what_is_missing_to_the_lower_of_peak_and_bandwidth(
+    peak: float, bandwidth: float, flops: float, size_bytes: float, time_ns: float
+) -> None:
+    found = place(Roof(peak, (Bandwidth("memory", bandwidth),), "memory"), flops, size_bytes, time_ns)
+    achieved = flops / (time_ns * 1e-9)
+    roof = min(peak, flops / size_bytes * bandwidth)
+    assert found.distance == pytest.approx(1 - min(achieved / roof, 1), abs=1e-9)
+    assert found.share == pytest.approx(achieved / roof)
+    assert found.limit == ("compute" if found.roof_flops_per_second == peak else "memory")
+    assert 0 <= found.distance <= 1
+    assert (found.served_by is None) == found.above
+
+
+@given(st.lists(rates, min_size=1, max_size=4), rates, st.floats(1e-6, 1e9), st.floats(1e-6, 1e9))
+def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
+    bandwidths: list[float], peak: float, flops: float, size_bytes: float
+) -> None:
+    names = [f"L{number}" for number in range(len(bandwidths))]
+    roof = Roof(peak, tuple(map(Bandwidth, names, bandwidths)), names[-1])
+    found = place(roof, flops, size_bytes, 1e9)
+    enough = [
+        name
+        for name, rate in zip(names, bandwidths, strict=True)
+        if found.flops_per_second <= min(peak, found.flops_per_byte * rate)
+    ]
+    assert found.served_by == (enough[-1] if enough else None)
+
+
+# ---- the document
+
+
+@pytest.mark.parametrize(
+    ("said", "missing"),
+    [
+        ({}, ["flops", "bytes"]),
+        ({"flops": 8}, ["bytes"]),
+        ({"bytes": 8}, ["flops"]),
+        ({"flops": 8, "bytes": 8, "total_ns": 0}, ["total_ns"]),
+        ({"flops": math.nan, "bytes": 8}, ["flops"]),
+        ({"flops": 8, "bytes": math.inf}, ["bytes"]),
+        ({"flops": -1, "bytes": 8}, ["flops"]),
+    ],
+)
+def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
+    said: dict[str, Any], missing: list[str]
+) -> None:
+    found = answered(brick(**said), brick("known", flops=100, bytes=100))
+    assert [entry["name"] for entry in found["bricks"]] == ["known"]
+    (unknown,) = found["unknown"]
+    assert unknown["missing"] == missing
+    assert not {"distance_percent", "of_roof_percent", "limit"} & set(unknown)
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 2**63)] * 3), max_size=8), st.none() | st.integers(1, 4))
+def test_every_brick_is_ranked_counted_or_unknown(said: list[tuple[int, int, int]], top: int | None) -> None:
+    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
+    found = answered(*bricks, question=RooflineQuestion(top=top))
+    assert len(found["bricks"]) + found["rest"]["bricks"] + len(found["unknown"]) == len(bricks)
+    gains = [entry["to_gain_ns"] for entry in found["bricks"]]
+    assert gains == sorted(gains, reverse=True)
+    assert {entry["name"] for entry in found["unknown"]} >= {entry["name"] for entry in bricks if not entry["flops"]}
+    json.dumps(found, allow_nan=False)
+    ElementTree.fromstring(picture.svg(found))
+
+
+def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
+    (found,) = answered(brick(flops=8_000, bytes=16_000))["bricks"]
+    assert found["above_roof"] is True
+    assert found["of_roof_percent"] == 160
+    assert found["served_by"] == "L2"
+    assert found["distance_percent"] == found["to_gain_ns"] == 0
+    (wrong,) = answered(brick(flops=10**9, bytes=8))["bricks"]
+    assert (wrong["above_roof"], wrong["served_by"], wrong["limit"]) == (True, None, "compute")
+
+
+def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
+    asked = RooflineQuestion(level="L2", type="float64")
+    (found,) = answered(brick(flops=2_000, bytes=8_000), question=asked)["bricks"]
+    assert (found["roof_flops_per_second"], found["limit"]) == (5e10, "compute")
+    (found,) = answered(brick(flops=1_000, bytes=8_000), question=asked)["bricks"]
+    assert (found["roof_flops_per_second"], found["limit"]) == (2.5e10, "L2")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (RooflineQuestion(type="int8"), "of machine no int8 is known: --type is one of float32, float64"),
+        (RooflineQuestion(level="L3"), "of machine no L3 is known: --level is one of L1, L2, memory"),
+    ],
+)
+def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuestion, said: str) -> None:
+    with pytest.raises(BrickdError, match=said):
+        roof_of(DEVICE, asked)
+    with pytest.raises(BrickdError, match="no peaks are known of gpu0, only of machine"):
+        chosen([DEVICE], RooflineQuestion(device="gpu0"))
+
+
+# ---- the picture
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@given(st.text(), st.text(), st.text())
+def test_no_name_breaks_out_of_the_picture(name: str, category: str, kind: str) -> None:
+    found = answered(brick(name, category=category, flops=100, bytes=100)) | {"type": kind}
+    drawn = ElementTree.fromstring(picture.svg(found))
+    tags = {element.tag.removeprefix(SVG) for element in drawn.iter()}
+    assert tags == {"svg", "title", "style", "rect", "path", "text", "circle", "g"}
+
+
+def test_the_picture_has_each_brick_with_its_figures_and_counts_those_without_a_place() -> None:
+    bricks = [brick(f"b{n}", flops=10**n, bytes=100) for n in range(1, 5)]
+    drawn = ElementTree.fromstring(picture.svg(answered(*bricks, brick("unseen"))))
+    assert len(list(drawn.iter(f"{SVG}circle"))) == 4
+    texts = ["".join(element.itertext()) for element in drawn.iter()]
+    assert drawn.findtext(f"{SVG}title") == "Roofline of machine, float32"
+    assert "b3: 1.0GFLOP/s, 10 FLOP/byte, 1 % of the roof (compute), 1.0 µs" in [
+        text.replace("1.0 %", "1 %") for text in texts
+    ]
+    assert not any("unseen" in text for text in texts)
+    assert "Not shown: 1 brick unknown: without operations, bytes or time." in texts
+
+
+def test_a_picture_lies_within_itself_however_far_apart_its_bricks_are() -> None:
+    bricks = [brick(flops=f, bytes=b) for f, b in itertools.product((1, 2**63), repeat=2)]
+    drawn = ElementTree.fromstring(picture.svg(answered(*bricks)))
+    _, _, width, height = map(float, drawn.attrib["viewBox"].split())
+    for circle in drawn.iter(f"{SVG}circle"):
+        assert 0 < float(circle.attrib["cx"]) < width
+        assert 0 < float(circle.attrib["cy"]) < height
+
+
+# ---- the verb
+
+
+@pytest.fixture
+def peaks(prefix: str) -> None:
+    assert brickd(*PEAKS).returncode == 0
+
+
+def names(said: dict[str, Any]) -> list[str]:
+    return [entry["name"] for entry in said["bricks"]]
+
+
+def test_without_peaks_it_says_how_they_are_measured(worker: Start) -> None:
+    started(worker, COMPUTING)
+    found = brickd("roofline")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr == "brickd: no peaks are known: measure those of this machine with brickd calibrate\n"
+
+
+@pytest.mark.usefixtures("peaks")
+def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: Start) -> None:
+    started(worker, COMPUTING)
+    said = document("roofline")
+    assert names(said) == ["gemm", "copy", "cached"]
+    assert [entry["distance_percent"] for entry in said["bricks"]] == [80, 20, 0]
+    assert [entry["limit"] for entry in said["bricks"]] == ["compute", "memory", "memory"]
+    assert [entry["to_gain_ns"] for entry in said["bricks"]] == pytest.approx([800_000, 200_000, 0], rel=1e-6)
+    assert {entry["name"]: entry["missing"] for entry in said["unknown"]} == {
+        "sample": ["flops", "bytes"], "move": ["flops"], HOSTILE: ["bytes"],
+    }  # fmt: skip
+    assert [row["name"] for row in sheet("roofline")] == names(said)
+    screen = brickd("roofline", COLUMNS="200").stdout.splitlines()
+    assert screen[0].startswith("machine: float32 100GFLOP/s, memory 10.0GB/s; given ")
+    assert screen[2].split() == [
+        "gemm",
+        "1.0",
+        "ms",
+        "20.0G",
+        "20",
+        "100G",
+        "compute",
+        "20",
+        "%",
+        "80",
+        "%",
+        "800",
+        "µs",
+    ]
+    assert "above" in screen[4]
+    assert screen[5:] == [
+        "1 brick is above every roof: operations or bytes are not what was said, or another device",
+        "3 bricks are unknown, and in no order: 1 without bytes; 1 without operations; 1 without operations and bytes",
+    ]
+
+
+@pytest.mark.usefixtures("peaks")
+def test_hostile_names_are_shown_and_not_obeyed(worker: Start, tmp_path: Path) -> None:
+    started(worker, f"brick.brick({HOSTILE!r}).record(1_000, bytes=8, flops=8); pause()")
+    found = brickd("roofline", "--by", "worker", "--svg", str(tmp_path / "a.svg"))
+    assert found.returncode == 0
+    assert all(line.isprintable() for line in found.stdout.splitlines())
+    assert names(document("roofline")) == [HOSTILE]
+    ElementTree.parse(tmp_path / "a.svg")
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_picture_that_cannot_be_written_is_told_with_its_place(worker: Start, tmp_path: Path) -> None:
+    started(worker, COMPUTING)
+    found = brickd("roofline", "--svg", str(tmp_path / "none" / "a.svg"))
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "a.svg cannot be written: No such file or directory; name another file" in found.stderr
+
+
+@pytest.mark.usefixtures("peaks")
+def test_where_nobody_says_anything_there_is_nothing_to_rank(worker: Start) -> None:
+    assert brickd("roofline").stdout.startswith("no workers: ")
+    started(worker, "brick.init(); pause()")
+    assert brickd("roofline").stdout == "no spans yet\n"
+
+
+@pytest.mark.usefixtures("daemon", "peaks")
+def test_a_daemon_tells_the_same(worker: Start) -> None:
+    started(worker, COMPUTING)
+    said = document("roofline", "--by", "service", "--top", "1")
+    assert said["source"] == "daemon"
+    assert (names(said), said["rest"]["bricks"], said["rest"]["above_roof"]) == (["gemm"], 2, 1)
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_window_that_nobody_looked_at_is_refused(worker: Start) -> None:
+    started(worker, COMPUTING)
+    found = brickd("roofline", "--over", "10s")
+    assert (found.returncode, found.stdout) == (3, "")
+    assert found.stderr.startswith("brickd: no daemon has looked at the workers 10s ago")
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_recording_is_told_of_like_the_machine(worker: Start, tmp_path: Path) -> None:
+    path = str(tmp_path / "a.brick")
+    process = started(worker, COMPUTING)
+    with recording("-o", path, "--until-exit") as recorder:
+        process.kill()
+        recorder.communicate()
+    said = document("roofline", path)
+    assert names(said) == ["gemm", "copy", "cached"]
+    assert said["recording"]["files"][0]["path"] == path
+
+
+def test_a_recording_of_another_host_is_said_to_be_that() -> None:
+    found = answered() | {"recording": {"host": "elsewhere\x1b[2J"}}
+    (said,) = elsewhere(found)
+    assert said.startswith("this was recorded on elsewhere")
+    assert elsewhere(found | {"recording": {"host": os.uname().nodename}}) == []
+    assert elsewhere(found | {"recording": {"host": None}}) == []
+
+
+def test_peaks_of_another_machine_are_said_to_be_that(worker: Start) -> None:
+    started(worker, COMPUTING)
+    save(runtime().state / "peaks", [DEVICE])
+    found = brickd("roofline")
+    assert found.returncode == 0
+    assert (
+        found.stderr == "brickd: the peaks are those of another machine, a processor, 2 processors: brickd calibrate\n"
+    )
+    assert document("roofline")["device_is_here"] is False
