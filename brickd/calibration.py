@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
 
+from brickd.doctor.kernel import read
 from brickd.instant import rfc3339
 from brickd.machine import here
 from brickd.peaks import Bandwidth, Device, Skipped
@@ -24,6 +27,8 @@ _WHAT = ("core", "machine", "gpu")
 # How many processors a BLAS is to use, where somebody said: that tells nothing of what the machine can.
 _LIMITS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"}
 
+_STAT = Path("/proc/stat")
+
 Tells = Callable[[str, str], object]
 
 
@@ -32,21 +37,17 @@ class Calibration:
     """What was found.
 
     Attributes:
-        load: how many wanted a processor before.
         devices: each of which anything is known.
         skipped: what is not even a device.
     """
 
-    load: float
     devices: list[Device] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
 
     def add(self, told: Begun | Flops | Bandwidth | Skipped) -> None:
         """Take note of it."""
         if isinstance(told, Begun):
-            self.devices.append(
-                Device(told.name, "measured", rfc3339(time.time_ns()), told.by, here(), self.load, {}, ())
-            )
+            self.devices.append(Device(told.name, "measured", rfc3339(time.time_ns()), told.by, here(), None, {}, ()))
             return
         if not self.devices:
             assert isinstance(told, Skipped)
@@ -63,6 +64,33 @@ class Calibration:
         self.devices[-1] = last
 
 
+class _Use(NamedTuple):
+    """What was taken of the processors, in seconds.
+
+    Attributes:
+        passed: of all of them together.
+        taken: by whoever, other machines on the same processors too.
+        ours: by this process and those that it waited for.
+    """
+
+    passed: float
+    taken: float
+    ours: float
+
+    @classmethod
+    def now(cls) -> _Use:
+        first, *_ = (read(_STAT) or "").splitlines() or [""]
+        ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
+        idle = sum(ticks[3:5])  # with what waits for a disk
+        second = os.sysconf("SC_CLK_TCK")
+        return cls(sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4]))
+
+    def others_percent(self, before: _Use) -> float | None:
+        """What others took since then; None where the kernel does not say."""
+        passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
+        return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
+
+
 def measure(*, quick: bool, tells: Tells) -> Calibration:
     """Measure all.
 
@@ -70,19 +98,19 @@ def measure(*, quick: bool, tells: Tells) -> Calibration:
         quick: roughly, in a few seconds.
         tells: is told what is measured now, of which device.
     """
-    load = round(os.getloadavg()[0], 2)
-    whole = Calibration(load)
+    whole = Calibration()
     for what in _WHAT:
-        part = Calibration(load)
+        part, before = Calibration(), _Use.now()
         for told in _said(what, quick):
             if isinstance(told, Next):
                 tells(part.devices[-1].name, told.what)
             else:
                 part.add(told)
+        others = _Use.now().others_percent(before)
         whole.skipped += part.skipped
         for device in part.devices:
             if device.flops_per_second or device.bandwidths:
-                whole.devices.append(device)
+                whole.devices.append(replace(device, others_percent=others))
             else:
                 whole.skipped += [Skipped(f"{device.name}, {each.what}", each.why) for each in device.skipped]
     return whole

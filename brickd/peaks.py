@@ -25,8 +25,8 @@ MEMORY = "memory"
 # The peak of a device of which nobody says for which type of number it holds.
 ANY = "any"
 
-# From how many on a processor others cannot but have taken of it.
-_BUSY = 0.5
+# What others took of the processors' time, from which on a peak may be higher than what was seen.
+_BUSY_PERCENT = 5
 
 Source = Literal["measured", "given"]
 
@@ -62,7 +62,7 @@ class Device:
         at: when that was, as RFC 3339 has it.
         by: what it is, and what computed there; None: nobody said.
         machine: where it was measured; None: given, so that it may be anywhere.
-        load: how many others wanted a processor there, by the minute before; None: it is not known.
+        others_percent: what others took of that machine's processors meanwhile; None: it is not known.
         flops_per_second: by type of number.
         bandwidths: the nearest level first.
         skipped: what was not measured.
@@ -73,7 +73,7 @@ class Device:
     at: str
     by: str | None
     machine: Machine | None
-    load: float | None
+    others_percent: float | None
     flops_per_second: Mapping[str, float]
     bandwidths: tuple[Bandwidth, ...]
     skipped: tuple[Skipped, ...] = ()
@@ -81,7 +81,7 @@ class Device:
     @property
     def beside_others(self) -> bool:
         """Whether other work ran where it was measured, so that it can do more than was seen."""
-        return self.load is not None and self.machine is not None and self.load > _BUSY * self.machine.cpus
+        return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
 
     def document(self) -> dict[str, Any]:
         """As JSON has it, in the file too."""
@@ -91,7 +91,7 @@ class Device:
             "at": self.at,
             "by": self.by,
             "machine": None if self.machine is None else asdict(self.machine),
-            "load_1min": self.load,
+            "others_percent": self.others_percent,
             "beside_others": self.beside_others,
             "flops_per_second": dict(self.flops_per_second),
             "bandwidths": [each._asdict() for each in self.bandwidths],
@@ -168,7 +168,7 @@ def _device(said: dict[str, Any]) -> Device:
         _text(said["at"]),
         None if by is None else _text(by),
         None if machine is None else Machine(_text(machine["cpu_model"]), int(machine["cpus"])),
-        None if said["load_1min"] is None else float(said["load_1min"]),
+        None if said["others_percent"] is None else float(said["others_percent"]),
         {_text(kind): rate(value) for kind, value in flops.items()},
         tuple(
             Bandwidth(_text(each["level"]), rate(each["bytes_per_second"]), each["working_set_bytes"])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from verbs import brickd, document
 
 from brickd import _peaks
-from brickd.calibration import Calibration, measure
+from brickd.calibration import Calibration, _Use, measure
 from brickd.errors import BrickdError, PeaksRefused
 from brickd.framed import framed
 from brickd.machine import Machine, here
@@ -51,7 +51,7 @@ devices = st.builds(
     at=st.text(),
     by=st.none() | st.text(),
     machine=st.none() | machines,
-    load=st.none() | st.floats(0, 1e6),
+    others_percent=st.none() | st.floats(0, 1e6),
     flops_per_second=st.dictionaries(st.text(), numbers),
     bandwidths=st.lists(bandwidths).map(tuple),
     skipped=st.lists(st.builds(Skipped, st.text(), st.text())).map(tuple),
@@ -227,7 +227,7 @@ def test_each_working_set_fits_its_level_and_not_the_one_before_or_is_skipped_wi
 
 
 def test_what_programs_say_becomes_devices() -> None:
-    found = Calibration(0.5)
+    found = Calibration()
     found.add(Skipped("gpu", "none"))
     for each in (Begun("core", "a library"), Flops("float32", 2.0), Bandwidth("L1", 1.0, 4), Skipped("memory", "room")):
         found.add(each)
@@ -235,6 +235,15 @@ def test_what_programs_say_becomes_devices() -> None:
     assert (core.name, core.source, core.by, core.machine) == ("core", "measured", "a library", here())
     assert (core.flops_per_second, core.bandwidths) == ({"float32": 2.0}, (Bandwidth("L1", 1.0, 4),))
     assert (core.skipped, found.skipped) == ((Skipped("memory", "room"),), [Skipped("gpu", "none")])
+
+
+def test_what_others_took_meanwhile_is_what_was_taken_and_not_by_us() -> None:
+    before = _Use(passed=100.0, taken=50.0, ours=10.0)
+    assert _Use(passed=120.0, taken=65.0, ours=20.0).others_percent(before) == 25
+    assert _Use(passed=120.0, taken=60.0, ours=21.0).others_percent(before) == 0
+    assert before.others_percent(before) is None
+    now = _Use.now()
+    assert now.passed > now.taken > 0
 
 
 @pytest.mark.parametrize("told", ["", '["Begun","d","by"]', '["Begun","d","by"]\n["Flops","float32",2.0]'])
@@ -317,6 +326,7 @@ def test_a_machine_that_is_measured_has_a_peak_of_each_kind(prefix: str) -> None
     assert {"core", "machine"} <= set(devices)
     for name in ("core", "machine"):
         device = devices[name]
+        assert 0 <= device["others_percent"] <= 100
         assert (device["source"], device["machine"]["cpus"]) == ("measured", len(os.sched_getaffinity(0)))
         assert set(device["flops_per_second"]) == {"float32", "float64"}
         told = [each["level"] for each in device["bandwidths"]] + [each["what"] for each in device["skipped"]]

@@ -125,4 +125,6 @@ def _rows(device: Device) -> Iterator[list[str]]:
 def _where(device: Device) -> str:
     assert device.machine is not None
     where = f"{device.machine.cpu_model}, {words.many(device.machine.cpus, 'processor')}, {device.at[:10]}"
-    return f"{where}, beside other work (load {device.load}): it can do more" if device.beside_others else where
+    if not device.beside_others:
+        return where
+    return f"{where}, beside other work that took {units.percent(device.others_percent)} of them: it can do more"

@@ -104,7 +104,7 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
         lines += phrases.bounds(entries, screen)
     if rest["bricks"]:
         lines.append(f"…{units.count(rest['bricks'])} more: {units.duration(rest['to_gain_ns'])} to gain")
-    lines += [escape.text(line, screen.width) for line in (*_above(entries), *_unknown(unknown))]
+    lines += [escape.text(line, screen.width) for line in (*_above(entries, found["device"]), *_unknown(unknown))]
     return lines
 
 
@@ -116,7 +116,8 @@ def _roof(found: dict[str, Any]) -> str:
     return f"{device['name']}: {figures}; {device['source']} {device['at'][:10]}{others}"
 
 
-def _above(entries: Sequence[dict[str, Any]]) -> list[str]:
+def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[str]:
+    more = "it can do more than was measured beside other work" if device["beside_others"] else "another device"
     above = [entry for entry in entries if entry["above_roof"]]
     lines = []
     for level, number in sorted(Counter(entry["served_by"] or "" for entry in above).items(), reverse=True):
@@ -124,7 +125,7 @@ def _above(entries: Sequence[dict[str, Any]]) -> list[str]:
         if level:
             lines.append(f"{bricks} above this roof and below that of {level}, from where the bytes may have come")
         else:
-            lines.append(f"{bricks} above every roof: operations or bytes are not what was said, or another device")
+            lines.append(f"{bricks} above every roof: operations or bytes are not what was said, or {more}")
     return lines
 
 
