@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -275,6 +276,35 @@ pause()
     assert process.end() == 0
 
 
+def test_what_is_read_while_a_thread_records_is_of_one_moment(
+    worker: Start, prefix: str, compiled: Callable[..., Path]
+) -> None:
+    flags = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
+    built = compiled("busy.so", (ROOT / "tests/native/busy.c",), *flags)
+    seen, wrong, same = said(
+        worker,
+        f"""
+import importlib.util
+spec = importlib.util.spec_from_file_location("busy", {str(built)!r})
+busy = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(busy)
+busy.start()
+found, counts = [], set()
+while len(counts) < 500:
+    _, torn, rows, _ = _core._totals()
+    of = next((row[6], row[7], row[9], row[12], row[13]) for row in rows if row[2] == "busy")
+    counts.add(of[0])
+    if not torn: found.append(of)
+done = busy.stop()
+wrong = [each for each in found if each != (n := each[0], 1000 * n, 1e6 * n, n, 8 * n)]
+report([len({{each[0] for each in found}}), wrong[:3], p.stats("busy").count == done])
+""",
+    )
+    assert seen > 300, "but for those that are told to be torn"
+    assert wrong == []
+    assert same
+
+
 def test_a_brick_inside_another_is_in_the_total_once(worker: Start, prefix: str) -> None:
     outer, outer_self, inner, total = said(
         worker,
@@ -384,6 +414,7 @@ def test_a_forked_child_begins_with_nothing(worker: Start, prefix: str) -> None:
     found = said(
         worker,
         """
+p.record_elapsed("x", 1); p.reset()
 p.record_elapsed("x", 100); p.record_deferred(0, p.elapsed_ns())
 read, write = os.pipe()
 if os.fork() == 0:

@@ -9,7 +9,11 @@
 
 #include "brick_internal.h"
 
-#define TRIES 1000 /* a thread changes an entry for some nanoseconds, or was interrupted in the middle of that */
+#include <sched.h>
+
+/* A thread changes an entry for some nanoseconds, or was interrupted in the middle of that: then it is let go on. */
+#define TRIES 1000
+#define TRIES_IN_A_ROW 50
 
 /* 0: it was never still; *to holds what there was. */
 static int copy_summary(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to)
@@ -25,6 +29,8 @@ static int copy_summary(const uint64_t *sequence, const struct brick_summary *fr
         brick_fence_acquire();
         if ((before & 1) == 0 && brick_load_relaxed(sequence) == before)
             return 1;
+        if (i % TRIES_IN_A_ROW == TRIES_IN_A_ROW - 1)
+            sched_yield();
     }
     return 0;
 }
