@@ -8,26 +8,17 @@ that they never add up to more than the time that passed; what pends is limited.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from operator import itemgetter
 
-from brick_agent._stats import BrickStats
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Handed = tuple[int, str, int]  # when it began, by the machine's monotonic clock; the brick's name; elements
+    Part = tuple[str, int, int, int]  # the brick's name, its part of the time, from its start to the sync, elements
 
 WAITING_MAX = 16_384
-
-
-@dataclass(frozen=True, slots=True)
-class Handed:
-    """One start.
-
-    Attributes:
-        start_ns: when, by the machine's monotonic clock.
-        name: of the brick.
-        elements: what it works on.
-    """
-
-    start_ns: int
-    name: str
-    elements: int
 
 
 class Waiting:
@@ -47,41 +38,22 @@ class Waiting:
         self._waiting.append(start)
         return True
 
-    def forget(self) -> None:
-        """Give up what pends."""
-        self._waiting.clear()
-
-    def settle(self, end_ns: int) -> list[BrickStats]:
+    def settle(self, end_ns: int) -> list[Part]:
         """What had started by the sync at that time is over: the part of each.
 
         Each has the time from its start to the next one's, the last one to the sync. A start before the last sync that
         is told after it has what is left of its part.
         """
-        taken = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        over = sorted((each for each in taken if each.start_ns <= end_ns), key=lambda each: each.start_ns)
-        self._waiting.extendleft(reversed([each for each in taken if each.start_ns > end_ns]))
-        ends = [each.start_ns for each in over[1:]] + [end_ns] * bool(over)
-        settled = [
-            _bounded(each, max(0, end - max(each.start_ns, self._given_ns)), end_ns)
-            for each, end in zip(over, ends, strict=True)
-        ]
-        if over:
+        taken = sorted((self._waiting.popleft() for _ in range(len(self._waiting))), key=itemgetter(0))
+        while taken and taken[-1][0] > end_ns:
+            self._waiting.appendleft(taken.pop())
+        parts = list(self._parts(taken, end_ns))
+        if taken:
             self._given_ns = max(self._given_ns, end_ns)
-        return settled
+        return parts
 
-
-def _bounded(start: Handed, part_ns: int, end_ns: int) -> BrickStats:
-    return BrickStats(
-        start.name,
-        count=1,
-        total_ns=part_ns,
-        self_ns=part_ns,
-        min_ns=part_ns,
-        max_ns=part_ns,
-        min_exact=False,
-        max_exact=False,
-        total_elements=start.elements,
-        bounded=1,
-        bounded_ns=part_ns,
-        sync_latency_ns=end_ns - start.start_ns,
-    )
+    def _parts(self, over: list[Handed], end_ns: int) -> Iterator[Part]:
+        given_ns = self._given_ns
+        for n, (start_ns, name, elements) in enumerate(over, 1):
+            until_ns = over[n][0] if n < len(over) else end_ns
+            yield name, max(0, until_ns - max(start_ns, given_ns)), end_ns - start_ns, elements

@@ -99,6 +99,20 @@ class BrickStats:
         for bucket, n in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + n
 
+    def bound(self, part_ns: int, latency_ns: int, elements: int) -> None:
+        """Add one that ended at a common sync."""
+        if not self.count or part_ns < self.min_ns:
+            self.min_ns, self.min_exact = part_ns, False
+        if not self.count or part_ns > self.max_ns:
+            self.max_ns, self.max_exact = part_ns, False
+        self.count += 1
+        self.bounded += 1
+        self.total_ns += part_ns
+        self.self_ns += part_ns
+        self.bounded_ns += part_ns
+        self.sync_latency_ns += latency_ns
+        self.total_elements += elements
+
     @property
     def avg_ns(self) -> float:
         """How long it took on average."""

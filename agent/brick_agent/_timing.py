@@ -14,7 +14,6 @@ from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 from brick_agent._bricks import SPOKEN, BrickId
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
-from brick_agent._handed import Handed
 from brick_agent._kept import Kept, amount
 from brick_agent._tiles import CATEGORY, NAMES, TileLevel
 
@@ -375,7 +374,7 @@ class Timing:
     def _hand(self, of: Brick, start_ns: int, elements: SupportsIndex) -> None:
         if _deferred(of, start_ns, self._stream, elements, 0) is None:
             return  # all recording is off
-        if not self._kept.waiting.add(Handed(start_ns, of.name, amount(elements))):
+        if not self._kept.waiting.add((start_ns, of.name, amount(elements))):
             self._kept.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
@@ -396,8 +395,8 @@ class Timing:
             return
         with self._kept.lock:
             settled = self._kept.waiting.settle(end)
-            for each in settled:
-                self._kept.of(each.name).add(each)
+            for name, part_ns, latency_ns, worked_on in settled:
+                self._kept.of(name).bound(part_ns, latency_ns, worked_on)
             if not self._kept.waiting:
                 _finalize(stream=self._stream)
         if not settled and end_ns is not None and self._kept.waiting:  # and no other thread was faster
