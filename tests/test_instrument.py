@@ -382,3 +382,49 @@ def test_what_cannot_be_looked_at_is_told_once_and_computed_as_it_was(worker: St
     assert process.heard() == [True] * 3
     assert process.end() == 0
     assert process.said == "brickd: what inner was given is not recorded: strange\n"
+
+
+FAMILIES = """
+import os
+os.environ["HF_HUB_OFFLINE"], os.environ["TRANSFORMERS_VERBOSITY"] = "1", "error"
+import torch, transformers
+from brick_agent import _parts
+torch.set_num_threads(1)
+small = dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+             num_key_value_heads=1)
+families = {
+    "Llama": small,
+    "Qwen2": small,
+    "Qwen3Moe": small | dict(head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32),
+    "Mixtral": small | dict(num_local_experts=4),
+    "GPT2": dict(vocab_size=64, n_embd=32, n_layer=2, n_head=2),
+}
+told = {}
+for family, config in families.items():
+    kind = getattr(transformers, "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM")
+    model = kind(getattr(transformers, f"{family}Config")(**config)).eval()
+    given = torch.arange(6).reshape(1, 6)
+    with torch.inference_mode():
+        plain = model(given).logits
+        brick.instrument(model)
+        same = torch.equal(model(given).logits, plain)
+        model.generate(given, max_new_tokens=2, do_sample=False, pad_token_id=0)
+    names = sorted({f"{part.name} {part.category}" for part in _parts.chosen(model, 64)})
+    told[family] = [same, names]
+report(told)
+"""
+
+
+@pytest.mark.slow
+def test_families_of_models_are_looked_at_alike_and_compute_what_they_did(worker: Start, prefix: str) -> None:
+    pytest.importorskip("transformers", reason="transformers are not installed: .venv/bin/pip install '.[torch]'")
+
+    def wanted(layers: str, attention: str, whole: str) -> list[bool | list[str]]:
+        parts = [f"{layers}.{attention} attention", f"{layers}.mlp ffn", f"{layers} None"]
+        return [True, sorted([*parts, "lm_head None", f"{whole} None"])]
+
+    process = worker(FAMILIES, BRICKD_FINGERPRINTS="all")
+    found = process.heard()
+    assert found.pop("GPT2") == wanted("transformer.h.*", "attn", "transformer")
+    assert found == dict.fromkeys(("Llama", "Qwen2", "Qwen3Moe", "Mixtral"), wanted("layers.*", "self_attn", "model"))
+    assert process.end() == 0, process.said

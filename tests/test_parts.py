@@ -107,6 +107,25 @@ def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "category"),
+    [
+        ("mlp", "Qwen3MoeSparseMoeBlock", "ffn"),
+        ("mlp", "Qwen3MoeMLP", "ffn"),
+        ("block_sparse_moe", "MixtralSparseMoeBlock", "ffn"),
+        ("ff", "DeepseekV3MoE", "ffn"),
+        ("feed_forward", "Llama4TextMoe", "ffn"),
+        ("experts", "Experts", "ffn"),
+        ("0", "Qwen3MoeDecoderLayer", None),
+        ("model", "OlmoeModel", None),
+        ("self_attn", "Qwen3MoeAttention", "attention"),
+        ("ln_1", "LayerNorm", "norm"),
+    ],
+)
+def test_what_is_called_by_the_family_of_its_model_is_what_it_is(name: str, kind: str, category: str | None) -> None:
+    assert _parts.category(name, kind) == category
+
+
 @given(st.integers(1, 40), st.integers(0, 100))
 def test_no_more_are_chosen_than_there_is_room_for_and_none_twice(layers: int, most: int) -> None:
     found = names(_parts.chosen(llama(layers), most))

@@ -22,7 +22,8 @@ _HEADS = frozenset(("lm_head", "head", "classifier", "score", "embed_out", "outp
 _CATEGORIES = (  # the first that fits: a norm after an attention is a norm
     ("norm", re.compile(r"norm|(?<![a-z])ln(?![a-z])")),
     ("attention", re.compile(r"attention|attn")),
-    ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe|(?<![a-z])experts?(?![a-z])")),
+    # A whole family is called by its experts: a Qwen3MoeDecoderLayer is none of them.
+    ("ffn", re.compile(r"mlp|ffn|feed_?forward|moe(?=block|layer|mlp|$)|(?<![a-z])experts?(?![a-z])")),
 )
 
 
