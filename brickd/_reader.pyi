@@ -21,6 +21,7 @@ KIND_DEFER: int
 KIND_FINALIZE: int
 KIND_MEASURED: int
 KIND_CHECKED: int
+KIND_SOURCE: int
 SITE_STATEFUL: int
 CHECKED_MORE: int
 CHECKED_POSITION: int
@@ -55,6 +56,16 @@ UNIT_TICKS: int
 UNIT_NS: int
 UNIT_DEFERRED: int
 UNIT_BOUND: int
+UNIT_LAUNCHED: int
+UNIT_SHAPED: int
+UNIT_H2D: int
+UNIT_D2H: int
+UNIT_D2D: int
+UNIT_RETURNED: int
+UNIT_NEEDS: int
+UNIT_DEFINED: int
+UNIT_ENDED: int
+UNITS: int
 PART_OUTER: int
 PART_NS: int
 
@@ -122,6 +133,8 @@ class Lane(TypedDict):
     event_attempts: int
     event_records: int
     event_dropped: tuple[int, ...]
+    marks: int
+    marks_refused: int
 
 class Consumer(TypedDict):
     span: tuple[int, int]

@@ -2,7 +2,7 @@
 
 Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
 self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
-stands below itself; the order of readings changes nothing.
+stands below itself; the order of readings changes nothing; marks have no time, and no row.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Fold(Generic[Key]):
                 open_rows[rows[~number]] -= 1
                 continue
             path = reading.paths[number]
-            if path is None:
+            if path is None or path.marks:
                 continue
             row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
             parents[number] = path.parent

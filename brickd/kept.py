@@ -163,7 +163,10 @@ def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
         | {
             "header": header,
             "process": named_later("process") | document["process"],
-            "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
+            "lanes": [
+                (number, named_later("lane") | _tuples(lane), _tuples(consumer))
+                for number, lane, consumer in document["lanes"]
+            ],
             "names": tables.names[document["names"]],
             "paths": tables.paths[document["paths"]],
             "sites": tables.sites[document["sites"]] if "sites" in document else [],

@@ -3,7 +3,7 @@
 Owns: how a segment's counters become the account of DESIGN, and how accounts are added up. Must not know: files,
 screens. Invariants: every term comes from a stored counter; begun = summarized + rejected + open + abandoned +
 unpublished for every worker and for every sum of workers, and started = measured + bounded + pending + orphaned; what a
-dead process had open is abandoned.
+dead process had open is abandoned; of the marks that were wanted, those that were not refused are in their summaries.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from brickd.records import kind_name
 SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
 REJECTED = ("clock", "room")
 DROPPED = ("full", "memory")
+MARKS = ("wanted", "refused")
 DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused")
 
 
@@ -31,6 +32,7 @@ class Ledger:
     details_dropped: Counter[str] = field(default_factory=Counter)
     events: Counter[str] = field(default_factory=Counter)
     events_dropped: Counter[str] = field(default_factory=Counter)
+    marks: Counter[str] = field(default_factory=Counter)
     deferred: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Ledger) -> None:
@@ -50,6 +52,7 @@ class Ledger:
             "spans": {term: self.spans[term] for term in SPANS},
             "details": _stream(self.details, self.details_dropped),
             "events": _stream(self.events, self.events_dropped),
+            "marks": {term: self.marks[term] for term in MARKS},
             "deferred": {term: self.deferred[term] for term in DEFERRED},
         }
 
@@ -102,6 +105,8 @@ def ledger_of(reading: Reading) -> Ledger:
         ledger.events["consumed"] += events_read
         ledger.events["in_ring"] += lane["event_records"] - events_read
         ledger.events_dropped.update({kind_name(kind): n for kind, n in enumerate(lane["event_dropped"]) if n})
+        ledger.marks["wanted"] += lane["marks"]
+        ledger.marks["refused"] += lane["marks_refused"]
     spans["no_lane"] += reading.process["no_lane"]
     ledger.deferred.update(reading.deferred)
     return ledger

@@ -18,8 +18,8 @@ from brickd.reading import Reading
 from brickd.words import many
 
 Kind = Literal[
-    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "amounts", "details", "sites",
-    "tensors", "events", "signals",
+    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
+    "sites", "tensors", "events", "signals",
 ]  # fmt: skip
 
 
@@ -71,6 +71,8 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     elif process["names_refused"]:
         names = many(process["names_refused"], "name was", "names were")
         found.append(Loss("names", f"{names} empty or found no memory: recorded as 'other'", spans=False))
+    if refused := ledger.marks["refused"]:
+        found.append(_without_mark(reading, refused))
     if amounts := sum(lane["amounts"] for _, lane, _ in reading.lanes):
         right = "see that elements, bytes, layers and durations are right"
         found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not taken: {right}", spans=False))
@@ -100,6 +102,18 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
         return Loss("lane-memory", f"{many(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
     text = f"{many(spans, 'span')} not recorded: begun while the segment was being made"
     return Loss("opening", text, spans=True)
+
+
+def _without_mark(reading: Reading, marks: int) -> Loss:
+    header, process = reading.header, reading.process
+    tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
+    rooms = [(what, room) for what, used, room in tables if used >= room // 2]
+    told = f"{many(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
+    if not rooms:
+        return Loss("marks", f"{told} stood below what is recorded as 'other', or found no memory", spans=False)
+    halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
+    settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
+    return Loss("marks", f"{told} were more than {halves} hold", spans=False, settings=settings)
 
 
 def _without_site(reading: Reading, checksums: int) -> Loss:

@@ -16,12 +16,17 @@ CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
 class Path(NamedTuple):
-    """A place in the call tree; `parent` is -1 at a root, `layer` is -1 without one."""
+    """A place in the call tree, or a mark beside one; `parent` is -1 at a root, `layer` is -1 without one."""
 
     parent: int
     name: int
     layer: int
     unit: int
+
+    @property
+    def marks(self) -> bool:
+        """Whether it is counted and has no time: a launch, a transfer, what is needed."""
+        return self.unit >= _reader.UNIT_LAUNCHED
 
 
 class Site(NamedTuple):

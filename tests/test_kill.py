@@ -13,9 +13,10 @@ from conftest import ROOT, SHM, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
 from forge import place
 
-from brickd import _reader, records
+from brickd import _reader, dtypes, records
 from brickd.errors import SegmentRefused
 from brickd.files import find
+from brickd.ledger import ledger_of
 from brickd.segment import open_segment
 
 SOURCES = (ROOT / "agent" / "src").glob("brick_*.[ch]")
@@ -44,12 +45,15 @@ IN_EVENT = {
 ELSEWHERE = {"header": 0, "published": 0, "name_text": 0, "path_claimed": 1, "site_claimed": 0}
 
 
+# Marks that are wanted and in no summary, summaries that stay odd; of each round's three, the third is a span's.
+IN_MARK = {"mark": (1, 0), "summary": (1, 0), "summary_odd": (1, 1)}
+
 # The same of a checksum, which has slots besides the first.
 IN_CHECKSUM = IN_EVENT | {"checked": (False, False)}
 
 
 def test_every_named_step_of_the_write_is_known_here() -> None:
-    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | IN_CHECKSUM.keys() | ELSEWHERE.keys()
+    assert set(POINTS) == IN_BEGIN.keys() | IN_END.keys() | IN_CHECKSUM.keys() | IN_MARK.keys() | ELSEWHERE.keys()
 
 
 def left_by(compiled: Compile, point: str, at: int, of: str = "steps") -> None:
@@ -104,6 +108,23 @@ def test_a_death_while_a_span_ends_leaves_at_most_that_span_unpublished(
         "unpublished": unpublished,
     }
     assert left_in_lane(prefix) == ({term: n for term, n in wanted.items() if n}, odd, lost)
+
+
+# The launches of the program: one, its shape, and the span around them ends.
+@pytest.mark.parametrize("at", [1, 2, 7, 20])
+@pytest.mark.parametrize("point", IN_MARK)
+def test_a_death_while_a_mark_is_counted_leaves_at_most_that_mark_unpublished(
+    compiled: Compile, prefix: str, point: str, at: int
+) -> None:
+    left_by(compiled, point, at, "marks")
+    dead = reading(prefix)
+    spans = 0 if point == "mark" else at // 3
+    unpublished, odd = IN_MARK[point] if point == "mark" or at % 3 else (0, IN_MARK[point][1])
+    account = ledger_of(dead)
+    counts = dtypes.summaries(dead.summaries)["count"]
+    counted = sum(int(counts[n]) for n, path in enumerate(dead.paths) if path is not None and path.marks)
+    assert (account.marks["wanted"], account.marks["refused"]) == (at - spans, 0)
+    assert (account.marks["wanted"] - counted, dead.odd) == (unpublished, odd)
 
 
 def event_slot(image: bytes, slot: int, lane: int) -> bytes:

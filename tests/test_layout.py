@@ -222,11 +222,11 @@ def test_the_writer_is_clean_under_strict_warnings_and_the_headers_are_cpp_too(
 ) -> None:
     library = ("-shared", "-fPIC", "-Wconversion", "-Wno-unused-variable")
     compiled("strict.so", WRITER, *library[:-1])
-    for header in ("brick_shm", "brick_agent"):
+    for header in ("brick_shm", "brick_agent", "brick_graph"):
         source = tmp_path / f"{header}.c"
         source.write_text(f'#include "{header}.h"\n')
         compiled(f"{header}.so", (source,), *library)
     if shutil.which("g++") is not None:
-        text = '#include "brick_shm.h"\n#include "brick_agent.h"\n'
+        text = '#include "brick_shm.h"\n#include "brick_graph.h"\n'
         strict = ["-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", *INCLUDES, *library]
         subprocess.run(["g++", "-std=c++17", "-x", "c++", "-", *strict], input=text, text=True, check=True)

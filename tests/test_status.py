@@ -67,6 +67,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         ],
         "details": stream,
         "events": stream,
+        "marks": ["wanted", "refused"],
         "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused"],
     }  # fmt: skip
 

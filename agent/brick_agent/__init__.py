@@ -36,12 +36,15 @@ from brick_agent._core import (
     finalize,
     fingerprint,
     init,
+    kernel,
     layer,
+    needs,
     pending,
     shutdown,
     span,
     step,
     take,
+    transfer,
     weights,
 )
 from brick_agent._native import get_include
@@ -52,6 +55,7 @@ if TYPE_CHECKING:
     from brick_agent._bricks import BrickCategory, BrickId
     from brick_agent._instrument import instrument, uninstrument
     from brick_agent._profiler import BrickProfiler
+    from brick_agent._sources import source
     from brick_agent._stats import BrickBottleneck
     from brick_agent._tiles import TileLevel
     from brick_agent._timing import SyncMode
@@ -64,6 +68,7 @@ else:
         "SyncMode": "_timing",
         "TileLevel": "_tiles",
         "instrument": "_instrument",
+        "source": "_sources",
         "uninstrument": "_instrument",
     }
 
@@ -98,13 +103,17 @@ __all__ = [
     "get_include",
     "init",
     "instrument",
+    "kernel",
     "layer",
+    "needs",
     "pending",
     "shutdown",
+    "source",
     "span",
     "step",
     "take",
     "trace",
+    "transfer",
     "uninstrument",
     "weights",
 ]

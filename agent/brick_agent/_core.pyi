@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Protocol, SupportsFloat, SupportsIndex, final
 from weakref import ReferenceType
@@ -148,6 +148,34 @@ def span(
     step: SupportsIndex | str | None = None,
 ) -> Brick | Span: ...
 def layer(index: SupportsIndex, /) -> Layer: ...
+
+_Extent = SupportsIndex | Sequence[SupportsIndex] | None
+
+def kernel(
+    name: str | Brick,
+    grid: _Extent = None,
+    block: _Extent = None,
+    shared_mem: SupportsIndex = 0,
+    *,
+    source: str | int | None = None,
+    elapsed_ns: SupportsFloat | SupportsIndex | None = None,
+    elements: SupportsIndex = 0,
+    bytes: SupportsIndex = 0,
+    flops: SupportsFloat | SupportsIndex = 0,
+) -> None: ...
+def transfer(
+    direction: str,
+    bytes: SupportsIndex,
+    *,
+    src: str | Brick = "host",
+    dst: str | Brick = "device",
+    elapsed_ns: SupportsFloat | SupportsIndex | None = None,
+) -> None: ...
+def needs(needed: str | Brick, /, brick: str | Brick | None = None) -> None: ...
+def _defined(brick: Brick, file: str, line: int, /) -> None: ...
+def _task_ended(brick: Brick, /) -> None: ...
+def _source_hash(text: str, /) -> int: ...
+def _tell(text: str, name: str | None, path: str | None, hash: int, told: int, /) -> int: ...
 def step(
     key: SupportsIndex | str | None,
     /,

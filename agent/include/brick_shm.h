@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.5.
+/* brick_shm.h - the shared-memory format of brickd, version 1.6.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -16,6 +16,11 @@
  *              and events (event ring). Full: dropped, counted, totals unharmed.
  *              What is deferred stands in events alone: its amounts of time
  *              come to be in the consumer.
+ *
+ * A path is a place where time passes, or a mark beside such places: a kernel
+ * was launched here, bytes were moved, this needs that. A mark is counted as
+ * spans are, in a summary, and has no time. So the graph of what a program does
+ * is state like its totals, and costs a path where it has a node or an edge.
  *
  * The file, in pages of 4096 bytes; it stores no offsets, since both sides
  * compute them from the counts in the header (brick_layout_compute):
@@ -171,7 +176,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 5
+#define BRICK_MINOR 6
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -219,7 +224,26 @@ enum brick_unit {
     BRICK_UNIT_NS = 1,
     BRICK_UNIT_DEFERRED = 2, /* since 1.2: ns, measured by a device; the consumer adds them up, its summary here stays empty */
     BRICK_UNIT_BOUND = 3,    /* never in a segment: what a consumer makes of deferred starts without a measurement */
+    /* Since 1.6, marks: of their summaries only count, elements, bytes and flops mean anything. What they say of a path
+     * they say of those that differ from it in their unit alone. */
+    BRICK_UNIT_LAUNCHED = 4, /* of this name a kernel was launched; its amounts: of launches whose time nobody gave */
+    BRICK_UNIT_SHAPED = 5,   /* below LAUNCHED: its launches of one shape, which is the name (below) */
+    BRICK_UNIT_H2D = 6,      /* bytes were moved from host to device; the name says from where and, behind an arrow, to where */
+    BRICK_UNIT_D2H = 7,
+    BRICK_UNIT_D2D = 8,
+    BRICK_UNIT_RETURNED = 9, /* below H2D, D2H: those that took back what the one before the other way had brought */
+    BRICK_UNIT_NEEDS = 10,   /* the path above needs what the brick of this name makes */
+    BRICK_UNIT_DEFINED = 11, /* the path above is a function, from the file of this name; its line stands as the layer */
+    BRICK_UNIT_ENDED = 12,   /* of the path above each span is one stretch of a task: so many were a task's last */
+    BRICK_UNITS = 13,
 };
+
+static inline int brick_is_mark(uint32_t unit) { return unit >= BRICK_UNIT_LAUNCHED && unit < BRICK_UNITS; }
+
+/* The text of a shape: blocks, threads of a block, bytes of shared memory, and the hash of the source where one is known:
+ * "<<<16,256,1>>> smem=1024B", "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325". Of the grid what lies behind its last
+ * number above 1 is left out, of the block the third number where it is 1, and both where nobody said them. */
+#define BRICK_ARROW "\xE2\x86\x92" /* in the name of what was moved */
 
 /* ---- header ------------------------------------------------------------ */
 
@@ -351,6 +375,7 @@ enum brick_dropped {
  *   begun  = summarized + sum(rejected) + open + abandoned (+ 1 unpublished, in a dead lane)
  *   span_attempts = span_head + sum(span_dropped)
  *   event_attempts = event_records + sum(event_dropped) (+ 1 unpublished, in a dead lane)
+ *   marks = the counts of their summaries + marks_refused (+ 1 unpublished, in a dead lane)
  * Beside it stand calls that touched nothing: nested, unmatched. */
 struct brick_lane {
     /* line 0: every span */
@@ -375,12 +400,17 @@ struct brick_lane {
     uint64_t event_head;     /* slots ever written */
     uint64_t event_attempts; /* records ever wanted; a record's sequence */
     uint64_t event_records;  /* records ever written */
-    uint64_t reserved2[3];
+    uint64_t reserved2[3];   /* since 1.6: see BRICK_LANE_* */
     /* lines 3, 4 */
     uint64_t event_dropped[BRICK_KINDS]; /* by kind, for any reason */
     uint64_t reserved3[8];
 };
 BRICK_ASSERT(sizeof(struct brick_lane) == 384, "six cache lines");
+
+/* Since 1.6, in `reserved2`. Marks may take the half of the paths, and of the names: what they take is not taken from what
+ * is timed. */
+#define BRICK_LANE_MARKS 0         /* wanted, ever */
+#define BRICK_LANE_MARKS_REFUSED 1 /* of them: those that found no room */
 BRICK_ASSERT(offsetof(struct brick_lane, abandoned) == 64, "the rare counters have a line of their own");
 BRICK_ASSERT(offsetof(struct brick_lane, span_dropped) == 128, "the details have a line of their own");
 
@@ -486,6 +516,8 @@ enum brick_kind {
     BRICK_KIND_MEASURED = 5, /* how long the device says that one deferred start took */
     /* since 1.3, event ring only: */
     BRICK_KIND_CHECKED = 6, /* what a site's tensors came to; the only one of several slots */
+    /* since 1.6, event ring only: */
+    BRICK_KIND_SOURCE = 7, /* a piece of a kernel's source */
 };
 
 /* A record takes one or more slots; the first begins with these 16 bytes, the
@@ -553,6 +585,24 @@ struct brick_measured {
 BRICK_ASSERT(sizeof(struct brick_defer) == sizeof(struct brick_record), "a start is one slot");
 BRICK_ASSERT(sizeof(struct brick_finalize) == sizeof(struct brick_record), "a finalize is one slot");
 BRICK_ASSERT(sizeof(struct brick_measured) == sizeof(struct brick_record), "a measurement is one slot");
+
+/* What kernels are compiled from, since 1.6, in pieces. Those of one source may stand in several lanes and come in any
+ * order; its end says how many there are. The writer keeps as much of the ring free of them as of weights: what finds no
+ * room is told later. A source is known by the FNV-1a (64 bits) of its text. */
+struct brick_source_piece {
+    uint64_t sequence;
+    uint32_t piece;    /* enum brick_source_part in the upper 2 bits; which of that part, from 0, in the others */
+    uint16_t slots;    /* 1 */
+    uint16_t kind;     /* BRICK_KIND_SOURCE */
+    uint64_t hash;
+    uint8_t text[40];  /* UTF-8, the last piece of a part padded with zeros; of the end: the lengths of name, path and text,
+                          in 8 bytes each */
+};
+enum brick_source_part { BRICK_SOURCE_NAME = 0, BRICK_SOURCE_PATH = 1, BRICK_SOURCE_TEXT = 2, BRICK_SOURCE_END = 3 };
+#define BRICK_SOURCE_PIECE 40u
+#define BRICK_SOURCE_MAX 1048576u /* bytes of a text; a longer one is not told */
+#define BRICK_SOURCE_LABEL 1000u  /* of a name and of a path: those are cut */
+BRICK_ASSERT(sizeof(struct brick_source_piece) == sizeof(struct brick_record), "a piece is one slot");
 
 /* What a site's tensors came to, since 1.3: this slot, one on the shape of its
  * output, and two for each tensor, the output first. What a fingerprint is
@@ -721,7 +771,9 @@ static inline int brick_layout_compute(const struct brick_header *h, struct bric
     F(tensor_sums, min, 'f') F(tensor_sums, max, 'f') F(tensor_sums, nan, 'I') F(tensor_sums, pos_inf, 'I') \
     F(tensor_sums, neg_inf, 'I') F(tensor_sums, shape, 'I') F(tensor_sums, dtype, 'B') \
     F(tensor_sums, reserved, 'B') \
-    F(tensor_sketch, places, 'f')
+    F(tensor_sketch, places, 'f') \
+    F(source_piece, sequence, 'Q') F(source_piece, piece, 'I') F(source_piece, slots, 'H') F(source_piece, kind, 'H') F(source_piece, hash, 'Q') \
+    F(source_piece, text, 'B')
 
 struct brick_field {
     const char *record; /* the struct, without its prefix */
@@ -749,6 +801,8 @@ static const struct brick_field brick_fields[] = {
     {"process", "rate", (uint32_t)(offsetof(struct brick_process, reserved) + 8u * BRICK_PROCESS_RATE), 8, 'Q'},
     {"header", "rate", (uint32_t)offsetof(struct brick_header, reserved), 4, 'I'},
     {"summary", "flops", (uint32_t)(offsetof(struct brick_summary, reserved) + 8u * BRICK_SUMMARY_FLOPS), 8, 'd'},
+    {"lane", "marks", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS), 8, 'Q'},
+    {"lane", "marks_refused", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS_REFUSED), 8, 'Q'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
 #undef BRICK_FIELD
 };

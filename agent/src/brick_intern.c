@@ -272,6 +272,8 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
     uint64_t number = ancestor_like(paths, key);
     if (number != BRICK_OTHER) {
         value = number | BRICK_ENTRY_AGAIN;
+    } else if (brick_is_mark(brick_key_unit(key)) && brick_load_relaxed(&t->next_path) >= s->header->paths / 2) {
+        return other; /* the other half is kept for what has a time */
     } else {
         number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
         if (number == s->header->paths)

@@ -3,7 +3,7 @@
  * One process has one agent. Its state is private memory; what others may see
  * is in the segment. The arrows between the files:
  *
- *   brick_span.c (spans), brick_event.c, brick_checked.c, brick_weights.c (events)
+ *   brick_span.c (spans), brick_mark.c (marks), brick_event.c, brick_checked.c, brick_weights.c, brick_source.c (events)
  *        -> brick_lane.c (threads), brick_pending.c
  *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths, sites), brick_secret.c
  *        -> brick_segment.c (the file)              -> brick_memory.c, brick_clock.c

@@ -3,7 +3,7 @@
  * No system call, no allocation, no lock, no call into the host. What is rare
  * is in functions of its own, so that the usual way is short and straight.
  */
-#include "brick_record.h"
+#include "brick_summary.h"
 
 /* ---- rings ------------------------------------------------------------- */
 
@@ -37,42 +37,6 @@ static void record_span(struct brick_thread *t, uint16_t kind, const struct bric
     brick_store_release(&r->sequence, sequence); /* O9 */
     BRICK_POINT("record_head");
     brick_store_release(&line->span_head, ++ring->head); /* O10 */
-}
-
-/* ---- summaries --------------------------------------------------------- */
-
-BRICK_ALWAYS void summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
-                             const struct brick_amounts *did)
-{
-    uint64_t *sequence = &t->sequences[path];
-    struct brick_summary *s = &t->summaries[path];
-    uint64_t odd = brick_load_relaxed(sequence) | 1;
-    BRICK_POINT("summary");
-    brick_store_relaxed(sequence, odd); /* O5 */
-    brick_fence_release();
-    BRICK_POINT("summary_odd");
-    uint64_t count = brick_load_relaxed(&s->count); /* O6 */
-    brick_store_relaxed(&s->count, count + 1);
-    brick_add(&s->total, duration);
-    brick_add(&s->child, child);
-    if (BRICK_UNLIKELY(again != 0))
-        brick_add(&s->again, again);
-    BRICK_POINT("summary_half");
-    double d = (double)(int64_t)duration;
-    brick_store_relaxed_f64(&s->squares, brick_load_relaxed_f64(&s->squares) + d * d);
-    if (BRICK_UNLIKELY(duration < brick_load_relaxed(&s->min) || count == 0))
-        brick_store_relaxed(&s->min, duration);
-    if (BRICK_UNLIKELY(duration > brick_load_relaxed(&s->max)))
-        brick_store_relaxed(&s->max, duration);
-    if (did->elements != 0)
-        brick_add(&s->elements, did->elements);
-    if (did->bytes != 0)
-        brick_add(&s->bytes, did->bytes);
-    if (did->flops != 0)
-        brick_summary_set_flops(s, brick_summary_flops(s) + did->flops);
-    brick_add(&s->histogram[brick_bucket(duration)], 1);
-    BRICK_POINT("summary_even");
-    brick_store_release(sequence, odd + 1); /* O7 */
 }
 
 /* ---- begin ------------------------------------------------------------- */
@@ -223,10 +187,9 @@ BRICK_ALWAYS void publish(struct brick_thread *t, uint16_t kind, const struct br
 {
     uint32_t path = f->path;
     const struct brick_amounts counted = kind == BRICK_KIND_STEP ? (struct brick_amounts){.elements = did->bytes} : *did;
-    /* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
-    if (BRICK_UNLIKELY(brick_load_relaxed(&t->sequences[path]) == 0) && !brick_block_commit(t, path))
+    if (BRICK_UNLIKELY(!brick_summary_there(t, path)))
         path = BRICK_OTHER;
-    summarize(t, path, duration, child, again, &counted);
+    brick_summarize(t, path, duration, child, again, &counted);
     brick_fence_signal();
     BRICK_POINT("summarized");
     brick_add(&t->line->summarized, 1);
@@ -321,8 +284,7 @@ unsigned brick_record_of(uint32_t brick, const void *key, uint64_t elapsed_ns, c
     if (brick <= UINT16_MAX)
         path = (uint32_t)(brick_path_of(t, brick_path_key(parent, brick, layer, BRICK_UNIT_NS)) & 0xFFFF);
     /* "Other" counts ticks: what finds no room of its own is not added to it. */
-    int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER
-               && (brick_load_relaxed(&t->sequences[path]) != 0 || brick_block_commit(t, path));
+    int room = (s == NULL || s->refused == 0) && path != BRICK_OTHER && brick_summary_there(t, path);
     if (!room || elapsed_ns > BRICK_AMOUNT_MAX) {
         brick_add(&t->line->rejected[room ? BRICK_REJECTED_CLOCK : BRICK_REJECTED_ROOM], 1);
         outcome |= BRICK_REFUSED;

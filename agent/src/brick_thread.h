@@ -88,6 +88,7 @@ struct brick_thread {
     struct brick_ring span_ring, event_ring;
     uint64_t given; /* to deferred work: how many numbers, ever */
     struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
+    struct brick_memories *memories; /* of brick_mark.c; NULL before the lane's first mark that needs one */
     /* Cold. */
     uint32_t owner; /* O16 */
     uint32_t number;
@@ -96,6 +97,7 @@ struct brick_thread {
     uint64_t inherited; /* of the numbers in `given`: those that a parent gave before it forked */
     uint64_t refused[16]; /* blocks asked for in vain */
     uint64_t unvisited;   /* how often `visits` was wanted before it was there */
+    uint64_t unremembered; /* the same of `memories` */
     struct brick_segment *segment; /* the one its pointers lead into */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };

@@ -123,6 +123,7 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
 int core_complain(const char *what, PyObject *value);
 int core_amount(PyObject *value, uint64_t *amount);
 int core_elapsed(PyObject *value, uint64_t *elapsed_ns);
+int core_flops(PyObject *value, double *flops);
 int core_to_layer(PyObject *value, uint32_t *layer);
 /* An integer as it is, a string by its hash; None and what is neither: 0, and there is none. */
 int core_number(PyObject *value, uint64_t *number, bool *has, const char *wanted);
@@ -191,6 +192,17 @@ extern const char core_defer_doc[], core_finalize_doc[], core_pending_doc[];
 PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_pending(PyObject *module, PyObject *unused);
 PyObject *core_deferred(PyObject *module, PyObject *args);
+
+/* ---- the graph ---------------------------------------------------------- */
+
+extern const char core_kernel_doc[], core_transfer_doc[], core_needs_doc[];
+PyObject *core_kernel(PyObject *module, PyObject *args, PyObject *keywords);
+PyObject *core_transfer(PyObject *module, PyObject *args, PyObject *keywords);
+PyObject *core_needs(PyObject *module, PyObject *args, PyObject *keywords);
+PyObject *core_defined(PyObject *module, PyObject *args);
+PyObject *core_task_ended(PyObject *module, PyObject *brick);
+PyObject *core_tell(PyObject *module, PyObject *args);
+PyObject *core_source_hash(PyObject *module, PyObject *text);
 
 /* ---- tensors ------------------------------------------------------------ */
 

@@ -98,7 +98,7 @@ int core_amount(PyObject *value, uint64_t *amount)
 }
 
 /* Also as the float that a formula gives, and as numpy's numbers. */
-static int take_flops(PyObject *value, double *flops)
+int core_flops(PyObject *value, double *flops)
 {
     *flops = PyFloat_AsDouble(value);
     if (*flops >= 0 && *flops <= BRICK_FLOPS_MAX) /* not so for a NaN, nor for what is no number: that is -1 */
@@ -180,7 +180,7 @@ int core_span_keyword(Span *s, PyObject *name, PyObject *value, PyObject **categ
     if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
         return core_amount(value, &s->did.bytes);
     if (PyUnicode_CompareWithASCIIString(name, "flops") == 0)
-        return take_flops(value, &s->did.flops);
+        return core_flops(value, &s->did.flops);
     if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
         return core_number(value, &s->step, &s->has_step, CORE_STEP);
     if (category != NULL && PyUnicode_CompareWithASCIIString(name, "category") == 0) {
@@ -218,7 +218,7 @@ static int take_one(Py_ssize_t which, PyObject *value, struct brick_amounts *did
 {
     return which == 0   ? core_amount(value, &did->elements)
            : which == 1 ? core_amount(value, &did->bytes)
-                        : take_flops(value, &did->flops);
+                        : core_flops(value, &did->flops);
 }
 
 /* What stop and record take behind their own arguments, by place or by name. */

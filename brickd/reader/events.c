@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_CHECKED; }
+static int known(uint16_t kind) { return kind >= BRICK_KIND_DEFER && kind <= BRICK_KIND_SOURCE; }
 
 /* No time and no amount that can be has the highest bit. */
 static int possible(const struct brick_record *r, uint32_t paths, uint32_t sites)
@@ -22,7 +22,7 @@ static int possible(const struct brick_record *r, uint32_t paths, uint32_t sites
         return defer->path < paths && (int64_t)(defer->start | defer->elements | defer->bytes) >= 0;
     if (r->kind == BRICK_KIND_FINALIZE)
         return (int64_t)finalize->ticks >= 0;
-    return (int64_t)measured->elapsed_ns >= 0;
+    return r->kind != BRICK_KIND_MEASURED || (int64_t)measured->elapsed_ns >= 0;
 }
 
 /* Room for so many more. 0: there is no memory. */

@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 struct brick_events {
-    struct brick_record *records; /* of one slot each, of deferred work; in order within each lane */
+    struct brick_record *records; /* of one slot each, of deferred work and sources; in order within each lane */
     size_t count, room;
     struct brick_record *checked; /* the slots of whole checksums, one behind the other; in order within each lane */
     size_t slots, whole, slots_room; /* whole: without those of one that was cut */

@@ -168,6 +168,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "KIND_FINALIZE", BRICK_KIND_FINALIZE) != 0
         || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
         || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
+        || PyModule_AddIntConstant(module, "KIND_SOURCE", BRICK_KIND_SOURCE) != 0
         || PyModule_AddIntConstant(module, "CHECKED_POSITION", BRICK_CHECKED_POSITION) != 0
         || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0
@@ -183,6 +184,16 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "UNIT_NS", BRICK_UNIT_NS) != 0
         || PyModule_AddIntConstant(module, "UNIT_DEFERRED", BRICK_UNIT_DEFERRED) != 0
         || PyModule_AddIntConstant(module, "UNIT_BOUND", BRICK_UNIT_BOUND) != 0
+        || PyModule_AddIntConstant(module, "UNIT_LAUNCHED", BRICK_UNIT_LAUNCHED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_SHAPED", BRICK_UNIT_SHAPED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_H2D", BRICK_UNIT_H2D) != 0
+        || PyModule_AddIntConstant(module, "UNIT_D2H", BRICK_UNIT_D2H) != 0
+        || PyModule_AddIntConstant(module, "UNIT_D2D", BRICK_UNIT_D2D) != 0
+        || PyModule_AddIntConstant(module, "UNIT_RETURNED", BRICK_UNIT_RETURNED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_NEEDS", BRICK_UNIT_NEEDS) != 0
+        || PyModule_AddIntConstant(module, "UNIT_DEFINED", BRICK_UNIT_DEFINED) != 0
+        || PyModule_AddIntConstant(module, "UNIT_ENDED", BRICK_UNIT_ENDED) != 0
+        || PyModule_AddIntConstant(module, "UNITS", BRICK_UNITS) != 0
         || PyModule_AddIntConstant(module, "PART_OUTER", BRICK_PART_OUTER) != 0
         || PyModule_AddIntConstant(module, "PART_NS", BRICK_PART_NS) != 0
         || PyModule_AddIntConstant(module, "LANES_MAX", BRICK_LANES_MAX) != 0

@@ -22,7 +22,6 @@ from brickd.records import named_later
 
 _MOST = {"Q": 2**64 - 1, "I": 2**32 - 1, "H": 2**16 - 1, "i": 2**31 - 1}
 _LEAST = {"i": -(2**31)}
-_UNITS = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_DEFERRED, _reader.UNIT_BOUND)
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
 _TICK_NS_MAX = 1e6
 _SAID_MAX = 200
@@ -79,7 +78,7 @@ def paths(found: Sequence[Path | None]) -> None:
             whole(path.parent, -1, number - 1)
             whole(path.name)
             whole(path.layer, -1, _MOST["i"])
-            _require(path.unit in _UNITS, "a unit", path.unit)
+            _require(0 <= path.unit < _reader.UNITS, "a unit", path.unit)
 
 
 def sites(found: Sequence[Site | None]) -> None:

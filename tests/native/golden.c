@@ -11,6 +11,8 @@
  */
 #include "brick_internal.h"
 
+#include "brick_graph.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -150,6 +152,42 @@ static void check(uint32_t kernel, uint64_t time)
     brick_layer_end(2, NULL);
 }
 
+/* Since 1.6: a kernel launched in two shapes, one of which cannot be; bytes there and back; what is needed; a function; a
+ * task; more marks than the half of 64 paths holds; a source, of which a ring of eight slots takes all. */
+static void graph(uint32_t brick, uint64_t time)
+{
+    const uint64_t elapsed = 1500;
+    const struct brick_launch how = {.grid = {16, 1, 1}, .block = {256, 1, 1}, .shared_bytes = 1024},
+                              other = {.grid = {16, 4, 1}, .block = {32, 8, 2}, .source = 0xFD931F27C2D26FA5},
+                              none = {.grid = {0, 1, 1}, .block = {1, 1, 1}};
+    const struct brick_text source = {.text = "ret;", .length = 4, .name = "norm", .path = "norm.ptx"};
+    const uint32_t kernel = name("norm_kernel", "kernel"), host = name("host", NULL), device = name("gpu0", NULL);
+    uint64_t told = 0;
+    at(time);
+    brick_layer_begin(1, NULL);
+    brick_begin(brick, NULL, NULL);
+    brick_launched(kernel, NULL, &how, NULL, NULL);
+    brick_launched(kernel, NULL, &how, NULL, &(struct brick_amounts){0, 64, 128});
+    brick_launched(kernel, NULL, &other, &elapsed, NULL);
+    brick_launched(kernel, NULL, &none, NULL, NULL);
+    brick_moved(BRICK_TO_DEVICE, host, device, NULL, 4096, NULL);
+    brick_moved(BRICK_TO_HOST, device, host, NULL, 4096, &elapsed);
+    brick_moved(BRICK_ON_DEVICE, device, device, NULL, 8192, NULL);
+    brick_needs(BRICK_UNNAMED, kernel, NULL);
+    brick_needs(name("down", NULL), name("up", NULL), NULL);
+    at(time + 40);
+    brick_end(brick, NULL, 0, 0);
+    brick_layer_end(1, NULL);
+    brick_defined(brick, name("norm.py", NULL), 42, NULL);
+    brick_task_ended(brick, NULL);
+    for (uint64_t n = 0; n < 10; n++) {
+        char text[] = {(char)('A' + n / 26), (char)('a' + n % 26), 0};
+        brick_launched(name(text, NULL), NULL, NULL, NULL, NULL);
+    }
+    consume(0, EVENTS, brick_load_relaxed(&brick_lane_of(brick_agent.segment, 0)->event_head));
+    brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &told);
+}
+
 /* The same key for everybody. */
 static void key_file(char *path, size_t size)
 {
@@ -214,6 +252,7 @@ int main(int argc, char **argv)
     consume(0, EVENTS, 9);
     check(attention, 26000);
     brick_end(decode, NULL, 0, 0);
+    graph(ffn, 27000);
     ask(0);
     at(30000);
     brick_begin(block, NULL, NULL); /* stays open */

@@ -1,0 +1,216 @@
+"""Marks: what is launched, moved and needed is counted where it stands, without a time and without a daemon."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from conftest import Worker, reading
+from faults import Start
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brickd import _reader, dtypes
+from brickd.fold import Fold
+from brickd.ledger import ledger_of
+from brickd.losses import losses
+from brickd.reading import Path, Reading
+
+UNITS = {
+    _reader.UNIT_TICKS: "ticks",
+    _reader.UNIT_NS: "ns",
+    _reader.UNIT_LAUNCHED: "launched",
+    _reader.UNIT_SHAPED: "shaped",
+    _reader.UNIT_H2D: "h2d",
+    _reader.UNIT_D2H: "d2h",
+    _reader.UNIT_D2D: "d2d",
+    _reader.UNIT_RETURNED: "returned",
+    _reader.UNIT_NEEDS: "needs",
+    _reader.UNIT_DEFINED: "defined",
+    _reader.UNIT_ENDED: "ended",
+}
+
+
+def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Reading:
+    """What a program left when it had done its work."""
+    process: Worker = worker(source + "\npause()\n", **environment)
+    process.paused()
+    got = reading(prefix)
+    process.go()
+    assert process.end() == 0, process.said
+    return got
+
+
+def marks(of: Reading) -> dict[tuple[str, ...], int]:
+    """How often each mark was set, by the names and units on the way to it."""
+
+    def way(path: Path) -> tuple[str, ...]:
+        above = of.paths[path.parent] if path.parent >= 0 else None
+        layer = "" if path.layer < 0 else f"@{path.layer}"
+        return (*(() if above is None else way(above)), f"{of.name(path.name)}{layer}:{UNITS[path.unit]}")
+
+    counts = dtypes.summaries(of.summaries)["count"]
+    return {
+        way(path): int(counts[number])
+        for number, path in enumerate(of.paths)
+        if path is not None and path.marks and counts[number]
+    }
+
+
+def test_launches_are_counted_by_place_and_by_shape(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+for n in range(3):
+    with brick.layer(2), brick.span("RmsNorm"):
+        brick.kernel("rmsnorm_kernel", grid=(16, 1, 1), block=(256, 1, 1), shared_mem=1024)
+        brick.kernel("rmsnorm_kernel", 16, 256, 1024)
+        brick.kernel("gemm", (16, 4), (32, 8, 2), source=0xCBF29CE484222325)
+    brick.kernel("alone")
+""",
+    )
+    norm = ("RmsNorm@2:ticks", "rmsnorm_kernel@2:launched")
+    gemm = ("RmsNorm@2:ticks", "gemm@2:launched")
+    assert marks(got) == {
+        norm: 6,
+        (*norm, "<<<16,256,1>>> smem=1024B:shaped"): 6,
+        gemm: 3,
+        (*gemm, "<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325:shaped"): 3,
+        ("alone:launched",): 3,
+    }
+    assert ledger_of(got).document()["marks"] == {"wanted": 21, "refused": 0}
+    assert got.category(next(n for n, name in enumerate(got.names) if name and name[0] == "gemm")) == "kernel"
+
+
+def test_a_launch_whose_time_is_given_is_counted_once_as_such_and_once_as_a_launch(worker: Start, prefix: str) -> None:
+    got = recorded(worker, prefix, "brick.kernel('gemm', elapsed_ns=1500, flops=2e6)\nbrick.kernel('gemm', flops=1e6)")
+    assert marks(got) == {("gemm:launched",): 2}
+    (given_row,) = [n for n, path in enumerate(got.paths) if path is not None and path.unit == _reader.UNIT_NS]
+    row = dtypes.summaries(got.summaries)[given_row]
+    assert (row["count"], row["total"]) == (1, 1500)
+
+
+def test_no_mark_is_a_row_of_a_fold_or_part_of_a_time(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        "with brick.span('norm'):\n    brick.kernel('k', 1, 1)\n    brick.needs('x')\n    brick.transfer('H2D', 9)",
+    )
+    fold: Fold[str] = Fold()
+    fold.add(got, fold.places(got, lambda path, _: got.name(path.name)))
+    rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
+    assert {key for key, row in rows.items() if row["count"]} == {"norm"}
+    assert rows["norm"]["self_ns"] == rows["norm"]["total_ns"] > 0
+
+
+def test_what_is_moved_back_is_counted_as_returned_once(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+brick.transfer("H2D", 4096, src="tokens", dst="gpu0")
+brick.transfer("D2H", 4096, src="gpu0", dst="tokens")    # returned
+brick.transfer("D2H", 4096, src="gpu0", dst="tokens")    # nothing is left that it could return
+brick.transfer("H2D", 4096, src="tokens", dst="gpu0")    # returns that
+brick.transfer("H2D", 4096, src="tokens", dst="gpu0")
+brick.transfer("D2H", 4095, src="gpu0", dst="tokens")    # not as many
+brick.transfer("D2H", 4096, src="gpu0", dst="other")     # not to where they came from
+brick.transfer("D2D", 4096, src="gpu0", dst="tokens")    # not to the host
+""",
+    )
+    assert marks(got) == {
+        ("tokens→gpu0:h2d",): 3,
+        ("gpu0→tokens:d2h",): 3,
+        ("gpu0→other:d2h",): 1,
+        ("gpu0→tokens:d2d",): 1,
+        ("gpu0→tokens:d2h", "gpu0→tokens:returned"): 1,
+        ("tokens→gpu0:h2d", "tokens→gpu0:returned"): 1,
+    }
+    moved = dtypes.summaries(got.summaries)["bytes"]
+    assert sum(int(n) for n in moved) == 8 * 4096 - 1 + 2 * 4096
+
+
+def test_what_is_needed_stands_below_what_needs_it(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+with brick.layer(1), brick.span("block"):
+    brick.needs("up", brick="down")
+    with brick.span("attention"):
+        brick.needs("qkv")
+brick.needs("nobody's")
+""",
+    )
+    assert marks(got) == {
+        ("block@1:ticks", "down@1:ticks", "up:needs"): 1,
+        ("block@1:ticks", "attention@1:ticks", "qkv:needs"): 1,
+    }
+    assert ledger_of(got).document()["marks"] == {"wanted": 3, "refused": 1}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    ["0", "-1", "2**32", "(1, 0)", "()", "(1, 1, 1, 1)", "'wide'", "1.5", "object()", "(2**64, 1)"],
+)
+def test_a_shape_that_cannot_be_is_counted_and_its_launch_too(worker: Start, prefix: str, bad: str) -> None:
+    got = recorded(worker, prefix, f"brick.kernel('k', grid={bad}, block=32)\nbrick.kernel('k', 32, {bad})")
+    assert marks(got) == {("k:launched",): 2}
+    assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
+
+
+def test_a_grid_without_a_block_is_no_shape(worker: Start, prefix: str) -> None:
+    got = recorded(worker, prefix, "brick.kernel('k', grid=4)\nbrick.kernel('k', shared_mem=2**40)")
+    assert marks(got) == {("k:launched",): 2}
+    assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
+
+
+def test_bad_marks_raise_where_that_was_asked_for(worker: Start, prefix: str) -> None:
+    source = """
+brick.init()
+tries = ["kernel('k', 0, 1)", "kernel('k', source=1.5)", "transfer('UP', 1)", "transfer('H2D', -1)",
+         "kernel('k', elapsed_ns=-1)", "kernel(3)"]
+for tried in tries:
+    try:
+        eval("brick." + tried)
+    except (ValueError, TypeError) as error:
+        assert "BRICKD_STRICT" in str(error), error
+    else:
+        raise AssertionError(tried)
+"""
+    recorded(worker, prefix, source, BRICKD_STRICT="1")
+
+
+def test_a_million_kinds_of_launches_take_no_more_than_the_half_of_the_tables(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+with brick.span("before"):
+    pass
+for n in range(1, 1_000_001, 500):
+    brick.kernel("one", grid=n, block=32)
+    brick.kernel(f"kernel{n}", grid=1, block=32)
+for n in range(400):
+    with brick.span(f"later{n % 40}"):
+        pass
+""",
+    )
+    paths, marked = got.header["paths"], sum(1 for path in got.paths if path is not None and path.marks)
+    assert marked <= paths // 2
+    found = marks(got)
+    assert found["one:launched",] == 2_000, "of what is launched none is lost for its shapes"
+    account = ledger_of(got)
+    assert account.marks["wanted"] - account.marks["refused"] == sum(found.values())
+    assert account.marks["wanted"] == 8_000
+    (loss,) = [each for each in losses(got, account) if each.kind == "marks"]
+    assert "BRICKD_PATHS=2048" in loss.settings
+    spans = Counter({got.name(p.name): 1 for p in got.paths if p is not None and not p.marks})
+    assert all(spans[f"later{n}"] for n in range(40)), "and spans have room"
+
+
+@given(st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1), st.integers(1, 2**32 - 1))
+def test_the_longest_shape_is_no_longer_than_a_name(a: int, b: int, c: int) -> None:
+    text = f"<<<{a}x{b}x{c},{a},{b},{c}>>> smem={2**32 - 1}B @{2**64 - 1:016x}"
+    assert len(text) <= 120
