@@ -51,7 +51,15 @@ LAYERS = (
         "brickd.questions.workers",
     },
     {"brickd.questions.roofline"},
-    {"brickd.clock", "brickd.drawing", "brickd.instant", "brickd.packed", "brickd.starts", "brickd.units"},
+    {
+        "brickd.clock",
+        "brickd.critical",
+        "brickd.drawing",
+        "brickd.instant",
+        "brickd.packed",
+        "brickd.starts",
+        "brickd.units",
+    },
     {"brickd.deferred", "brickd.manifest", "brickd.recording.ending", "brickd.recording.volumes"},
     {
         "brickd.against",
