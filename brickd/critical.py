@@ -162,13 +162,11 @@ def _planned(waits: Sequence[tuple[list[int], set[int]]], lengths: Sequence[floa
         latest = max(sorted(before), key=lambda place: ends[place], default=None)
         ends.append(took_ns + (0.0 if latest is None else ends[latest]))
         last.append(latest)
-    # How long it takes from the begin of each to the end of all.
-    rest = list(took)
+    # How long it takes from the end of each to the end of all.
     after = [0.0] * len(waits)
     for place in reversed(range(len(waits))):
-        rest[place] = took[place] + after[place]
-        for before in waits[place][1]:
-            after[before] = max(after[before], rest[place])
+        for earlier in waits[place][1]:
+            after[earlier] = max(after[earlier], took[place] + after[place])
     length_ns = max(ends, default=0.0)
     slack = {
         number: max(0.0, length_ns - (ends[place] + after[place]))
