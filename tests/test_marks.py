@@ -104,6 +104,20 @@ def test_no_mark_is_a_row_of_a_fold_or_part_of_a_time(worker: Start, prefix: str
     assert rows["norm"]["self_ns"] == rows["norm"]["total_ns"] > 0
 
 
+def test_no_mark_is_among_the_statistics_of_a_profiler(worker: Start, prefix: str) -> None:
+    process = worker("""
+profiler = brick.BrickProfiler.enabled()
+timer = profiler.start("norm")
+brick.kernel("norm_kernel", 16, 256)
+brick.kernel("gemm", elapsed_ns=100)
+brick.transfer("H2D", 4096)
+profiler.stop(timer)
+report([each.name for each in profiler.all_brick_stats()])
+""")
+    assert sorted(process.heard()) == ["gemm", "norm"]
+    assert process.end() == 0
+
+
 def test_what_is_moved_back_is_counted_as_returned_once(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

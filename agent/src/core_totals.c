@@ -127,7 +127,7 @@ PyObject *core_totals(PyObject *module, PyObject *unused)
     unsigned torn = 0;
     for (uint32_t path = 0; path < s->header->paths; path++) {
         const uint64_t key = brick_load_acquire(&brick_paths_of(s)[path]); /* O3 */
-        if ((key & BRICK_KEY_READY) == 0)
+        if ((key & BRICK_KEY_READY) == 0 || brick_is_mark(brick_key_unit(key)))
             continue;
         struct brick_summary sum;
         torn += sum_of_lanes(s, path, &sum);
