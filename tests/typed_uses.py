@@ -92,6 +92,14 @@ async def uses() -> None:
     brick.weights(Parameters(), generation=Integer())
     brick.weights([b"numbers"])  # type: ignore[arg-type]
     brick.weights({"w": "text"})  # type: ignore[dict-item]
+    trace = brick.KernelTrace(b, Integer(), "token-7", "cuda", key=Integer()).with_input_checksum([b"x", b"y"])
+    assert_type(trace.with_output_checksum(b"numbers", valid=Integer()).with_time_us(Float()), brick.KernelTrace)
+    run = brick.TraceRun("new")
+    run.add_trace(trace)
+    assert_type(run.compare(brick.TraceRun.from_json(run.to_json()), rtol=0.1), brick.TraceReport)
+    assert_type(run.compare_and_mark(run).expected_trace, brick.KernelTrace | None)
+    brick.TraceRun(7)  # type: ignore[arg-type]
+    run.compare("base")  # type: ignore[arg-type]
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
     b.stop(Float())  # type: ignore[arg-type]

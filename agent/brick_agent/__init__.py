@@ -59,14 +59,20 @@ if TYPE_CHECKING:
     from brick_agent._stats import BrickBottleneck
     from brick_agent._tiles import TileLevel
     from brick_agent._timing import SyncMode
+    from brick_agent._traces import KernelTrace
+    from brick_agent._traces_compared import TraceReport
+    from brick_agent._traces_run import TraceRun
 else:
     _LATE = {
         "BrickBottleneck": "_stats",
         "BrickCategory": "_bricks",
         "BrickId": "_bricks",
         "BrickProfiler": "_profiler",
+        "KernelTrace": "_traces",
         "SyncMode": "_timing",
         "TileLevel": "_tiles",
+        "TraceReport": "_traces_compared",
+        "TraceRun": "_traces_run",
         "instrument": "_instrument",
         "source": "_sources",
         "uninstrument": "_instrument",
@@ -89,11 +95,14 @@ __all__ = [
     "BrickId",
     "BrickProfiler",
     "Fingerprint",
+    "KernelTrace",
     "Layer",
     "Span",
     "SyncMode",
     "Taken",
     "TileLevel",
+    "TraceReport",
+    "TraceRun",
     "brick",
     "checksum",
     "disable",

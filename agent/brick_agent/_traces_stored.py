@@ -1,0 +1,210 @@
+"""Runs of traces as JSON, out and in.
+
+Owns: the form of the document. Must not know: how a trace is made, comparisons. Invariants: what was written is read
+back as it was, numbers that JSON has not included; of what is no such document nothing is taken: the message says
+where, the value seen and the value wanted; what is read is as bounded as what is recorded.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+
+from brick_agent._core import Fingerprint
+from brick_agent._traces import KernelTrace
+from brick_agent._traces_given import INPUTS_MAX, NUMBER_MAX, POSITION_MIN, TEXT_MAX, TIME_MAX_NS
+
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any, NoReturn
+
+SCHEMA_VERSION = 1
+_DIGITS = frozenset("0123456789abcdef")
+_COUNTS = ("elements", "bytes", "nan", "pos_inf", "neg_inf")
+_FIGURES = ("min", "max", "mean", "l2")
+# The order of a fingerprint's own.
+_FIELDS = ("checksum", "dtype", "elements", "bytes", *_FIGURES, "nan", "pos_inf", "neg_inf", "sketch", "fnv1a")
+_SKETCH = 16
+_SHOWN = 40
+
+
+def as_json(head: dict[str, object], traces: Sequence[KernelTrace]) -> str:
+    """The document of a run."""
+    document = {
+        "schema_version": SCHEMA_VERSION,
+        "source": "process",
+        **head,
+        "traces": [_trace(each) for each in traces],
+    }
+    return json.dumps(document, allow_nan=False)
+
+
+def _trace(of: KernelTrace) -> dict[str, object]:
+    return {
+        "kernel": of.kernel,
+        "layer": of.layer,
+        "position": of.position,
+        "backend": of.backend,
+        "params": of.params,
+        "time_ns": of.time_ns,
+        "key": of.key,
+        "shape": None if of.shape is None else list(of.shape),
+        "valid": of.valid,
+        "inputs": [_print(each) for each in of.inputs],
+        "output": None if of.output is None else _print(of.output),
+        "refused": of.refused,
+    }
+
+
+def _print(of: Fingerprint) -> dict[str, object]:
+    said = dict(zip(_FIELDS, of, strict=True))
+    return {name: _finite(value) for name, value in said.items()} | {"sketch": [_finite(each) for each in of.sketch]}
+
+
+def _finite(value: Any) -> Any:
+    """What JSON has no number for, as a text."""
+    return repr(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# ---- in --------------------------------------------------------------------------------------------------------------
+
+
+def from_json(text: str | bytes, traces_max: int) -> tuple[dict[str, Any], list[KernelTrace]]:
+    """What a document says of a run, and its traces.
+
+    Raises:
+        ValueError: it is no such document.
+    """
+    try:
+        document = json.loads(text, parse_constant=_no_constant)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"brick_agent: a run of traces is wanted as JSON: {error}") from error
+    _require(isinstance(document, dict), "the document", document, "an object")
+    version = document.get("schema_version")
+    _require(version == SCHEMA_VERSION and version is not True, "schema_version", version, str(SCHEMA_VERSION))
+    head = {
+        "run_id": _text(document, "run_id", ""),
+        "diverged": _read(document, "diverged", "", lambda value: isinstance(value, bool), "true or false"),
+        "divergence_diagnosis": _text(document, "divergence_diagnosis", "", optional=True, most=None),
+        "traces_dropped": _number(document, "traces_dropped", ""),
+        "mistakes": _mistakes(document),
+    }
+    rows = _read(document, "traces", "", lambda value: isinstance(value, list), "an array")
+    _require(len(rows) <= traces_max, "traces", len(rows), f"{traces_max} at the most")
+    return head, [_trace_of(row, f"traces[{n}]") for n, row in enumerate(rows)]
+
+
+def _trace_of(row: Any, where: str) -> KernelTrace:
+    _require(isinstance(row, dict), where, row, "an object")
+    at = f"{where}."
+    layer = _number(row, "layer", at, optional=True)
+    position = _read(row, "position", at, _is_position, "null, an integer or a string")
+    trace = KernelTrace(_text(row, "kernel", at), layer, position, _text(row, "backend", at, optional=True))
+    trace.params = _text(row, "params", at, optional=True)
+    trace.time_ns = _number(row, "time_ns", at, optional=True, most=TIME_MAX_NS)
+    trace.key = _read(row, "key", at, lambda value: value == "" or _is_checksum(value), "16 hexadecimal digits")
+    shape = _read(row, "shape", at, lambda value: value is None or _is_shape(value), "null or an array of sizes")
+    trace.shape = None if shape is None else tuple(shape)
+    trace.valid = _number(row, "valid", at, optional=True)
+    inputs = _read(row, "inputs", at, lambda value: isinstance(value, list), "an array")
+    _require(len(inputs) <= INPUTS_MAX, f"{at}inputs", len(inputs), f"{INPUTS_MAX} at the most")
+    trace.inputs = tuple(_print_of(each, f"{at}inputs[{n}]") for n, each in enumerate(inputs))
+    output = _read(row, "output", at, lambda value: True, "an object")
+    trace.output = None if output is None else _print_of(output, f"{at}output")
+    trace.refused = _texts(row, "refused", at)
+    return trace
+
+
+def _print_of(row: Any, where: str) -> Fingerprint:
+    _require(isinstance(row, dict), where, row, "an object")
+    at = f"{where}."
+    sketch = _read(row, "sketch", at, lambda value: isinstance(value, list) and len(value) == _SKETCH,
+                   f"an array of {_SKETCH} numbers")  # fmt: skip
+    said: dict[str, object] = {
+        **{name: _read(row, name, at, _is_checksum, "16 hexadecimal digits") for name in ("checksum", "fnv1a")},
+        "dtype": _text(row, "dtype", at),
+        **{name: _number(row, name, at) for name in _COUNTS},
+        **{name: _float(row.get(name), at + name) for name in _FIGURES},
+        "sketch": tuple(_float(each, f"{at}sketch[{n}]") for n, each in enumerate(sketch)),
+    }
+    return Fingerprint([said[name] for name in _FIELDS])
+
+
+def _mistakes(document: dict[str, Any]) -> dict[str, int]:
+    said = _read(document, "mistakes", "", lambda value: isinstance(value, dict), "an object")
+    return {what: _number(said, what, "mistakes.") for what in said}
+
+
+def _texts(row: dict[str, Any], name: str, at: str) -> dict[str, str]:
+    said = _read(row, name, at, lambda value: isinstance(value, dict), "an object")
+    return {what: _text(said, what, f"{at}{name}.") for what in said}
+
+
+def _text(row: dict[str, Any], name: str, at: str, *, optional: bool = False, most: int | None = TEXT_MAX) -> Any:
+    def is_one(value: object) -> bool:
+        return (value is None and optional) or (isinstance(value, str) and (most is None or len(value) <= most))
+
+    return _read(row, name, at, is_one, "a string" if most is None else f"a string of at most {most} characters")
+
+
+def _number(row: dict[str, Any], name: str, at: str, *, optional: bool = False, most: int = NUMBER_MAX) -> Any:
+    def is_one(value: Any) -> bool:
+        return (value is None and optional) or (_is_integer(value) and 0 <= value <= most)
+
+    return _read(row, name, at, is_one, "an integer from 0 on")
+
+
+def _float(value: Any, where: str) -> float:
+    if isinstance(value, str):
+        _require(value in ("nan", "inf", "-inf"), where, value, 'a number, "nan", "inf" or "-inf"')
+        return float(value)
+    _require(_is_integer(value) or isinstance(value, float), where, value, "a number")
+    try:
+        return float(value)
+    except OverflowError:
+        _refuse(where, value, "a number")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_position(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= TEXT_MAX
+    return value is None or (_is_integer(value) and POSITION_MIN <= value <= NUMBER_MAX)
+
+
+def _is_checksum(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 16 and _DIGITS.issuperset(value)
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list) and all(_is_integer(each) and 0 <= each <= NUMBER_MAX for each in value)
+
+
+def _read(row: dict[str, Any], name: str, at: str, is_one: Callable[[Any], bool], wanted: str) -> Any:
+    value = row.get(name, _Missing)
+    _require(value is not _Missing and is_one(value), at + name, value, wanted)
+    return value
+
+
+class _Missing:
+    """What stands for a member that is not there."""
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _require(is_so: bool, where: str, value: object, wanted: str) -> None:
+    if not is_so:
+        _refuse(where, value, wanted)
+
+
+def _refuse(where: str, value: object, wanted: str) -> NoReturn:
+    seen = "not there" if value is _Missing else json.dumps(value)
+    seen = seen if len(seen) <= _SHOWN else seen[:_SHOWN] + "…"
+    raise ValueError(f"brick_agent: {where} of a run of traces is {seen}, wanted is {wanted}")

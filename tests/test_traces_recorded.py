@@ -1,0 +1,211 @@
+"""What real workers' runs of traces leave in their segments, and what `brickd.diff` finds there: the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import brick_agent as brick
+import pytest
+from checksums import recorded
+from conftest import Worker
+from faults import Start
+from test_diff import STILL
+from test_diff import recorded as while_recorded
+from traced import print_of
+
+import brickd
+
+STEPS = """
+from array import array
+run = brick.TraceRun(run_id)
+brick.init()
+pause()
+for step in range(3):
+    x = array("f", [step, 1, 2, 3])
+    with brick.step(step + 1):
+        for layer in range(3):
+            trace = brick.KernelTrace("mlp", layer, 5, backend).with_input_checksum(x).with_params('{"by": 2}')
+            x = array("f", [2 * each + (bad if (step, layer) == (1, 1) else 0) for each in x])
+            run.add_trace(trace.with_output_checksum(x))
+pause()
+report(run.to_json())
+pause()
+"""
+
+
+def begun(worker: Start, number: int, bad: float = 0, backend: str = "cpu") -> Worker:
+    program = f"run_id, bad, backend = {f'{backend} {number}'!r}, {bad}, {backend!r}\n{STEPS}"
+    process = worker(program, BRICKD_WORKER=str(number), **STILL)
+    process.paused()
+    return process
+
+
+def told(process: Worker) -> brick.TraceRun:
+    """The run of one that has done its work, as it said it."""
+    process.go()
+    text = process.heard()
+    process.paused()
+    return brick.TraceRun.from_json(text)
+
+
+def done(worker: Start, number: int, bad: float = 0) -> brick.TraceRun:
+    process = begun(worker, number, bad)
+    process.go()
+    process.paused()
+    return told(process)
+
+
+def test_brickd_diff_finds_where_two_workers_differ_what_their_runs_find(worker: Start) -> None:
+    base, new = (done(worker, number, 0.5 * number) for number in range(2))
+    report = new.compare(base)
+    said = brickd.diff("api/0", "api/1")
+    first = report.divergences[0]
+    assert said.expected is not None
+    assert said.actual is not None
+    assert report.expected_trace is not None
+    assert (said.kernel, said.expected.layer, said.expected.position) == (
+        report.first_divergent_kernel,
+        report.expected_trace.layer,
+        report.expected_trace.position,
+    )
+    assert (report.first_divergent_kernel, first.actual.layer, first.occurrence) == ("mlp", 1, 1)
+    assert (said.verdict, said.blame, said.actual.step) == (report.verdict, first.blame, 2)
+    assert (said.expected.fnv1a, said.actual.fnv1a) == (first.expected.fnv1a, first.actual.fnv1a)
+    assert (said.expected.worker, said.actual.worker) == ("api/0", "api/1")
+    assert "actual" in said.diagnosis
+    by_run = brickd.diff("api/0", "api/1", by="run", rtol=0.0)
+    assert by_run.compared == report.kernels_compared == 9
+    assert by_run.document["diverged"] == len(report.divergences) == 2
+    assert report.divergences[1].born is first
+
+
+def test_of_three_workers_the_majority_names_the_one_that_is_wrong(worker: Start) -> None:
+    runs = [done(worker, number, 0.5 * (number == 1)) for number in range(3)]
+    assert brickd.diff("api").outlier == "api/1"
+    assert [run.compare(runs[0]).verdict for run in runs] == ["identical", "diverged", "identical"]
+
+
+def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(worker: Start, tmp_path: Path) -> None:
+    names, runs = [], []
+    for number, backend in enumerate(("cpu", "cuda")):
+        file = str(tmp_path / f"{backend}.brick")
+        process = begun(worker, 0, 0.5 * number, backend)
+        while_recorded(file, process, arguments=["--values"])
+        runs.append(told(process))
+        process.go()
+        assert process.end() == 0
+        names.append(f"{file}:api/0")
+    said, report = brickd.diff(*names), runs[1].compare(runs[0])
+    assert said.actual is not None
+    assert (said.verdict, said.kernel, said.actual.layer, said.actual.step) == ("diverged", "mlp", 1, 2)
+    assert (said.compared, said.blame) == (report.kernels_compared, report.divergences[0].blame)
+    assert "(cpu 0, on cpu)" in report.diagnosis
+    assert "(cuda 0, on cuda)" in report.diagnosis
+
+
+def test_a_trace_is_recorded_once_with_its_place_its_inputs_and_what_else_decides(worker: Start, prefix: str) -> None:
+    source = """
+run, other = brick.TraceRun("r"), brick.TraceRun("s")
+t = brick.KernelTrace("mlp", 2, 17, "cuda").with_input_checksum([x, x]).with_params('{"by": 2}').with_output_checksum(y)
+run.add_trace(t); run.add_trace(t); other.add_trace(t)
+brick.checksum("mlp", y, input=[x, x], layer=2, position=17, backend="cuda", params={"by": 2})
+with brick.layer(4), brick.step(9):
+    run.add_trace(brick.KernelTrace("bare").with_output_checksum(y))
+run.add_trace(brick.KernelTrace("named", 1, "tok").with_output_checksum(y))
+brick.checksum("named", y, layer=1, position="tok")
+told = len(run.traces)
+"""
+    left = recorded(worker, prefix, source)
+    assert left.told == 4
+    assert [left.sites[each["site"]] for each in left.events] == [
+        *[("mlp", 2, False)] * 2,
+        ("bare", 4, False),
+        *[("named", 1, False)] * 2,
+    ]
+    assert ("mlp", -1, False) not in left.sites
+    same = ("position", "backend", "params", "output", "tensors", "inputs", "flags")
+    for a, b in (left.events[:2], left.events[3:]):
+        assert [a[name] for name in same] == [b[name] for name in same], "as brick.checksum records it"
+    assert left.events[2]["step"] == 9
+
+
+def test_what_was_given_as_a_fingerprint_is_compared_here_alone_and_what_was_taken_there(
+    worker: Start, prefix: str
+) -> None:
+    source = """
+run = brick.TraceRun("r")
+run.add_trace(brick.KernelTrace("here").with_output_checksum(brick.fingerprint(y)))
+run.add_trace(brick.KernelTrace("there").with_output_checksum(brick.take("there", y)))
+mixed = brick.KernelTrace("mixed").with_input_checksum([x, brick.fingerprint(x)]).with_output_checksum(y)
+run.add_trace(mixed)
+mixed = brick.KernelTrace("mixed", 1).with_input_checksum([x, brick.take("mixed", x, layer=1)]).with_output_checksum(y)
+run.add_trace(mixed)
+told = [[each.output_checksum is not None, len(each.inputs)] for each in run.traces]
+"""
+    left = recorded(worker, prefix, source)
+    assert left.told == [[True, 0], [False, 0], [True, 2], [True, 0]]
+    of = [(left.sites[each["site"]], len(each["tensors"]) - 1) for each in left.events]
+    assert of == [(("there", -1, False), 0), (("mixed", -1, False), 0), (("mixed", 1, False), 2)]
+
+
+@pytest.mark.parametrize(("environment", "seen"), [({}, 0), ({"BRICKD_SENSITIVE": "1"}, 1)])
+def test_of_sensitive_kernels_the_segment_has_nothing_and_the_run_what_its_host_gave_it(
+    worker: Start, prefix: str, environment: dict[str, str], seen: int
+) -> None:
+    source = """
+run = brick.TraceRun("r")
+run.add_trace(brick.KernelTrace("lm_head").with_input_checksum(x).with_output_checksum(y))
+told = run.traces[0].output_checksum
+"""
+    left = recorded(worker, prefix, source, **environment)
+    assert len(left.events) == seen
+    assert isinstance(left.told, str)
+
+
+@pytest.mark.parametrize("how", ["BRICKD=0", "disable", "shutdown"])
+def test_where_nothing_is_recorded_a_run_compares_all_the_same(worker: Start, how: str) -> None:
+    process = worker(
+        ("" if "=" in how else f"brick.{how}()\n")
+        + """
+run = brick.TraceRun("r")
+run.add_trace(brick.KernelTrace("k").with_output_checksum(b"abc"))
+report([run.compare(run).verdict, run.traces[0].output_checksum])
+""",
+        **({"BRICKD": "0"} if "=" in how else {}),
+    )
+    assert process.heard() == ["identical", print_of(b"abc").checksum]
+    assert process.end() == 0
+
+
+def test_a_full_ring_costs_the_run_nothing(worker: Start, prefix: str) -> None:
+    source = """
+run = brick.TraceRun("r")
+for n in range(200):
+    run.add_trace(brick.KernelTrace("k", 0, n).with_output_checksum(y))
+told = [len(run.traces), all(each.output_checksum for each in run.traces)]
+"""
+    left = recorded(worker, prefix, source, BRICKD_EVENTS="64")
+    assert left.told == [200, True]
+    assert 0 < len(left.events) < 64
+
+
+def test_what_a_run_finds_no_room_for_is_recorded_all_the_same(worker: Start, prefix: str) -> None:
+    source = """
+run = brick.TraceRun("r")
+for n in range(16_384): run.add_trace(brick.KernelTrace("k", 0, n))
+run.add_trace(brick.KernelTrace("late").with_output_checksum(y))
+told = [len(run.traces), run.traces_dropped]
+"""
+    left = recorded(worker, prefix, source)
+    assert left.told == [16_384, 1]
+    assert [left.sites[each["site"]] for each in left.events] == [("late", -1, False)]
+
+
+def test_a_name_that_no_segment_takes_costs_nothing_but_its_record(worker: Start, prefix: str) -> None:
+    source = """
+run = brick.TraceRun("r")
+for name in ("\\ud800", "", "k" * 4096):
+    run.add_trace(brick.KernelTrace(name, 2 ** 40, 2 ** 64 - 1, name).with_output_checksum(y))
+told = run.compare(brick.TraceRun.from_json(run.to_json())).verdict
+"""
+    assert recorded(worker, prefix, source).told == "identical"
