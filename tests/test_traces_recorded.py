@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import brick_agent as brick
 import pytest
 from checksums import recorded
-from conftest import Worker
+from conftest import ROOT, Worker
 from faults import Start
 from test_diff import STILL
 from test_diff import recorded as while_recorded
@@ -101,6 +102,20 @@ def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(
     assert (said.compared, said.blame) == (report.kernels_compared, report.divergences[0].blame)
     assert "(cpu 0, on cpu)" in report.diagnosis
     assert "(cuda 0, on cuda)" in report.diagnosis
+
+
+def test_the_example_of_the_readme_runs(worker: Start, prefix: str) -> None:
+    (block,) = re.findall(r"^```python\n(trace = .*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    source = f"""
+layer, position, us, run, say = 3, 17, 12.5, brick.TraceRun("cuda"), report
+base = brick.TraceRun("cpu")
+trace = brick.KernelTrace("rope", layer, position, "cpu").with_input_checksum(x).with_params({{"scale": 2}})
+base.add_trace(trace.with_output_checksum(y + 1))
+reference = base.to_json()
+{block}
+told, report = [report.first_divergent_kernel, report.divergences[0].blame], say
+"""
+    assert recorded(worker, prefix, source).told == ["rope", "culprit"]
 
 
 def test_a_trace_is_recorded_once_with_its_place_its_inputs_and_what_else_decides(worker: Start, prefix: str) -> None:

@@ -36,7 +36,7 @@ TRACES_MAX = 16_384
 
 
 class TraceRun:
-    """The traces of one run: at most 16,384; those beyond are recorded, and counted in `traces_dropped`.
+    """The traces of one run: at most 16,384 (48 MB with one input each); `traces_dropped` counts those beyond.
 
     cbtop calls it BrickProfiler. A tensor that is recorded, too, is read twice: the segment's fingerprints are of the
     service's key. Where nothing is recorded, as with BRICKD=0, runs are kept and compared all the same.
