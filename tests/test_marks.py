@@ -228,3 +228,160 @@ for n in range(400):
 def test_the_longest_shape_is_no_longer_than_a_name(a: int, b: int, c: int) -> None:
     text = f"<<<{a}x{b}x{c},{a},{b},{c}>>> smem={2**32 - 1}B @{2**64 - 1:016x}"
     assert len(text) <= 120
+
+
+def test_kernels_and_buffers_of_any_number_leave_the_half_of_the_names_to_what_has_a_time(
+    worker: Start, prefix: str
+) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+class Text(str): pass
+for n in range(200):
+    brick.kernel(f"kernel{n}", 1, 32)
+    brick.kernel(Text(f"text{n}"))
+    brick.transfer("H2D", 64, src=f"buffer{n}", dst="gpu0")
+    brick.needs(f"needed{n}", brick=f"needing{n}")
+for n in range(30):
+    with brick.span(f"timed{n}"): pass
+brick.kernel("kernel0", 1, 32)
+""",
+        BRICKD_NAMES="128",
+        BRICKD_PATHS="128",
+    )
+    found = {got.name(path.name) for path in got.paths if path is not None and not path.marks}
+    assert {f"timed{n}" for n in range(30)} <= found
+    assert marks(got)["kernel0:launched",] == 2, "a name that is known goes on"
+    account = ledger_of(got)
+    assert account.marks["wanted"] - account.marks["refused"] == sum(marks(got).values())
+    assert account.marks["wanted"] == 200 * 5 + 2
+
+
+def test_bricks_that_only_need_others_leave_the_half_of_the_paths_to_what_has_a_time(
+    worker: Start, prefix: str
+) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+for n in range(500):
+    brick.needs("x", brick=f"needing{n}")
+for n in range(60):
+    with brick.span(f"timed{n}"): pass
+""",
+        BRICKD_PATHS="128",
+    )
+    found = {got.name(path.name) for path in got.paths if path is not None and not path.marks}
+    assert {f"timed{n}" for n in range(60)} <= found
+    assert ledger_of(got).marks["wanted"] == 500
+
+
+def test_a_kernel_without_a_name_of_its_own_is_nobody_elses(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        "brick.kernel('')\nbrick.kernel(7.5, 1, 32)\nwith brick.span('other'): pass",
+    )
+    assert marks(got)["other:launched",] == 1
+    assert marks(got)["<float>:launched",] == 1
+    assert "kernel" not in [got.category(n) for n, name in enumerate(got.names) if name and name[0] == "other"]
+
+
+def test_what_one_thread_moved_another_one_in_its_lane_does_not_return(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+import threading
+for way, ends in (("H2D", ("a", "b")), ("D2H", ("b", "a"))):
+    thread = threading.Thread(target=lambda: brick.transfer(way, 64, src=ends[0], dst=ends[1]))
+    thread.start()
+    thread.join()
+""",
+    )
+    assert marks(got) == {("a→b:h2d",): 1, ("b→a:d2h",): 1}
+    assert sum(lane["opened"] for _, lane, _ in got.lanes) == 2
+    assert sum(1 for _, lane, _ in got.lanes if lane["opened"]) == 1
+
+
+def test_what_was_refused_is_not_there_to_be_returned(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+brick.transfer("UP", 64, src="a", dst="b", elapsed_ns=5)
+brick.transfer("D2H", 64, src="b", dst="a")
+brick.transfer("H2D", 64, src="", dst="")
+brick.transfer("D2H", 64, src="", dst="", elapsed_ns=5)
+""",
+    )
+    assert marks(got) == {("b→a:d2h",): 1}
+    account = ledger_of(got)
+    assert account.marks == {"wanted": 4, "refused": 3}
+    assert sum(lane["rejected"][0] + lane["rejected"][1] for _, lane, _ in got.lanes) == 2, "two times had no place"
+
+
+def test_a_shape_that_is_known_goes_on_where_new_ones_find_no_room(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+import threading
+brick.kernel("k", 16, 256)
+brick.transfer("H2D", 1, src="a", dst="b")
+for n in range(40):
+    with brick.span(f"timed{n}"): pass
+def again():
+    brick.kernel("k", 16, 256)
+    brick.kernel("k", 17, 256)
+    brick.kernel("k", 17, 256)
+    brick.transfer("H2D", 1, src="a", dst="b")
+again()
+thread = threading.Thread(target=again)
+thread.start()
+thread.join()
+""",
+        BRICKD_NAMES="64",
+    )
+    assert marks(got) == {
+        ("k:launched",): 7,
+        ("k:launched", "<<<16,256,1>>> smem=0B:shaped"): 3,
+        ("a→b:h2d",): 3,
+    }
+    assert ledger_of(got).marks == {"wanted": 17, "refused": 4}
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "kernel()",
+        "kernel('k', 1, 2, 3, 4)",
+        "kernel('k', 1, grid=2)",
+        "kernel('k', grids=1)",
+        "transfer('H2D')",
+        "transfer('H2D', 1, 'src')",
+        "transfer('H2D', 1, to='x')",
+        "needs()",
+        "needs('a', 'b', 'c')",
+    ],
+)
+def test_a_call_that_cannot_be_meant_is_a_type_error_as_elsewhere(worker: Start, prefix: str, call: str) -> None:
+    recorded(
+        worker,
+        prefix,
+        f"try: brick.{call}\nexcept TypeError as error: assert str(error).startswith('brick_agent: '), error\n"
+        "else: raise AssertionError\nbrick.needs(needed='x', brick='b')",
+    )
+
+
+def test_keywords_that_were_made_up_at_run_time_are_known(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+for _ in range(2):
+    brick.kernel(**{"".join(["na", "me"]): "k", "".join(["gr", "id"]): 4, "block": (2, 2)})
+""",
+    )
+    assert marks(got) == {("k:launched",): 2, ("k:launched", "<<<4,2,2>>> smem=0B:shaped"): 2}

@@ -364,7 +364,7 @@ void brick_shutdown(void)
 
 /* ---- names ------------------------------------------------------------- */
 
-uint32_t brick_name(const char *text, size_t length, const char *category)
+static uint32_t name_within(uint32_t share, const char *text, size_t length, const char *category)
 {
     struct brick_agent *a = &brick_agent;
     if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
@@ -374,9 +374,10 @@ uint32_t brick_name(const char *text, size_t length, const char *category)
         brick_fetch_add(&brick_process_of(s)->names_refused, 1);
         return BRICK_OTHER;
     }
-    uint32_t number = brick_name_intern(&a->tables, s, text, length);
+    const uint64_t room = s->header->names / share;
+    uint32_t number = brick_name_intern(&a->tables, s, text, length, room);
     if (category != NULL && number != BRICK_OTHER) {
-        uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category));
+        uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category), room);
         if (kind != BRICK_OTHER) /* the first one declared stays */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
@@ -386,6 +387,19 @@ uint32_t brick_name(const char *text, size_t length, const char *category)
     if (BRICK_UNLIKELY(now != s))
         brick_tables_copy(&a->tables, now, s);
     return number;
+}
+
+uint32_t brick_name(const char *text, size_t length, const char *category) { return name_within(1, text, length, category); }
+
+uint32_t brick_name_for_mark(const char *text, size_t length, const char *category)
+{
+    return name_within(2, text, length, category);
+}
+
+int brick_room_for_marks(void)
+{
+    const struct brick_agent *a = &brick_agent;
+    return a->segment == NULL || brick_load_relaxed(&a->tables.next_name) < a->segment->header->names / 2;
 }
 
 uint32_t brick_names_room(void)

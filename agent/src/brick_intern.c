@@ -178,7 +178,7 @@ static size_t name_cut(uint8_t *cut, const char *text, size_t length)
     return end;
 }
 
-uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *name, size_t length)
+uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *name, size_t length, uint64_t room)
 {
     struct brick_process *process = brick_process_of(s);
     struct brick_name *names = brick_names_of(s);
@@ -189,20 +189,20 @@ uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, cons
         length = name_cut(cut, name, length);
         text = cut;
     }
-    uint64_t place = hash_text(text, length) & t->number_mask, mine = s->header->names;
+    uint64_t place = hash_text(text, length) & t->number_mask, mine = room;
     for (;; place = (place + 1) & t->number_mask) {
         uint32_t number = brick_load_acquire32(&t->numbers[place]);
         if (number != 0) {
             if (!name_is(&names[number - 1], text, length))
                 continue;
-            if (mine < s->header->names) /* another thread had it first */
+            if (mine < room) /* another thread had it first */
                 brick_store_release32(&names[mine].word, BRICK_NAME_READY | BRICK_NAME_VOID);
             return number - 1;
         }
-        if (mine == s->header->names) {
-            mine = take_number(&t->next_name, s->header->names, &process->names);
-            if (mine == s->header->names || !name_has_memory(s, mine)) {
-                brick_fetch_add(&process->names_refused, 1);
+        if (mine == room) {
+            mine = take_number(&t->next_name, room, &process->names);
+            if (mine == room || !name_has_memory(s, mine)) {
+                brick_fetch_add(&process->names_refused, room == s->header->names);
                 return BRICK_OTHER;
             }
             brick_fetch_add(&process->names_cut, (uint64_t)too_long);
@@ -288,8 +288,7 @@ uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint
 
 /* ---- sites ------------------------------------------------------------- */
 
-/* Whether a name has this number: a host may say any. */
-static int name_is_given(const struct brick_segment *s, uint32_t number)
+int brick_name_is_given(const struct brick_segment *s, uint32_t number)
 {
     if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" is many kernels */
         return 0;
@@ -306,7 +305,7 @@ static int is_off(const struct brick_name *name)
 uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
 {
     const uint32_t name = brick_key_name(key), layer = brick_key_layer(key);
-    if (!name_is_given(s, name))
+    if (!brick_name_is_given(s, name))
         return 0;
     uint64_t value = entry_find_all(t, key);
     if (value != 0)

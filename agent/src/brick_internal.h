@@ -200,7 +200,15 @@ BRICK_HIDDEN void brick_tables_begin(struct brick_tables *t, struct brick_segmen
 BRICK_HIDDEN int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from);
 /* In a forked child: what other threads were about is undone. */
 BRICK_HIDDEN void brick_tables_forked(struct brick_tables *t);
-BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length);
+/* A name that is not there yet gets a number below `room`, or there is none: counted, but where the room is not all there is. */
+BRICK_HIDDEN uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *text, size_t length,
+                                        uint64_t room);
+/* As brick_name, of what has no time: only while it takes no name from the half that is kept for what has one. */
+BRICK_HIDDEN uint32_t brick_name_for_mark(const char *text, size_t length, const char *category);
+/* Whether marks may take one more name. */
+BRICK_HIDDEN int brick_room_for_marks(void);
+/* Whether a name has this number: a host may say any. "Other" is many. */
+BRICK_HIDDEN int brick_name_is_given(const struct brick_segment *s, uint32_t number);
 BRICK_HIDDEN uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key);
 /* 0: its kernel has no name of its own, or there is no room. */
 BRICK_HIDDEN uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t entry);

@@ -213,6 +213,7 @@ static struct brick_thread *claim(int *answer)
             return NULL;
         }
         t->look = brick_ticks(a->clock) + BRICK_LOOK_TICKS;
+        brick_memories_forget(t);
         brick_add(&t->line->opened, 1);
         brick_store_relaxed(&t->line->thread, (uint64_t)syscall(SYS_gettid));
         pthread_setspecific(exit_key, t);

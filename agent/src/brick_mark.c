@@ -32,12 +32,16 @@ static struct stand stand_of(struct brick_thread *t, const void *key)
     return (struct stand){s->top->path, s->top->layer};
 }
 
-/* The path of a brick beside what is recorded now. */
+/* The path of a brick beside what is recorded now. Where it is not there yet it is taken from the half that is for marks:
+ * such bricks need never have a time. */
 static struct stand beside(struct brick_thread *t, struct stand at, uint32_t brick)
 {
-    if (brick > UINT16_MAX)
+    const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
+    const struct brick_tables *tables = &brick_agent.tables;
+    if (brick > UINT16_MAX
+        || (brick_entry_find(tables, key) == 0 && brick_load_relaxed(&tables->next_path) >= t->segment->header->paths / 2))
         return (struct stand){BRICK_OTHER, BRICK_NO_LAYER};
-    at.path = (uint32_t)(brick_path_of(t, brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS)) & 0xFFFF);
+    at.path = (uint32_t)(brick_path_of(t, key) & 0xFFFF);
     return at;
 }
 
@@ -62,6 +66,18 @@ static uint32_t mark(struct brick_thread *t, struct stand at, uint32_t name, enu
     return path;
 }
 
+/* Marks read no clock but now and then: a thread that does nothing else is to see too that its segment is lost. */
+static void over(struct brick_thread *t)
+{
+    const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
+    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call brings two at the most */
+        const uint64_t now = brick_ticks(brick_agent.clock);
+        if (now > t->look)
+            brick_look(t, now);
+    }
+    brick_idle(t);
+}
+
 static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (path == BRICK_OTHER ? BRICK_REFUSED : 0u); }
 
 /* ---- what a thread remembers --------------------------------------------- */
@@ -73,7 +89,7 @@ static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (
 struct brick_memories {
     struct shape {
         struct brick_launch how;
-        uint32_t name; /* 0: free */
+        uint32_t name; /* 0: free; BRICK_UNNAMED: it had no room, and there will be none */
     } shapes[SHAPES];
     struct couple {
         uint32_t from, to, name;
@@ -99,14 +115,18 @@ static struct brick_memories *memories_of(struct brick_thread *t)
     return t->memories;
 }
 
-/* The other half of the names is kept for what has a time. 0: there is none for this. */
-static uint32_t name_for_marks(struct brick_thread *t, const char *text, size_t length, const char *category)
+void brick_memories_forget(struct brick_thread *t)
 {
-    const struct brick_tables *tables = &brick_agent.tables;
-    if (brick_load_relaxed(&tables->next_name) >= t->segment->header->names / 2)
-        return BRICK_OTHER;
-    const uint32_t name = brick_name(text, length, category);
-    return name == BRICK_UNNAMED ? BRICK_OTHER : name;
+    if (t->memories != NULL)
+        memset(t->memories->sent, 0, sizeof t->memories->sent);
+}
+
+/* BRICK_UNNAMED: it has none. A child that a signal handler forked in the middle of a mark opens nothing here: the mark is
+ * its parent's. */
+static uint32_t named(const char *text, size_t length, const char *category)
+{
+    const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
+    return name == BRICK_OTHER ? BRICK_UNNAMED : name;
 }
 
 /* ---- launches -------------------------------------------------------------- */
@@ -162,7 +182,7 @@ static uint64_t hash_of(const struct brick_launch *how)
     return h;
 }
 
-/* The number of the shape's name; 0: there is no room for one. */
+/* The number of the shape's name, or BRICK_UNNAMED. */
 static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
 {
     struct brick_memories *m = memories_of(t);
@@ -170,8 +190,8 @@ static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
     if (BRICK_LIKELY(known != NULL && known->name != 0 && is_like(&known->how, how)))
         return known->name;
     char text[BRICK_NAME_MAX];
-    const uint32_t name = name_for_marks(t, text, shape_text(how, text, sizeof text), NULL);
-    if (known != NULL && name != 0)
+    const uint32_t name = named(text, shape_text(how, text, sizeof text), NULL);
+    if (known != NULL)
         *known = (struct shape){*how, name};
     return name;
 }
@@ -193,12 +213,12 @@ unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_lau
             brick_add(&t->line->amounts, 1);
             outcome |= BRICK_REFUSED;
         } else {
-            const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : 0;
-            const struct stand below = {shape != 0 ? launched : BRICK_OTHER, BRICK_NO_LAYER};
+            const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
+            const struct stand below = {launched, BRICK_NO_LAYER};
             outcome = outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
         }
     }
-    brick_idle(t);
+    over(t);
     return elapsed_ns == NULL ? outcome : outcome | brick_record_of(kernel, key, *elapsed_ns, &own);
 }
 
@@ -206,28 +226,28 @@ unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_lau
 
 static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
 {
-    if (name >= s->header->names)
-        return 0;
     const struct brick_name *slot = &brick_names_of(s)[name];
-    const uint32_t word = brick_load_acquire32(&slot->word); /* O3 */
-    const size_t length = (word & BRICK_NAME_READY) != 0 ? word & BRICK_NAME_LENGTH : 0;
+    const size_t length = brick_load_acquire32(&slot->word) & BRICK_NAME_LENGTH; /* O3 */
     memcpy(text, slot->text, length);
     return length;
 }
 
+/* The number of the couple's name, or BRICK_UNNAMED: also where it is not known which ends these are. */
 static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
 {
     struct brick_memories *m = memories_of(t);
     struct couple *known = m != NULL ? &m->couples[brick_splitmix64((uint64_t)from << 32 | to) % COUPLES] : NULL;
     if (BRICK_LIKELY(known != NULL && known->name != 0 && known->from == from && known->to == to))
         return known->name;
+    if (!brick_name_is_given(t->segment, from) || !brick_name_is_given(t->segment, to))
+        return BRICK_UNNAMED;
     char text[2 * BRICK_NAME_MAX + sizeof BRICK_ARROW];
     size_t length = text_of(t->segment, from, text);
     memcpy(text + length, BRICK_ARROW, sizeof BRICK_ARROW - 1);
     length += sizeof BRICK_ARROW - 1;
     length += text_of(t->segment, to, text + length);
-    const uint32_t name = name_for_marks(t, text, length, "transfer");
-    if (known != NULL && name != 0)
+    const uint32_t name = named(text, length, "transfer");
+    if (known != NULL)
         *known = (struct couple){from, to, name};
     return name;
 }
@@ -256,18 +276,14 @@ unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to,
     struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
     if (t == NULL)
         return outcome;
-    const uint32_t couple = (uint32_t)direction < 3 ? couple_of(t, from, to) : 0;
+    const uint32_t couple = (uint32_t)direction < 3 ? couple_of(t, from, to) : BRICK_UNNAMED;
     const struct brick_amounts did = {0, brick_checked(t, bytes), 0};
-    struct stand at = stand_of(t, key);
-    at.path = couple != 0 ? at.path : BRICK_OTHER;
-    const uint32_t moved = mark(t, at, couple, units[(uint32_t)direction % 3], &did);
+    const uint32_t moved = mark(t, stand_of(t, key), couple, units[(uint32_t)direction % 3], &did);
     outcome = outcome_of(outcome, moved);
-    if (takes_back(memories_of(t), (struct sent){did.bytes, from, to, direction}) && moved != BRICK_OTHER)
+    if (moved != BRICK_OTHER && takes_back(memories_of(t), (struct sent){did.bytes, from, to, direction}))
         outcome = outcome_of(outcome, mark(t, (struct stand){moved, BRICK_NO_LAYER}, couple, BRICK_UNIT_RETURNED, &did));
-    brick_idle(t);
-    if (elapsed_ns == NULL || couple == 0)
-        return outcome;
-    return outcome | brick_record_of(couple, key, *elapsed_ns, &did);
+    over(t);
+    return elapsed_ns == NULL ? outcome : outcome | brick_record_of(couple, key, *elapsed_ns, &did);
 }
 
 /* ---- needs, functions, tasks ----------------------------------------------- */
@@ -285,7 +301,7 @@ unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
         at.path = BRICK_OTHER;
     at.layer = BRICK_NO_LAYER;
     outcome = outcome_of(outcome, mark(t, at, needed, BRICK_UNIT_NEEDS, &nothing));
-    brick_idle(t);
+    over(t);
     return outcome;
 }
 
@@ -299,7 +315,7 @@ static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint3
     struct stand at = beside(t, stand_of(t, key), brick);
     at.layer = layer;
     outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));
-    brick_idle(t);
+    over(t);
     return outcome;
 }
 

@@ -104,6 +104,8 @@ struct brick_thread {
 
 extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
 
+/* Of brick_mark.c: what the lane's last thread had moved is nothing to the next one. */
+BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
 /* The thread's lane, given one if need be; NULL: none, and the spans that it was for are counted. */
 BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
 /* This thread has not been refused a lane. */

@@ -196,9 +196,9 @@ PyObject *core_deferred(PyObject *module, PyObject *args);
 /* ---- the graph ---------------------------------------------------------- */
 
 extern const char core_kernel_doc[], core_transfer_doc[], core_needs_doc[];
-PyObject *core_kernel(PyObject *module, PyObject *args, PyObject *keywords);
-PyObject *core_transfer(PyObject *module, PyObject *args, PyObject *keywords);
-PyObject *core_needs(PyObject *module, PyObject *args, PyObject *keywords);
+PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
+PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_defined(PyObject *module, PyObject *args);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
 PyObject *core_tell(PyObject *module, PyObject *args);

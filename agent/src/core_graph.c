@@ -2,6 +2,7 @@
 #include "core.h"
 
 #include "brick_graph.h"
+#include "brick_internal.h"
 
 #include <string.h>
 
@@ -29,15 +30,84 @@ const char core_needs_doc[] = PyDoc_STR(
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* A handle's number, opening the segment; BRICK_UNNAMED: nothing is recorded. -1 with an exception set. */
-static int number_of(PyObject *name, const char *category, uint32_t *number)
+#define ARGUMENTS 9
+
+/* What a call takes: `places` of them by place, the first `needed` always. `known`: the same names, interned at the first
+ * call, since so are those that a caller writes. */
+struct call {
+    const char *name;
+    Py_ssize_t needed, places, count;
+    const char *const *names;
+    PyObject *known[ARGUMENTS];
+};
+
+static int which_of(struct call *call, PyObject *name, Py_ssize_t first)
 {
-    Brick *b = Py_IS_TYPE(name, core_state.brick_type) ? (Brick *)name : core_handle(name, Py_None);
-    if (b != NULL && b->category == Py_None && category != NULL) {
-        PyObject *kind = PyUnicode_FromString(category);
-        b = kind != NULL ? core_handle(b->name, kind) : NULL;
-        Py_XDECREF(kind);
+    for (Py_ssize_t i = first; i < call->count; i++)
+        if (call->known[i] == name)
+            return (int)i;
+    for (Py_ssize_t i = first; i < call->count; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, call->names[i]) != 0)
+            continue;
+        if (call->known[i] == NULL)
+            call->known[i] = PyUnicode_InternFromString(call->names[i]);
+        PyErr_Clear();
+        return (int)i;
     }
+    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", call->name, name);
+    return -1;
+}
+
+/* Borrowed; NULL where nothing was given. -1 with an exception set. */
+static int arguments_of(struct call *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **found)
+{
+    if (given > call->places) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd arguments by place, not %zd", call->name,
+                     call->places, given);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++)
+        found[i] = i < given ? args[i] : NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        const int which = which_of(call, PyTuple_GET_ITEM(names, i), given);
+        if (which < 0)
+            return -1;
+        found[which] = args[given + i];
+    }
+    for (Py_ssize_t i = 0; i < call->needed; i++)
+        if (found[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: %s needs '%s'", call->name, call->names[i]);
+            return -1;
+        }
+    return 0;
+}
+
+static int is_given(PyObject *value) { return value != NULL && value != Py_None; }
+
+/* As core_handle, but that a new name is given no handle where marks may take no more names. */
+static Brick *handle_of(PyObject *name)
+{
+    if (Py_IS_TYPE(name, core_state.brick_type))
+        return (Brick *)name;
+    if (brick_room_for_marks())
+        return core_handle(name, Py_None);
+    PyObject *text = core_text(name);
+    Brick *known = text != NULL ? (Brick *)PyDict_GetItemWithError(core_state.handles, text) : NULL;
+    Py_XDECREF(text);
+    if (text == NULL || known != NULL)
+        return known;
+    if (core_complain("no more names of what has no time than half of BRICKD_NAMES", name) != 0)
+        return NULL;
+    brick_name("", 0, NULL); /* counts */
+    return core_state.other;
+}
+
+/* A handle's number, opening the segment; BRICK_UNNAMED: nothing is recorded. -1 with an exception set. */
+static int number_of(PyObject *name, PyObject *category, uint32_t *number)
+{
+    Brick *b = handle_of(name);
+    if (b != NULL && b->category == Py_None && category != NULL && b != core_state.other)
+        b = core_handle(b->name, category);
     if (b == NULL || (b->number == BRICK_UNNAMED && core_resolve(b) != 0))
         return -1;
     *number = b->number;
@@ -61,8 +131,8 @@ static int to_extent(PyObject *value, uint32_t *extent)
 static int to_extents(PyObject *value, uint32_t extents[3])
 {
     static const uint32_t impossible[3] = {0, 1, 1};
-    extents[0] = extents[1] = extents[2] = value == Py_None ? 0 : 1;
-    if (value == Py_None)
+    extents[0] = extents[1] = extents[2] = is_given(value);
+    if (!is_given(value))
         return 0;
     if (PyIndex_Check(value))
         return to_extent(value, &extents[0]);
@@ -93,19 +163,23 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash as it is; a text, or what else brick.source() is to judge, through it. */
+/* A hash as it is; a text, or a source of which something is left to be told, through brick.source(). */
 static int to_source(PyObject *value, uint64_t *source)
 {
+    static PyObject *text, *sources; /* for good */
+    PyObject *hash = NULL, *left = NULL;
     *source = 0;
-    if (value == Py_None)
+    if (!is_given(value))
         return 0;
-    PyObject *hash = NULL;
     if (PyLong_CheckExact(value)) {
         hash = Py_NewRef(value);
-    } else if (PyUnicode_Check(value) || PyLong_Check(value)) {
-        PyObject *sources = PyImport_ImportModule("brick_agent._sources");
-        hash = sources != NULL ? PyObject_CallMethod(sources, "source", "O", value) : NULL;
-        Py_XDECREF(sources);
+    } else if (text != NULL || (text = PyUnicode_InternFromString("text")) != NULL) {
+        left = PyLong_Check(value) ? PyObject_GetAttr(value, text) : PyUnicode_Check(value) ? Py_NewRef(value) : NULL;
+        if (left == Py_None)
+            hash = Py_NewRef(value);
+        else if (left != NULL && (sources != NULL || (sources = PyImport_ImportModule("brick_agent._sources")) != NULL))
+            hash = PyObject_CallMethod(sources, "source", "O", value);
+        Py_XDECREF(left);
     }
     if (hash != NULL)
         *source = PyLong_AsUnsignedLongLong(hash);
@@ -113,6 +187,8 @@ static int to_source(PyObject *value, uint64_t *source)
     if (hash != NULL && !PyErr_Occurred())
         return 0;
     *source = 0;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* say, an interrupt */
+        return -1;
     return core_complain("a source must be a text or a hash of 64 bits", value);
 }
 
@@ -125,28 +201,31 @@ static PyObject *done(unsigned outcome)
 
 /* ---- what is told ---------------------------------------------------------- */
 
-PyObject *core_kernel(PyObject *module, PyObject *args, PyObject *keywords)
+PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    static char *names[] = {"name", "grid", "block", "shared_mem", "source", "elapsed_ns", "elements", "bytes", "flops", NULL};
-    PyObject *name, *grid = Py_None, *block = Py_None, *shared = NULL, *source = Py_None, *elapsed = Py_None;
-    PyObject *elements = NULL, *bytes = NULL, *flops = NULL;
+    enum { NAME, GRID, BLOCK, SHARED, SOURCE, ELAPSED, ELEMENTS, BYTES, FLOPS };
+    static const char *const known[] = {"name",       "grid",     "block", "shared_mem", "source",
+                                        "elapsed_ns", "elements", "bytes", "flops"};
+    static struct call call = {"kernel", 1, 4, 9, known, {NULL}};
+    static PyObject *category;
+    PyObject *of[ARGUMENTS];
     struct brick_launch how = {.source = 0};
     struct brick_amounts did = {0, 0, 0};
     uint64_t elapsed_ns = 0;
     uint32_t number;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|OOO$OOOOO:kernel", names, &name, &grid, &block, &shared, &source,
-                                     &elapsed, &elements, &bytes, &flops))
+    if (arguments_of(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (to_extents(grid, how.grid) != 0 || to_extents(block, how.block) != 0
-        || (shared != NULL && to_shared(shared, &how) != 0) || to_source(source, &how.source) != 0
-        || (elapsed != Py_None && core_elapsed(elapsed, &elapsed_ns) != 0)
-        || (elements != NULL && core_amount(elements, &did.elements) != 0)
-        || (bytes != NULL && core_amount(bytes, &did.bytes) != 0) || (flops != NULL && core_flops(flops, &did.flops) != 0)
-        || number_of(name, "kernel", &number) != 0)
+    if ((category == NULL && (category = PyUnicode_InternFromString("kernel")) == NULL)
+        || to_extents(of[GRID], how.grid) != 0 || to_extents(of[BLOCK], how.block) != 0
+        || (of[SHARED] != NULL && to_shared(of[SHARED], &how) != 0) || to_source(of[SOURCE], &how.source) != 0
+        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &did.elements) != 0)
+        || (of[BYTES] != NULL && core_amount(of[BYTES], &did.bytes) != 0)
+        || (of[FLOPS] != NULL && core_flops(of[FLOPS], &did.flops) != 0) || number_of(of[NAME], category, &number) != 0)
         return NULL;
-    return done(brick_launched(number, core_key(), &how, elapsed != Py_None ? &elapsed_ns : NULL, &did));
+    return done(brick_launched(number, core_key(), &how, is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
 }
 
 static int to_direction(PyObject *value, enum brick_direction *direction)
@@ -161,39 +240,41 @@ static int to_direction(PyObject *value, enum brick_direction *direction)
     return core_complain("a direction must be \"H2D\", \"D2H\" or \"D2D\"", value);
 }
 
-PyObject *core_transfer(PyObject *module, PyObject *args, PyObject *keywords)
+PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    static char *names[] = {"direction", "bytes", "src", "dst", "elapsed_ns", NULL};
-    PyObject *direction, *bytes, *src = NULL, *dst = NULL, *elapsed = Py_None;
+    enum { DIRECTION, SIZE, SRC, DST, ELAPSED };
+    static const char *const known[] = {"direction", "bytes", "src", "dst", "elapsed_ns"};
+    static struct call call = {"transfer", 2, 2, 5, known, {NULL}};
+    static PyObject *host, *device;
+    PyObject *of[ARGUMENTS];
     enum brick_direction way;
     uint64_t moved, elapsed_ns = 0;
     uint32_t ends[2];
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "OO|$OOO:transfer", names, &direction, &bytes, &src, &dst, &elapsed))
+    if (arguments_of(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
-    src = src != NULL ? Py_NewRef(src) : PyUnicode_FromString("host");
-    dst = dst != NULL ? Py_NewRef(dst) : PyUnicode_FromString("device");
-    const int wrong = src == NULL || dst == NULL || to_direction(direction, &way) != 0 || core_amount(bytes, &moved) != 0
-                      || (elapsed != Py_None && core_elapsed(elapsed, &elapsed_ns) != 0)
-                      || number_of(src, NULL, &ends[0]) != 0 || number_of(dst, NULL, &ends[1]) != 0;
-    Py_XDECREF(src);
-    Py_XDECREF(dst);
-    if (wrong)
+    if ((host == NULL && (host = PyUnicode_InternFromString("host")) == NULL)
+        || (device == NULL && (device = PyUnicode_InternFromString("device")) == NULL)
+        || to_direction(of[DIRECTION], &way) != 0 || core_amount(of[SIZE], &moved) != 0
+        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || number_of(of[SRC] != NULL ? of[SRC] : host, NULL, &ends[0]) != 0
+        || number_of(of[DST] != NULL ? of[DST] : device, NULL, &ends[1]) != 0)
         return NULL;
-    return done(brick_moved(way, ends[0], ends[1], core_key(), moved, elapsed != Py_None ? &elapsed_ns : NULL));
+    return done(brick_moved(way, ends[0], ends[1], core_key(), moved, is_given(of[ELAPSED]) ? &elapsed_ns : NULL));
 }
 
-PyObject *core_needs(PyObject *module, PyObject *args, PyObject *keywords)
+PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
 {
-    static char *names[] = {"", "brick", NULL};
-    PyObject *needed, *brick = Py_None;
+    static const char *const known[] = {"needed", "brick"};
+    static struct call call = {"needs", 1, 2, 2, known, {NULL}};
+    PyObject *of[ARGUMENTS];
     uint32_t numbers[2] = {BRICK_UNNAMED, BRICK_UNNAMED};
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:needs", names, &needed, &brick))
+    if (arguments_of(&call, args, given, names, of) != 0)
         return NULL;
     if (brick_is_off())
         Py_RETURN_NONE;
-    if (number_of(needed, NULL, &numbers[0]) != 0 || (brick != Py_None && number_of(brick, NULL, &numbers[1]) != 0))
+    if (number_of(of[0], NULL, &numbers[0]) != 0 || (is_given(of[1]) && number_of(of[1], NULL, &numbers[1]) != 0))
         return NULL;
     return done(brick_needs(numbers[1], numbers[0], core_key()));
 }
@@ -215,7 +296,7 @@ PyObject *core_defined(PyObject *module, PyObject *args)
     if (text == NULL)
         PyErr_Clear();
     else
-        brick_defined(number, brick_name(text, (size_t)length, NULL), line < UINT32_MAX ? (uint32_t)line : UINT32_MAX, core_key());
+        brick_defined(number, brick_name_for_mark(text, (size_t)length, NULL), line < UINT32_MAX ? (uint32_t)line : UINT32_MAX, core_key());
     Py_RETURN_NONE;
 }
 
@@ -236,9 +317,12 @@ PyObject *core_tell(PyObject *module, PyObject *args)
     struct brick_text source;
     Py_ssize_t length;
     unsigned long long hash, from;
-    if (!PyArg_ParseTuple(args, "s#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
+    if (!PyArg_ParseTuple(args, "z#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
         return NULL;
-    source.length = (size_t)length;
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* as of what is too long: it counts */
+    struct brick_config config = {0};
+    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+        return NULL;
     uint64_t told = from;
     const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &told);
     if ((outcome & BRICK_JOINED) != 0)

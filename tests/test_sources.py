@@ -1,0 +1,139 @@
+"""brick.source: a text is known by its hash, told once, and no host fails, waits or grows for it."""
+
+from __future__ import annotations
+
+from conftest import reading, readings
+from faults import Start
+
+from brickd import _reader
+from brickd.reading import Reading
+
+
+def told(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:
+    """What a program left, and what it reported."""
+    process = worker(source + "\npause()\n", **environment)
+    said = process.heard()
+    process.paused()
+    got = reading(prefix)
+    process.go()
+    assert process.end() == 0, process.said
+    return got, said
+
+
+def pieces(got: Reading) -> int:
+    """How many pieces of sources there are."""
+    return sum(int(lane["event_records"]) for _, lane, _ in got.lanes)
+
+
+def dropped(got: Reading) -> int:
+    """How many sources were given up."""
+    return sum(int(lane["event_dropped"][_reader.KIND_SOURCE]) for _, lane, _ in got.lanes)
+
+
+def test_a_source_is_told_once_and_its_text_is_not_kept(worker: Start, prefix: str) -> None:
+    got, said = told(
+        worker,
+        prefix,
+        """
+import gc, sys
+from brick_agent import _sources
+text = "".join(["mov;" * 100, str(os.getpid())])
+ptx = brick.source(text, name="k", path="k.ptx")
+for _ in range(5):
+    assert brick.source(text) is ptx
+    brick.kernel("k", source=text)
+    brick.kernel("k", source=ptx)
+    brick.kernel("k", source=int(ptx))
+report([ptx.text, sys.getrefcount(text)])
+""",
+    )
+    assert said == [None, 2], "nobody but the host holds the text"
+    length = 400 + len(str(got.header["pid"]))
+    assert pieces(got) == 1 + 1 + -(-length // 40) + 1
+
+
+def test_a_text_of_any_class_and_with_anything_in_it_harms_no_host(worker: Start, prefix: str) -> None:
+    _, said = told(
+        worker,
+        prefix,
+        r"""
+class Bad(str):
+    __hash__ = None
+    def __str__(self): raise RuntimeError("no")
+class Worse:
+    def __str__(self): raise RuntimeError("no")
+a, b = brick.source("plain"), brick.source(Bad("plain"))
+c = brick.source("\ud800\0", name=Worse(), path="p\0\ud800")
+brick.kernel("k", source=Bad("x"))
+brick.kernel("k", source=True)
+brick.kernel("k", source=Worse())
+report([a is b, c.name, c.path, int(c) != int(a)])
+""",
+    )
+    assert said == [True, "<Worse>", "p\\0\\ud800", True]
+
+
+def test_more_sources_than_are_told_are_known_by_their_hash_and_counted(worker: Start, prefix: str) -> None:
+    got, said = told(
+        worker,
+        prefix,
+        """
+from brick_agent import _sources
+for n in range(_sources.KNOWN_MAX + 500):
+    brick.kernel("k", source=f"kernel {n}")
+late = brick.source("kernel 1200")
+report([len(_sources._known), int(late) == _sources._source_hash("kernel 1200"), late.text])
+""",
+        BRICKD_EVENTS="16384",
+    )
+    assert said == [1024, True, None]
+    assert dropped(got) == 501
+    assert pieces(got) == 2 * 1024
+
+
+def test_a_handler_in_the_middle_of_a_source_does_not_wait_for_it(worker: Start, prefix: str) -> None:
+    told(
+        worker,
+        prefix,
+        """
+import signal
+fired = 0
+def handler(number, frame):
+    global fired
+    fired += 1
+    brick.source(f"handler {fired % 50}")
+brick.source("the first")  # imports what it needs
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+n = 0
+while fired < 200:
+    n += 1
+    brick.source(f"interrupted {n % 500}")
+signal.setitimer(signal.ITIMER_REAL, 0)
+report(fired)
+""",
+    )
+
+
+def test_a_forked_child_tells_what_its_parent_had_not_told_to_its_end(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+text = "x" * 40 * 3000
+ptx = brick.source(text)
+assert ptx.told < 3000
+child = os.fork()
+if child == 0:
+    assert ptx.told == 0
+    brick.kernel("k", source=ptx)
+    report([os.getpid(), ptx.told])
+    pause()
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+    )
+    child, pieces_of_child = process.heard()
+    process.paused()
+    (got,) = [each for each in readings(prefix) if each.header["pid"] == child]
+    assert pieces(got) == pieces_of_child > 2000
+    process.go()
+    assert process.end() == 0
