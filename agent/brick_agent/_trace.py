@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sys
 
-from brick_agent._core import Brick, brick
+from brick_agent._core import Brick, _task_ended, brick
 from brick_agent._core import _traced as _traced_function
 
 # Static and class methods without being marked so: a class looks for real functions of these names.
@@ -50,7 +50,10 @@ else:
         Args:
             what: the function, or a name.
             category: as of `brick`.
-            waits: False: each resumption of what is asynchronous is a span of its own, and no time between them is.
+            waits: False: each resumption of what is asynchronous is a span of its own, and no time between them is; how
+                many of them were the last of their tasks is counted too.
+
+        Where a function is defined is told once, at its first call; nothing of a lambda, or of no function of Python.
 
         >>> @brick.trace
         ... def tokenize(text):
@@ -101,21 +104,43 @@ def _traced(function: Any, name: str | None, category: str | None, waits: bool) 
     def calls(is_one: Callable[[Any], bool]) -> bool:
         return is_one(function) or is_one(type(function).__call__)
 
+    def told(spans: bool) -> Any:
+        return _traced_function(function, b, spans, *_definition(function))
+
     if calls(inspect.iscoroutinefunction):
-        traced = _coroutine(function, b, waits)
+        traced = _coroutine(told(False), b, waits)
     elif calls(inspect.isasyncgenfunction):
-        traced = _async_generator(function, b, waits)
+        traced = _async_generator(told(False), b, waits)
     elif calls(inspect.isgeneratorfunction):
-        traced = _generator(function, b)
+        traced = _generator(told(False), b)
         if calls(_is_awaited):
             traced = types.coroutine(traced)
     elif inspect.isfunction(function) and function.__name__ in _IMPLICIT:
-        traced = _function(_traced_function(function, b))
+        traced = _function(told(True))
     else:
-        return functools.wraps(function)(_traced_function(function, b))
+        return functools.wraps(function)(told(True))
     traced = functools.wraps(function)(traced)
     # A function would get `self` where it is a class attribute.
     return traced if hasattr(type(function), "__get__") else staticmethod(traced)
+
+
+def _definition(function: Any) -> tuple[str | None, int]:
+    """Of which file, as it would be imported, and of which line it is; None: not of any that is told."""
+    import inspect
+    import types
+
+    try:
+        code = getattr(inspect.unwrap(function), "__code__", None)
+    except ValueError:  # it wraps itself
+        code = None
+    if not isinstance(code, types.CodeType) or code.co_name == "<lambda>" or code.co_filename.startswith("<"):
+        return None, 0
+    file = code.co_filename
+    above = [
+        entry for entry in sys.path if isinstance(entry, str) and entry and file.startswith(f"{entry.rstrip('/')}/")
+    ]
+    short = file[len(max(above, key=len).rstrip("/")) + 1 :] if above else "/".join(file.split("/")[-2:])
+    return short.encode("utf-8", "backslashreplace").decode(), code.co_firstlineno
 
 
 def _is_awaited(function: Any) -> bool:
@@ -144,7 +169,7 @@ def _coroutine(function: Callable[..., Any], b: Brick, waits: bool) -> Callable[
             return await function(*args, **keywords)
 
     async def without(*args: Any, **keywords: Any) -> Any:
-        return await _Resumed(function(*args, **keywords), b)
+        return await _Resumed(function(*args, **keywords), b, True)
 
     return with_waits if waits else without
 
@@ -153,7 +178,7 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
     async def timed(awaited: Any) -> Any:
         try:
             if not waits:
-                return await _Resumed(awaited, b)
+                return await _Resumed(awaited, b, False)
             with b:
                 return await awaited
         finally:
@@ -162,20 +187,24 @@ def _async_generator(function: Callable[..., Any], b: Brick, waits: bool) -> Cal
     async def traced(*args: Any, **keywords: Any) -> AsyncGenerator[Any, Any]:
         inner = function(*args, **keywords)
         asked = _first_asked(inner)
-        while True:
-            try:
-                values = [await timed(asked)]
-            except StopAsyncIteration:
-                return
-            finally:
-                asked = None
-            try:
-                asked = inner.asend((yield values.pop()))
-            except GeneratorExit:
-                await timed(inner.aclose())
-                raise
-            except BaseException as error:
-                asked = inner.athrow(error)
+        try:
+            while True:
+                try:
+                    values = [await timed(asked)]
+                except StopAsyncIteration:
+                    return
+                finally:
+                    asked = None
+                try:
+                    asked = inner.asend((yield values.pop()))
+                except GeneratorExit:
+                    await timed(inner.aclose())
+                    raise
+                except BaseException as error:
+                    asked = inner.athrow(error)
+        finally:
+            if not waits:
+                _task_ended(b)
 
     return traced
 
@@ -197,18 +226,19 @@ def _first_asked(inner: Any) -> Any:
 class _Resumed:
     """Awaits what it is given, each resumption in a span."""
 
-    __slots__ = ("_awaited", "_brick")
+    __slots__ = ("_awaited", "_brick", "_ends")
 
-    def __init__(self, awaited: Any, b: Brick) -> None:
+    def __init__(self, awaited: Any, b: Brick, ends: bool) -> None:
         self._awaited = awaited
         self._brick = b
+        self._ends = ends
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return _resumed(self._awaited, self._brick)
+        return _resumed(self._awaited, self._brick, self._ends)
 
 
-def _resumed(inner: Any, b: Brick) -> Generator[Any, Any, Any]:
-    """`yield from inner`, for what has send, throw and close, each resumption in a span."""
+def _resumed(inner: Any, b: Brick, ends: bool = False) -> Generator[Any, Any, Any]:
+    """`yield from inner`, for what has send, throw and close, each resumption in a span; ends: the last is a task's."""
     resume, given = inner.send, None
     try:
         while True:
@@ -229,3 +259,5 @@ def _resumed(inner: Any, b: Brick) -> Generator[Any, Any, Any]:
                 resume, given = inner.throw, error
     finally:
         del inner, resume, given
+        if ends:
+            _task_ended(b)

@@ -1,6 +1,8 @@
 /* core.c - the module brick_agent._core and its functions. */
 #include "core.h"
 
+#include <pthread.h>
+
 CoreState core_state;
 
 /* ---- functions ---------------------------------------------------------- */
@@ -226,8 +228,7 @@ static PyMethodDef core_methods[] = {
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
     {"_step_of", core_step_of, METH_O, "A step's key, made of what tensors hold; None in a step, or where they cannot be read."},
     {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
-    {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick."},
-    {"_defined", core_defined, METH_VARARGS, "A brick that would be recorded now is a function, of this file and line."},
+    {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick, if it is to be; its first tells where it is defined."},
     {"_task_ended", core_task_ended, METH_O, "What was just recorded of a brick was the last stretch of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash by which a text is known as a source."},
     {"_tell", core_tell, METH_VARARGS, "Tells a source, with this name, path and hash, from so many pieces on; up to how many it is told, -1: all. None: one that is not told is counted."},
@@ -239,6 +240,8 @@ static PyMethodDef core_methods[] = {
     {"_segment_fd", core_segment_fd, METH_NOARGS, "Its descriptor, or -1."},
     {NULL, NULL, 0, NULL},
 };
+
+static void in_child(void) { core_state.process++; }
 
 static int core_exec(PyObject *module)
 {
@@ -264,6 +267,8 @@ static int core_exec(PyObject *module)
     Py_DECREF(other);
     if (core_state.other == NULL)
         return -1;
+    core_state.process = 1;
+    pthread_atfork(NULL, NULL, in_child);
     core_state.other->number = 0; /* of no name: whoever calls a brick so has another handle */
     return 0;
 }

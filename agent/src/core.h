@@ -84,6 +84,7 @@ typedef struct {
     CoreWeights *weights; /* those that are watched; or NULL */
     unsigned swept;
     unsigned refused; /* names refused before there was a counter for them */
+    unsigned process; /* from 1: another number in each forked child, of what is told once in a process */
     char program[128];
 } CoreState;
 
@@ -199,7 +200,8 @@ extern const char core_kernel_doc[], core_transfer_doc[], core_needs_doc[];
 PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
-PyObject *core_defined(PyObject *module, PyObject *args);
+/* A brick that would be recorded now is a function of this file, which is UTF-8, and line. False: not told, for now. */
+bool core_define(Brick *b, PyObject *file, unsigned long line);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
 PyObject *core_tell(PyObject *module, PyObject *args);
 PyObject *core_source_hash(PyObject *module, PyObject *text);

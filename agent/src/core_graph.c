@@ -279,25 +279,21 @@ PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, 
     return done(brick_needs(numbers[1], numbers[0], core_key()));
 }
 
-PyObject *core_defined(PyObject *module, PyObject *args)
+bool core_define(Brick *b, PyObject *file, unsigned long line)
 {
-    Brick *b;
-    PyObject *file;
-    unsigned long line;
     uint32_t number;
-    if (!PyArg_ParseTuple(args, "O!Uk:_defined", core_state.brick_type, &b, &file, &line))
-        return NULL;
     if (brick_is_off())
-        Py_RETURN_NONE;
-    if (number_of((PyObject *)b, NULL, &number) != 0)
-        return NULL;
+        return false;
+    if (number_of((PyObject *)b, NULL, &number) != 0) {
+        PyErr_Clear(); /* the span that is to come says it too */
+        return false;
+    }
     Py_ssize_t length;
     const char *text = PyUnicode_AsUTF8AndSize(file, &length);
-    if (text == NULL)
-        PyErr_Clear();
-    else
-        brick_defined(number, brick_name_for_mark(text, (size_t)length, NULL), line < UINT32_MAX ? (uint32_t)line : UINT32_MAX, core_key());
-    Py_RETURN_NONE;
+    const uint32_t name = brick_name_for_mark(text, (size_t)length, NULL);
+    if (brick_defined(number, name, line < UINT32_MAX ? (uint32_t)line : UINT32_MAX, core_key()) != BRICK_DONE)
+        core_watch();
+    return brick_state() == BRICK_ON;
 }
 
 PyObject *core_task_ended(PyObject *module, PyObject *brick)

@@ -1,4 +1,5 @@
-/* core_traced.c - what `@trace` makes of a plain callable: one that stands for it, as functools.lru_cache's does.
+/* core_traced.c - what `@trace` makes of a plain callable: one that stands for it, as functools.lru_cache's does. Of what
+ * is resumed, generators and coroutines, only where it is defined is told here.
  *
  * In C because a Python wrapper with *args and **keywords costs four times what the span does. Of two types: what is
  * not made a method by an attribute's look-up alone (a builtin, an object with __call__) gets one that is not either.
@@ -12,13 +13,31 @@ typedef struct {
     vectorcallfunc vectorcall;
     PyObject *function;
     PyObject *brick;
+    PyObject *file;   /* as UTF-8 already; or NULL: where it is defined is not told */
+    unsigned long line;
+    unsigned told;    /* the process that did, as core_state.process has it */
+    bool spans;       /* a call is a span; else only the definition is told */
     PyObject *dictionary; /* functools.wraps writes here what the function is called, and __wrapped__ */
     PyObject *weak;
 } Traced;
 
+/* Where it is called first: there the brick stands, and its definition. */
+static void tell(Traced *t)
+{
+    if (t->file == NULL) {
+        t->told = core_state.process;
+    } else if (core_define((Brick *)t->brick, t->file, t->line)) {
+        t->told = core_state.process;
+    }
+}
+
 static PyObject *traced_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
 {
     Traced *t = (Traced *)self;
+    if (__builtin_expect(t->told != core_state.process, 0))
+        tell(t);
+    if (!t->spans)
+        return PyObject_Vectorcall(t->function, args, nargsf, names);
     PyObject *begun = core_brick_start(t->brick, NULL);
     if (begun == NULL)
         return NULL;
@@ -78,6 +97,7 @@ static void traced_dealloc(PyObject *self)
         PyObject_ClearWeakRefs(self);
     traced_clear(self);
     Py_XDECREF(t->function);
+    Py_XDECREF(t->file);
     PyObject_GC_Del(self);
     Py_DECREF(type);
 }
@@ -122,8 +142,12 @@ PyType_Spec core_traced_object_spec = {
 
 PyObject *core_traced(PyObject *module, PyObject *args)
 {
-    PyObject *function, *b;
-    if (!PyArg_ParseTuple(args, "OO!:traced", &function, core_state.brick_type, &b))
+    PyObject *function, *b, *file;
+    unsigned long line;
+    int spans;
+    if (!PyArg_ParseTuple(args, "OO!pOk:traced", &function, core_state.brick_type, &b, &spans, &file, &line))
+        return NULL;
+    if (file != Py_None && PyUnicode_AsUTF8(file) == NULL)
         return NULL;
     Traced *t = PyObject_GC_New(Traced, PyType_HasFeature(Py_TYPE(function), Py_TPFLAGS_METHOD_DESCRIPTOR)
                                             ? core_state.traced_type
@@ -133,6 +157,10 @@ PyObject *core_traced(PyObject *module, PyObject *args)
     t->vectorcall = traced_call;
     t->function = Py_NewRef(function);
     t->brick = b; /* immortal: not counted */
+    t->file = file != Py_None ? Py_NewRef(file) : NULL;
+    t->line = line;
+    t->told = 0;
+    t->spans = spans;
     t->dictionary = t->weak = NULL;
     PyObject_GC_Track((PyObject *)t);
     return (PyObject *)t;
