@@ -54,6 +54,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from brick_agent._bricks import BrickCategory, BrickId
     from brick_agent._instrument import instrument, uninstrument
+    from brick_agent._nodes import ExecutionNode, TransferDirection
     from brick_agent._profiler import BrickProfiler
     from brick_agent._sources import source
     from brick_agent._stats import BrickBottleneck
@@ -68,11 +69,13 @@ else:
         "BrickCategory": "_bricks",
         "BrickId": "_bricks",
         "BrickProfiler": "_profiler",
+        "ExecutionNode": "_nodes",
         "KernelTrace": "_traces",
         "SyncMode": "_timing",
         "TileLevel": "_tiles",
         "TraceReport": "_traces_compared",
         "TraceRun": "_traces_run",
+        "TransferDirection": "_nodes",
         "instrument": "_instrument",
         "source": "_sources",
         "uninstrument": "_instrument",
@@ -94,6 +97,7 @@ __all__ = [
     "BrickCategory",
     "BrickId",
     "BrickProfiler",
+    "ExecutionNode",
     "Fingerprint",
     "KernelTrace",
     "Layer",
@@ -103,6 +107,7 @@ __all__ = [
     "TileLevel",
     "TraceReport",
     "TraceRun",
+    "TransferDirection",
     "brick",
     "checksum",
     "disable",

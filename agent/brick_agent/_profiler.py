@@ -22,6 +22,8 @@ for: what is started is timed by the host's clock until it is stopped, whatever 
 What ends at a common sync is not measured but bounded, and says so: each has the time up to the next start, so that all
 of them together have the time that passed. In the segment it is deferred work like any other, which a daemon works out.
 
+What is launched, moved and needed graph_* record (brick_agent._graphed); `brickd tree` shows it.
+
 Invariants: no call raises (but in BRICKD_STRICT=1), not for wrong options, timers or numbers, nor where the sync
 function does: that is counted, and told; any thread may call anything, but a timer is stopped by the thread that
 started it; each moment of a thread is in the total once.
@@ -34,10 +36,11 @@ import math
 from brick_agent._bricks import BrickCategory, BrickId, category_of
 from brick_agent._core import brick
 from brick_agent._core import finalize as _finalize
+from brick_agent._graphed import Graphed
 from brick_agent._recorded import Reading, Recorded
 from brick_agent._stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
 from brick_agent._tiles import LEVELS, NAMES, TileLevel, TileStats
-from brick_agent._timing import SyncMode, Timing, by_name, now_ns
+from brick_agent._timing import SyncMode, by_name, now_ns
 from brick_agent._told import Told, as_json, as_text, ordered
 
 # typing takes longer to import than everything else here together: only type checkers see it.
@@ -49,7 +52,7 @@ if TYPE_CHECKING:
 _ALWAYS = tuple(category.name for category in BrickCategory)
 
 
-class BrickProfiler(Timing):
+class BrickProfiler(Graphed):
     """Times bricks under the seed profiler's names, into the same segment as all else; disabled until enable().
 
     sync: what waits for the device; see set_sync_mode for `mode`.

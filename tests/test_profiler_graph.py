@@ -1,0 +1,264 @@
+"""BrickProfiler.graph_*: the seed's calls give the seed's structure, and no mistake in them harms a host."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from faults import Start
+from test_marks import marks, recorded
+
+from brickd.ledger import ledger_of
+
+BEGIN = """
+N, T = brick.ExecutionNode, brick.TransferDirection
+p = brick.BrickProfiler()
+p.enable_graph()
+"""
+
+
+def test_the_documented_calls_give_the_documented_structure(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+for _ in range(2):
+    ptx = p.graph_register_source("rmsnorm_kernel", ".entry rmsnorm_kernel() { ret; }", "rmsnorm.ptx")
+    assert p.graph_push_scope(N.Layer(0)) == "Layer 0"
+    assert p.graph_push_scope(N.Brick(brick.BrickId.RmsNorm, elements=4096)) == "RmsNorm"
+    assert p.graph_record_kernel("rmsnorm_kernel", ptx, (16, 1, 1), (256, 1, 1), 1024) == "rmsnorm_kernel"
+    assert p.graph_record_transfer("tokens", "gpu0", 64, T.H2D) == "tokens→gpu0"
+    assert not p.graph_is_scope_balanced()
+    assert p.graph_pop_scope() == "RmsNorm"
+    p.graph_add_dependency("RmsNorm", brick.BrickId.QkvProjection)
+    assert p.graph_pop_scope() == "Layer 0"
+    assert p.graph_is_scope_balanced()
+assert f"{ptx:016x}" == "56f3c130e5efd4fa", f"{ptx:016x}"
+""",
+    )
+    norm = ("RmsNorm@0:ticks",)
+    launched = (*norm, "rmsnorm_kernel@0:launched")
+    assert marks(got) == {
+        launched: 2,
+        (*launched, "<<<16,256,1>>> smem=1024B @56f3c130e5efd4fa:shaped"): 2,
+        (*norm, "tokens→gpu0@0:h2d"): 2,
+        ("QkvProjection@0:ticks", "RmsNorm:needs"): 2,
+    }
+
+
+def test_every_kind_of_node_is_a_scope(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+for node in (
+    N.Function("decode", "model.py", 7),
+    N.AsyncTask("request", 3, 2, 500),
+    N.Kernel("gemm", 0, 4, 32, timing_ns=1500),
+    N.Transfer("a", "b", 64, "D2D", 20),
+    N.Brick("Softmax", timing_ns=50_000, elements=9),
+):
+    p.graph_push_scope(node)
+    p.graph_record_kernel("inside", None, None, None)
+while p.graph_pop_scope(): pass
+names = [p.stats(name).count for name in ("decode", "request", "gemm", "AttentionSoftmax")]
+assert names == [1, 1, 1, 2], names
+assert p.stats("AttentionSoftmax").total_elements == 9 and p.stats("gemm").total_ns == 1500
+""",
+    )
+    decode, task = ("decode:ticks",), ("decode:ticks", "request:ticks")
+    assert marks(got) == {
+        (*decode, "inside:launched"): 1,
+        (*task, "inside:launched"): 3,
+        (*task, "gemm:launched"): 1,
+        (*task, "gemm:launched", "<<<4,32,1>>> smem=0B:shaped"): 1,
+        (*task, "a→b:d2d"): 1,
+        (*task, "AttentionSoftmax:ticks", "inside:launched"): 1,
+    }
+    assert ledger_of(got).marks["refused"] == 0
+
+
+def test_what_is_disabled_records_nothing_and_gives_none(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        """
+N = brick.ExecutionNode
+p = brick.BrickProfiler.enabled()
+assert not p.is_graph_enabled()
+gave = [
+    p.graph_push_scope(N.Brick(0)), p.graph_push_scope(N.Layer(1)), p.graph_record_brick(0, 5, 1),
+    p.graph_record_kernel("k", 1, 1, 1, 1), p.graph_record_transfer("a", "b", 1, "H2D"), p.graph_pop_scope(),
+    p.graph_register_source("k", "text"), p.graph_add_dependency("a", "b"), p.graph_clear(),
+]
+assert gave == [None] * 9 and p.graph_is_scope_balanced()
+assert p.all_brick_stats() == []
+brick.init()
+""",
+    )
+    assert (marks(got), sum(lane["begun"] for _, lane, _ in got.lanes)) == ({}, 0)
+
+
+def test_off_times_no_scope_and_launches_are_counted_all_the_same(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+p.set_sync_mode("None")
+p.graph_push_scope(N.Layer(3)); p.graph_push_scope(N.Brick("gemm"))
+p.graph_record_kernel("k", None, None, None)
+assert (p.graph_pop_scope(), p.graph_pop_scope()) == ("gemm", "Layer 3")
+""",
+    )
+    assert marks(got) == {("k@3:launched",): 1}
+    assert sum(lane["begun"] for _, lane, _ in got.lanes) == 0
+
+
+MISTAKES = {
+    "p.graph_pop_scope()": "scopes popped twice",
+    "p.graph_push_scope('Layer 0')": "nodes",
+    "p.graph_push_scope(N.Brick(99))": "brick ids",
+    "p.graph_record_brick(-1, 5)": "brick ids",
+    "p.graph_add_dependency('a', 15)": "brick ids",
+    "for _ in range(257): p.graph_push_scope(N.Function('f'))": "scopes too deep",
+    "import threading; p.graph_push_scope(N.Function('f'))\n"
+    "t = threading.Thread(target=lambda: run(p.graph_pop_scope)); t.start(); t.join()": "scopes popped twice",
+}
+
+
+@pytest.mark.parametrize("call", MISTAKES)
+def test_a_mistake_is_counted_and_told_and_raises_only_in_strict_mode(worker: Start, prefix: str, call: str) -> None:
+    process = worker(
+        BEGIN
+        + f"""
+raised = []
+def run(what):
+    try: what()
+    except ValueError as error: raised.append(str(error))
+def mistake():
+    exec({call!r}, globals())
+run(mistake)
+report(p.to_json())
+p.graph_clear()
+os.environ["BRICKD_STRICT"] = "1"
+run(mistake)
+report(raised)
+"""
+    )
+    lost = json.loads(process.heard())["not_recorded"]
+    raised = process.heard()
+    assert lost[MISTAKES[call]] == 1
+    assert len(raised) == 1
+    assert "BRICKD_STRICT" in raised[0]
+    assert process.end() == 0
+    assert "brickd: " in process.said
+
+
+def test_numbers_that_cannot_be_are_counted_and_never_raise(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+p.graph_record_brick(0, 0, 0)
+p.graph_record_brick("x", -5, -1)
+p.graph_push_scope(N.Layer(-1)); p.graph_pop_scope()
+p.graph_push_scope(N.Brick(0, elements=-3)); p.graph_pop_scope()
+p.graph_record_kernel("k", -1, (0, 1, 1), (1, 1, 1), -1)
+p.graph_record_kernel("k", 2**64, "wide", None)
+p.graph_record_kernel(None, None, None, None)
+p.graph_record_transfer("a", "b", -1, "H2D")
+p.graph_record_transfer("a", "b", 0, "SIDEWAYS")
+p.graph_record_transfer(1, None, 5, T.D2H)
+assert p.stats("RmsNorm").count == 2, "no elements at all is a brick too"
+""",
+    )
+    assert marks(got) == {
+        ("k:launched",): 2,
+        ("<NoneType>:launched",): 1,
+        ("a→b:h2d",): 1,
+        ("<int>→<NoneType>:d2h",): 1,
+    }
+    assert sum(lane["amounts"] for _, lane, _ in got.lanes) >= 5
+
+
+def test_a_scope_that_is_left_open_is_abandoned_and_counted(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+import threading
+def left():
+    p.graph_push_scope(N.Layer(0)); p.graph_push_scope(N.Brick("left"))
+    p.graph_record_kernel("k", None, None, None)
+t = threading.Thread(target=left); t.start(); t.join()
+p.graph_push_scope(N.Brick("outer"))
+p.graph_push_scope(N.Brick("inner"))
+brick.brick("outer").stop()   # not through the profiler: what is above it was left
+assert p.graph_pop_scope() == "inner" and p.graph_pop_scope() == "outer"
+with brick.span("after"): brick.kernel("k")
+""",
+    )
+    assert marks(got) == {("left@0:ticks", "k@0:launched"): 1, ("after:ticks", "k:launched"): 1}
+    lanes = [lane for _, lane, _ in got.lanes]
+    assert sum(lane["abandoned"] for lane in lanes) == 2
+    assert sum(lane["unmatched"] for lane in lanes) == 2
+
+
+def test_tasks_and_profilers_have_scopes_of_their_own(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+import asyncio
+q = brick.BrickProfiler(); q.enable_graph()
+async def one(name):
+    p.graph_push_scope(N.AsyncTask(name))
+    for _ in range(3):
+        await asyncio.sleep(0)
+        q.graph_push_scope(N.Function("step"))
+        p.graph_record_kernel(name + "_kernel", None, None, None)
+        await asyncio.sleep(0)
+        assert q.graph_pop_scope() == "step"
+    assert p.graph_pop_scope() == name
+    return p.graph_is_scope_balanced() and q.graph_is_scope_balanced()
+async def main():
+    return await asyncio.gather(one("a"), one("b"))
+assert asyncio.run(main()) == [True, True]
+""",
+    )
+    assert marks(got) == {
+        ("a:ticks", "step:ticks", "a_kernel:launched"): 3,
+        ("b:ticks", "step:ticks", "b_kernel:launched"): 3,
+    }
+    assert sum(lane["unmatched"] + lane["abandoned"] for _, lane, _ in got.lanes) == 0
+
+
+def test_a_forked_child_has_none_of_its_parents_scopes(worker: Start, prefix: str) -> None:
+    process = worker(
+        BEGIN
+        + """
+p.graph_push_scope(N.Brick("parents"))
+child = os.fork()
+if child == 0:
+    os._exit(0 if p.graph_is_scope_balanced() and p.graph_pop_scope() is None else 9)
+_, status = os.waitpid(child, 0)
+report([status, p.graph_pop_scope()])
+"""
+    )
+    assert process.heard() == [0, "parents"]
+    assert process.end() == 0
+
+
+def test_reports_say_how_to_have_them(worker: Start, prefix: str) -> None:
+    process = worker(BEGIN + "report([p.graph_to_dot(), p.graph_to_ascii_tree()])")
+    dot, tree = process.heard()
+    assert dot.startswith("digraph ExecutionGraph {")
+    assert dot.endswith("}\n")
+    assert all("brickd tree" in each for each in (dot, tree))
+    assert process.end() == 0
