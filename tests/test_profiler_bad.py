@@ -170,3 +170,86 @@ report([p.brick_names(), p.total_ns(), p.pending_count()])
         **environment,
     )
     assert found == [[], 0, 0]
+
+
+# Where an enumeration, a name, a number, a time, a timer or a function is wanted.
+MADE_UP = """
+class Hostile:
+    def fails(self, *_): raise RuntimeError("hostile")
+    __index__ = __float__ = __bool__ = __eq__ = __repr__ = fails
+    __hash__ = object.__hash__
+class Array(list):
+    def __ne__(self, other): return self
+    def __bool__(self): raise ValueError("ambiguous")
+values = [Hostile(), Array(), [], {}, None, 2.5, float("nan"), float("inf"), -1, 10**400, 10**5000, b"x", "\\ud800", int]
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "p.start_brick(x)",
+        "p.stop_brick(x); p.stop_brick(p.start_brick(0), x)",
+        "p.start(x, x)",
+        "p.stop(p.start('x'), x)",
+        "p.record_elapsed(x, x, x)",
+        "p.record_elapsed_with_bytes('x', 5, x, x, x)",
+        "p.record_cycles('x', x)",
+        "p.record_deferred(0, x); p.record_deferred(0, p.elapsed_ns(), x)",
+        "p.record_deferred(0, p.elapsed_ns()); p.finalize(x)",
+        "p.start_tile(x); p.stop_tile(p.start_tile('Macro', x, x), x, x)",
+        "p.set_sync_mode(x, sync=None); p.set_sync_mode('Deferred', sync=x); brick.BrickProfiler(sync=x, mode=x)",
+        "p.tile_stats(x), p.brick_stats(x), p.stats(x)",
+        "p.set_brick_bottleneck('x', x); p.set_l2_cache_hit_rate(x); p.set_zero_copy(x)",
+        "with p.layer(x): pass",
+    ],
+)
+def test_whatever_a_host_gives_nothing_raises(worker: Start, prefix: str, call: str) -> None:
+    raised, _ = said(
+        worker,
+        MADE_UP
+        + f"""
+import json
+p.enable_tile_profiling()
+def call(x):
+    {call}
+raised = []
+for x in values:
+    try: call(x)
+    except Exception as error: raised.append([type(x).__name__, str(error)[:200]])
+report([raised, json.loads(p.to_json())["bricks"] and p.summary().count("\\n")])
+""",
+    )
+    assert raised == []
+
+
+@pytest.mark.parametrize("stream", ["None", "closed"])
+def test_a_mistake_harms_nobody_where_it_cannot_be_said(worker: Start, prefix: str, stream: str) -> None:
+    found = said(
+        worker,
+        LOST
+        + f"""
+kept = sys.stderr
+sys.stderr = closed = open(os.devnull, "w"); closed.close()
+sys.stderr = {stream}
+p.stop(None)
+sys.stderr = kept
+report(lost())
+""",
+    )
+    assert found == {"timers of others": 1}
+
+
+def test_what_a_host_gave_is_said_on_one_short_line(worker: Start, prefix: str) -> None:
+    process = worker(
+        """
+class Loud:
+    def __repr__(self): return "\\x1b[2J\\n" * 1000
+p = brick.BrickProfiler.enabled()
+p.stop(Loud())
+"""
+    )
+    assert process.end() == 0
+    (line,) = process.said.splitlines()
+    assert line.startswith("brickd: stop takes a timer that start gave, once, not \\x1b[2J\\n")
+    assert len(line) < 300

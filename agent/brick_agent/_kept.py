@@ -3,11 +3,12 @@
 Owns: figures by name (what was only bounded, compressed bytes, cycles, labels), what pends, what a user supplied, and
 the host's mistakes. Must not know: how anything is timed. Invariants: all of it is limited; the lock is held for some
 lines of Python and never while anything waits; a mistake is counted, the first of a kind is said, and none raises but
-in strict mode; a forked child has nothing of its parent's.
+in strict mode, whatever the host gave; a forked child has nothing of its parent's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import sys
@@ -16,14 +17,20 @@ import weakref
 
 from brick_agent._handed import Waiting
 from brick_agent._stats import BrickStats
+from brick_agent._told import printable
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Mapping
+    from enum import IntEnum
+    from typing import Any, TypeVar
+
+    Member = TypeVar("Member", bound=IntEnum)
 
 NAMES_MAX = 4096  # the others share one
 _AMOUNT_MAX = 1 << 48
+_SHOWN_MAX = 80
 
 
 class Kept:
@@ -62,9 +69,9 @@ class Kept:
     def amount(self, value: Any) -> int:
         """What the writer would take for an amount, which knows nothing of this one; 0 where it is none."""
         n = amount(value)
-        if not n and value != 0:
-            self.refuse("amounts", f"an amount must be an integer from 0 to 2^48, not {value!r}")
-        return n
+        if n is None:
+            self.refuse("amounts", f"an amount must be an integer from 0 to 2^48, not {shown(value)}")
+        return n or 0
 
     def refuse(self, what: str, wanted: str, cause: BaseException | None = None) -> None:
         """A mistake of that kind, and what was wanted."""
@@ -74,7 +81,8 @@ class Kept:
             self.mistakes[what] = self.mistakes.get(what, 0) + 1
             first = self.mistakes[what] == 1
         if first and sys.stderr is not None:
-            sys.stderr.write(f"brickd: {wanted}\n")
+            with contextlib.suppress(Exception):  # it may be closed
+                sys.stderr.write(f"brickd: {wanted}\n")
 
 
 _all: weakref.WeakSet[Kept] = weakref.WeakSet()
@@ -88,10 +96,26 @@ def _forked() -> None:
 os.register_at_fork(after_in_child=_forked)
 
 
-def amount(value: Any) -> int:
-    """What the writer takes for an amount; what it takes for none, and counts, is 0."""
+def amount(value: Any) -> int | None:
+    """What the writer takes for an amount; None: what it takes for none, and counts."""
     try:
         n = operator.index(value)
-    except TypeError:
-        return 0
-    return n if 0 <= n <= _AMOUNT_MAX else 0
+    except Exception:
+        return None
+    return n if 0 <= n <= _AMOUNT_MAX else None
+
+
+def member(of: type[Member], value: object, names: Mapping[str, Member] | None = None) -> Member | None:
+    """Which one is meant, itself or by its name; None: none is."""
+    if isinstance(value, of):
+        return value
+    return (names or of.__members__).get(value) if isinstance(value, str) else None
+
+
+def shown(value: object) -> str:
+    """What a host gave, on a line; what kind of thing it is, where it does not say more."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"a value of type {type(value).__name__}"
+    return printable(text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…")

@@ -37,6 +37,7 @@ from brick_agent._bricks import BrickCategory, BrickId, category_of
 from brick_agent._core import brick
 from brick_agent._core import finalize as _finalize
 from brick_agent._graphed import Graphed
+from brick_agent._kept import member, shown
 from brick_agent._recorded import Reading, Recorded
 from brick_agent._stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
 from brick_agent._tiles import LEVELS, NAMES, TileLevel, TileStats
@@ -133,7 +134,9 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().stats("nobody") is None
         True
         """
-        known = BrickId.from_name(name) if isinstance(name, str) else None
+        if not isinstance(name, str):
+            return None
+        known = BrickId.from_name(name)
         canonical = name if known is None else known.name
         return next((each for each in self._bricks(self._recorded.read()).values() if each.name == canonical), None)
 
@@ -228,9 +231,9 @@ class BrickProfiler(Graphed):
         >>> profiler.stats("gemm").bottleneck.name
         'Compute'
         """
-        known = label if isinstance(label, BrickBottleneck) else BrickBottleneck.__members__.get(label)
+        known = member(BrickBottleneck, label)
         if known is None:
-            self._kept.refuse("bottlenecks", f"a bottleneck must be Unknown, Memory or Compute, not {label!r}")
+            self._kept.refuse("bottlenecks", f"a bottleneck must be Unknown, Memory or Compute, not {shown(label)}")
             return
         with self._kept.lock:
             self._kept.of(by_name(name, None).name).bottleneck = known
@@ -245,10 +248,10 @@ class BrickProfiler(Graphed):
         """
         try:
             given = float(rate)
-        except (TypeError, ValueError):
+        except Exception:
             given = float("nan")
         if math.isnan(given):
-            self._kept.refuse("cache hit rates", f"a cache hit rate must be a number from 0 to 1, not {rate!r}")
+            self._kept.refuse("cache hit rates", f"a cache hit rate must be a number from 0 to 1, not {shown(rate)}")
             return
         self._kept.supplied["l2_cache_hit_rate"] = min(max(given, 0.0), 1.0)
 
@@ -266,7 +269,10 @@ class BrickProfiler(Graphed):
 
         >>> brick.BrickProfiler().set_zero_copy(True)
         """
-        self._kept.supplied["zero_copy"] = bool(yes)
+        try:
+            self._kept.supplied["zero_copy"] = bool(yes)
+        except Exception:
+            self._kept.refuse("zero copies", f"zero copy must be True or False, not {shown(yes)}")
 
     def is_zero_copy(self) -> bool:
         """What was said of it.

@@ -14,7 +14,7 @@ from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 from brick_agent._bricks import SPOKEN, BrickId
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
-from brick_agent._kept import Kept, amount
+from brick_agent._kept import Kept, amount, member, shown
 from brick_agent._tiles import CATEGORY, NAMES, TileLevel
 
 # typing takes longer to import than everything else here together: only type checkers see it.
@@ -152,12 +152,14 @@ class Timing:
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.set_sync_mode("PerLayer", sync=lambda: None)  # say, torch.cuda.synchronize
         """
-        known = mode if isinstance(mode, SyncMode) else _MODES.get(mode) if isinstance(mode, str) else None
+        known = member(SyncMode, mode, _MODES)
         if known is None:
-            self._kept.refuse("sync modes", f"a sync mode must be Immediate, PerLayer, Deferred or Off, not {mode!r}")
+            wanted = "a sync mode must be Immediate, PerLayer, Deferred or Off"
+            self._kept.refuse("sync modes", f"{wanted}, not {shown(mode)}")
             return
         if sync is not False and sync is not None and not callable(sync):
-            self._kept.refuse("sync functions", f"sync must be a function without arguments, or None, not {sync!r}")
+            wanted = "sync must be a function without arguments, or None"
+            self._kept.refuse("sync functions", f"{wanted}, not {shown(sync)}")
             return
         self._mode = known
         if sync is not False:
@@ -291,7 +293,7 @@ class Timing:
         if not isinstance(timer, BrickTimer) or timer._profiler is not self:
             stopped = isinstance(timer, BrickTimer) and timer._profiler is None
             what = "timers stopped twice" if stopped else "timers of others"
-            self._kept.refuse(what, f"stop takes a timer that start gave, once, not {timer!r}")
+            self._kept.refuse(what, f"stop takes a timer that start gave, once, not {shown(timer)}")
             return
         timer._profiler = None
         if timer._start_ns is not None:
@@ -309,7 +311,7 @@ class Timing:
             try:
                 self._sync()
             except Exception as error:
-                self._kept.refuse("syncs", f"the sync function raised {error!r}", error)
+                self._kept.refuse("syncs", f"the sync function raised {shown(error)}", error)
                 return False
         return True
 
@@ -364,17 +366,17 @@ class Timing:
         now = now_ns()
         try:
             at = operator.index(ns) + (now if self._epoch_ns is None else self._epoch_ns)
-        except TypeError:
+        except Exception:
             at = -1
         if self._epoch_ns is not None and self._epoch_ns <= at <= now:
             return at
-        self._kept.refuse(what, f"a time must be one of elapsed_ns() since the last reset_epoch(), not {ns!r}")
+        self._kept.refuse(what, f"a time must be one of elapsed_ns() since the last reset_epoch(), not {shown(ns)}")
         return None
 
     def _hand(self, of: Brick, start_ns: int, elements: SupportsIndex) -> None:
         if _deferred(of, start_ns, self._stream, elements, 0) is None:
             return  # all recording is off
-        if not self._kept.waiting.add((start_ns, of.name, amount(elements))):
+        if not self._kept.waiting.add((start_ns, of.name, amount(elements) or 0)):
             self._kept.refuse("deferred starts without room", "so much is deferred that finalize() should be called")
 
     def finalize(self, end_ns: SupportsIndex | None = None) -> None:
@@ -473,15 +475,15 @@ class Timing:
         self._end(timer, elements, flops)
 
     def _level(self, level: TileLevel | str) -> TileLevel | None:
-        known = level if isinstance(level, TileLevel) else TileLevel.__members__.get(level)
+        known = member(TileLevel, level)
         if known is None:
-            self._kept.refuse("tile levels", f"a level must be Macro, Midi or Micro, not {level!r}")
+            self._kept.refuse("tile levels", f"a level must be Macro, Midi or Micro, not {shown(level)}")
         return known
 
     def _by_id(self, id: BrickId | int) -> Brick | None:
         if isinstance(id, int) and 0 <= id < len(_known):
             return _known[id]
-        self._kept.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {id!r}")
+        self._kept.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {shown(id)}")
         return None
 
     def _passed_ns(self) -> int:
