@@ -134,9 +134,10 @@ def work():
         p.record_deferred(0, 5, 8)
         p.record_deferred_dynamic("x", 5, 8)
     return reads() - before
+p.enable_tile_profiling()
 {why}
 off = work()
-p.enable(); p.set_sync_mode("Deferred"); p.enable_tile_profiling()
+p.enable(); p.set_sync_mode("Deferred")
 report([off, work()])
 """,
         BRICKD_CLOCK="monotonic",

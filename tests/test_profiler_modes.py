@@ -254,6 +254,80 @@ report([p.stats("a").bounded, p.stats("a").count, p.stats("b").bounded])
     assert found == [0, 1, 1]
 
 
+def test_what_was_started_waiting_for_the_device_is_stopped_so(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+syncs = []
+p.set_sync_mode("Immediate", sync=lambda: syncs.append(1))
+for mode in ("Deferred", "PerLayer", "Off", "Immediate"):
+    t = p.start("k"); p.set_sync_mode(mode); p.stop(t); p.set_sync_mode("Immediate")
+before = len(syncs)
+p.set_sync_mode("Immediate", sync=None)
+t = p.start("host"); p.set_sync_mode("Immediate", sync=lambda: syncs.append(1)); p.stop(t)
+report([before, len(syncs), p.stats("k").count, p.stats("k").bounded])
+""",
+    )
+    assert found == [4, 4, 4, 0]
+
+
+def test_a_tile_waits_for_no_device(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+syncs = []
+p.enable_tile_profiling()
+for mode in ("Immediate", "PerLayer", "Deferred"):
+    p.set_sync_mode(mode, sync=lambda: syncs.append(1))
+    p.stop_tile(p.start_tile("Micro"), 1, 1)
+report([syncs, p.tile_stats("Micro").count, p.pending_count()])
+""",
+    )
+    assert found == [[], 3, 0]
+
+
+@pytest.mark.parametrize("mode", ["Immediate", "PerLayer", "Deferred"])
+def test_a_sync_function_may_use_its_own_profiler(worker: Start, prefix: str, mode: str) -> None:
+    calls, waits, pending, lost = said(
+        worker,
+        f"""
+import json
+calls = []
+def sync():
+    calls.append(1)
+    with p.layer(9): p.stop(p.start("waits"))
+    p.finalize()
+p.set_sync_mode({mode!r}, sync=sync)
+with p.layer(1): p.stop(p.start("k"))
+p.finalize()
+report([len(calls), p.stats("waits").count, p.pending_count(), json.loads(p.to_json())["not_recorded"]])
+""",
+    )
+    assert (calls, waits, pending) == (1, 1, 0)
+    assert not any(lost.values())
+
+
+def test_a_sync_that_is_interrupted_interrupts_the_host_and_loses_nothing(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+def interrupted(): raise KeyboardInterrupt
+told = 0
+for mode in ("Immediate", "PerLayer", "Deferred"):
+    p.set_sync_mode(mode, sync=interrupted)
+    try:
+        with p.layer(1): p.stop(p.start("k"))
+        p.finalize()
+    except KeyboardInterrupt: told += 1
+before = p.pending_count()
+p.set_sync_mode("Deferred", sync=lambda: None); p.finalize()
+with brick.span("after"): pass
+report([told, before, p.stats("k").count, p.pending_count(), p.stats("after").self_ns == p.stats("after").total_ns])
+""",
+    )
+    assert found == [3, 2, 3, 0, True]
+
+
 starts = st.lists(st.integers(0, 1000), max_size=12)
 
 

@@ -2,13 +2,15 @@
 
 Owns: whether and how what is started is timed, timers, the sync modes, the epoch. Must not know: statistics, reports.
 Invariants: while it is disabled, or Off, no clock is read and nothing is recorded; what is timed goes through the
-lanes, as everything else here does; of what is deferred the segment and what is kept here have the same start.
+lanes, as everything else here does; of what is deferred the segment and what is kept here have the same start; what
+was started in one mode ends in it; a sync function that calls its own profiler is not called by that again.
 """
 
 from __future__ import annotations
 
 import operator
 from enum import IntEnum
+from threading import get_ident
 from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 
 from brick_agent._bricks import SPOKEN, BrickId
@@ -53,12 +55,13 @@ _MODES = {"None": SyncMode.Off, **SyncMode.__members__}
 class BrickTimer:
     """What start gives and stop takes, once."""
 
-    __slots__ = ("_brick", "_profiler", "_start_ns")
+    __slots__ = ("_brick", "_profiler", "_start_ns", "_waits")
 
-    def __init__(self, profiler: Timing | None, of: Brick, start_ns: int | None) -> None:
+    def __init__(self, profiler: Timing | None, of: Brick, start_ns: int | None, waits: bool) -> None:
         self._profiler = profiler
         self._brick = of
         self._start_ns = start_ns  # None: a span is open in the lane
+        self._waits = waits
 
     @property
     def name(self) -> str:
@@ -67,7 +70,7 @@ class BrickTimer:
 
 
 # Of what is not timed: one for all.
-_IDLE = BrickTimer(None, _known[0], None)
+_IDLE = BrickTimer(None, _known[0], None, waits=False)
 
 
 class LayerScope:
@@ -103,7 +106,8 @@ class Timing:
         self._enabled = self._on = self._tiling = False
         self._sync: Callable[[], object] | None = None
         self._mode = SyncMode.Deferred
-        self._defers = False
+        self._defers = self._waits = False
+        self._syncing: set[int] = set()
         self._epoch_ns: int | None = None
         self._enabled_ns = 0
         self._wall_ns = 0
@@ -176,6 +180,7 @@ class Timing:
 
     def _settle_mode(self) -> None:
         self._defers = self._sync is not None and self._mode in (SyncMode.PerLayer, SyncMode.Deferred)
+        self._waits = self._sync is not None and self._mode is SyncMode.Immediate
         self._on = self._enabled and self._mode is not SyncMode.Off
 
     def reset_epoch(self) -> None:
@@ -283,9 +288,9 @@ class Timing:
 
     def _begin(self, of: Brick) -> BrickTimer:
         if self._defers:
-            return BrickTimer(self, of, now_ns())
+            return BrickTimer(self, of, now_ns(), waits=False)
         of.start()
-        return BrickTimer(self, of, None)
+        return BrickTimer(self, of, None, self._waits)
 
     def _end(self, timer: BrickTimer, elements: SupportsIndex, flops: SupportsFloat | SupportsIndex | None) -> None:
         if timer is _IDLE:
@@ -300,19 +305,26 @@ class Timing:
             self._hand(timer._brick, timer._start_ns, elements)
             return
         try:
-            if self._sync is not None and self._mode is SyncMode.Immediate:
+            if timer._waits:
                 self._wait()
         finally:
             timer._brick.stop(elements, 0, 0 if flops is None else flops)
 
     def _wait(self) -> bool:
         """Whether all that was handed to the device is over."""
-        if self._sync is not None:
-            try:
-                self._sync()
-            except Exception as error:
-                self._kept.refuse("syncs", f"the sync function raised {shown(error)}", error)
-                return False
+        sync, thread = self._sync, get_ident()
+        if sync is None:
+            return True
+        if thread in self._syncing:
+            return False
+        self._syncing.add(thread)
+        try:
+            sync()
+        except Exception as error:
+            self._kept.refuse("syncs", f"the sync function raised {shown(error)}", error)
+            return False
+        finally:
+            self._syncing.discard(thread)
         return True
 
     # ---- deferred work -----------------------------------------------------------------------------------------------
@@ -445,7 +457,7 @@ class Timing:
         return self._tiling
 
     def start_tile(self, level: TileLevel | str, row: int = 0, col: int = 0) -> BrickTimer:
-        """Begin a tile of a level: Macro, Midi, Micro. On the host, whatever the sync mode, unless it is Off.
+        """Begin a tile of a level: Macro, Midi, Micro. It is timed by the host's clock, and waits for nothing.
 
         row, col: which one, for whoever reads the code: totals are of levels.
 
@@ -455,13 +467,13 @@ class Timing:
         >>> profiler.tile_stats("Midi").arithmetic_intensity
         0.5
         """
-        if not self._tiling or self._mode is SyncMode.Off:
+        if not self._tiling or not self._on:
             return _IDLE
         known = self._level(level)
         if known is None:
             return _IDLE
         _tiles[known].start()
-        return BrickTimer(self, _tiles[known], None)
+        return BrickTimer(self, _tiles[known], None, waits=False)
 
     def stop_tile(
         self, timer: BrickTimer, elements: SupportsIndex = 0, flops: SupportsFloat | SupportsIndex = 0
