@@ -429,6 +429,25 @@ report([os.read(read, 99).decode(), p.stats("x").total_ns, p.pending_count()])
     assert found == ["7 0", 100, 1]
 
 
+def test_a_forked_child_has_been_enabled_since_it_was_forked(worker: Start, prefix: str) -> None:
+    child, parent = said(
+        worker,
+        """
+import json
+def passed(): return json.loads(p.to_json())["wall_ns"]
+while p.elapsed_ns() < 20_000_000: pass
+before, forked = passed(), p.elapsed_ns()
+read, write = os.pipe()
+if os.fork() == 0:
+    os.write(write, b"%d" % (passed() <= p.elapsed_ns() - forked))
+    os._exit(0)
+os.wait()
+report([os.read(read, 9).decode(), passed() >= before])
+""",
+    )
+    assert (child, parent) == ("1", True)
+
+
 # ---- figures -----------------------------------------------------------------------------------------------------
 
 
@@ -576,6 +595,32 @@ report([p.to_json(), p.summary(), p.brick_names()])
     assert "\x1b" not in summary
     assert "new\\nline" in summary
     assert len(summary.split("\n\n")[1].splitlines()) == len(names) + 1
+
+
+def test_a_report_goes_on_where_a_signal_handler_records_in_the_middle_of_it(worker: Start, prefix: str) -> None:
+    count, names = said(
+        worker,
+        """
+n = 0
+def handler(frame, event, arg):
+    global n
+    if "brick_agent" not in frame.f_code.co_filename: return None
+    if event == "line":
+        n += 1
+        p.record_cycles(f"n{n % 50}", 5); p.record_deferred_dynamic("late", p.elapsed_ns()); p.stop(p.start("inner"))
+        if n % 3 == 0: p.finalize()
+        if n % 5 == 0: p.reset()
+    return handler
+for _ in range(4): p.record_deferred_dynamic("k", p.elapsed_ns())
+sys.settrace(handler)
+p.finalize(); p.summary(); p.to_json(); p.total_throughput(); p.reset()
+sys.settrace(None)
+p.stop(p.start("after"))
+report([n, p.brick_names()])
+""",
+    )
+    assert count > 300
+    assert "after" in names
 
 
 def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> None:

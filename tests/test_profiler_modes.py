@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
+from types import FrameType
+from typing import Any
 
 import pytest
 from brick_agent._handed import WAITING_MAX, Waiting
@@ -359,3 +362,39 @@ def test_what_waits_is_limited() -> None:
     assert all(waiting.add((n, "k", 1)) for n in range(WAITING_MAX))
     assert not waiting.add((0, "k", 1))
     assert len(waiting.settle(WAITING_MAX)) == WAITING_MAX
+
+
+def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str, int, int, int]]]:
+    """How many instructions it took, and what came of it where another sync came before that one."""
+    waiting, count = Waiting(), 0
+    within: list[tuple[str, int, int, int]] = []
+    for n in range(4):
+        waiting.add((10 * n, "k", 1))
+
+    def interrupts(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        if "_handed" not in frame.f_code.co_filename:
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            count += 1
+            if count == at:
+                waiting.add((35, "late", 1))
+                within.extend(waiting.settle(200))
+        return interrupts
+
+    sys.settrace(interrupts)
+    try:
+        settled = waiting.settle(100)
+    finally:
+        sys.settrace(None)
+    return count, waiting, settled + within
+
+
+def test_a_sync_in_the_middle_of_another_as_a_signal_handlers_loses_nothing() -> None:
+    instructions, _, _ = settled_with_an_interruption(0)
+    assert instructions > 50
+    for at in range(1, instructions + 1):
+        _, waiting, settled = settled_with_an_interruption(at)
+        assert len(settled) + len(waiting) == 5
+        assert sum(part for _, part, _, _ in settled) <= 200

@@ -22,11 +22,15 @@ WAITING_MAX = 16_384
 
 
 class Waiting:
-    """What pends. Starts are added by any thread at any time; one at a time settles them."""
+    """What pends. Starts are added by any thread at any time; one at a time settles them.
+
+    One in the middle of that, as a signal handler of the same thread, settles nothing: what it added pends still.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Handed] = deque()
         self._given_ns = 0  # the time up to here has been shared out
+        self._settling = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -44,6 +48,15 @@ class Waiting:
         Each has the time from its start to the next one's, the last one to the sync. A start before the last sync that
         is told after it has what is left of its part.
         """
+        if self._settling:
+            return []
+        self._settling = True
+        try:
+            return self._settled(end_ns)
+        finally:
+            self._settling = False
+
+    def _settled(self, end_ns: int) -> list[Part]:
         taken = sorted((self._waiting.popleft() for _ in range(len(self._waiting))), key=itemgetter(0))
         while taken and taken[-1][0] > end_ns:
             self._waiting.appendleft(taken.pop())

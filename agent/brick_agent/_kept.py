@@ -1,9 +1,9 @@
 """What a profiler keeps by itself, since no summary of a segment can hold it.
 
-Owns: figures by name (what was only bounded, compressed bytes, cycles, labels), what pends, what a user supplied, and
-the host's mistakes. Must not know: how anything is timed. Invariants: all of it is limited; the lock is held for some
-lines of Python and never while anything waits; a mistake is counted, the first of a kind is said, and none raises but
-in strict mode, whatever the host gave; a forked child has nothing of its parent's.
+Owns: figures by name (what was only bounded, compressed bytes, cycles, labels), what pends, what a user supplied, for
+how long it was enabled, and the host's mistakes. Must not know: how anything is timed. Invariants: all of it is
+limited; the lock is held for some lines of Python and never while anything waits; a mistake is counted, the first of a
+kind is said, and none raises but in strict mode, whatever the host gave; a forked child has nothing of its parent's.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import weakref
+from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 
 from brick_agent._handed import Waiting
 from brick_agent._stats import BrickStats
@@ -41,10 +42,12 @@ class Kept:
         waiting: what pends.
         named: figures by name.
         supplied: what a user said of the whole and nobody measured.
+        enabled_ns: since when it is enabled; None: it is not.
         mistakes: how many, by kind.
     """
 
     def __init__(self) -> None:
+        self.enabled_ns: int | None = None
         self.forked()
         _all.add(self)
 
@@ -58,7 +61,22 @@ class Kept:
         self.waiting = Waiting()
         self.named: dict[str, BrickStats] = {}
         self.supplied: dict[str, object] = {}
+        self._was_enabled_ns = 0
+        if self.enabled_ns is not None:
+            self.enabled_ns = now_ns()
         self.mistakes: dict[str, int] = {}
+
+    def enable(self, now_ns: int) -> None:
+        """From then on."""
+        self.enabled_ns = now_ns
+
+    def disable(self, now_ns: int) -> None:
+        """No longer."""
+        self._was_enabled_ns, self.enabled_ns = self.passed_ns(now_ns), None
+
+    def passed_ns(self, now_ns: int) -> int:
+        """For how long it was enabled, until then."""
+        return self._was_enabled_ns + (0 if self.enabled_ns is None else now_ns - self.enabled_ns)
 
     def of(self, name: str) -> BrickStats:
         """The figures of a name."""
@@ -94,6 +112,11 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def now_ns() -> int:
+    """The machine's monotonic clock."""
+    return clock_gettime_ns(CLOCK_MONOTONIC_RAW)
 
 
 def amount(value: Any) -> int | None:

@@ -37,11 +37,11 @@ from brick_agent._bricks import BrickCategory, BrickId, category_of
 from brick_agent._core import brick
 from brick_agent._core import finalize as _finalize
 from brick_agent._graphed import Graphed
-from brick_agent._kept import member, shown
+from brick_agent._kept import member, now_ns, shown
 from brick_agent._recorded import Reading, Recorded
 from brick_agent._stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
 from brick_agent._tiles import LEVELS, NAMES, TileLevel, TileStats
-from brick_agent._timing import SyncMode, by_name, now_ns
+from brick_agent._timing import SyncMode, by_name
 from brick_agent._told import Told, as_json, as_text, ordered
 
 # typing takes longer to import than everything else here together: only type checkers see it.
@@ -192,7 +192,7 @@ class BrickProfiler(Graphed):
         >>> brick.BrickProfiler().total_throughput()
         0.0
         """
-        return ratio(self.total_tokens() * 1e9, self._passed_ns())
+        return ratio(self.total_tokens() * 1e9, self._kept.passed_ns(now_ns()))
 
     def _bricks(self, reading: Reading) -> dict[str, BrickStats]:
         """By name; what tiles took is their brick's own time."""
@@ -213,7 +213,7 @@ class BrickProfiler(Graphed):
             else:
                 found[name].self_ns += path.stats.self_ns
         with self._kept.lock:
-            for name, kept in self._kept.named.items():
+            for name, kept in self._kept.named.copy().items():  # a signal handler may add one meanwhile
                 of = found.setdefault(name, BrickStats(name, category_of(name, brick(name).category)))
                 of.add(kept)
                 for figure in ("total_compressed_bytes", "bottleneck", "total_cycles", "min_cycles", "max_cycles",
@@ -314,7 +314,7 @@ class BrickProfiler(Graphed):
         lost = reading.ledger | {"torn": reading.torn, "unread": reading.unread} | self._kept.mistakes
         return Told(
             settings,
-            self._passed_ns(),
+            self._kept.passed_ns(now_ns()),
             bricks,
             by_category(bricks, _ALWAYS),
             self.all_tile_stats(),
@@ -334,9 +334,6 @@ class BrickProfiler(Graphed):
         """
         self._recorded.begin()
         self._tiled.begin()
-        self._wall_ns = 0
-        if self._enabled:
-            self._enabled_ns = now_ns()
         with self._kept.lock:
             if self._kept.waiting:
                 _finalize(stream=self._stream)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import operator
 from enum import IntEnum
 from threading import get_ident
-from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 
 from brick_agent._bricks import SPOKEN, BrickId
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
-from brick_agent._kept import Kept, amount, member, shown
+from brick_agent._kept import Kept, amount, member, now_ns, shown
 from brick_agent._tiles import CATEGORY, NAMES, TileLevel
 
 # typing takes longer to import than everything else here together: only type checkers see it.
@@ -109,8 +108,6 @@ class Timing:
         self._defers = self._waits = False
         self._syncing: set[int] = set()
         self._epoch_ns: int | None = None
-        self._enabled_ns = 0
-        self._wall_ns = 0
         self.set_sync_mode(mode, sync=sync)
 
     # ---- how it stands -----------------------------------------------------------------------------------------------
@@ -122,8 +119,9 @@ class Timing:
         >>> profiler.enable()
         """
         if not self._enabled:
-            self._enabled_ns = now_ns()
-            self._epoch_ns = self._enabled_ns if self._epoch_ns is None else self._epoch_ns
+            now = now_ns()
+            self._kept.enable(now)
+            self._epoch_ns = now if self._epoch_ns is None else self._epoch_ns
             self._enabled = True
             self._settle_mode()
 
@@ -134,7 +132,7 @@ class Timing:
         >>> profiler.disable()
         """
         if self._enabled:
-            self._wall_ns += now_ns() - self._enabled_ns
+            self._kept.disable(now_ns())
             self._enabled = False
             self._settle_mode()
 
@@ -497,13 +495,6 @@ class Timing:
             return _known[id]
         self._kept.refuse("brick ids", f"a BrickId must be one of 0 to {len(_known) - 1}, not {shown(id)}")
         return None
-
-    def _passed_ns(self) -> int:
-        return self._wall_ns + (now_ns() - self._enabled_ns if self._enabled else 0)
-
-
-def now_ns() -> int:
-    return clock_gettime_ns(CLOCK_MONOTONIC_RAW)
 
 
 def by_name(name: str, category: str | None) -> Brick:
