@@ -250,6 +250,18 @@ def test_categories_add_up_to_the_total_and_are_in_the_json(worker: Start, prefi
     assert sum(each["percent"] for each in categories) == pytest.approx(100)
 
 
+def test_a_category_is_known_by_its_name_in_any_case(worker: Start, prefix: str) -> None:
+    found = said(
+        worker,
+        """
+for n, category in enumerate(("norm", "Norm", "FFN", "ffn", "attention", "Other", "other", "Mine")):
+    p.stop(p.start(f"b{n}", category))
+report({each: of.count for each, of in p.category_stats().items()})
+""",
+    )
+    assert found == {"Norm": 2, "Attention": 1, "FFN": 2, "Other": 2, "mine": 1}
+
+
 # ---- one way to record -------------------------------------------------------------------------------------------
 
 

@@ -105,4 +105,6 @@ def category_of(name: str, declared: str | None) -> str:
     known = BrickId.from_name(name)
     if known is not None:
         return known.category.name
-    return next((each.name for each, said in SPOKEN.items() if said == declared), declared or BrickCategory.Other.name)
+    return next(
+        (each.name for each in BrickCategory if each.name.lower() == declared), declared or BrickCategory.Other.name
+    )
