@@ -121,7 +121,12 @@ def _said(what: str, quick: bool) -> Iterator[Told]:
     command = [sys.executable, "-P", "-m", "brickd.peaks_measured", what, *(["quick"] if quick else [])]
     environment = {name: value for name, value in os.environ.items() if name not in _LIMITS}
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment, encoding="utf-8"
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=environment,
+        encoding="utf-8",
+        process_group=0,  # a Ctrl-C is for who asked, who ends it; it would tell where it was interrupted
     ) as program:
         try:
             assert program.stdout is not None
