@@ -1,7 +1,8 @@
 """A file in the place of another.
 
-Owns: how one is replaced. Must not know: what is in it. Invariant: at any time, whoever else writes it, the file is as
-it was or as it is to be, never in between.
+Owns: how one is replaced. Must not know: what is in it. Invariants: at any time, whoever else writes it, the file is as
+it was or as it is to be, never in between; a link stays one, to another file; what is no file, as a terminal, a pipe or
+/dev/null, is written to and stays what it is.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ def replace(path: Path, content: bytes) -> None:
     Raises:
         OSError: it cannot be written; the file is as it was.
     """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = path.resolve()
     fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
     try:
         with open(fd, "wb") as file:
