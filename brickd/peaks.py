@@ -8,7 +8,7 @@ replaced as a whole.
 from __future__ import annotations
 
 import json
-import math
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +24,9 @@ VERSION = 1
 MEMORY = "memory"
 # The peak of a device of which nobody says for which type of number it holds.
 ANY = "any"
+
+# What no device is slower or faster than; sums and quotients of what lies between are numbers.
+_LEAST, _MOST = 1.0, 1e30
 
 # What others took of the processors' time, from which on a peak may be higher than what was seen.
 _BUSY_PERCENT = 5
@@ -119,6 +122,20 @@ def place(runtime: Runtime) -> Path:
     return runtime.state / "peaks"
 
 
+def may_save(path: Path) -> None:
+    """Find out before anything takes long.
+
+    Raises:
+        BrickdError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
 def save(path: Path, devices: Sequence[Device]) -> None:
     """Put these in the place of all that were known.
 
@@ -130,8 +147,12 @@ def save(path: Path, devices: Sequence[Device]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         replacing.replace(path, framed("peaks", VERSION, [body]))
     except OSError as error:
-        why = f"{path} cannot be written: {error.strerror}"
-        raise BrickdError(f"{why}; set BRICKD_STATE_DIR to a directory of yours") from None
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> BrickdError:
+    why = f"{path} cannot be written: {error.strerror}"
+    return BrickdError(f"{why}; set BRICKD_STATE_DIR to a directory of yours")
 
 
 def load(path: Path) -> tuple[Device, ...]:
@@ -153,7 +174,7 @@ def load(path: Path) -> tuple[Device, ...]:
         raise BrickdError(f"{path} {error}") from None
     except CheckpointRefused as error:
         raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
-    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
         raise PeaksRefused(f"{path} is no whole file of peaks ({why}): measure again (brickd calibrate)") from None
 
@@ -171,7 +192,7 @@ def _device(said: dict[str, Any]) -> Device:
         None if said["others_percent"] is None else float(said["others_percent"]),
         {_text(kind): rate(value) for kind, value in flops.items()},
         tuple(
-            Bandwidth(_text(each["level"]), rate(each["bytes_per_second"]), each["working_set_bytes"])
+            Bandwidth(_text(each["level"]), rate(each["bytes_per_second"]), _size(each["working_set_bytes"]))
             for each in said["bandwidths"]
         ),
         tuple(Skipped(_text(each["what"]), _text(each["why"])) for each in said["skipped"]),
@@ -184,12 +205,18 @@ def _text(value: object) -> str:
     return value
 
 
+def _size(value: object) -> int | None:
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        raise TypeError(f"a size is a number of bytes or null, not {str(value)[:60]}")
+    return value
+
+
 def rate(value: object) -> float:
     """A rate, if that is one.
 
     Raises:
-        ValueError: it is no finite number, or not above zero.
+        ValueError: it is no number, or one that no device has.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"a rate is a finite number above 0, not {str(value)[:60]}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
+        raise ValueError(f"a rate is a number from 1 to 1e30, not {str(value)[:60]}")
     return float(value)

@@ -80,7 +80,7 @@ class Place:
 
 
 def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Place:
-    """Where what did that stands; all of it is more than nothing."""
+    """Where what did that stands; each of it is 1 at the least."""
     achieved, intensity = flops / time_ns * 1e9, flops / size_bytes
     allowed, limit = roof.at(intensity)
     farthest_first = (each.level for each in reversed(roof.bandwidths))
@@ -138,7 +138,7 @@ def document(bricks: Document, device: Device, question: RooflineQuestion, here:
     roof = roof_of(device, question)
     placed, unknown = [], []
     for brick in bricks["bricks"]:
-        missing = [key for key in ("flops", "bytes", "total_ns") if not 0 < brick[key] < math.inf]
+        missing = [key for key in ("flops", "bytes", "total_ns") if not 1 <= brick[key] < math.inf]
         kept = {key: brick[key] for key in ("name", "category", *([question.by] if question.by else []))}
         kept |= {key: brick[key] for key in ("count", "total_ns", "self_ns", "flops", "bytes", "bounded")}
         if missing:

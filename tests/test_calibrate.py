@@ -41,7 +41,7 @@ from brickd.runtime import runtime
 
 TINY = Plan(matrix=8, gpu_matrix=8, rounds=2, round_ns=1_000, caches=2)
 
-numbers = st.floats(min_value=0, exclude_min=True, allow_infinity=False, allow_nan=False)
+numbers = st.floats(1, 1e30)
 machines = st.builds(Machine, st.text(), st.integers(1, 4096))
 bandwidths = st.builds(Bandwidth, st.text(), numbers, st.none() | st.integers(1, 2**60))
 devices = st.builds(
@@ -95,12 +95,30 @@ def test_a_file_with_a_byte_changed_or_cut_is_refused(
         load(path)
 
 
-@pytest.mark.parametrize("wrong", [0, -1, math.nan, math.inf, "1", None, True])
+@pytest.mark.parametrize("wrong", [0, -1, 1e-300, 1e31, 10**400, math.nan, math.inf, "1", None, True])
 def test_a_rate_that_is_none_is_refused_though_the_file_is_whole(tmp_path: Path, wrong: object) -> None:
     said = given_device().document() | {"flops_per_second": {"float32": wrong}}
     path = tmp_path / "peaks"
     path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [said]}).encode()]))
-    with pytest.raises(PeaksRefused, match="a rate is a finite number above 0"):
+    with pytest.raises(PeaksRefused, match="a rate is a number from 1 to 1e30"):
+        load(path)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"others_percent": 10**400},
+        {"machine": {"cpu_model": "x", "cpus": 1e999}},
+        {"bandwidths": [{"level": "L1", "bytes_per_second": 1, "working_set_bytes": "1"}]},
+        {"bandwidths": [{"level": "L1", "bytes_per_second": 1, "working_set_bytes": -1}]},
+        {"source": "guessed"},
+        {"skipped": [7]},
+    ],
+)
+def test_a_file_that_holds_what_it_cannot_is_refused(tmp_path: Path, wrong: dict[str, object]) -> None:
+    path = tmp_path / "peaks"
+    path.write_bytes(framed("peaks", 1, [json.dumps({"devices": [given_device().document() | wrong]}).encode()]))
+    with pytest.raises(PeaksRefused, match="is no whole file of peaks"):
         load(path)
 
 
@@ -261,6 +279,20 @@ def test_a_program_that_is_killed_costs_what_it_had_not_told_which_is_said(
     assert skipped[0].what == ("d, core" if told.endswith('"by"]') else "core")
 
 
+def test_a_program_that_measures_is_not_of_the_group_to_which_a_terminal_sends_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program"
+    program.write_text("""#!/bin/sh
+read -r pid name state parent group rest < /proc/self/stat
+echo '["Begun","d","'$((group == $$))'"]'
+echo '["Flops","float32",2.0]'
+""")
+    program.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert [each.by for each in measure(quick=True, tells=lambda *_: None).devices] == ["1"] * 3
+
+
 # ---- the verb
 
 
@@ -283,9 +315,11 @@ def test_peaks_that_are_given_are_shown_as_given(prefix: str) -> None:
     [
         (["--peak-flops", "1e12"], "a device that is given has both --peak-flops and --bandwidth"),
         (["--device", "tpu"], "a device that is given has both"),
-        (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a finite number above 0"),
-        (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a finite number above 0"),
-        (["--peak-flops", "much", "--bandwidth", "1"], "much is not a finite number above 0"),
+        (["--device", "", "--peak-flops", "1", "--bandwidth", "1"], "--device wants a name that is not empty"),
+        (["--peak-flops", "1e-5", "--bandwidth", "1"], "1e-5 is not a number from 1 to 1e30"),
+        (["--peak-flops", "0", "--bandwidth", "1"], "0 is not a number from 1 to 1e30"),
+        (["--peak-flops", "inf", "--bandwidth", "1"], "inf is not a number from 1 to 1e30"),
+        (["--peak-flops", "much", "--bandwidth", "1"], "much is not a number from 1 to 1e30"),
         (["--quick", "--peak-flops", "1", "--bandwidth", "1"], "give one of them"),
     ],
 )
@@ -308,6 +342,13 @@ def test_a_damaged_file_is_refused_where_it_is_asked_and_replaced_where_peaks_ar
     assert found.returncode == 0
     assert "it is replaced now" in found.stderr
     assert [each.name for each in load(path)] == ["given"]
+
+
+def test_where_peaks_cannot_be_kept_nothing_is_measured(prefix: str) -> None:
+    found = brickd("calibrate", BRICKD_STATE_DIR="/proc/none", PATH="")
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "/proc/none/peaks cannot be written: No such file or directory; set BRICKD_STATE_DIR" in found.stderr
+    assert "calibrating" not in found.stderr
 
 
 def test_a_program_of_one_core_is_bound_to_it_before_anything_asks_how_many_there_are() -> None:

@@ -6,6 +6,8 @@ import itertools
 import json
 import math
 import os
+import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -53,7 +55,7 @@ brick.brick({HOSTILE!r}).record(1_000_000, flops=8)
 pause()
 """
 
-rates = st.floats(1e-3, 1e18)
+rates = st.floats(1, 1e30)
 
 
 def brick(name: str = "b", **said: Any) -> dict[str, Any]:
@@ -62,15 +64,17 @@ def brick(name: str = "b", **said: Any) -> dict[str, Any]:
     return {"name": name, **known, "bounded": False, **said}
 
 
-def answered(*bricks: dict[str, Any], question: RooflineQuestion | None = None, here: Machine = HERE) -> dict[str, Any]:
+def answered(
+    *bricks: dict[str, Any], question: RooflineQuestion | None = None, here: Machine = HERE, device: Device = DEVICE
+) -> dict[str, Any]:
     said = {"schema_version": 1, "source": "daemon", "over": "start", "over_ns": None, "workers": 1, "bricks": bricks}
-    return told(said, DEVICE, question or RooflineQuestion(), here)
+    return told(said, device, question or RooflineQuestion(), here)
 
 
 # ---- the formula
 
 
-@given(rates, rates, st.floats(1e-3, 1e18), st.floats(1e-3, 1e18), st.floats(1, 1e18))
+@given(rates, rates, st.floats(1, 1e43), st.floats(1, 1e25), st.floats(1, 1e25))
 def test_a_distance_is_what_is_missing_to_the_lower_of_peak_and_bandwidth(
     peak: float, bandwidth: float, flops: float, size_bytes: float, time_ns: float
 ) -> None:
@@ -112,6 +116,7 @@ def test_what_is_above_a_roof_is_served_by_the_farthest_level_that_can(
         ({"flops": math.nan, "bytes": 8}, ["flops"]),
         ({"flops": 8, "bytes": math.inf}, ["bytes"]),
         ({"flops": -1, "bytes": 8}, ["flops"]),
+        ({"flops": 5e-324, "bytes": 8}, ["flops"]),
     ],
 )
 def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
@@ -166,6 +171,24 @@ def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: Roofli
         roof_of(DEVICE, asked)
     with pytest.raises(BrickdError, match="no peaks are known of gpu0, only of machine"):
         chosen([DEVICE], RooflineQuestion(device="gpu0"))
+
+
+@given(
+    rates,
+    st.lists(rates, min_size=1, max_size=3),
+    st.lists(st.tuples(st.floats(1, 1e43), *[st.integers(1, 2**64)] * 2)),
+)
+def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
+    peak: float, bandwidths: list[float], said: list[tuple[float, int, int]]
+) -> None:
+    levels = tuple(Bandwidth(f"L{n}", rate) for n, rate in enumerate(bandwidths))
+    device = replace(DEVICE, flops_per_second={"float32": peak}, bandwidths=levels)
+    bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
+    found = answered(*bricks, question=RooflineQuestion(level="L0"), device=device)
+    assert len(found["bricks"]) == len(bricks)
+    json.dumps(found, allow_nan=False)
+    drawn = ElementTree.fromstring(picture.svg(found))
+    assert len(list(drawn.iter(f"{SVG}circle"))) == len(bricks)
 
 
 # ---- the picture
@@ -275,6 +298,21 @@ def test_a_picture_that_cannot_be_written_is_told_with_its_place(worker: Start, 
     found = brickd("roofline", "--svg", str(tmp_path / "none" / "a.svg"))
     assert (found.returncode, found.stdout) == (2, "")
     assert "a.svg cannot be written: No such file or directory; name another file" in found.stderr
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_picture_goes_through_a_link_and_into_what_is_no_file_and_leaves_both(worker: Start, tmp_path: Path) -> None:
+    started(worker, COMPUTING)
+    fifo, link, drawn = tmp_path / "fifo", tmp_path / "link", tmp_path / "a.svg"
+    os.mkfifo(fifo)
+    link.symlink_to(drawn)
+    with open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)) as reader:
+        assert brickd("roofline", "--svg", str(fifo)).returncode == 0
+        assert stat.S_ISFIFO(fifo.stat().st_mode)
+        assert ElementTree.fromstring(reader.read()).tag == f"{SVG}svg"
+    assert brickd("roofline", "--svg", str(link)).returncode == 0
+    assert link.is_symlink()
+    ElementTree.parse(drawn)
 
 
 @pytest.mark.usefixtures("peaks")

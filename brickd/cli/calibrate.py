@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 class Rate(click.ParamType[float]):
-    """A rate above zero."""
+    """A rate that a device may have."""
 
     name = "rate"
 
@@ -42,7 +42,7 @@ class Rate(click.ParamType[float]):
         try:
             return peaks.rate(float(value))
         except ValueError:
-            self.fail(f"{value} is not a finite number above 0, as 1.2e12", param, ctx)
+            self.fail(f"{value} is not a number from 1 to 1e30, as 1.2e12", param, ctx)
 
 
 @click.command()
@@ -58,8 +58,11 @@ def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, de
         raise click.UsageError("a device that is given has both --peak-flops and --bandwidth")
     if giving and quick:
         raise click.UsageError("--quick measures, --peak-flops measures nothing: give one of them")
+    if device == "":
+        raise click.UsageError("--device wants a name that is not empty")
     path = peaks.place(runtime())
     known = _known(path)
+    peaks.may_save(path)
     skipped: list[Skipped] = []
     if peak_flops is not None and bandwidth is not None:
         at = rfc3339(time.time_ns())
