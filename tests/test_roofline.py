@@ -17,6 +17,7 @@ from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import HOSTILE
+from running import running
 from test_record import recording
 from verbs import brickd, document, sheet, started
 
@@ -328,6 +329,23 @@ def test_a_daemon_tells_the_same(worker: Start) -> None:
     said = document("roofline", "--by", "service", "--top", "1")
     assert said["source"] == "daemon"
     assert (names(said), said["rest"]["bricks"], said["rest"]["above_roof"]) == (["gemm"], 2, 1)
+
+
+@pytest.mark.usefixtures("peaks")
+def test_a_window_has_what_was_done_since_the_daemon_looked_first_and_nothing_before(worker: Start) -> None:
+    process = started(worker, COMPUTING + COMPUTING.replace("record(1_000_000", "record(2_000_000"))
+    with running() as daemon:
+        daemon.until("worker_found")
+        process.go()
+        process.paused()
+        for over in ("10s", "60s"):
+            said = document("roofline", "--over", over)
+            assert said["over"] == over
+            assert [(entry["name"], entry["count"], entry["distance_percent"]) for entry in said["bricks"]] == [
+                ("gemm", 1, 90), ("copy", 1, 60), ("cached", 1, 20),
+            ]  # fmt: skip
+            assert {entry["name"] for entry in said["unknown"]} == {"sample", "move", HOSTILE}
+            assert ", last " in brickd("roofline", "--over", over).stdout.splitlines()[1]
 
 
 @pytest.mark.usefixtures("peaks")
