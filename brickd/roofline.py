@@ -68,6 +68,10 @@ class Place:
         """How much of the roof was achieved; more than 1 above it."""
         return self.flops_per_second / self.roof_flops_per_second
 
+    def of_peak(self, roof: Roof) -> float:
+        """How much of what the device computes at the most, wherever the bytes come from."""
+        return self.flops_per_second / roof.peak
+
     @property
     def above(self) -> bool:
         """Whether it achieved more."""
@@ -145,7 +149,7 @@ def document(bricks: Document, device: Device, question: RooflineQuestion, here:
             unknown.append({**kept, "missing": missing})
         else:
             where = place(roof, brick["flops"], brick["bytes"], brick["total_ns"])
-            placed.append({**kept, **_told(where), "to_gain_ns": round(brick["total_ns"] * where.distance)})
+            placed.append({**kept, **_told(where, roof), "to_gain_ns": round(brick["total_ns"] * where.distance)})
     placed.sort(key=lambda entry: -entry["to_gain_ns"])
     top = len(placed) if question.top is None else question.top
     begun = {key: bricks[key] for key in ("schema_version", "source", "recording", "over", "over_ns") if key in bricks}
@@ -173,13 +177,14 @@ def _rest(cut: Sequence[Document]) -> dict[str, int]:
     }
 
 
-def _told(where: Place) -> dict[str, Any]:
+def _told(where: Place, roof: Roof) -> dict[str, Any]:
     return {
         "flops_per_second": _figures(where.flops_per_second),
         "flops_per_byte": _figures(where.flops_per_byte),
         "roof_flops_per_second": _figures(where.roof_flops_per_second),
         "limit": where.limit,
         "of_roof_percent": _figures(100 * where.share),
+        "of_peak_percent": _figures(100 * where.of_peak(roof)),
         "distance_percent": _figures(100 * where.distance),
         "above_roof": where.above,
         "served_by": where.served_by,

@@ -105,3 +105,19 @@ report([p.to_json(), p.summary()])
     assert [line.split()[0] for line in table] == ["TILE", "macro", "micro"]
     assert " 2.00 " in table[1]
     assert "unknown" in table[2], "an intensity of 0 is none that is known"
+
+
+def test_a_tiles_bytes_are_those_of_its_numbers_if_so_many_can_be_recorded(worker: Start, prefix: str) -> None:
+    sizes, lost = said(
+        worker,
+        """
+import json
+from brick_agent import _core
+p.enable_tile_profiling()
+for elements in (10, 2**46, 2**48, -1, "x"): p.stop_tile(p.start_tile("Midi"), elements, 1)
+rows = {row[2]: row for row in _core._totals()[2]}
+report([rows["tile.midi"][12:14], json.loads(p.to_json())["not_recorded"]["amounts"]])
+""",
+    )
+    assert sizes == [10 + 2**46 + 2**48, 40 + 2**48]
+    assert lost == 3, "four times 2^48 is more than an amount, and the last two are none"

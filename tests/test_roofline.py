@@ -146,6 +146,7 @@ def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
     (found,) = answered(brick(flops=8_000, bytes=16_000))["bricks"]
     assert found["above_roof"] is True
     assert found["of_roof_percent"] == 160
+    assert found["of_peak_percent"] == 8
     assert found["served_by"] == "L2"
     assert found["distance_percent"] == found["to_gain_ns"] == 0
     (wrong,) = answered(brick(flops=10**9, bytes=8))["bricks"]
@@ -271,6 +272,8 @@ def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: St
         "compute",
         "20",
         "%",
+        "20",
+        "%",
         "80",
         "%",
         "800",
@@ -281,6 +284,31 @@ def test_bricks_stand_by_what_is_to_gain_and_unknown_ones_are_counted(worker: St
         "1 brick is above every roof: operations or bytes are not what was said, or another device",
         "3 bricks are unknown, and in no order: 1 without bytes; 1 without operations; 1 without operations and bytes",
     ]
+
+
+@pytest.mark.usefixtures("peaks")
+def test_tiles_are_told_by_level_with_their_fraction_of_the_peak(worker: Start) -> None:
+    started(
+        worker,
+        """
+p = brick.BrickProfiler.enabled(); p.enable_tile_profiling()
+gemm = p.start("gemm")
+for level, elements, flops in (("Macro", 4096, 2**20), ("Midi", 512, 2**14), ("Micro", 16, 64)):
+    tile = p.start_tile(level); sum(range(3000)); p.stop_tile(tile, elements, flops)
+p.stop(gemm)
+pause()
+""",
+    )
+    told = {entry["name"]: entry for entry in document("roofline", "--category", "tile")["bricks"]}
+    assert {name: (entry["bytes"], entry["flops_per_byte"]) for name, entry in told.items()} == {
+        "tile.macro": (16384, 64), "tile.midi": (2048, 8), "tile.micro": (64, 1),
+    }  # fmt: skip
+    for entry in told.values():
+        assert entry["of_peak_percent"] == pytest.approx(
+            100 * entry["flops"] / entry["total_ns"] * 1e9 / 1e11, rel=1e-4
+        )
+    (head,) = (line for line in brickd("roofline", COLUMNS="200").stdout.splitlines() if line.startswith("BRICK"))
+    assert "OF PEAK" in head
 
 
 @pytest.mark.usefixtures("peaks")

@@ -2,7 +2,8 @@
 
 Owns: the levels, the bricks that stand for them, and their formulas. Must not know: how a tile is timed. Invariants: a
 tile is a span like any other; its time is its level's, and the innermost brick's around it, which would have it too if
-nobody had looked at tiles. Amounts are of 32-bit floats, as in the seed.
+nobody had looked at tiles. Amounts are of 32-bit floats, as in the seed, and recorded with their bytes, so that
+`brickd roofline` tells what fraction of a measured peak each level reaches.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from enum import IntEnum
 from brick_agent._stats import ratio
 
 CATEGORY = "tile"
-_FLOAT_BYTES = 4
+FLOAT_BYTES = 4
 
 
 class TileLevel(IntEnum):
@@ -67,7 +68,7 @@ class TileStats:
     @property
     def arithmetic_intensity(self) -> float:
         """Floating-point operations per byte; 0: not known."""
-        return ratio(self.total_flops, self.total_elements * _FLOAT_BYTES)
+        return ratio(self.total_flops, self.total_elements * FLOAT_BYTES)
 
     def fraction_of_peak(self, peak_gflops: float) -> float:
         """How much of what the machine could do was done, at most all; 0 where that is not known."""

@@ -16,7 +16,7 @@ from brick_agent._bricks import SPOKEN, BrickId
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
 from brick_agent._kept import Kept, amount, member, now_ns, shown
-from brick_agent._tiles import CATEGORY, NAMES, TileLevel
+from brick_agent._tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -219,7 +219,7 @@ class Timing:
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.stop_brick(profiler.start_brick(3), elements=128)
         """
-        self._end(timer, elements, None)
+        self._end(timer, elements, 0, 0)
 
     def start(self, name: str, category: str | None = None) -> BrickTimer:
         """Begin a brick of any name; an alias of a known one is that one.
@@ -238,7 +238,7 @@ class Timing:
         >>> profiler = brick.BrickProfiler.enabled()
         >>> profiler.stop(profiler.start("tokenize"), elements=12)
         """
-        self._end(timer, elements, None)
+        self._end(timer, elements, 0, 0)
 
     def record_elapsed(self, name: str, elapsed_ns: SupportsFloat | SupportsIndex, elements: SupportsIndex = 0) -> None:
         """Say how long a brick took that was timed elsewhere.
@@ -290,7 +290,9 @@ class Timing:
         of.start()
         return BrickTimer(self, of, None, self._waits)
 
-    def _end(self, timer: BrickTimer, elements: SupportsIndex, flops: SupportsFloat | SupportsIndex | None) -> None:
+    def _end(
+        self, timer: BrickTimer, elements: SupportsIndex, size_bytes: int, flops: SupportsFloat | SupportsIndex
+    ) -> None:
         if timer is _IDLE:
             return
         if not isinstance(timer, BrickTimer) or timer._profiler is not self:
@@ -306,7 +308,7 @@ class Timing:
             if timer._waits:
                 self._wait()
         finally:
-            timer._brick.stop(elements, 0, 0 if flops is None else flops)
+            timer._brick.stop(elements, size_bytes, flops)
 
     def _wait(self) -> bool:
         """Whether all that was handed to the device is over."""
@@ -482,7 +484,7 @@ class Timing:
         >>> profiler.enable_tile_profiling()
         >>> profiler.stop_tile(profiler.start_tile("Micro"), elements=64, flops=128)
         """
-        self._end(timer, elements, flops)
+        self._end(timer, elements, FLOAT_BYTES * (amount(elements) or 0), flops)
 
     def _level(self, level: TileLevel | str) -> TileLevel | None:
         known = member(TileLevel, level)

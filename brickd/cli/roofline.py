@@ -36,6 +36,7 @@ _FIGURES = (
     Figure(Column("ROOF", "right", spare=5), "roof_flops_per_second", units.count),
     Figure(Column("LIMIT", spare=2), "limit", str),
     Figure(Column("OF ROOF", "right", spare=6), "of_roof_percent", units.percent),
+    Figure(Column("OF PEAK", "right", spare=7), "of_peak_percent", units.percent),
     Figure(Column("DISTANCE", "right"), "distance", str),
     Figure(Column("TO GAIN", "right"), "to_gain_ns", units.duration),
 )
