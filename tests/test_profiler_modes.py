@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 from brick_agent._handed import WAITING_MAX, Waiting
-from conftest import reading
-from faults import Start
+from conftest import ROOT, WRITER, reading
+from faults import Start, native
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded import counts, events
@@ -209,6 +211,19 @@ pause()
     assert third - second == pytest.approx(500_000, abs=20_000)
     process.go()
     assert process.end() == 0
+
+
+def test_a_start_that_can_have_been_is_told_to_the_tick_and_any_other_is_now(
+    compiled: Callable[..., Path], prefix: str
+) -> None:
+    binary = compiled("since", (ROOT / "tests/native/since.c", *WRITER))
+    with native(binary) as process:
+        process.paused()
+        told = events(reading(prefix))
+    now = 5_000_000_000
+    assert [each["start"] for each in told] == [now - 1_000_000, 1, now - 1, *[now] * 9]
+    assert {each["path"] for each in told} == {("kernel",)}
+    assert [each["bytes"] for each in told] == [2] * 11 + [0], "too large an amount is none"
 
 
 def test_of_two_profilers_each_finalizes_its_own(worker: Start, prefix: str) -> None:

@@ -1,0 +1,87 @@
+"""What scripts/sanitize has the Python face do: what is read while threads record, what stands for a forward, peaks."""
+
+import contextlib
+import gc
+import mmap
+import threading
+import weakref
+
+import brick_agent as brick
+from brick_agent import _core
+
+from brickd import _peaks
+
+ROUNDS = 1000
+
+
+def record(profiler: brick.BrickProfiler, number: int) -> None:
+    """What a thread does again and again."""
+    for turn in range(ROUNDS):
+        with profiler.layer(turn % 5):
+            outer = profiler.start(f"brick {number} {turn % 40}", "mine")
+            profiler.stop_tile(profiler.start_tile("Micro"), turn, 2.5 * turn)
+            profiler.stop(outer, turn)
+        profiler.record_deferred(turn % 15, profiler.elapsed_ns() * (turn % 3), turn)
+        if turn % 50 == 0:
+            profiler.finalize()
+
+
+def totals() -> None:
+    """Read while four threads record and end."""
+    profiler = brick.BrickProfiler.enabled()
+    profiler.enable_tile_profiling()
+    threads = [threading.Thread(target=record, args=(profiler, number)) for number in range(4)]
+    for each in threads:
+        each.start()
+    while any(each.is_alive() for each in threads):
+        assert profiler.summary()
+        profiler.reset_tile_stats()
+    profiler.finalize()
+    assert sum(each.count for each in profiler.all_brick_stats()) >= 4 * ROUNDS
+    profiler.reset()
+    assert profiler.all_brick_stats() == []
+
+
+class Module:
+    """What a forward belongs to."""
+
+
+def watched() -> None:
+    """Calls with any number of arguments, that raise, and of a module that has gone."""
+
+    def forward(*args: object, **names: object) -> object:
+        if names.get("fails"):
+            raise KeyError
+        return len(args), len(names)
+
+    module = Module()
+    of = weakref.ref(module)
+    for layer in (None, 0, 3):
+        for call, first in (
+            (_core._watched(forward, brick.brick("w"), layer, forward, 1), 0),
+            (_core._watched(forward, brick.brick("w"), layer, forward, 0, of), 1),
+        ):
+            for many in range(12):
+                assert call(*range(many)) == (many + first, 0)
+                assert call(*range(many), a=1, b=2) == (many + first, 2)
+                with contextlib.suppress(KeyError):
+                    call(*range(many), fails=True)
+            gc.collect()
+    del module
+    call(1)
+    assert _core._step_of([b"12345678", bytearray(100), 7]) is not None
+
+
+def peaks() -> None:
+    """Buffers of any size, and those that are none."""
+    with mmap.mmap(-1, 1 << 16) as buffer, memoryview(buffer) as whole:
+        for size in (0, 1, 255, 256, 512, 1 << 16):
+            for begin in (0, 1, 64):
+                with whole[begin : begin + size] as part, contextlib.suppress(ValueError):
+                    _peaks.reads(part, 1000)
+
+
+totals()
+watched()
+peaks()
+brick.shutdown()
