@@ -16,7 +16,8 @@ from brick_agent._tiles import TileStats
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
 SCHEMA_VERSION = 1
 
@@ -52,6 +53,15 @@ class Told:
     def total_elements(self) -> int:
         """What all bricks worked on."""
         return sum(each.total_elements for each in self.bricks)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Of a table: what stands above it, what it shows of each, and whether that is text, else a number."""
+
+    title: str
+    cell: Callable[[Any], str]
+    is_text: bool = False
 
 
 def ordered(bricks: list[BrickStats]) -> list[BrickStats]:
@@ -155,48 +165,9 @@ def as_text(told: Told) -> str:
         f"{_duration(told.total_ns)} in bricks of {_duration(told.wall_ns)}, {told.total_elements:,} elements, "
         f"{speed:,.0f} a second"
     ]
-    rows = [
-        (
-            printable(each.name),
-            printable(each.category),
-            f"{each.count:,}",
-            _duration(each.total_ns),
-            _duration(each.avg_ns),
-            _duration(each.percentile_ns(50)),
-            _duration(each.percentile_ns(99)),
-            f"{ratio(each.self_ns * 100, told.total_ns):.1f}",
-            f"{each.total_elements:,}",
-            _marks(each),
-        )
-        for each in told.bricks
-    ]
-    parts += _table(("BRICK", "CATEGORY", "SAMPLES", "TOTAL", "AVG", "P50", "P99", "SELF %", "ELEMENTS", ""), rows)
-    categories = [
-        (
-            printable(each.category),
-            f"{each.count:,}",
-            _duration(each.total_ns),
-            _duration(each.avg_ns),
-            f"{each.percentage:.1f}",
-            f"{each.total_elements:,}",
-        )
-        for each in told.categories.values()
-        if each.count
-    ]
-    parts += _table(("CATEGORY", "SAMPLES", "TIME", "AVG", "%", "ELEMENTS"), categories)
-    tiles = [
-        (
-            each.level.name.lower(),
-            f"{each.count:,}",
-            f"{each.avg_us:,.2f}",
-            f"{each.gflops:,.2f}",
-            f"{each.arithmetic_intensity:,.2f}" if each.arithmetic_intensity else "unknown",
-            f"{each.total_elements:,}",
-        )
-        for each in told.tiles
-        if each.count
-    ]
-    parts += _table(("TILE", "SAMPLES", "AVG µs", "GFLOP/S", "FLOP/BYTE", "ELEMENTS"), tiles)
+    parts += _table(_bricks(told.total_ns), told.bricks)
+    parts += _table(_CATEGORIES, [each for each in told.categories.values() if each.count])
+    parts += _table(_TILES, [each for each in told.tiles if each.count])
     if told.supplied:
         said = ", ".join(f"{what} {value}" for what, value in told.supplied.items())
         parts += ["", f"supplied by the user, not measured: {said}"]
@@ -216,20 +187,15 @@ def _marks(of: BrickStats) -> str:
     return ", ".join(marks)
 
 
-def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Left: the first column and whatever is no number."""
-    if not rows:
+def _table(columns: Sequence[Column], told: Sequence[Any]) -> list[str]:
+    if not told:
         return []
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    left = [head[n] in ("BRICK", "CATEGORY", "TILE", "") for n in range(len(head))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if to_left else cell.rjust(width)
-            for cell, width, to_left in zip(row, widths, left, strict=True)
-        ).rstrip()
-        for row in (head, *rows)
-    ]
-    return ["", *lines]
+    laid_out = []
+    for column in columns:
+        cells = [column.title, *map(column.cell, told)]
+        width = max(map(len, cells))
+        laid_out.append([cell.ljust(width) if column.is_text else cell.rjust(width) for cell in cells])
+    return ["", *("  ".join(line).rstrip() for line in zip(*laid_out, strict=True))]
 
 
 def _duration(ns: float | None) -> str:
@@ -244,3 +210,41 @@ def _duration(ns: float | None) -> str:
 def printable(text: str) -> str:
     """Without what would break a line or steer a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+_CATEGORY = Column("CATEGORY", lambda of: printable(of.category), is_text=True)
+_SAMPLES = Column("SAMPLES", lambda of: f"{of.count:,}")
+_TOTAL = Column("TOTAL", lambda of: _duration(of.total_ns))
+_AVERAGE = Column("AVG", lambda of: _duration(of.avg_ns))
+_ELEMENTS = Column("ELEMENTS", lambda of: f"{of.total_elements:,}")
+_CATEGORIES = (
+    _CATEGORY,
+    _SAMPLES,
+    Column("TIME", _TOTAL.cell),
+    _AVERAGE,
+    Column("%", lambda of: f"{of.percentage:.1f}"),
+    _ELEMENTS,
+)
+_TILES = (
+    Column("TILE", lambda of: of.level.name.lower(), is_text=True),
+    _SAMPLES,
+    Column("AVG µs", lambda of: f"{of.avg_us:,.2f}"),
+    Column("GFLOP/S", lambda of: f"{of.gflops:,.2f}"),
+    Column("FLOP/BYTE", lambda of: f"{of.arithmetic_intensity:,.2f}" if of.arithmetic_intensity else "unknown"),
+    _ELEMENTS,
+)
+
+
+def _bricks(total_ns: int) -> tuple[Column, ...]:
+    return (
+        Column("BRICK", lambda of: printable(of.name), is_text=True),
+        _CATEGORY,
+        _SAMPLES,
+        _TOTAL,
+        _AVERAGE,
+        Column("P50", lambda of: _duration(of.percentile_ns(50))),
+        Column("P99", lambda of: _duration(of.percentile_ns(99))),
+        Column("SELF %", lambda of: f"{ratio(of.self_ns * 100, total_ns):.1f}"),
+        _ELEMENTS,
+        Column("", _marks, is_text=True),
+    )
