@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from brick_agent import BrickBottleneck, BrickCategory, BrickId
 from brick_agent._stats import BrickStats, CategoryStats, by_category
+from brick_agent._told import Told, as_text
 from conftest import ROOT, reading
 from faults import Start, exact
 from hypothesis import given
@@ -163,13 +164,19 @@ def steps():
     sys.settrace(None)
     return count
 for n in range(2): p.stop(p.start(f"b{n}"))
-few = steps()
+def fastest():
+    times = []
+    for _ in range(2000):
+        before = time.perf_counter_ns(); p.stop(p.start("b0")); times.append(time.perf_counter_ns() - before)
+    return min(times)
+few = steps(), fastest()
 for n in range(2000): p.stop(p.start(f"b{n}"))
-report([few, steps()])
-""",
+report([few, (steps(), fastest())])
+""".replace("def steps", "import time\ndef steps", 1),
         BRICKD_PATHS="4096",
     )
-    assert few == many > 50
+    assert few[0] == many[0] > 50
+    assert many[1] < 4 * few[1], "nor does the C below it look through 2,000 names"
 
 
 def test_threads_that_time_at_once_lose_nothing(worker: Start, prefix: str) -> None:
@@ -567,6 +574,15 @@ report(p.summary())
     ]
     assert [line.split()[0] for line in categories.splitlines()] == ["CATEGORY", "Attention", "FFN", "Other"]
     assert " 50.0 " in categories.splitlines()[2]
+
+
+@pytest.mark.parametrize(
+    ("ns", "said"),
+    [(0, "0 ns"), (999.4, "999 ns"), (999.7, "1 µs"), (999_400, "999 µs"), (999_700, "1 ms"), (1_234_567, "1.23 ms"),
+     (999_600_000, "1 s"), (999.4e9, "999 s"), (999.7e9, "1,000 s"), (12_345e9, "12,345 s")],
+)  # fmt: skip
+def test_a_duration_has_three_figures_and_no_exponent(ns: float, said: str) -> None:
+    assert as_text(Told({}, ns, [], {}, [], {}, 0, {})).startswith(f"0 ns in bricks of {said}, ")  # type: ignore[arg-type]
 
 
 def test_equal_bricks_are_told_in_the_same_order_whenever_they_came(worker: Start, prefix: str) -> None:

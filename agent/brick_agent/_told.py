@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 SCHEMA_VERSION = 1
+# From here on three figures make the next unit of it.
+_ROUNDED_UP = 0.9995
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +204,8 @@ def _duration(ns: float | None) -> str:
     if ns is None:
         return "-"
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}" if ns < size * 1000 else f"{ns / size:,.0f} {unit}"
+        if ns >= size * _ROUNDED_UP:
+            return f"{ns / size:.3g} {unit}" if ns < size * 1e3 * _ROUNDED_UP else f"{ns / size:,.0f} {unit}"
     return f"{ns:.0f} ns"
 
 
