@@ -1,6 +1,6 @@
 """How much this machine computes and reads in a second: a program that measures one device.
 
-Owns: what is measured, by what, of which size. Must not know: where peaks are kept, screens. Invariants: a figure is
+Owns: what is measured, and by what. Must not know: where peaks are kept, screens. Invariants: a figure is
 the best of several rounds, each of which was measured, never one that was worked out; of threads that run together it
 is what all moved from the first one's begin to the last one's end; what cannot be measured is told with the reason.
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import mmap
 import os
 import sys
@@ -23,20 +22,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from brickd import _peaks
-from brickd.doctor import memory_group
-from brickd.doctor.kernel import read
 from brickd.peaks import MEMORY, Bandwidth, Skipped
+from brickd.working_sets import PAGE, WorkingSet, caches, room, working_sets
 
-_CPUS = Path("/sys/devices/system/cpu")
-_PAGE = 4096
-# Of a machine that does not say how large its caches are, what none holds.
-_LAST_CACHE_BYTES = 64 << 20
-# How much of the room that there is may be taken.
-_SHARE_OF_ROOM = 4
 _TYPES = ("float32", "float64")
 _GPU_TYPES = ("float64", "float32", "tf32", "bfloat16", "float16")
 _GPU_BYTES = 1 << 30
@@ -99,90 +90,6 @@ def decode(line: str) -> Told:
     return _KINDS[kind](*values)
 
 
-# ---- working sets
-
-
-class Cache(NamedTuple):
-    """A cache of data, as one processor sees it."""
-
-    level: str
-    size_bytes: int
-    cpus: frozenset[int]
-
-
-class WorkingSet(NamedTuple):
-    """What each thread reads, so that it comes from the level."""
-
-    level: str
-    size_bytes: int
-
-
-def caches(cpu: int, cpus: Path = _CPUS) -> list[Cache]:
-    """Those of a processor, the nearest first; none where the kernel does not say."""
-    found = []
-    for folder in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
-        kind, level, size, shared = (
-            (read(folder / name) or "").strip() for name in ("type", "level", "size", "shared_cpu_list")
-        )
-        if kind in ("Data", "Unified") and level.isdigit() and size[:-1].isdigit() and size[-1:] == "K":
-            found.append(Cache(f"L{level}", int(size[:-1]) << 10, frozenset(listed(shared))))
-    return sorted(found)
-
-
-def listed(numbers: str) -> Iterator[int]:
-    """The numbers of a list as the kernel writes one.
-
-    >>> list(listed("0-2,8"))
-    [0, 1, 2, 8]
-    """
-    for part in numbers.split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            yield from range(int(first), int(last or first) + 1)
-
-
-def working_sets(
-    found: Iterable[Cache], cpus: Collection[int], factor: int, room_bytes: int
-) -> Iterator[WorkingSet | Skipped]:
-    """What each of the threads, one on each of the processors, is to read of each level.
-
-    Args:
-        found: the caches of any of these processors, the nearest first.
-        cpus: those.
-        factor: of how many of its last caches memory's working set is.
-        room_bytes: what all threads may take together.
-    """
-    below = 0
-    for level, size_bytes, shared in found:
-        mine = size_bytes // max(1, len(shared & set(cpus)))
-        # More than the nearer level holds and less than this one, by the same factor; of the first one half.
-        wanted = math.isqrt(below * mine) if below else mine // 2
-        if mine <= 2 * below:
-            yield Skipped(level, f"a thread's {mine >> 10} KiB of it are not twice the {below >> 10} KiB nearer to it")
-        elif wanted * len(cpus) > room_bytes:
-            yield Skipped(level, _no_room(wanted * len(cpus), room_bytes))
-        else:
-            yield WorkingSet(level, max(_PAGE, wanted // _PAGE * _PAGE))
-        below = max(below, mine)
-    wanted = factor * (below or _LAST_CACHE_BYTES)
-    if wanted * len(cpus) > room_bytes:
-        yield Skipped(MEMORY, _no_room(wanted * len(cpus), room_bytes))
-    else:
-        yield WorkingSet(MEMORY, wanted // _PAGE * _PAGE)
-
-
-def _no_room(wanted_bytes: int, room_bytes: int) -> str:
-    return f"{wanted_bytes >> 20} MiB are more than what may be taken, {room_bytes >> 20} MiB of what is free"
-
-
-def room() -> int:
-    """How many bytes may be taken without harm to who else is here."""
-    limit = memory_group.observe()
-    lines = (read(Path("/proc/meminfo")) or "").splitlines()
-    free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
-    return min(free + ([] if limit is None else [limit.room_bytes]), default=0) // _SHARE_OF_ROOM
-
-
 # ---- processors
 
 
@@ -217,7 +124,7 @@ def bandwidth(size_bytes: int, cpus: Collection[int], plan: Plan) -> float:
             buffer = mmap.mmap(-1, size_bytes)
             with contextlib.suppress(OSError):  # a kernel without them
                 buffer.madvise(mmap.MADV_HUGEPAGE)
-            for offset in range(0, size_bytes, _PAGE):
+            for offset in range(0, size_bytes, PAGE):
                 buffer[offset] = 1
             rounds = []
             for _ in range(plan.rounds):

@@ -24,20 +24,17 @@ from brickd.machine import Machine, here
 from brickd.peaks import Bandwidth, Device, Skipped, beside, load, save
 from brickd.peaks_measured import (
     Begun,
-    Cache,
     Flops,
     Next,
     Plan,
-    WorkingSet,
     bandwidth,
-    caches,
     decode,
     encode,
     gpus,
     processors,
-    working_sets,
 )
 from brickd.runtime import runtime
+from brickd.working_sets import Cache, WorkingSet, caches, working_sets
 
 TINY = Plan(matrix=8, gpu_matrix=8, rounds=2, round_ns=1_000, caches=2)
 

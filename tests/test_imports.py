@@ -136,6 +136,7 @@ LAYERS = (
     {"brickd.doctor.daemon", "brickd.doctor.numerics", "brickd.gathered", "brickd.unfetched"},
     {"brickd.doctor.recordings"},
     {"brickd.doctor.examination"},
+    {"brickd.working_sets"},
     {"brickd.peaks_measured"},
     {"brickd.calibration", "brickd.picture", "brickd.roofline"},
     {"brickd.views.answer"},
