@@ -202,6 +202,7 @@ values = [Hostile(), Array(), [], {}, None, 2.5, float("nan"), float("inf"), -1,
         "p.tile_stats(x), p.brick_stats(x), p.stats(x)",
         "p.set_brick_bottleneck('x', x); p.set_l2_cache_hit_rate(x); p.set_zero_copy(x)",
         "with p.layer(x): pass",
+        "p.enable_graph(); p.graph_push_scope(x)",
     ],
 )
 def test_whatever_a_host_gives_nothing_raises(worker: Start, prefix: str, call: str) -> None:

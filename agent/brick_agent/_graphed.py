@@ -25,6 +25,7 @@ import os
 from contextvars import ContextVar
 
 from brick_agent._core import Brick, kernel, layer, needs, transfer
+from brick_agent._kept import shown
 from brick_agent._nodes import ExecutionNode, TransferDirection
 from brick_agent._sources import source
 from brick_agent._timing import SyncMode, Timing, by_name
@@ -186,7 +187,7 @@ class Graphed(Timing):
                 return self._timed(of, 0 if timing_ns else elements)
             case ExecutionNode.Function(name) | ExecutionNode.AsyncTask(name):
                 return self._timed(by_name(name, None), 0)
-        self._kept.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {node!r}")
+        self._kept.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
         return None
 
     def _timed(self, of: Brick, elements: SupportsIndex) -> _Scope:
