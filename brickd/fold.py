@@ -2,7 +2,7 @@
 
 Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
 self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
-stands below itself; the order of readings changes nothing; marks have no time, and no row.
+stands below itself; the order of readings changes nothing; marks have no time, and a row only where that is wanted.
 """
 
 from __future__ import annotations
@@ -37,11 +37,15 @@ class Sums(NamedTuple):
 class Fold(Generic[Key]):
     """The totals of every key.
 
+    Args:
+        marks: whether marks have rows too, which count, and give nothing to any other row.
+
     Attributes:
         keys: each row's key; a row's number is its place.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks: bool = False) -> None:
+        self._marks = marks
         self.keys: list[Key] = []
         self._numbers: dict[Key, int] = {}
         self._fold = _reader.Fold()
@@ -70,9 +74,16 @@ class Fold(Generic[Key]):
                 open_rows[rows[~number]] -= 1
                 continue
             path = reading.paths[number]
-            if path is None or path.marks:
+            if path is None or (path.marks and not self._marks):
+                continue
+            above = reading.paths[path.parent] if path.parent >= 0 else None
+            if above is not None and not path.marks and (above.marks or rows[path.parent] < 0):
+                to_visit += below[number]  # below a mark no time passes
                 continue
             row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
+            if path.marks:
+                to_visit += below[number]
+                continue
             parents[number] = path.parent
             flags[number] = (0 if open_rows[row] else _reader.PART_OUTER) | (
                 _reader.PART_NS if path.unit != _reader.UNIT_TICKS else 0

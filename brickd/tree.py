@@ -1,67 +1,92 @@
-"""The call tree of many workers, merged by names.
+"""The call tree of many workers: which of its places are shown, and how each is told.
 
-Owns: what one node is, its total while spans are open, what is left out and what that is worth. Must not know: files,
-screens. Invariants: the self times of all nodes add up to what was recorded; what is left out is counted in the nearest
-node above it that is not; layers, folded or not, and the order of workers change no sum; a chain of any length is
-walked without recursion.
+Owns: what one node is, what is left out and what that is worth, the schema of both. Must not know: files, screens, how
+places are merged. Invariants: what is left out is counted in the nearest node above it that is not; what is not known
+of a node is nothing, and never 0; a chain of any length is walked without recursion.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
-from brickd import _reader
-from brickd.called import or_none
-from brickd.fold import Fold
-from brickd.reading import Path, Reading
-from brickd.totals import names_in, percent_of
+from brickd.graph import Graph
+from brickd.marks import TOLD_MAX
+from brickd.place import Kind, Left, Place
+from brickd.places import Places
+from brickd.totals import per_second, percent_of
 from brickd.workers import Worker
 
-
-@dataclass(slots=True)
-class Left:
-    """What is left out below a node: how many nodes, and their self times."""
-
-    nodes: int = 0
-    self_ns: float = 0.0
+_SINGLE = ("mean", "min", "max", "p50", "p90", "p99")
+_EXTREMES = ("min", "max")
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A brick at one place of the tree.
+    """A place that is shown.
 
     Attributes:
         number: its place in the tree's list: parents first, the largest of their children next.
         parent: the number of the node above it; None at a root.
         depth: how many nodes are above it.
-        name: of the brick.
-        layer: the layer of all its spans; None where they have none, or several.
-        layers: how many layers it stands for.
-        category: of the brick.
-        given: its times were measured elsewhere and handed over in ns; they are no part of the total above it.
-        bounded: nor were they measured at all: they are parts of the time until a device was waited for.
-        total_ns: the time in its spans that ended, and in those below it where the one above is still open.
+        place: what is known of it.
         recorded_ns: what the whole tree recorded.
-        row: the totals of its spans.
         left: what of the tree below it is left out.
+        needs: as JSON has them.
+        slack_ns: by how much it may grow before the critical path does; None where it has no time of its own.
+        critical: whether it is on that.
     """
 
     number: int
     parent: int | None
     depth: int
-    name: str
-    layer: int | None
-    layers: int
-    category: str
-    given: bool
-    bounded: bool
-    total_ns: float
+    place: Place
     recorded_ns: float
-    row: _reader.Row
-    left: Left
+    left: Left = field(default_factory=Left)
+    needs: list[dict[str, Any]] = field(default_factory=list)
+    slack_ns: float | None = None
+    critical: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the brick, the kernel, the layer; of a transfer its couple of ends."""
+        return self.place.name
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.place.kind
+
+    @property
+    def layer(self) -> int | None:
+        """The layer of all its spans; None where they have none, or several."""
+        return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
+
+    @property
+    def given(self) -> bool:
+        """Whether its times were measured elsewhere; they are no part of the total above it."""
+        return self.place.given
+
+    @property
+    def bounded(self) -> bool:
+        """Whether nor were they measured at all: they are parts of the time until a device was waited for."""
+        return self.place.bounded
+
+    @property
+    def total_ns(self) -> float:
+        """Its time, and that of what stands in it."""
+        return self.place.total_ns
+
+    @property
+    def self_ns(self) -> float:
+        """Its time alone."""
+        return self.place.self_ns
+
+    @property
+    def count(self) -> int:
+        """How many of its spans ended, or of its launches or transfers are timed."""
+        return 0 if self.place.row is None else self.place.row["count"]
 
     def document(self, *, windowed: bool = False) -> dict[str, Any]:
         """As JSON has it: times in whole nanoseconds, those of single spans only where they are known.
@@ -69,27 +94,44 @@ class Node:
         Args:
             windowed: the totals are those of a window, whose shortest and longest span nobody knows.
         """
-        row = self.row
-        single = ("mean", "min", "max", "p50", "p90", "p99")
-        known = {time for time in single if row["count"] and not (windowed and time in ("min", "max"))}
+        place, count, amounts, timeless = self.place, self.count, self.place.amounts, self.place.timeless
+        known = {time for time in _SINGLE if count and not (windowed and time in _EXTREMES)}
         return {
             "id": self.number,
             "parent": self.parent,
             "depth": self.depth,
+            "kind": self.kind,
             "name": self.name,
             "layer": self.layer,
-            "layers": self.layers,
-            "category": self.category,
+            "layers": len(place.layers),
+            "category": place.category,
             "given": self.given,
             "bounded": self.bounded,
-            "count": row["count"],
-            "total_ns": round(self.total_ns),
-            "self_ns": round(row["self_ns"]),
-            "share_percent": percent_of(self.total_ns, self.recorded_ns),
-            **{f"{time}_ns": round(row[f"{time}_ns"]) if time in known else None for time in single},  # type: ignore[literal-required]
+            "count": count,
+            "total_ns": None if timeless else round(self.total_ns),
+            "self_ns": None if timeless else round(self.self_ns),
+            "share_percent": None if timeless else percent_of(self.total_ns, self.recorded_ns),
+            **{f"{time}_ns": self._time(f"{time}_ns") if time in known else None for time in _SINGLE},
+            "elements": amounts.elements,
+            "bytes": amounts.size_bytes,
+            "flops": round(amounts.flops),
+            "flops_per_second": None if self.bounded else per_second(place.timed_flops, self.total_ns),
+            "flops_per_byte": amounts.intensity,
+            "kernel": None if place.kernel is None else place.kernel.document(count),
+            "transfer": None if place.transfer is None else place.transfer.document(count),
+            "definitions": [each.document() for each in sorted(place.definitions, key=str)[:TOLD_MAX]],
+            "task": None if place.task is None else place.task.document(count),
+            "needs": self.needs,
+            "slack_ns": None if self.slack_ns is None else round(self.slack_ns),
+            "critical": self.critical,
             "hidden_nodes": self.left.nodes,
             "hidden_self_ns": round(self.left.self_ns),
         }
+
+    def _time(self, key: str) -> int:
+        assert self.place.row is not None
+        time_ns: float = self.place.row[key]  # type: ignore[literal-required]
+        return round(time_ns)
 
 
 @dataclass(slots=True)
@@ -98,77 +140,30 @@ class Tree:
 
     Attributes:
         nodes: in preorder.
-        recorded_ns: the self times of all nodes, shown or not.
+        recorded_ns: the self times of all places, shown or not.
         left: roots that are left out, with all below them.
+        stray: marks that say nothing where they stand.
+        graph: what is known of all places beside their times.
+        shown: the numbers of the nodes by those of their places.
     """
 
-    nodes: list[Node] = field(default_factory=list)
-    recorded_ns: float = 0.0
-    left: Left = field(default_factory=Left)
+    nodes: list[Node]
+    recorded_ns: float
+    left: Left
+    stray: int
+    graph: Graph
+    shown: dict[int, int]
 
-
-class _Key(NamedTuple):
-    """What makes two paths one node; `above` is the row of the node above it, or -1."""
-
-    above: int
-    name: str
-    layer: int | None
-    given: bool
-    bounded: bool
-
-
-class _Merged:
-    """All workers' rows, each with what lies below it."""
-
-    def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:
-        fold: Fold[_Key] = Fold()
-        self.keys = fold.keys
-        self.categories: dict[str, str] = {}
-        self.layers: dict[_Key, set[int]] = defaultdict(set)
-        for worker in workers:
-            fold.add_like_the_last(worker.reading, self._key_of(worker.reading, apart=layers))
-        self.rows = [fold.row(number) for number in range(len(self.keys))]
-        self.below: dict[int, list[int]] = defaultdict(list)
-        self.total_ns = [0.0] * len(self.keys)
-        self.whole = [Left() for _ in self.keys]  # were it left out
-        self._add_up()
-
-    def _key_of(self, reading: Reading, *, apart: bool) -> Callable[[Path, int], _Key]:
-        name_of = names_in(reading, self.categories)
-
-        def key_of(path: Path, above: int) -> _Key:
-            layer = or_none(path.layer) if apart else None
-            given, bounded = path.unit != _reader.UNIT_TICKS, path.unit == _reader.UNIT_BOUND
-            key = _Key(above, name_of(path.name), layer, given, bounded)
-            if path.layer >= 0:
-                self.layers[key].add(path.layer)
-            return key
-
-        return key_of
-
-    def _add_up(self) -> None:
-        # A row came after the one above it: backwards, what is below a row is known before it.
-        ended_ns = [0.0] * len(self.keys)
-        for number in reversed(range(len(self.keys))):
-            key, row, whole = self.keys[number], self.rows[number], self.whole[number]
-            ended_ns[number] += row["self_ns"]
-            # A span that is still open has given nothing to its own total, and those below it have to theirs.
-            self.total_ns[number] = row["total_ns"] if key.given else max(row["total_ns"], ended_ns[number])
-            whole.self_ns += row["self_ns"]
-            whole.nodes += bool(whole.nodes or row["count"])
-            if whole.nodes:
-                self.below[key.above].append(number)
-            if key.above >= 0:
-                ended_ns[key.above] += 0.0 if key.given else ended_ns[number]
-                self.whole[key.above].self_ns += whole.self_ns
-                self.whole[key.above].nodes += whole.nodes
-        for numbers in self.below.values():
-            numbers.sort(key=self._rank)
-
-    def _rank(self, number: int) -> tuple[int, str, int, bool, bool]:
-        key = self.keys[number]
-        layer = -1 if key.layer is None else key.layer
-        return -round(self.total_ns[number]), key.name, layer, key.given, key.bounded
+    def document(self, *, windowed: bool = False) -> dict[str, Any]:
+        """As JSON has it; `windowed`: the totals are those of a window."""
+        return {
+            "recorded_ns": round(self.recorded_ns),
+            "nodes": [node.document(windowed=windowed) for node in self.nodes],
+            "hidden_nodes": self.left.nodes,
+            "hidden_self_ns": round(self.left.self_ns),
+            **self.graph.document(self.shown),
+            "stray_marks": self.stray,
+        }
 
 
 def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, least_percent: float = 0.0) -> Tree:
@@ -176,44 +171,40 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
 
     Args:
         workers: whose summaries.
-        layers: whether bricks that differ in their layer alone are nodes of their own.
+        layers: whether bricks that differ in their layer alone are nodes of their own, below a node for each layer.
         depth: how many levels are shown; None: all.
-        least_percent: nodes with less of all that was recorded are left out, with all below them.
+        least_percent: nodes with less of all that was recorded are left out, with all below them; those of which no
+            time is known are not known to have less.
     """
-    merged = _Merged(workers, layers=layers)
-    result = Tree(recorded_ns=sum(row["self_ns"] for row in merged.rows))
-    least_ns = result.recorded_ns * least_percent / 100
-
-    def shown(above: int, level: int, left: Left) -> list[int]:
-        kept = []
-        for number in merged.below[above]:
-            if (depth is None or level < depth) and merged.total_ns[number] >= least_ns:
-                kept.append(number)
-            else:
-                left.nodes += merged.whole[number].nodes
-                left.self_ns += merged.whole[number].self_ns
-        return kept
-
-    to_visit: list[tuple[int, int | None, int]] = [(row, None, 0) for row in reversed(shown(-1, 0, result.left))]
-    while to_visit:
-        number, parent, level = to_visit.pop()
-        key, found = merged.keys[number], merged.layers.get(merged.keys[number], set())
-        node = Node(
-            number=len(result.nodes),
-            parent=parent,
-            depth=level,
-            name=key.name,
-            layer=next(iter(found)) if len(found) == 1 else None,
-            layers=len(found),
-            category=merged.categories[key.name],
-            given=key.given,
-            bounded=key.bounded,
-            total_ns=merged.total_ns[number],
-            recorded_ns=result.recorded_ns,
-            row=merged.rows[number],
-            left=Left(),
+    places = Places(workers, layers=layers)
+    graph = Graph(places.order)
+    result = Tree([], places.recorded_ns, Left(), places.stray, graph, {})
+    least_ns = places.recorded_ns * least_percent / 100
+    on_path = set(graph.critical.path)
+    number = 0
+    while number < len(places.order):
+        place = places.order[number]
+        parent = None if place.above is None else result.nodes[result.shown[graph.number(place.above)]]
+        level = 0 if parent is None else parent.depth + 1
+        if (depth is not None and level >= depth) or (place.total_ns < least_ns and not place.timeless):
+            left = result.left if parent is None else parent.left
+            left.nodes += place.whole.nodes
+            left.self_ns += place.whole.self_ns
+            number += place.whole.nodes  # what stands in a place stands right behind it
+            continue
+        result.shown[number] = len(result.nodes)
+        result.nodes.append(
+            Node(
+                number=len(result.nodes),
+                parent=None if parent is None else parent.number,
+                depth=level,
+                place=place,
+                recorded_ns=places.recorded_ns,
+                slack_ns=graph.critical.slack_ns[number] if graph.is_timed(number) else None,
+                critical=number in on_path and graph.is_timed(number),
+            )
         )
-        result.nodes.append(node)
-        below = shown(number, level + 1, node.left)
-        to_visit += [(each, node.number, level + 1) for each in reversed(below)]
+        number += 1
+    for number, shown in result.shown.items():
+        result.nodes[shown].needs.extend(need.document(result.shown) for need in graph.needs[number])
     return result

@@ -27,6 +27,7 @@ class _Sums:
     child: int = 0
     again: int = 0
     elements: int = 0
+    bytes: int = 0
 
 
 @dataclass
@@ -74,6 +75,31 @@ class MadeUp:
         if path:
             self.sums[path].durations.append(ns)
 
+    def mark(
+        self, name: str, unit: int, *, count: int = 1, layer: int = -1, below: int | None = None, size_bytes: int = 0
+    ) -> int:
+        """What is said below a path, or below what is open: its own path, 0 where there is no room for it."""
+        parent = (self.stack[-1].path if self.stack else -1) if below is None else below
+        path = Path(parent, self._name(name), layer, unit)
+        number = self.interned.get(path)
+        if number is None:
+            number = self.interned[path] = self._intern(path)
+        if number:
+            self.sums[number].durations += [0] * count
+            self.sums[number].bytes += size_bytes
+        return number
+
+    def launch(self, name: str, shape: str | None = None, layer: int = -1) -> None:
+        """A kernel is launched below what is open."""
+        launched = self.mark(name, _reader.UNIT_LAUNCHED, layer=layer)
+        if shape is not None and launched:
+            self.mark(shape, _reader.UNIT_SHAPED, below=launched)
+
+    def needs(self, name: str) -> None:
+        """What is open needs that."""
+        if self.stack:
+            self.mark(name, _reader.UNIT_NEEDS)
+
     def _name(self, name: str, category: str | None = None) -> int:
         number = self.numbers.setdefault(name, len(self.numbers))
         if category is not None:
@@ -106,6 +132,7 @@ class MadeUp:
         for entry, sums in zip(entries, self.sums, strict=True):
             entry["count"], entry["total"] = len(sums.durations), sum(sums.durations)
             entry["child"], entry["again"], entry["elements"] = sums.child, sums.again, sums.elements
+            entry["bytes"] = sums.bytes
             for duration in sums.durations:
                 entry["squares"] += float(duration) ** 2
                 entry["histogram"][min(max((duration**4).bit_length() - 21, 0), 127)] += 1
@@ -143,12 +170,22 @@ _STEP = st.one_of(
 _GIVE = st.tuples(st.just("give"), _NAME, st.integers(0, 2**20))
 
 
+_MARK = st.one_of(
+    st.tuples(st.just("launch"), _NAME, st.sampled_from([None, "smem=1B", "<<<1,1,1>>> smem=0B", HOSTILE])),
+    st.tuples(st.just("needs"), _NAME),
+    st.tuples(st.just("mark"), st.sampled_from(["a→b", "b→a", "a"]), st.sampled_from([6, 7, 8])),
+)
+
+
 @st.composite
-def programs(draw: st.DrawFn, *, given: bool = True, room: bool = True, whole: bool = True) -> MadeUp:
+def programs(
+    draw: st.DrawFn, *, given: bool = True, room: bool = True, whole: bool = True, marks: bool = False
+) -> MadeUp:
     """Any worker.
 
     Args:
         draw: Hypothesis's.
+        marks: whether kernels are launched, bytes moved, things needed.
         given: whether times may be given.
         room: whether paths may run out.
         whole: whether every span has ended.
@@ -158,7 +195,8 @@ def programs(draw: st.DrawFn, *, given: bool = True, room: bool = True, whole: b
         tick_ns=draw(st.sampled_from([0.5, 1.0, 2.0])),  # no sum is rounded
         room=draw(st.integers(2, 8)) if room else 1024,
     )
-    for name, *arguments in draw(st.lists(_STEP | _GIVE if given else _STEP, max_size=30)):
+    steps = (_STEP | _GIVE if given else _STEP) | (_MARK if marks else st.nothing())
+    for name, *arguments in draw(st.lists(steps, max_size=30)):
         if name != "end" or worker.stack:
             getattr(worker, name)(*arguments)
     while whole and worker.stack:

@@ -56,9 +56,10 @@ def test_layers_can_be_kept_apart(worker: Start) -> None:
     said = document("tree", "--layers")
     assert sorted(shape(said, "layer", "count"), key=str) == [
         (0, "request", None, 2),
-        *((1, "attention", number, 2) for number in range(3)),
+        *((1, f"Layer {number}", number, 0) for number in range(3)),
         (1, "sample", None, 2),
-        *((2, "softmax", number, 2) for number in range(3)),
+        *((2, "attention", number, 2) for number in range(3)),
+        *((3, "softmax", number, 2) for number in range(3)),
     ]
     titles = brickd("tree", "--layers").stdout.splitlines()[0].split()
     assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "LAYER", "BRICK"]
@@ -153,13 +154,18 @@ def route(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
     return tuple(reversed(steps))
 
 
+def bricks(of: Tree) -> list[Node]:
+    return [node for node in of.nodes if node.kind != "layer"]
+
+
+def outside_layers(of: Tree, node: Node) -> tuple[tuple[str, int | None, bool], ...]:
+    """As though layers had no nodes of their own."""
+    return tuple(step for step in route(of, node) if not step[0].startswith("Layer "))
+
+
 def drawn(made: MadeUp, width: int | None = None, depth: int | None = None) -> list[str]:
     merged = tree(named([made]), layers=False, depth=depth)
-    nodes = [node.document() for node in merged.nodes]
-    return render(
-        {"over_ns": None, "layers": False, "workers": 1, "nodes": nodes, "hidden_nodes": merged.left.nodes},
-        Screen(width, False),
-    )
+    return render({"over_ns": None, "layers": False, "workers": 1, **merged.document()}, Screen(width, False))
 
 
 def test_a_tree_is_drawn_with_plain_branches_and_its_figures() -> None:
@@ -235,23 +241,24 @@ def test_a_node_holds_what_its_paths_recorded(made: list[MadeUp]) -> None:
             counts[place] += len(sums.durations)
             own[place] += max((sum(sums.durations) - sums.child) * tick_ns - given_inside[number], 0)  # type: ignore[assignment]
     merged = tree(named(made), layers=True)
-    assert {route(merged, node): node.row["count"] for node in merged.nodes if node.row["count"]} == +counts
-    assert Counter({route(merged, node): node.row["self_ns"] for node in merged.nodes}) == own
+    assert {outside_layers(merged, node): node.count for node in merged.nodes if node.count} == +counts
+    assert Counter({outside_layers(merged, node): node.self_ns for node in bricks(merged)}) == own
 
 
 @given(st.lists(programs(given=False, room=False), max_size=4), st.booleans())
 def test_self_times_add_up_to_the_totals_of_the_roots(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
-    own = sum(node.row["self_ns"] for node in merged.nodes)
+    own = sum(node.self_ns for node in merged.nodes)
     roots = [node for node in merged.nodes if node.parent is None]
-    assert own == merged.recorded_ns == sum(node.row["total_ns"] for node in roots)
-    assert own == sum(node.total_ns for node in roots)
+    assert own == merged.recorded_ns == sum(node.total_ns for node in roots)
+    highest = [node for node in bricks(merged) if len(outside_layers(merged, node)) == 1]
+    assert own == sum(row["total_ns"] for node in highest if (row := node.place.row) is not None)
 
 
 @given(st.lists(programs(given=False, room=False, whole=False), max_size=4), st.booleans())
 def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> None:
     merged = tree(named(made), layers=layers)
-    own = sum(node.row["self_ns"] for node in merged.nodes)
+    own = sum(node.self_ns for node in merged.nodes)
     assert own == merged.recorded_ns == sum(node.total_ns for node in merged.nodes if node.parent is None)
 
 
@@ -259,16 +266,17 @@ def test_they_do_so_while_spans_are_open(made: list[MadeUp], layers: bool) -> No
 def test_folding_layers_changes_no_sum(made: list[MadeUp]) -> None:
     def sums(merged: Tree) -> dict[object, tuple[float, ...]]:
         result: dict[object, tuple[float, ...]] = {}
-        for node in merged.nodes:
-            place = tuple((name, given) for name, _, given in route(merged, node))
-            row, before = node.row, result.get(place, (0, 0, 0))
+        for node in bricks(merged):
+            place = tuple((name, given) for name, _, given in outside_layers(merged, node))
+            row, before = node.place.row, result.get(place, (0, 0, 0))
+            assert row is not None
             result[place] = (before[0] + row["count"], before[1] + row["self_ns"], before[2] + row["total_ns"])
         return result
 
     folded, apart = tree(named(made), layers=False), tree(named(made), layers=True)
     assert folded.recorded_ns == apart.recorded_ns
     assert sums(folded) == sums(apart)
-    assert all(node.layers <= 1 for node in apart.nodes)
+    assert all(len(node.place.layers) <= 1 for node in apart.nodes)
 
 
 @given(st.lists(programs(), max_size=4), st.randoms(use_true_random=False), st.booleans())
@@ -298,7 +306,7 @@ def test_what_is_hidden_is_accounted_for(made: list[MadeUp], layers: bool, depth
     assert [route(cut, node) for node in cut.nodes] == wanted
     hidden = [cut.left, *(node.left for node in cut.nodes)]
     assert len(cut.nodes) + sum(left.nodes for left in hidden) == len(whole.nodes)
-    own = sum(node.row["self_ns"] for node in cut.nodes) + sum(left.self_ns for left in hidden)
+    own = sum(node.self_ns for node in cut.nodes) + sum(left.self_ns for left in hidden)
     assert own == cut.recorded_ns == whole.recorded_ns
 
 
@@ -307,9 +315,9 @@ def test_a_drawing_has_a_line_for_each_node_and_fits(
     made: list[MadeUp], layers: bool, depth: int | None, width: int | None
 ) -> None:
     merged = tree(named(made), layers=layers, depth=depth)
-    nodes = [node.document() for node in merged.nodes]
-    total = {"over_ns": None, "layers": layers, "nodes": nodes, "hidden_nodes": merged.left.nodes, "hidden_self_ns": 0}
-    lines = render({"workers": 1, **total}, Screen(width, False))
+    document = {"over_ns": None, "layers": layers, "workers": 1, **merged.document()}
+    nodes = document["nodes"]
+    lines = render(document, Screen(width, False))
     assert len(lines) == 1 + len(nodes) + sum(node["hidden_nodes"] > 0 for node in nodes)
     assert all(line.isprintable() for line in lines)
     if width is not None and nodes:
@@ -328,7 +336,7 @@ def test_given_times_are_marked_and_no_part_of_what_stands_above_them() -> None:
     made.begin("loop")
     made.give("on the GPU", 7)
     nodes = {(node.name, node.parent): node for node in tree(named([made]), layers=False).nodes}
-    assert [(node.name, node.given, node.total_ns, node.row["self_ns"]) for node in nodes.values()] == [
+    assert [(node.name, node.given, node.total_ns, node.self_ns) for node in nodes.values()] == [
         ("forward", False, 200, 150),
         ("on the GPU", True, 50, 50),
         ("loop", False, 0, 0),

@@ -1,19 +1,20 @@
 """The verb `tree`.
 
-Owns: how a tree is drawn. Must not know: segments, what a node's numbers mean. Invariants: the numbers stand left of
-the tree, so that depth never pushes them off the screen; branches are drawn as far as there is room, and a node below
-that says how deep it stands; no line is wider than the screen.
+Owns: how a tree is drawn, which of its forms is printed. Must not know: segments, what a node's numbers mean.
+Invariants: the numbers stand left of the tree, so that depth never pushes them off the screen; branches are drawn as
+far as there is room, and a node below that says how deep it stands; no line is wider than the screen.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import click
 
 from brickd import escape, units
-from brickd.cli import phrases
+from brickd.cli import graph, phrases
 from brickd.cli import table as tables
 from brickd.cli.answers import asked
 from brickd.cli.asking import asks
@@ -22,8 +23,9 @@ from brickd.cli.table import Column, Figure
 from brickd.questions.tree import TreeQuestion
 from brickd.words import NOBODY
 
-# What a name is given however deep it stands, and what the first three figures take at the most.
-_NAME_WIDTH = 16
+# What a name is given however deep it stands, and that of a kernel with its shape; what the first three figures take at
+# the most.
+_NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
 # How many levels are drawn: on the narrowest screen, rather than figures that can be spared, on a screen without end.
@@ -39,7 +41,7 @@ _FIGURES = (
 )
 _LAYER = Figure(Column("LAYER", "right"), "layer", phrases.identifier)
 _LAYERS = Figure(Column("LAYERS", "right", spare=1), "layers", lambda layers: units.count(layers or None))
-_GIVEN = Figure(Column("GIVEN", "right"), "given", lambda given: "given" if given else "")
+_GIVEN = Figure(Column("GIVEN", "right", spare=3), "given", lambda given: "given" if given else "")
 
 Node = dict[str, Any]
 
@@ -62,21 +64,47 @@ class _Line(NamedTuple):
 
 @click.command()
 @asks(TreeQuestion, recorded=True)
+@click.option("--critical", is_flag=True, help="Show the critical path, and what has slack beside it.")
+@click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: brickd tree --dot | dot -Tsvg.")
 @output_options
-def tree(question: TreeQuestion, recordings: Sequence[str], output: str) -> None:
-    """The call tree over all workers: totals, self times, shares."""
+def tree(question: TreeQuestion, recordings: Sequence[str], critical: bool, as_dot: bool, output: str) -> None:
+    """The call tree over all workers: totals, self times, shares, and what is launched, moved and needed in it."""
+    if as_dot and (critical or output != "table"):
+        other = "--critical" if critical else f"--output {output}"
+        raise click.UsageError(f"--dot contradicts {other}: give one of them")
     document = asked("tree", question, recordings=recordings)
-    emit(document, output, table=lambda screen: render(document, screen), rows="nodes")
+    if as_dot:
+        from brickd.dot import dot
+
+        sys.stdout.write(dot(document))
+        return
+    form = _critical if critical else render
+    emit(document, output, table=lambda screen: form(document, screen), rows="nodes")
 
 
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
+    return _nothing(document) or _tree(document, screen) + graph.notes(document, screen)
+
+
+def _critical(document: dict[str, Any], screen: Screen) -> list[str]:
+    return _nothing(document) or graph.critical(document, screen)
+
+
+def _nothing(document: dict[str, Any]) -> list[str]:
+    """What is said where there is nothing to show."""
     if not document["workers"]:
         return [NOBODY]
+    return [] if document["nodes"] or document["hidden_nodes"] else [phrases.nothing(document)]
+
+
+def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
     lines = list(_lines(document))
-    if not lines:
-        return [phrases.nothing(document)]
-    name_width = min(max(escape.width(escape.text(line.text)) for line in lines), _NAME_WIDTH)
+    widths = (
+        min(escape.width(escape.text(line.text)), _KERNEL_WIDTH if line.node.get("kernel") else _NAME_WIDTH)
+        for line in lines
+    )
+    name_width = max(widths)
     wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
     room = None if screen.width is None else max(_FIGURES_WIDTH, screen.width - wanted - 2)
     numbers = tables.figures(_figures(document), (line.node for line in lines), room)
@@ -108,7 +136,12 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
     for node in document["nodes"]:
         yield from _left_out(above, node["depth"])
         some_left_out = bool(above and above[-1]["hidden_nodes"])
-        yield _Line(node["depth"], last[node["parent"]] == node["id"] and not some_left_out, phrases.brick(node), node)
+        yield _Line(
+            node["depth"],
+            last[node["parent"]] == node["id"] and not some_left_out,
+            graph.named(node),
+            node | {"count": graph.counted(node)},
+        )
         above.append(node)
     yield from _left_out(above, 0)
     if document["hidden_nodes"]:

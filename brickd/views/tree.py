@@ -1,6 +1,6 @@
-"""The view `tree`: the call tree over all workers.
+"""The view `tree`: the call tree over all workers, and what is launched, moved and needed in it.
 
-Owns: the schema of its document. Must not know: how trees are merged, screens.
+Owns: what its document begins with. Must not know: how trees are merged and told, screens.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ def answer(world: World, question: TreeQuestion) -> Answer:
         **over.document(),
         "layers": question.layers,
         "workers": len(them.workers),
-        "recorded_ns": round(merged.recorded_ns),
-        "nodes": [node.document(windowed=over.length_ns is not None) for node in merged.nodes],
-        "hidden_nodes": merged.left.nodes,
-        "hidden_self_ns": round(merged.left.self_ns),
+        **merged.document(windowed=over.length_ns is not None),
     }
     return Answer(document, them.words)

@@ -1,0 +1,196 @@
+"""Marks: what is said beside times. A kernel was launched here in this shape, bytes were moved, this is a function.
+
+Owns: what is known of a launched kernel, a transfer, a function, a task; how the texts of shapes and of couples of ends
+are read. Must not know: paths, trees, screens. Invariants: a text is a shape only if the writer would write that shape
+so (brick_shm.h); what is none, or is not to be told apart, stays the text that it is; counts add up to what was
+launched, with or without a shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+# Of what there is no bound for, so many are told, the most frequent first; the rest is counted.
+TOLD_MAX = 64
+_ARROW = "→"
+_NUMBER = r"([1-9][0-9]{0,9})"
+_SHAPE = re.compile(
+    rf"(?:<<<{_NUMBER}(?:x{_NUMBER})?(?:x{_NUMBER})?,{_NUMBER},{_NUMBER}(?:,{_NUMBER})?>>> )?"
+    r"smem=(0|[1-9][0-9]{0,9})B(?: @([0-9a-f]{16}))?"
+)
+_MOST = 2**32 - 1
+
+Extent = tuple[int, int, int]
+
+
+class Shape(NamedTuple):
+    """How a kernel is launched.
+
+    Attributes:
+        grid: how many blocks; None: neither this nor the next was said.
+        block: how many threads a block has.
+        shared_bytes: of memory that a block shares.
+        source: the hash of what it was compiled from, in hex; None: it was not said.
+    """
+
+    grid: Extent | None
+    block: Extent | None
+    shared_bytes: int
+    source: str | None
+
+    def __str__(self) -> str:
+        """As the writer writes it."""
+        launched = ""
+        if self.grid is not None and self.block is not None:
+            grid = "x".join(map(str, _without_ones(self.grid, 1)))
+            launched = f"<<<{grid},{','.join(map(str, _without_ones(self.block, 2)))}>>> "
+        return f"{launched}smem={self.shared_bytes}B" + (f" @{self.source}" if self.source else "")
+
+
+def _without_ones(extent: Extent, least: int) -> Extent | tuple[int, ...]:
+    """Without what lies behind the last number above 1, but for so many."""
+    kept = extent[:least]
+    for number in range(least, 3):
+        if any(each != 1 for each in extent[number:]):
+            kept = extent[: number + 1]
+    return kept
+
+
+def shape(text: str) -> Shape | None:
+    """The shape that a text stands for; None where it stands for none.
+
+    >>> shape("<<<16x4,32,8,2>>> smem=0B @cbf29ce484222325")
+    Shape(grid=(16, 4, 1), block=(32, 8, 2), shared_bytes=0, source='cbf29ce484222325')
+    >>> shape("<<<16x1,32,8>>> smem=0B"), shape("<<<0,1,1>>> smem=0B")
+    (None, None)
+    """
+    found = _SHAPE.fullmatch(text)
+    if found is None:
+        return None
+    *extents, shared, source = found.groups()
+    numbers = [1 if each is None else int(each) for each in extents]
+    known = extents[0] is not None
+    result = Shape(
+        (numbers[0], numbers[1], numbers[2]) if known else None,
+        (numbers[3], numbers[4], numbers[5]) if known else None,
+        int(shared),
+        source,
+    )
+    return result if max(*numbers, result.shared_bytes) <= _MOST and str(result) == text else None
+
+
+def ends(text: str) -> tuple[str, str] | None:
+    """From where and to where, as the name of a transfer has it; None where that cannot be told.
+
+    >>> ends("tokens→gpu0"), ends("a→b→c"), ends("→gpu0")
+    (('tokens', 'gpu0'), None, None)
+    """
+    parts = text.split(_ARROW)
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
+
+
+@dataclass(slots=True)
+class Kernel:
+    """A kernel that is launched at one place.
+
+    Attributes:
+        launches: how many there were, with a known shape and time or without.
+        shapes: how many there were of each, by its text.
+    """
+
+    launches: int = 0
+    shapes: Counter[str] = field(default_factory=Counter)
+
+    def document(self, timed: int) -> dict[str, Any]:
+        """As JSON has it; `timed`: of how many launches the times are known."""
+        found = ranked(self.shapes)
+        told = found[:TOLD_MAX]
+        return {
+            "launches": self.launches,
+            "timed": timed,
+            "shapes": [_shape(text, launches) for text, launches in told],
+            "hidden_shapes": len(found) - len(told),
+            "hidden_launches": sum(launches for _, launches in found[TOLD_MAX:]),
+            "launches_without_shape": max(0, self.launches - self.shapes.total()),
+        }
+
+
+def ranked(counts: Counter[str]) -> list[tuple[str, int]]:
+    """The most frequent first, those as frequent by their texts; what was never is left out."""
+    return sorted(((text, n) for text, n in counts.items() if n), key=lambda each: (-each[1], each[0]))
+
+
+def _shape(text: str, launches: int) -> dict[str, Any]:
+    known = shape(text)
+    return {
+        "text": text,
+        "launches": launches,
+        "grid": None if known is None or known.grid is None else list(known.grid),
+        "block": None if known is None or known.block is None else list(known.block),
+        "shared_bytes": None if known is None else known.shared_bytes,
+        "source_hash": None if known is None else known.source,
+    }
+
+
+@dataclass(slots=True)
+class Transfer:
+    """Bytes that are moved between two ends at one place.
+
+    Attributes:
+        direction: H2D, D2H or D2D.
+        couple: from where and to where, as the writer has it.
+        transfers: how many there were.
+        size_bytes: what all of them moved.
+        returned: how many took back what another one had just brought.
+        returned_bytes: what these moved.
+    """
+
+    direction: str
+    couple: str
+    transfers: int = 0
+    size_bytes: int = 0
+    returned: int = 0
+    returned_bytes: int = 0
+
+    def document(self, timed: int) -> dict[str, Any]:
+        """As JSON has it; `timed`: of how many transfers the times are known."""
+        found = ends(self.couple)
+        return {
+            "direction": self.direction,
+            "from": None if found is None else found[0],
+            "to": None if found is None else found[1],
+            "transfers": self.transfers,
+            "timed": timed,
+            "moved_bytes": self.size_bytes,
+            "returned": self.returned,
+            "returned_bytes": self.returned_bytes,
+        }
+
+
+class Definition(NamedTuple):
+    """Where a function is defined; the line is None where it is not known."""
+
+    file: str
+    line: int | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {"file": self.file, "line": self.line}
+
+
+@dataclass(slots=True)
+class Task:
+    """A brick whose spans are stretches of tasks.
+
+    Attributes:
+        ended: how many stretches were a task's last.
+    """
+
+    ended: int = 0
+
+    def document(self, polls: int) -> dict[str, Any]:
+        """As JSON has it; `polls`: how many stretches there were."""
+        return {"polls": polls, "ended": self.ended, "yields": max(0, polls - self.ended)}

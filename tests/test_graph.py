@@ -1,0 +1,535 @@
+"""The graph of workers that never ran: what marks say of places, whatever stands where."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_up import HOSTILE, MadeUp, named, programs
+
+from brickd import _reader
+from brickd.cli import graph as screens
+from brickd.cli.output import Screen
+from brickd.cli.tree import render
+from brickd.dot import dot
+from brickd.marks import TOLD_MAX, Shape, ends, shape
+from brickd.reading import Path
+from brickd.tree import Node, Tree, tree
+
+LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
+EXTENT = st.tuples(*[st.integers(1, 2**32 - 1) | st.just(1)] * 3)
+SHAPES = st.builds(
+    lambda known, grid, block, shared, source: Shape(grid if known else None, block if known else None, shared, source),
+    st.booleans(),
+    EXTENT,
+    EXTENT,
+    st.integers(0, 2**32 - 1),
+    st.none() | st.integers(0, 2**64 - 1).map("{:016x}".format),
+)
+
+
+def whole(merged: Tree, *, layers: bool = False) -> dict[str, Any]:
+    """As the view answers."""
+    return {"over_ns": None, "layers": layers, "workers": 1, **merged.document()}
+
+
+def nodes(made: MadeUp, *more: MadeUp, layers: bool = False) -> dict[str, Node]:
+    """By their names, which are each other's."""
+    return {node.name: node for node in tree(named([made, *more]), layers=layers).nodes}
+
+
+def launches(merged: Tree) -> int:
+    return sum(node.place.kernel.launches for node in merged.nodes if node.place.kernel is not None)
+
+
+# ---- texts
+
+
+@given(SHAPES)
+def test_a_shape_is_read_as_it_is_written(known: Shape) -> None:
+    assert shape(str(known)) == known
+
+
+@given(st.text() | st.from_regex(r"<<<[0-9x,]{1,30}>>> smem=[0-9]{1,12}B( @[0-9a-f]{16})?", fullmatch=True))
+def test_a_text_is_a_shape_only_if_that_is_written_so(text: str) -> None:
+    known = shape(text)
+    assert known is None or str(known) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "<<<16,256,1>>>",
+        "<<<16,256>>> smem=0B",
+        "<<<0,1,1>>> smem=0B",
+        "<<<-1,1,1>>> smem=0B",
+        "<<<016,1,1>>> smem=0B",
+        "<<<4294967296,1,1>>> smem=0B",
+        "<<<16x1,1,1>>> smem=0B",
+        "<<<16,1,1,1>>> smem=0B",
+        "<<<1,1,1>>> smem=4294967296B",
+        "<<<1,1,1>>> smem=0B @CBF29CE484222325",
+        "<<<1,1,1>>> smem=0B @cbf2",
+        "<<<١,1,1>>> smem=0B",
+        "<<<1,1,1>>> smem=0B\n",
+        HOSTILE,
+    ],
+)
+def test_a_shape_that_cannot_be_is_told_as_the_text_that_it_is(text: str) -> None:
+    assert shape(text) is None
+    made = MadeUp()
+    made.begin("norm")
+    made.launch("k", text)
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    (told,) = document["nodes"][1]["kernel"]["shapes"]
+    assert told == dict.fromkeys(told) | {"text": text, "launches": 1}
+    assert all(line.isprintable() for line in render(document, Screen(None, False)))
+
+
+@given(st.text(), st.text())
+def test_ends_are_told_apart_only_where_one_arrow_stands_between_them(one: str, other: str) -> None:
+    known = ends(f"{one}→{other}")
+    assert known == ((one, other) if one and other and "→" not in one + other else None)
+
+
+# ---- merging
+
+
+@given(st.lists(programs(marks=True, whole=False), max_size=4), st.randoms(use_true_random=False), st.booleans())
+def test_the_order_of_workers_changes_nothing(made: list[MadeUp], chance: random.Random, layers: bool) -> None:
+    def said(made: list[MadeUp]) -> dict[str, Any]:
+        # Percentiles lie in the buckets of the first worker's clock, and the first declared category counts.
+        document = whole(tree(named(made), layers=layers))
+        for node in document["nodes"]:
+            for key in ("p50_ns", "p90_ns", "p99_ns", "category"):
+                del node[key]
+        return document
+
+    one, other = said(made), said(chance.sample(made, len(made)))
+    assert json.dumps(one) == json.dumps(other)
+    assert dot(one) == dot(other)
+
+
+@given(st.lists(programs(marks=True, whole=False), max_size=4), st.booleans())
+def test_launches_add_up_to_those_of_the_marks(made: list[MadeUp], layers: bool) -> None:
+    def counted(unit: int) -> int:
+        return sum(
+            len(sums.durations)
+            for each in made
+            for path, sums in zip(each.paths, each.sums, strict=True)
+            if path.unit == unit
+        )
+
+    merged = tree(named(made), layers=layers)
+    assert launches(merged) == counted(LAUNCHED)
+    assert sum(node.place.kernel.shapes.total() for node in merged.nodes if node.place.kernel) == counted(SHAPED)
+    moved = [node.place.transfer for node in merged.nodes if node.place.transfer is not None]
+    for unit, direction in ((6, "H2D"), (7, "D2H"), (8, "D2D")):
+        assert sum(each.transfers for each in moved if each.direction == direction) == counted(unit)
+    assert merged.stray == 0
+
+
+@given(st.lists(programs(marks=True, whole=False), max_size=3), st.booleans())
+def test_marks_change_no_time(made: list[MadeUp], layers: bool) -> None:
+    merged = tree(named(made), layers=layers)
+    assert merged.recorded_ns == sum(node.self_ns for node in merged.nodes)
+    assert all((node.document()["total_ns"] is None) == node.place.timeless for node in merged.nodes)
+
+
+@given(st.lists(programs(marks=True, given=False, whole=False), max_size=3), st.booleans())
+def test_on_the_critical_path_no_time_stands_twice(made: list[MadeUp], layers: bool) -> None:
+    merged = tree(named(made), layers=layers)
+    steps = merged.graph.critical.path
+    assert len(set(steps)) == len(steps)
+    assert merged.graph.critical.length_ns <= merged.recorded_ns
+    if not any(merged.graph.needs):
+        assert merged.graph.critical.length_ns == merged.recorded_ns
+
+
+@st.composite
+def impossible(draw: st.DrawFn) -> MadeUp:
+    """Paths that no writer makes: any unit, below any."""
+    made = MadeUp()
+    texts = st.sampled_from(["a", "b", HOSTILE, "smem=0B", "a→b", "→", "\\N", 'x" ]; evil ['])
+    for _ in range(draw(st.integers(0, 25))):
+        path = Path(
+            draw(st.integers(-1, len(made.paths) - 1)),
+            made._name(draw(texts)),
+            draw(st.sampled_from([-1, 0, 1, 2**31 - 1])),
+            draw(st.integers(0, _reader.UNITS - 1)),
+        )
+        made.paths.append(path)
+        made.sums.append(type(made.sums[0])(durations=[draw(st.integers(0, 99))] * draw(st.integers(0, 3))))
+    return made
+
+
+@given(st.lists(impossible(), max_size=3), st.booleans(), st.none() | st.integers(1, 3))
+def test_whatever_stands_where_is_shown_and_counted(made: list[MadeUp], layers: bool, depth: int | None) -> None:
+    merged = tree(named(made), layers=layers)
+    marked: Counter[int] = Counter()
+    for each in made:
+        for path, sums in zip(each.paths, each.sums, strict=True):
+            marked[path.unit] += len(sums.durations)
+    assert launches(merged) == marked[LAUNCHED]
+    assert merged.recorded_ns == sum(node.self_ns for node in merged.nodes)
+    document = whole(tree(named(made), layers=layers, depth=depth), layers=layers)
+    json.dumps(document, allow_nan=False)
+    lines = [*render(document, Screen(80, False)), *screens.critical(document, Screen(80, False))]
+    assert all(line.isprintable() for line in lines)
+    assert dot(document).count("\n") == len(dot(document).splitlines())
+
+
+def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
+    made = MadeUp()
+    made.mark("smem=0B", SHAPED)
+    made.mark("x", NEEDS, count=2)
+    launched = made.mark("k", LAUNCHED)
+    made.mark("x", NEEDS, below=launched)
+    document = whole(tree(named([made]), layers=False))
+    assert document["stray_marks"] == 4
+    assert "4 marks not shown: no place that they could belong to" in render(document, Screen(None, False))
+
+
+def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    for number in range(1, 101):
+        for _ in range(3 if number == 50 else 1):
+            made.launch("k", f"<<<{number},32,1>>> smem=0B")
+    made.launch("k")
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    kernel = document["nodes"][1]["kernel"]
+    assert (kernel["launches"], len(kernel["shapes"]), kernel["hidden_shapes"]) == (103, TOLD_MAX, 100 - TOLD_MAX)
+    assert kernel["shapes"][0]["text"] == "<<<50,32,1>>> smem=0B"
+    told = sum(each["launches"] for each in kernel["shapes"])
+    assert told + kernel["hidden_launches"] + kernel["launches_without_shape"] == 103
+    (line,) = [line for line in render(document, Screen(None, False)) if "`-- k " in line]
+    assert line.endswith(
+        "k  <<<50,32,1>>> smem=0B 3×, <<<1,32,1>>> smem=0B 1×, <<<10,32,1>>> smem=0B 1×, "
+        "…97 more shapes, 1 without shape"
+    )
+
+
+# ---- times
+
+
+def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    made.spend(100)
+    made.launch("k")
+    made.end()
+    node = nodes(made)["k"].document()
+    assert (node["kind"], node["kernel"]["launches"], node["count"]) == ("kernel", 1, 0)
+    assert {
+        node[key] for key in ("total_ns", "self_ns", "share_percent", "p50_ns", "slack_ns", "flops_per_second")
+    } == {None}
+    (line,) = [
+        each for each in render(whole(tree(named([made]), layers=False)), Screen(None, False)) if "`-- k" in each
+    ]
+    assert line.split() == ["-", "-", "-", "1", "-", "-", "`--", "k"]
+
+
+def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    made.spend(100)
+    made.launch("k")
+    made.launch("k")
+    made.give("k", 30)
+    made.end()
+    node = nodes(made)["k"]
+    assert (node.kind, node.given, node.total_ns, node.count) == ("kernel", True, 30, 1)
+    document = whole(tree(named([made]), layers=False))
+    assert any(line.endswith("k  (1 of 2 timed)") for line in render(document, Screen(None, False)))
+    assert "slowest kernel: k in norm, 30 ns in 1 of 2 launches" in render(document, Screen(None, False))
+
+
+def test_a_time_that_is_a_bound_is_marked_as_one_and_gives_no_rate() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    made.spend(100)
+    made.launch("k", "<<<1,32,1>>> smem=0B")
+    made.sums[made._path("k", -1, _reader.UNIT_BOUND, None)].durations.append(30)
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    node = document["nodes"][1]
+    assert (node["kind"], node["bounded"], node["total_ns"], node["flops_per_second"]) == ("kernel", True, 30, None)
+    lines = render(document, Screen(None, False))
+    assert lines[2].endswith("`-- k ≤  <<<1,32,1>>> smem=0B")
+    assert "slowest kernel: k in norm, ≤ 30 ns in 1 launch" in lines
+
+
+def test_a_time_that_two_marks_could_have_taken_stands_alone() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    for unit in (_reader.UNIT_H2D, _reader.UNIT_D2D):
+        made.mark("a→b", unit, size_bytes=8)
+    made.give("a→b", 30)
+    made.end()
+    merged = tree(named([made]), layers=False)
+    assert [(node.kind, node.place.timeless, node.total_ns) for node in merged.nodes[1:]] == [
+        ("brick", False, 30),
+        ("transfer", True, 0),
+        ("transfer", True, 0),
+    ]
+
+
+def test_what_is_said_of_a_path_is_said_of_the_one_beside_it_that_differs_in_its_unit() -> None:
+    made = MadeUp()
+    made.begin("block")
+    made.spend(10)
+    made.launch("down")
+    made.give("down", 4)
+    beside = made._path("down", -1, _reader.UNIT_TICKS, None)
+    made.mark("block", NEEDS, below=beside)
+    made.end()
+    merged = tree(named([made]), layers=False)
+    assert [(node.name, [each["name"] for each in node.needs]) for node in merged.nodes] == [
+        ("block", []),
+        ("down", ["block"]),
+    ]
+
+
+def test_least_time_leaves_out_nothing_of_which_no_time_is_known() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    made.spend(100)
+    made.launch("k")
+    made.begin("little")
+    made.spend(1)
+    made.end()
+    made.end()
+    merged = tree(named([made]), layers=False, least_percent=10)
+    assert [node.name for node in merged.nodes] == ["norm", "k"]
+    assert merged.nodes[0].left.nodes == 1
+
+
+# ---- functions, tasks, transfers
+
+
+def test_functions_say_where_they_are_defined_and_tasks_how_often_they_went_on() -> None:
+    made = MadeUp()
+    for _ in range(5):
+        made.begin("serve")
+        made.spend(7)
+        made.end()
+    path = made._path("serve", -1, 0, None)
+    made.mark("app.py", _reader.UNIT_DEFINED, layer=42, below=path)
+    function = nodes(made)["serve"]
+    assert (function.kind, function.document()["definitions"]) == ("function", [{"file": "app.py", "line": 42}])
+    made.mark("serve", _reader.UNIT_ENDED, count=2, below=path)
+    document = whole(tree(named([made]), layers=False))
+    (node,) = document["nodes"]
+    assert (node["kind"], node["task"]) == ("task", {"polls": 5, "ended": 2, "yields": 3})
+    assert render(document, Screen(None, False))[1].endswith("serve (app.py:42)  5 polls, 3 yields")
+
+
+def test_what_was_moved_back_is_told_below_the_tree() -> None:
+    made = MadeUp()
+    made.begin("decode")
+    made.mark("tokens→gpu0", _reader.UNIT_H2D, count=400, size_bytes=4096 * 400)
+    back = made.mark("gpu0→tokens", _reader.UNIT_D2H, count=400, size_bytes=4096 * 400)
+    made.mark("gpu0→tokens", _reader.UNIT_RETURNED, count=312, size_bytes=4096 * 312, below=back)
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    (returned,) = document["returned"]
+    assert (returned["returned"], returned["transfers"], returned["returned_bytes"]) == (312, 400, 4096 * 312)
+    lines = render(document, Screen(None, False))
+    assert lines[-1] == "tokens→gpu0→tokens in decode: 1.2M, 312 of 400 returned"
+    assert any(line.endswith("D2H gpu0→tokens  1.6M, 312 of 400 returned") for line in lines)
+
+
+# ---- needs
+
+
+def needed(of: Tree, name: str) -> list[tuple[str | None, str]]:
+    """What the node of this name needs: where that stands, and what it is."""
+    found = []
+    for need in next(node for node in of.nodes if node.name == name).needs:
+        other = None if need["id"] is None else of.nodes[need["id"]]
+        above = None if other is None or other.parent is None else of.nodes[other.parent].name
+        found.append((above, need["name"]))
+    return found
+
+
+def test_a_name_that_is_needed_means_the_nearest() -> None:
+    made = MadeUp()
+    for block in ("first", "second"):
+        made.begin(block)
+        made.begin("norm")
+        made.spend(5)
+        made.end()
+        made.begin("mlp")
+        made.begin("gemm")
+        made.needs("norm")
+        made.needs("sample")
+        made.needs("nobody")
+        made.spend(9 if block == "first" else 11)
+        made.end()
+        made.end()
+        made.end()
+    made.begin("other block")
+    made.begin("sample")
+    made.spend(1)
+    made.end()
+    made.end()
+    made.begin("late")
+    made.needs("norm")
+    made.spend(1)
+    made.end()
+    merged = tree(named([made]), layers=False)
+    gemms = [node for node in merged.nodes if node.name == "gemm"]
+    for gemm in gemms:
+        found = {each["name"]: each for each in gemm.needs}
+        assert gemm.parent is not None
+        above = merged.nodes[gemm.parent].parent
+        assert merged.nodes[found["norm"]["id"]].parent == above, "one beside what it stands in"
+        assert merged.nodes[found["sample"]["id"]].name == "sample", "else the first in the tree"
+        assert (found["nobody"]["id"], found["nobody"]["found"]) == (None, False)
+    assert needed(merged, "late") == [("second", "norm")]
+    document = whole(merged)
+    assert [(each["name"], each["needs"]) for each in document["unresolved_needs"]] == [("gemm", "nobody")] * 2
+
+
+def test_of_several_layers_the_own_one_is_nearest() -> None:
+    made = MadeUp()
+    for layer in range(3):
+        for name, time in (("norm", 10 - layer), ("mlp", 5)):
+            made.begin(name, layer)
+            if name == "mlp":
+                made.needs("norm")
+            made.spend(time)
+            made.end()
+    merged = tree(named([made]), layers=True)
+    for node in merged.nodes:
+        for need in node.needs:
+            assert merged.nodes[need["id"]].layer == node.layer
+
+
+def test_what_needs_itself_in_a_circle_is_told_and_ends() -> None:
+    made = MadeUp()
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        made.begin(name)
+        made.needs(other)
+        made.spend(10)
+        made.end()
+    document = whole(tree(named([made]), layers=False))
+    (circle,) = document["critical_path"]["cycles"]
+    assert [each["name"] for each in circle] == ["a", "b", "c"]
+    assert document["critical_path"]["length_ns"] == 30
+    lines = screens.critical(document, Screen(None, False))
+    assert lines[-1] == "need each other in a circle, and count as one: a, b, c"
+
+
+def test_what_only_needs_something_is_there_for_that() -> None:
+    made = MadeUp()
+    made.begin("block")
+    made.spend(5)
+    made.mark("up", NEEDS, below=made._path("down", -1, 0, None))
+    made.end()
+    assert [(node.name, node.count) for node in tree(named([made]), layers=False).nodes] == [("block", 1), ("down", 0)]
+
+
+# ---- the critical path
+
+
+def test_branches_that_only_need_the_same_run_beside_each_other() -> None:
+    made = MadeUp()
+    for name, need, time in (("qkv", None, 10), ("score", "qkv", 40), ("gate", "qkv", 25), ("down", "score", 5)):
+        made.begin(name)
+        if need is not None:
+            made.needs(need)
+        if name == "down":
+            made.needs("gate")
+        made.spend(time)
+        made.end()
+    document = whole(tree(named([made]), layers=False))
+    assert [step["name"] for step in document["critical_path"]["steps"]] == ["qkv", "score", "down"]
+    assert {node["name"]: (node["slack_ns"], node["critical"]) for node in document["nodes"]} == {
+        "qkv": (0, True),
+        "score": (0, True),
+        "gate": (15, False),
+        "down": (0, True),
+    }
+    assert screens.critical(document, Screen(None, False)) == [
+        "critical path: 55 ns of 80 ns recorded",
+        "  OWN  SHARE  BRICK  INSIDE",
+        "10 ns   18 %  qkv    -",
+        "40 ns   73 %  score  -",
+        " 5 ns  9.1 %  down   -",
+        "SLACK  TOTAL  BRICK  INSIDE",
+        "15 ns  25 ns  gate   -",
+    ]
+
+
+def test_a_devices_time_is_not_taken_off_the_hosts() -> None:
+    made = MadeUp()
+    made.begin("forward")
+    made.spend(100)
+    made.launch("k")
+    made.give("k", 70)
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    assert document["critical_path"]["length_ns"] == 100
+    assert [(node["name"], node["self_ns"], node["slack_ns"]) for node in document["nodes"]] == [
+        ("forward", 30, 0),
+        ("k", 70, 30),
+    ]
+
+
+def test_a_long_path_is_cut_and_counted() -> None:
+    made = MadeUp()
+    for number in range(30):
+        made.begin(f"brick {number:02}")
+        made.spend(number + 1)
+        made.end()
+    lines = screens.critical(whole(tree(named([made]), layers=False)), Screen(None, False))
+    assert len(lines) == 1 + 1 + 20 + 1 + 1
+    assert "…10 more: 55 ns" in lines
+
+
+def test_of_equals_the_order_is_that_of_their_names() -> None:
+    made, again = MadeUp(), MadeUp()
+    for number in range(50):
+        for each, name in ((made, number), (again, 49 - number)):
+            each.begin(f"brick {name:02}")
+            each.launch(f"k{name:02}")
+            each.spend(10)
+            each.end()
+    one, other = (dot(whole(tree(named([each]), layers=False))) for each in (made, again))
+    assert one == other
+
+
+# ---- the slowest kernel
+
+
+def test_where_no_kernel_has_a_time_the_slowest_is_that_of_the_slowest_brick() -> None:
+    made = MadeUp()
+    for name, kernel, time in (("norm", "k1", 10), ("mlp", "k2", 90)):
+        made.begin(name)
+        made.launch(kernel)
+        made.spend(time)
+        made.end()
+    document = whole(tree(named([made]), layers=False))
+    slowest = document["slowest_kernel"]
+    assert (slowest["name"], slowest["by"], slowest["time_ns"], slowest["inside"]) == ("k2", "brick", 90, "mlp")
+    assert render(document, Screen(None, False))[-1] == (
+        "slowest kernel: k2 in mlp, which took 90 ns itself; of no kernel a time is known"
+    )
+
+
+def test_a_kernel_without_a_scope_stands_alone_and_has_no_time() -> None:
+    made = MadeUp()
+    made.launch("alone")
+    document = whole(tree(named([made]), layers=False))
+    assert [(node["name"], node["parent"], node["total_ns"]) for node in document["nodes"]] == [("alone", None, None)]
+    assert document["slowest_kernel"] is None
