@@ -99,23 +99,49 @@ def critical(pieces: Sequence[Piece]) -> Critical:
 
 def _lifted(pieces: Sequence[Piece]) -> dict[int, set[int]]:
     """What each piece waits for of those beside it: needs hold between the nearest two that stand in the same one."""
-    depths: list[int] = []
-    for piece in pieces:
-        depths.append(0 if piece.parent is None else depths[piece.parent] + 1)
+    around = _Around(pieces)
     lifted: dict[int, set[int]] = defaultdict(set)
     for number, piece in enumerate(pieces):
         for needed in piece.needs:
-            one, other = number, needed
-            while one != other and pieces[one].parent != pieces[other].parent:
-                deeper_one = depths[one] >= depths[other]
-                up = pieces[one if deeper_one else other].parent
-                if up is None:  # both stand at the top: their parents are the same
-                    break
-                one, other = (up, other) if deeper_one else (one, up)
+            one, other = around.beside(number, needed)
             # Neither can wait for what it stands in, or what stands in it.
             if one != other or number == needed:
                 lifted[one].add(other)
     return lifted
+
+
+class _Around:
+    """What each piece stands in, and some of what that stands in: of two deep ones few steps lead to where they meet.
+
+    Numbers are those of pieces and one more: 0 is what all of them stand in.
+    """
+
+    def __init__(self, pieces: Sequence[Piece]) -> None:
+        self._above, self._far, self._depths = [0], [0], [0]
+        for piece in pieces:
+            above = 0 if piece.parent is None else piece.parent + 1
+            far = self._far[above]
+            # As far again as the two steps before, where these were as far as each other; else to the next.
+            again = self._depths[above] - self._depths[far] == self._depths[far] - self._depths[self._far[far]]
+            self._above.append(above)
+            self._far.append(self._far[far] if again else above)
+            self._depths.append(self._depths[above] + 1)
+
+    def beside(self, number: int, needed: int) -> tuple[int, int]:
+        """The two that these stand in and that stand in the same piece; twice one where one stands in the other."""
+        one, other = number + 1, needed + 1
+        depth = min(self._depths[one], self._depths[other])
+        one, other = self._up(one, depth), self._up(other, depth)
+        while self._above[one] != self._above[other]:
+            step = self._far if self._far[one] != self._far[other] else self._above
+            one, other = step[one], step[other]
+        return one - 1, other - 1
+
+    def _up(self, number: int, depth: int) -> int:
+        while self._depths[number] > depth:
+            far = self._far[number]
+            number = far if self._depths[far] >= depth else self._above[number]
+        return number
 
 
 def _level(

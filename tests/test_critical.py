@@ -83,6 +83,15 @@ def test_neither_depth_nor_length_is_too_much() -> None:
     assert critical(deep).length_ns == 10_001
     long = [Piece(None, 1), *(Piece(None, 1, needs=(n,)) for n in range(10_000))]
     assert critical(long).length_ns == 10_001
+
+
+def test_needs_of_what_stands_deep_in_others_are_found_in_few_steps() -> None:
+    # Two chains beside each other: a step for each piece above would be 10^8 of them.
+    one = [Piece(None, 1), *(Piece(n, 1) for n in range(10_000))]
+    last = len(one) - 1
+    other = [Piece(None, 1), *(Piece(len(one) + n, 1, needs=(last, n)) for n in range(10_000))]
+    found = critical(one + other)
+    assert (found.length_ns, found.cycles) == (20_002, [])
     circle = [Piece(None, 1, needs=(9_999,)), *(Piece(None, 1, needs=(n,)) for n in range(9_999))]
     assert len(critical(circle).cycles[0]) == 10_000
 
