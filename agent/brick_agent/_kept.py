@@ -48,6 +48,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.enabled_ns: int | None = None
+        self._said: set[str] = set()  # for the process: a reset says nothing again
         self.forked()
         _all.add(self)
 
@@ -97,7 +98,8 @@ class Kept:
             raise ValueError(f"brick_agent: {wanted} (BRICKD_STRICT=1)") from cause
         with self.lock:
             self.mistakes[what] = self.mistakes.get(what, 0) + 1
-            first = self.mistakes[what] == 1
+            first = what not in self._said
+            self._said.add(what)
         if first and sys.stderr is not None:
             with contextlib.suppress(Exception):  # it may be closed
                 sys.stderr.write(f"brickd: {wanted}\n")
