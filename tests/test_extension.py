@@ -8,6 +8,7 @@ import pytest
 from conftest import ROOT, reading, readings
 from faults import Compile, Start, exact
 from recorded import counts, events, record, summaries
+from test_marks import marks
 
 from brickd import records
 from brickd.segment import open_segment
@@ -59,6 +60,37 @@ for _ in range(100):
     row = summaries(got)["outer", "native[2]"]
     assert (row["elements"], row["bytes"]) == (300, 500)
     assert {got.category(path.name) for path in got.paths if path and got.name(path.name) == "native"} == {"native"}
+
+
+def test_what_native_code_launches_moves_and_needs_stands_below_pythons_spans(
+    worker: Start, prefix: str, calls: str
+) -> None:
+    got = record(
+        worker,
+        prefix,
+        calls
+        + """
+calls.launched("first", 0, 1)
+with brick.layer(2), brick.span("outer"):
+    calls.launched("gemm", calls.task(), 16)
+    calls.moved(calls.task(), 4096)
+    calls.needs(None, "qkv", calls.task())
+    calls.needs("down", "up", calls.task())
+brick.disable()
+calls.launched("off", calls.task(), 1)
+""",
+    )
+    outer = ("outer@2:ticks",)
+    assert marks(got) == {
+        ("first:launched",): 2,
+        ("first:launched", "<<<1,32,1>>> smem=0B:shaped"): 1,
+        (*outer, "gemm@2:launched"): 2,
+        (*outer, "gemm@2:launched", "<<<16,32,1>>> smem=0B:shaped"): 1,
+        (*outer, "tokens→gpu0@2:h2d"): 1,
+        (*outer, "qkv:needs"): 1,
+        (*outer, "down@2:ticks", "up:needs"): 1,
+    }
+    assert exact(got) == {"begun": 3, "summarized": 3}
 
 
 def test_a_native_step_counts_its_valid_rows_and_a_native_layer_is_known_to_python(
@@ -183,8 +215,8 @@ assert calls.is_off()
     ("missing", "said"),
     [
         ("sys.modules['brick_agent'] = None", '"brick_agent"'),
-        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 160 wanted"),
-        ("_core.native = older", "has 8 bytes of calls for extensions, 160 wanted: install a later brick-agent"),
+        ("sys.modules['brick_agent'] = type(sys)('brick_agent')", "has 0 bytes of calls for extensions, 184 wanted"),
+        ("_core.native = older", "has 8 bytes of calls for extensions, 184 wanted: install a later brick-agent"),
     ],
     ids=["absent", "of another kind", "older"],
 )

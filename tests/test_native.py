@@ -16,6 +16,7 @@ from conftest import ROOT, SHM, WRITER, contents, kept, reading, readings, versi
 from faults import NATIVE, Compile, Start, counts, exact, native
 from recorded import counts as paths
 from recorded import events, summaries
+from test_marks import marks
 
 from brickd.segment import open_segment
 
@@ -87,6 +88,13 @@ def test_an_engine_is_built_as_it_says_and_every_span_of_its_threads_is_counted(
     assert exact(got) == {"begun": 1972, "summarized": 1972}
     assert summaries(got)[("request",)]["elements"] == 200 * 8
     assert summaries(got)["request", "gemm[3]"]["bytes"] == 196 * 4 * (2 * 8 * 64 + 64 * 64)
+    if name == "engine.cpp":
+        gemm = {("request:ticks", f"gemm@{n}:ticks", f"gemm_8x64@{n}:launched"): 196 for n in range(4)}
+        assert marks(got) == {
+            **gemm,
+            **{(*launched, "<<<8,64,1>>> smem=16384B:shaped"): n for launched, n in gemm.items()},
+            ("host→device:h2d",): 4,
+        }
     if name != "engine.rs":
         told = events(got)
         assert [each["kind"] for each in told] == ["defer", "measured", "finalize"] * 4

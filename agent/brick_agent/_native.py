@@ -8,6 +8,6 @@ def get_include() -> str:
 
     >>> import os
     >>> sorted(os.listdir(brick.get_include()))
-    ['brick_agent.h', 'brick_agent.hpp', 'brick_fingerprint.h', 'brick_python.h']
+    ['brick_agent.h', 'brick_agent.hpp', 'brick_fingerprint.h', 'brick_graph.h', 'brick_python.h']
     """
     return os.path.join(os.path.dirname(__file__), "include")

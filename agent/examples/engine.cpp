@@ -29,7 +29,7 @@ using Batch = std::array<std::array<float, width>, rows>;
 using Matrix = std::array<std::array<float, width>, width>;
 
 brick::Brick request_brick("request", "step"), upload_brick("upload", "transfer"), copy_brick("copy", "transfer"),
-    norm_brick("norm", "norm"), gemm_brick("gemm", "ffn");
+    norm_brick("norm", "norm"), gemm_brick("gemm", "ffn"), gemm_kernel("gemm_8x64", "kernel"), host("host"), device("device");
 
 void norm(Batch &x)
 {
@@ -50,6 +50,7 @@ Batch gemm(const Batch &x, const Matrix &w)
 {
     brick::Span span(gemm_brick);
     span.amounts(rows * width, 2 * sizeof x + sizeof w);
+    gemm_kernel.launched({{rows, 1, 1}, {width, 1, 1}, sizeof w, 0, 0}); /* gemm_8x64<<<rows, width, sizeof w>>>(...) */
     Batch y{};
     for (std::size_t row = 0; row < rows; row++)
         for (std::size_t to = 0; to < width; to++)
@@ -84,6 +85,7 @@ std::chrono::nanoseconds copy_in(Batch &x, std::uint64_t request)
 void upload(const std::vector<Matrix> &model, std::uint64_t stream)
 {
     const brick::Deferred work = upload_brick.defer(stream, model.size() * width * width, model.size() * sizeof model[0]);
+    brick::moved(BRICK_TO_DEVICE, host, device, model.size() * sizeof model[0]);
     /* cudaMemcpyAsync(..., stream); cudaEventRecord(...); ...; cudaStreamSynchronize(stream); */
     work.measured(85000); /* cudaEventElapsedTime; without it there is a bound */
     brick::finalize(stream);

@@ -12,6 +12,9 @@
  *   brick::Deferred work = gemm.defer(stream);        work that a device begins now
  *   work.measured(elapsed_ns);                        what the device measured, if it did
  *   brick::finalize(stream);                          the host has waited for that stream
+ *   gemm_kernel.launched(how);                        below the span that is open: a brick_launch of brick_graph.h
+ *   brick::moved(BRICK_TO_DEVICE, tokens, gpu, bytes);
+ *   attention.needs(qkv);                             it cannot begin before that has ended
  *
  * Nothing here allocates, throws, or does more than the calls of brick_agent.h,
  * which says what holds for them and what is to be built. A Brick finds its
@@ -23,6 +26,7 @@
 #define BRICK_AGENT_HPP
 
 #include "brick_agent.h"
+#include "brick_graph.h"
 
 #include <atomic>
 #include <cstdint>
@@ -76,6 +80,19 @@ public:
         return Deferred(id);
     }
 
+    void launched(const brick_launch &how = {}, const void *key = nullptr) noexcept
+    {
+        brick_launched(number(), key, &how, nullptr, nullptr);
+    }
+
+    /* What the device says that it took. */
+    void launched(const brick_launch &how, std::uint64_t elapsed_ns, const void *key = nullptr) noexcept
+    {
+        brick_launched(number(), key, &how, &elapsed_ns, nullptr);
+    }
+
+    void needs(Brick &needed, const void *key = nullptr) noexcept { brick_needs(number(), needed.number(), key); }
+
 private:
     std::uint32_t find() noexcept
     {
@@ -89,6 +106,12 @@ private:
     const char *const category_;
     std::atomic<std::uint32_t> number_{BRICK_UNNAMED};
 };
+
+/* The ends are bricks for their names alone. */
+inline void moved(brick_direction direction, Brick &from, Brick &to, std::uint64_t bytes, const void *key = nullptr) noexcept
+{
+    brick_moved(direction, from.number(), to.number(), key, bytes, nullptr);
+}
 
 class Span {
 public:

@@ -44,6 +44,7 @@
 #include <Python.h>
 
 #include "brick_agent.h"
+#include "brick_graph.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -85,6 +86,13 @@ struct brick_python {
     /* What was done, in floating-point operations too. */
     void (*end_of)(struct brick_handle *brick, const void *task, const struct brick_amounts *did);
     void (*record_of)(struct brick_handle *brick, const void *task, uint64_t elapsed_ns, const struct brick_amounts *did);
+
+    /* What is launched, moved and needed, as brick_graph.h has it; `brick` may be NULL: what is open. */
+    void (*launched)(struct brick_handle *kernel, const void *task, const struct brick_launch *how, const uint64_t *elapsed_ns,
+                     const struct brick_amounts *did);
+    void (*moved)(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
+                  uint64_t bytes, const uint64_t *elapsed_ns);
+    void (*needs)(struct brick_handle *brick, struct brick_handle *needed, const void *task);
 };
 
 /* Valid as long as the process. NULL with an ImportError set: brick_agent is not

@@ -127,6 +127,28 @@ static void native_record_of(struct brick_handle *brick, const void *task, uint6
         brick_record_of(number_of(brick), task, elapsed_ns, did);
 }
 
+/* ---- the graph ------------------------------------------------------------ */
+
+static void native_launched(struct brick_handle *kernel, const void *task, const struct brick_launch *how,
+                            const uint64_t *elapsed_ns, const struct brick_amounts *did)
+{
+    if (!brick_is_off())
+        brick_launched(number_of(kernel), task, how, elapsed_ns, did);
+}
+
+static void native_moved(enum brick_direction direction, struct brick_handle *from, struct brick_handle *to, const void *task,
+                         uint64_t bytes, const uint64_t *elapsed_ns)
+{
+    if (!brick_is_off())
+        brick_moved(direction, number_of(from), number_of(to), task, bytes, elapsed_ns);
+}
+
+static void native_needs(struct brick_handle *brick, struct brick_handle *needed, const void *task)
+{
+    if (!brick_is_off())
+        brick_needs(brick != NULL ? number_of(brick) : BRICK_UNNAMED, number_of(needed), task);
+}
+
 static struct brick_python native = {
     .size = sizeof native,
     .brick = native_brick,
@@ -148,6 +170,9 @@ static struct brick_python native = {
     .checksum = native_checksum,
     .end_of = native_end_of,
     .record_of = native_record_of,
+    .launched = native_launched,
+    .moved = native_moved,
+    .needs = native_needs,
 };
 
 PyObject *core_native(void) { return PyCapsule_New(&native, BRICK_PYTHON_CAPSULE, NULL); }

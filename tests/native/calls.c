@@ -178,6 +178,43 @@ static PyObject *threads(PyObject *module, PyObject *args)
     return PyLong_FromUnsignedLong(n);
 }
 
+/* launched(kernel, task, blocks), moved(task, bytes), needs(task): of which brick, None: of what is open. */
+static PyObject *launched(PyObject *module, PyObject *args)
+{
+    const char *name;
+    unsigned long long key, blocks;
+    if (!PyArg_ParseTuple(args, "sKK", &name, &key, &blocks))
+        return NULL;
+    struct brick_handle *b = brick->brick(name, "kernel");
+    const struct brick_launch how = {.grid = {(uint32_t)blocks, 1, 1}, .block = {32, 1, 1}};
+    const struct brick_amounts did = {.flops = 9};
+    const uint64_t elapsed_ns = 7;
+    Py_BEGIN_ALLOW_THREADS
+    brick->launched(b, KEY(key), &how, NULL, &did);
+    brick->launched(b, KEY(key), NULL, &elapsed_ns, NULL);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *moved(PyObject *module, PyObject *args)
+{
+    unsigned long long key, bytes;
+    if (!PyArg_ParseTuple(args, "KK", &key, &bytes))
+        return NULL;
+    brick->moved(BRICK_TO_DEVICE, brick->brick("tokens", NULL), brick->brick("gpu0", NULL), KEY(key), bytes, NULL);
+    Py_RETURN_NONE;
+}
+
+static PyObject *needs(PyObject *module, PyObject *args)
+{
+    const char *name, *needed;
+    unsigned long long key;
+    if (!PyArg_ParseTuple(args, "zsK", &name, &needed, &key))
+        return NULL;
+    brick->needs(name != NULL ? brick->brick(name, NULL) : NULL, brick->brick(needed, NULL), KEY(key));
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"task", task, METH_NOARGS, NULL},
     {"is_off", is_off, METH_NOARGS, NULL},
@@ -193,6 +230,9 @@ static PyMethodDef methods[] = {
     {"pending", pending, METH_NOARGS, NULL},
     {"wants", wants, METH_VARARGS, NULL},
     {"checksum", checksum, METH_VARARGS, NULL},
+    {"launched", launched, METH_VARARGS, NULL},
+    {"moved", moved, METH_VARARGS, NULL},
+    {"needs", needs, METH_VARARGS, NULL},
     {"threads", threads, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
