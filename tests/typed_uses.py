@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator, Iterator
+from pathlib import Path
 from typing import assert_type
 
 import brick_agent as brick
@@ -100,6 +101,18 @@ async def uses() -> None:
     assert_type(run.compare_and_mark(run).expected_trace, brick.KernelTrace | None)
     brick.TraceRun(7)  # type: ignore[arg-type]
     run.compare("base")  # type: ignore[arg-type]
+    ptx = brick.source("text", name="k", path=Path("k.ptx"))
+    brick.kernel("k", Integer(), (1, Integer()), Integer(), source=ptx, elapsed_ns=Float(), flops=Float())
+    brick.kernel(b, [16], block=None, source="text", elements=1, bytes=2)
+    brick.transfer("H2D", Integer(), src="a", dst=b, elapsed_ns=5)
+    brick.needs("qkv", brick=b)
+    profiler = brick.BrickProfiler()
+    assert_type(profiler.graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, 5, 9)), str | None)
+    assert_type(profiler.graph_record_kernel("k", ptx, (1, 1, 1), (32, 1, 1), 0), str | None)
+    profiler.graph_record_transfer("a", "b", 1, brick.TransferDirection.D2H)
+    brick.kernel("k", 1.5)  # type: ignore[arg-type]
+    brick.transfer("H2D", "many")  # type: ignore[arg-type]
+    profiler.graph_push_scope("Layer 0")  # type: ignore[arg-type]
     plain("wrong")  # type: ignore[arg-type]
     b.record("wrong")  # type: ignore[arg-type]
     b.stop(Float())  # type: ignore[arg-type]
