@@ -1,0 +1,173 @@
+/* graph ROUNDS: three threads launch, move, need and define in the same places and in places of their own, until shapes,
+ * couples and places run out, and tell the same sources; a thread reads their names and places meanwhile; then a child does the
+ * same. What is counted must come to what was called.
+ *
+ * Says how many marks were wanted and how many of them found no room. */
+#include "brick_internal.h"
+
+#include "brick_graph.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { WRITERS = 3, NAMES = 6, LANES = 4, PATHS = 512 };
+
+static uint32_t names[NAMES], stop;
+static uint64_t rounds, wanted, refused;
+
+static void wrong(const char *what)
+{
+    fprintf(stderr, "race: totals: %s\n", what);
+    _exit(1);
+}
+
+static uint32_t turn(uint64_t *state, uint32_t below)
+{
+    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(*state >> 33) % below;
+}
+
+/* How many marks of it found no room; its caller counts those that it wanted. */
+static void one(uint64_t *state, uint64_t *asked)
+{
+    static const char text[] = ".visible .entry kernel() { ret; }";
+    const struct brick_launch how = {.grid = {1 + turn(state, 200), 1 + turn(state, 2), 1}, .block = {32, 1, 1}};
+    const uint32_t name = names[turn(state, NAMES)], other = names[turn(state, NAMES)];
+    const uint64_t ns = 7;
+    switch (turn(state, 8)) {
+    case 0:
+    case 1:
+    case 2:
+        brick_launched(name, NULL, &how, turn(state, 2) ? &ns : NULL, NULL);
+        *asked += 2;
+        break;
+    case 3:
+        brick_launched(name, NULL, NULL, NULL, NULL);
+        *asked += 1;
+        break;
+    case 4:
+        brick_moved((enum brick_direction)turn(state, 3), name, other, NULL, 0, NULL);
+        *asked += 1;
+        break;
+    case 5:
+        brick_needs(name, other, NULL);
+        *asked += 1;
+        break;
+    case 6:
+        brick_defined(name, other, turn(state, 50), NULL);
+        *asked += 1;
+        break;
+    default: {
+        const struct brick_text source = {text, 1 + turn(state, sizeof text - 1), "name", NULL};
+        uint64_t told = 0;
+        brick_source_tell(&source, brick_source_hash(source.text, source.length), NULL, &told);
+    }
+    }
+}
+
+static void *writer(void *number)
+{
+    uint64_t state = (uint64_t)(uintptr_t)number, asked = 0;
+    for (uint64_t n = 0; n < rounds; n++) {
+        const uint32_t brick = names[turn(&state, NAMES)];
+        brick_layer_begin(turn(&state, 2), NULL);
+        brick_begin(brick, NULL, NULL);
+        for (int i = 0; i < 8; i++)
+            one(&state, &asked);
+        brick_end(brick, NULL, 0, 0);
+        brick_layer_end(0, NULL);
+        brick_layer_end(1, NULL); /* one of the two ends nothing */
+        if (n % 64 == 0)
+            brick_thread_exit(); /* the next round may get another's lane, with what that remembers */
+    }
+    brick_fetch_add(&wanted, asked);
+    return NULL;
+}
+
+/* What any reader may do: all that is published is whole. */
+static void *reader(void *unused)
+{
+    const struct brick_segment *s = brick_agent.segment;
+    while (brick_load_acquire32(&stop) == 0)
+        for (uint32_t path = 0; path < PATHS; path++) {
+            const uint64_t key = brick_load_acquire(&brick_paths_of(s)[path]);
+            if ((key & BRICK_KEY_READY) == 0)
+                continue;
+            const uint32_t name = brick_key_name(key);
+            if (name >= s->header->names || (brick_load_acquire32(&brick_names_of(s)[name].word) & BRICK_NAME_READY) == 0)
+                wrong("a place has a name that is not there");
+            if (brick_key_parent(key) != BRICK_ROOT && brick_key_parent(key) >= path)
+                wrong("a place stands above the one around it");
+        }
+    return unused;
+}
+
+static uint64_t marked(void)
+{
+    const struct brick_segment *s = brick_agent.segment;
+    uint64_t all = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        const uint8_t *area = brick_area_of(s, lane);
+        const uint64_t *sequences = (const uint64_t *)(const void *)(area + s->layout.sequences);
+        const struct brick_summary *rows = (const struct brick_summary *)(const void *)(area + s->layout.summaries);
+        const struct brick_lane *line = brick_lane_of(s, lane);
+        uint64_t here = 0;
+        for (uint32_t path = 0; path < PATHS && line->opened != 0; path++)
+            if (brick_is_mark(brick_key_unit(brick_paths_of(s)[path])) && sequences[path] != 0)
+                here += rows[path].count;
+        if (line->reserved2[BRICK_LANE_MARKS] != here + line->reserved2[BRICK_LANE_MARKS_REFUSED])
+            wrong("a lane's marks are not what it wanted");
+        refused += line->reserved2[BRICK_LANE_MARKS_REFUSED];
+        all += line->reserved2[BRICK_LANE_MARKS];
+    }
+    return all;
+}
+
+/* A child has none of its parent's marks. */
+static void in_a_child(void)
+{
+    uint64_t state = 99, asked = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        for (int n = 0; n < 100; n++)
+            one(&state, &asked);
+        if (marked() != asked)
+            wrong("a child's marks are not its own");
+        brick_shutdown();
+        _exit(0);
+    }
+    int status;
+    if (waitpid(child, &status, 0) != child || status != 0)
+        wrong("a child did not end well");
+}
+
+int main(int count, char **arguments)
+{
+    static const char *const texts[NAMES] = {"norm", "gemm", "softmax", "tokens", "gpu0", "a name as long as names may be, which a buffer has that was called after all that it is and stands for and where"};
+    const struct brick_config config = {.service = "graph", .lanes = LANES, .paths = PATHS, .names = 128, .sites = 64,
+                                        .event_slots = 64};
+    if (count != 2 || brick_init(&config) != BRICK_ON)
+        return 2;
+    rounds = strtoull(arguments[1], NULL, 10);
+    for (int i = 0; i < NAMES; i++)
+        names[i] = brick_name(texts[i], strlen(texts[i]), NULL);
+    pthread_t threads[WRITERS + 1];
+    for (uintptr_t i = 0; i < WRITERS; i++)
+        if (pthread_create(&threads[i], NULL, writer, (void *)(i + 1)) != 0)
+            return 2;
+    if (pthread_create(&threads[WRITERS], NULL, reader, NULL) != 0)
+        return 2;
+    for (int i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    brick_store_release32(&stop, 1);
+    pthread_join(threads[WRITERS], NULL);
+    if (marked() != wanted)
+        wrong("marks wanted and marks counted differ");
+    in_a_child();
+    printf("%llu marks, %llu without room\n", (unsigned long long)wanted, (unsigned long long)refused);
+    return refused == 0 || refused >= wanted;
+}
