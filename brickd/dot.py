@@ -29,7 +29,7 @@ _EDGES = {
     "transfer": 'label="moves", style="dotted", color="#9a6700"',
 }
 _CONTAINS = 'color="#6e7781"'
-_NEEDS = 'label="needs", style="dashed", color="#cf222e", constraint=false'
+_NEEDS = 'label="needs", style="dashed", color="#8250df", constraint=false'
 _LEFT = 'shape="plaintext", fontcolor="#6e7781"'
 _CRITICAL = 'penwidth=3, color="#cf222e"'
 _NAME_WIDTH = 60

@@ -44,6 +44,7 @@ class Graph:
 
     Attributes:
         needs: of each place, by the names.
+        own_ns: of each place, its time without that of what stands in it; a device's work is none of that.
         critical: the critical path through all of them.
     """
 
@@ -51,7 +52,9 @@ class Graph:
         self._order = order
         self._numbers = {id(place): number for number, place in enumerate(order)}
         self.needs = self._needs()
-        self.critical: Critical = critical(self._pieces())
+        pieces = self._pieces()
+        self.own_ns = [piece.own_ns for piece in pieces]
+        self.critical: Critical = critical(pieces)
 
     def number(self, place: Place) -> int:
         """The place's number in the tree's order."""
@@ -116,7 +119,6 @@ class Graph:
                 own_ns = max(place.self_ns, place.host_ns - sum(each.host_ns for each in place.below))
             needed = tuple(sorted({need.place for need in needs if need.place is not None}))
             pieces.append(Piece(None if above < 0 else above, own_ns, place.given, needed))
-        self.own_ns = [piece.own_ns for piece in pieces]
         return pieces
 
     def slowest_kernel(self) -> tuple[int, str] | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
+from forge import golden, place, segment_of
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import HOSTILE, MadeUp, named, programs
@@ -17,9 +19,12 @@ from brickd.cli import graph as screens
 from brickd.cli.output import Screen
 from brickd.cli.tree import render
 from brickd.dot import dot
+from brickd.errors import SegmentRefused
+from brickd.ledger import ledger_of
 from brickd.marks import TOLD_MAX, Shape, ends, shape
 from brickd.reading import Path
 from brickd.tree import Node, Tree, tree
+from brickd.workers import Worker
 
 LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
 EXTENT = st.tuples(*[st.integers(1, 2**32 - 1) | st.just(1)] * 3)
@@ -186,6 +191,36 @@ def test_whatever_stands_where_is_shown_and_counted(made: list[MadeUp], layers: 
     assert dot(document).count("\n") == len(dot(document).splitlines())
 
 
+def forged(image: bytes) -> dict[str, Any]:
+    """The tree of a segment of these bytes, after all of its forms were written."""
+    with segment_of(image) as segment:
+        reading = segment.read()
+    document = whole(tree([Worker("api/0", reading, ledger_of(reading))], layers=True), layers=True)
+    json.dumps(document, allow_nan=False)
+    lines = [*render(document, Screen(80, False)), *screens.critical(document, Screen(80, False))]
+    assert all(line.isprintable() for line in [*lines, *dot(document).splitlines()])
+    return document
+
+
+@given(st.lists(st.tuples(st.sampled_from(["path", "name", "summary"]), st.integers(0, 4000), st.integers(0, 255))))
+def test_a_segment_that_lies_has_a_tree_or_is_refused(changes: list[tuple[str, int, int]]) -> None:
+    image = bytearray(golden("1.6"))
+    for table, at, value in changes:
+        image[place(image, table) + at] = value
+    with contextlib.suppress(SegmentRefused):
+        forged(bytes(image))
+
+
+def test_a_shape_that_a_writer_lies_about_is_told_as_it_is() -> None:
+    image = bytearray(golden("1.6"))
+    at = image.index(b"<<<16,256,1>>> smem=1024B")
+    lie = b'<<<-1,0,1>>>\x1b[2J"\\N]; evil'[:25]
+    image[at : at + 25] = lie
+    (kernel,) = [node["kernel"] for node in forged(bytes(image))["nodes"] if node["kernel"]]
+    shapes = {shape["text"]: shape["grid"] for shape in kernel["shapes"]}
+    assert shapes == {lie.decode(): None, "<<<16x4,32,8,2>>> smem=0B @fd931f27c2d26fa5": [16, 4, 1]}
+
+
 def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
     made = MadeUp()
     made.mark("smem=0B", SHAPED)
@@ -195,6 +230,15 @@ def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
     document = whole(tree(named([made]), layers=False))
     assert document["stray_marks"] == 4
     assert "4 marks not shown: no place that they could belong to" in render(document, Screen(None, False))
+
+
+def test_below_a_mark_no_time_passes_and_a_launch_counts() -> None:
+    made = MadeUp()
+    for path in (Path(-1, made._name("k"), -1, LAUNCHED), Path(1, made._name("time"), -1, 0), Path(2, 1, -1, LAUNCHED)):
+        made.paths.append(path)
+        made.sums.append(type(made.sums[0])(durations=[5]))
+    merged = tree(named([made]), layers=False)
+    assert (launches(merged), merged.recorded_ns, [node.name for node in merged.nodes]) == (2, 0, ["k"])
 
 
 def test_of_many_shapes_the_most_frequent_are_told_and_the_rest_counted() -> None:

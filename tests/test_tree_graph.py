@@ -326,7 +326,6 @@ def test_needs_in_a_circle_are_named(worker: Start) -> None:
     assert sorted(sorted(each["name"] for each in circle) for circle in found) == [["a", "b"], ["c"]]
 
 
-@pytest.mark.slow
 def test_more_kinds_of_launches_than_there_is_room_for_are_merged_and_bounded(worker: Start) -> None:
     program = """
     with brick.span("norm"):
