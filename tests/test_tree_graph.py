@@ -86,6 +86,24 @@ def test_the_documented_calls_make_the_documented_tree(worker: Start) -> None:
     }
 
 
+def test_so_do_the_seeds_own_calls(worker: Start) -> None:
+    program = """
+    profiler = brick.BrickProfiler()
+    profiler.enable_graph()
+    profiler.graph_push_scope(brick.ExecutionNode.Layer(0))
+    profiler.graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, elements=4096))
+    profiler.graph_record_kernel("rmsnorm_kernel", 0xCAFE, (16, 1, 1), (256, 1, 1), 1024)
+    profiler.graph_pop_scope(), profiler.graph_pop_scope()
+    pause()
+    """
+    started(worker, program)
+    assert right(brickd("tree", "--layers").stdout) == [
+        "Layer 0",
+        "`-- RmsNorm  (4,096 elem)",
+        "    `-- rmsnorm_kernel  <<<16,256,1>>> smem=1024B @000000000000cafe",
+    ]
+
+
 def test_kernels_are_merged_over_workers_layers_and_shapes(worker: Start) -> None:
     program = """
     for n in range(10):
