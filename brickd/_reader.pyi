@@ -22,6 +22,11 @@ KIND_FINALIZE: int
 KIND_MEASURED: int
 KIND_CHECKED: int
 KIND_SOURCE: int
+SOURCE_PIECE: int
+SOURCE_MAX: int
+SOURCE_LABEL: int
+SOURCE_TEXT: int
+SOURCE_END: int
 SITE_STATEFUL: int
 CHECKED_MORE: int
 CHECKED_POSITION: int
@@ -352,6 +357,8 @@ def weights_put(
     named: Buffer,
     /,
 ) -> tuple[int, int, list[int]]: ...
+def pieces(events: bytes, /) -> tuple[bytes, list[tuple[int, int, bytes]]]: ...
+def source_hash(text: Buffer, /) -> int: ...
 def recording_end(body: Buffer, /) -> tuple[int, int, int, int]: ...
 def layout() -> list[tuple[str, str, int, int, str]]: ...
 def later() -> list[tuple[str, str, int, int, str]]: ...

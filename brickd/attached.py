@@ -20,6 +20,7 @@ from brickd.numerics.numerics import Speaker
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
 from brickd.segment import Segment
+from brickd.sources import Sources
 from brickd.thinning import left_out, rate_of
 
 _COMPLEMENT = 2**64 - 1
@@ -39,6 +40,7 @@ class Attached:
     """A segment that is drained.
 
     Attributes:
+        sources: what takes what its kernels were compiled from.
         took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
         activity: as it was when it last changed, at `moved_ns`.
         gaps: of the sequences of its events, as far as they were looked into.
@@ -53,6 +55,7 @@ class Attached:
     segment: Segment
     drain: _reader.Drain
     known: Known
+    sources: Sources
     moved_ns: int
     took: int
     activity: int = -1
@@ -148,7 +151,10 @@ class Attached:
     def take(self, events: bytes | None) -> None:
         """Take what one pass brought."""
         if events is not None:
-            self.deferred.take(events, self.segment.now)
+            others, sources = _reader.pieces(events)
+            if sources:
+                self.sources.take(self.uuid, sources, self.service, self.name)
+            self.deferred.take(others, self.segment.now)
         if self.drain.gaps != self.gaps:
             self.gaps = self.drain.gaps
             self._miss_finalizes()

@@ -4,12 +4,12 @@ Owns: the order of its own steps, which is what makes every event count once. Mu
 and who asks for it, signals, the time of day. A tick, in this order:
 
     look      new segments are opened, locked and gone on from where the memory says
-    drain     what moved is copied and folded, in one call; events go to the workers' deferred work, checksums to who
-              compares them
+    drain     what moved is copied and folded, in one call; events go to the workers' deferred work and to the sources,
+              checksums to who compares them
     publish   tails of span rings: their details are not remembered, so their room is free at once
     judge     workers whose lock is free and that stand still are dead: drained to the end, their totals remembered
-    keep      what differs is judged and the memory is saved; only then are tails of event rings published, and segments
-              of the dead removed
+    keep      what differs is judged, sources that are whole go into their files and the memory is saved; only then are
+              tails of event rings published, and segments of the dead removed
 
 Invariants: nothing that the memory does not hold is ever given back to a writer or removed; a daemon that ends between
 any two of these steps, or within one, leaves what its successor needs; one segment's trouble costs that segment alone;
@@ -265,6 +265,7 @@ class Collector:
         self._kept_ns = now_ns
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
+        self.memory.sources.file()
         with self.roster.lock:
             for each in self.roster.attached.values():
                 each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]

@@ -46,6 +46,8 @@ from brickd.runtime import runtime
 from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment
 from brickd.snapshot import Takes
+from brickd.sources import Known
+from brickd.sources_filed import Filed
 from brickd.thinning import ALL
 from brickd.usage import Usages
 from brickd.windows import Window, Windows
@@ -72,6 +74,9 @@ class Daemon:
         self._broken = "; ".join(lost) or None
         for each in lost:
             self._tell("break", each)
+        filed = Filed(runtime().sources)
+        filed.tidy()
+        memory.sources.go_into(filed, self._tell)
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._numerics = Numerics(numerics_bytes, weights)
         self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
@@ -199,6 +204,10 @@ class Daemon:
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What some workers said of their weights."""
         return self._numerics.weights.about({worker.reading.uuid for worker in of})
+
+    def sources(self, of: Sequence[Worker]) -> Known:
+        """What kernels were compiled from."""
+        return self._memory.sources
 
     def weighed(self, found: Survey) -> Sequence[judged.Judged]:
         """What the weights of all workers come to."""

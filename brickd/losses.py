@@ -19,7 +19,7 @@ from brickd.words import many
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
-    "sites", "tensors", "events", "signals",
+    "sites", "tensors", "sources", "events", "signals",
 ]  # fmt: skip
 
 
@@ -83,7 +83,11 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if unreadable := process["tensors_refused"]:
         text = f"{many(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, spans=False))
-    events = ledger.events_dropped - Counter({records.kind_name(_reader.KIND_CHECKED): refused})
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
+        most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
+        found.append(Loss("sources", f"{many(untold, 'source')} not told: {most}", spans=False))
+    without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
+    events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
         found.append(_without_slots(reading, f"{many(dropped, 'event')} dropped ({kinds})"))

@@ -18,6 +18,7 @@ from brickd.lately import Origin
 from brickd.numerics.compared import Compared
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
+from brickd.sources import Sources
 from brickd.switches import sentence, settings
 
 OLDER_MAX = 64  # services whose former workers are kept apart
@@ -193,6 +194,7 @@ class Memory:
         newest_event: the number of the last thing that was told.
         closed: the daemon came to its end by itself, so that nothing was told after that.
         compared: where workers differ, and how much was looked at to know.
+        sources: what kernels were compiled from, as far as it stands in no file.
     """
 
     prefix: str
@@ -204,6 +206,7 @@ class Memory:
     newest_event: int = 0
     closed: bool = True
     compared: Compared = field(default_factory=Compared)
+    sources: Sources = field(default_factory=Sources, compare=False)
 
     def add_up(self, gone: Gone) -> Gone:
         """Add one that went to those before it: of its service, or where there are too many of these, of all others.
@@ -297,6 +300,7 @@ class Memory:
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
                 "compared": self.compared.pieces(),
+                "sources": self.sources.pieces(),
                 **{what: [text] for what, text in kept.Tables.over(gone).texts().items()},
                 "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
                 "older": pieces({key: [each.text()] for key, each in self.older.items()}),
@@ -320,6 +324,7 @@ class Memory:
             newest_event=document["newest_event"],
             closed=document["closed"],
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
+            sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )
 
 

@@ -13,8 +13,13 @@ import tempfile
 from pathlib import Path
 
 
-def replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
     """Put the content in the file's place, for its owner alone, whole or not at all.
+
+    Args:
+        path: of the file.
+        content: what is to be in it.
+        lasting: whether it is to be there when the machine has gone down just after that.
 
     Raises:
         OSError: it cannot be written; the file is as it was.
@@ -27,8 +32,9 @@ def replace(path: Path, content: bytes) -> None:
     try:
         with open(fd, "wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
         os.replace(draft, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -155,7 +155,7 @@ class Roster:
         except BaseException:
             segment.close()
             raise
-        each = Attached(segment, drain, known or Known(uid=segment.uid), now_ns, took)
+        each = Attached(segment, drain, known or Known(uid=segment.uid), self.memory.sources, now_ns, took)
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known

@@ -47,6 +47,11 @@ class Runtime:
         return self.state / "recordings"
 
     @property
+    def sources(self) -> Path:
+        """What kernels were compiled from, a file each."""
+        return self.state / "sources"
+
+    @property
     def log(self) -> Path:
         """What a detached daemon says."""
         return self.directory / "log"

@@ -120,6 +120,9 @@ static PyMethodDef reader_methods[] = {
     {"weights_put", reader_weights_put, METH_VARARGS,
      "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (news, refused,"
      " contents that somebody held last)."},
+    {"pieces", reader_pieces, METH_O,
+     "pieces(events) -> (the others, [(hash, piece, text)] of those of sources: what follows one another in one)."},
+    {"source_hash", reader_source_hash, METH_O, "source_hash(text) -> by what the source with this text is known."},
     {"recording_end", reader_end, METH_O,
      "recording_end(body) -> (chunks, refused_chunks, refused_bytes, refused_slots) of END."},
     {NULL, NULL, 0, NULL},
@@ -169,6 +172,11 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "KIND_MEASURED", BRICK_KIND_MEASURED) != 0
         || PyModule_AddIntConstant(module, "KIND_CHECKED", BRICK_KIND_CHECKED) != 0
         || PyModule_AddIntConstant(module, "KIND_SOURCE", BRICK_KIND_SOURCE) != 0
+        || PyModule_AddIntConstant(module, "SOURCE_PIECE", BRICK_SOURCE_PIECE) != 0
+        || PyModule_AddIntConstant(module, "SOURCE_MAX", BRICK_SOURCE_MAX) != 0
+        || PyModule_AddIntConstant(module, "SOURCE_LABEL", BRICK_SOURCE_LABEL) != 0
+        || PyModule_AddIntConstant(module, "SOURCE_TEXT", BRICK_SOURCE_TEXT) != 0
+        || PyModule_AddIntConstant(module, "SOURCE_END", BRICK_SOURCE_END) != 0
         || PyModule_AddIntConstant(module, "CHECKED_POSITION", BRICK_CHECKED_POSITION) != 0
         || PyModule_AddIntConstant(module, "CHECKED_WEIGHT", BRICK_CHECKED_WEIGHT) != 0
         || PyModule_AddIntConstant(module, "CHECKED_MORE", BRICK_CHECKED_MORE) != 0

@@ -35,6 +35,8 @@ PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* prints_type.
 PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* weights_call.c */
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
+PyObject *reader_pieces(PyObject *module, PyObject *events); /* pieces_call.c */
+PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
 /* Tables of a segment: the workers of a service have the same ones, mostly. */
 enum { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };

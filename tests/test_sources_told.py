@@ -1,0 +1,382 @@
+"""Sources are put together out of pieces that come from anywhere, in any order, and from whoever lies."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import told
+from hypothesis import given
+from hypothesis import strategies as st
+from told import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_each, texts
+
+from brickd import _reader, checkpoint, sources, sources_filed
+from brickd.events import Log
+from brickd.memory import Memory
+from brickd.sources import Sources
+from brickd.sources_filed import Filed
+from brickd.sources_told import Head, Source, decoded
+
+TEXTS = st.binary(max_size=200) | st.text(max_size=100).map(str.encode)
+LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50).map(str.encode)
+
+
+def restarted(before: Sources) -> Sources:
+    """What a successor goes on with."""
+    return Sources.of(json.loads("".join(before.pieces())))
+
+
+def test_a_checkpoint_holds_what_stands_in_no_file() -> None:
+    memory = Memory("brickd-")
+    memory.sources.take("a", told.told(b"text" * 99)[2:])
+    memory.sources.take("b", told.told(b"whole"))
+    memory.sources.take("liar", told.told(b"other", hash_=fnv1a(b"text" * 99)))
+    after = checkpoint.decode(checkpoint.encode(memory)).sources
+    assert [*after.pieces()] == [*memory.sources.pieces()]
+    after.take("a", told.told(b"text" * 99))
+    assert set(texts(after).values()) == {b"text" * 99, b"whole"}
+
+
+@pytest.fixture
+def filed(tmp_path: Path) -> Filed:
+    return Filed(tmp_path / "sources")
+
+
+def kept(filed: Filed, log: Log | None = None) -> Sources:
+    """Those of a daemon that begins."""
+    made = Sources()
+    made.go_into(filed, Log().add if log is None else log.add)
+    return made
+
+
+def events(log: Log) -> list[str]:
+    return [event.kind for event in log.since(0).events]
+
+
+# ---- out of rings
+
+
+def other(slots: int, kind: int) -> bytes:
+    """A record of another kind."""
+    head: bytes = record((1, 2, bytes(PIECE)))[:12]
+    return head + struct.pack("<HH", slots, kind) + b"\7" * (64 * slots - 16)
+
+
+OTHER = st.builds(other, st.integers(1, 4), st.sampled_from([3, 6, 9]))
+
+
+@given(st.lists(TEXTS.map(told.told) | OTHER, max_size=8))
+def test_pieces_are_parted_from_other_records_and_none_is_lost(stretches: list[list[Piece] | bytes]) -> None:
+    slots = [each if isinstance(each, bytes) else b"".join(map(record, each)) for each in stretches]
+    others, runs = _reader.pieces(b"".join(slots))
+    assert others == b"".join(each for each in stretches if isinstance(each, bytes))
+    one_by_one = [
+        (hash_, first + at // PIECE, text[at : at + PIECE])
+        for hash_, first, text in runs
+        for at in range(0, len(text), PIECE)
+    ]
+    assert one_by_one == [piece for each in stretches if isinstance(each, list) for piece in each]
+
+
+def test_what_follows_one_another_is_one_and_records_without_a_piece_are_as_they_were() -> None:
+    pieces = told.told(b"x" * 1000, b"name")
+    _, runs = _reader.pieces(b"".join(map(record, pieces)))
+    assert [len(text) // PIECE for _, _, text in runs] == [1, 25, 1]
+    deferred = bytes(64 * 3)
+    assert _reader.pieces(deferred)[0] is deferred
+
+
+@pytest.mark.parametrize("slots", [0, 2, 65535])
+def test_within_a_record_and_behind_one_without_end_nothing_is_taken_for_a_piece(slots: int) -> None:
+    lie = record((1, 2, bytes(PIECE)))[:12] + slots.to_bytes(2, "little") + b"\3\0" + bytes(48)
+    rest = lie + record((3, 0, bytes(PIECE)))
+    assert _reader.pieces(rest) == (rest, [])
+
+
+@given(TEXTS)
+def test_a_source_is_known_by_the_hash_of_its_text(text: bytes) -> None:
+    assert _reader.source_hash(text) == fnv1a(text)
+
+
+# ---- put together
+
+
+@given(st.data())
+def test_any_order_and_any_interleaving_gives_the_texts(data: st.DataObject) -> None:
+    every = {fnv1a(text): text for text in data.draw(st.lists(TEXTS, min_size=1, max_size=3))}
+    tellers = data.draw(st.integers(1, 3))
+    stream = [(str(who), piece) for who in range(tellers) for text in every.values() for piece in told.told(text, b"n")]
+    made = Sources()
+    for who, piece in data.draw(st.permutations(stream)):
+        if data.draw(st.booleans()):
+            made = restarted(made)
+        made.take(who, [piece])
+    assert texts(made) == every
+    assert not +made.counts
+
+
+@given(st.data(), TEXTS.filter(bool), st.integers(1, 5))
+def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: bytes, tellers: int) -> None:
+    made, known = Sources(), fnv1a(text)
+    labels = [*part(known, NAME, b"name" * 20), *part(known, PATH, b"/a/path")]
+    rest = [*part(known, TEXT, text), told.end(known, 80, 7, len(text))]
+    for piece in data.draw(st.permutations(labels)) + data.draw(st.permutations(rest)):
+        made.take(str(data.draw(st.integers(1, tellers))), [piece])
+    assert texts(made) == {known: text}
+    assert made.heads()[known] == Head("name" * 20, "/a/path", len(text))
+
+
+JUNK = st.tuples(
+    st.sampled_from([fnv1a(b""), fnv1a(b"abc" * 30), 0, 2**64 - 1]),
+    st.integers(0, 2**32 - 1) | st.builds(lambda p, n: p << 30 | n, st.integers(0, 3), st.integers(0, 4)),
+    st.binary(min_size=PIECE, max_size=PIECE) | st.just(b"abc" * 13 + b"a") | st.just(bytes(16) + b"\x5a" + bytes(23)),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), JUNK), max_size=40))
+def test_whatever_is_told_nothing_is_given_out_but_texts_of_their_hashes(stream: list[tuple[str, Piece]]) -> None:
+    made = Sources()
+    for who, piece in stream:
+        made.take(who, [piece])
+        assert all(fnv1a(text) == hash_ for hash_, text in texts(made).items())
+    assert texts(restarted(made)) == texts(made)
+
+
+@given(st.data())
+def test_whoever_lies_keeps_no_text_from_being_known(data: st.DataObject) -> None:
+    text = b"the text of a kernel, which has more than two pieces. " * 3
+    hash_ = fnv1a(text)
+    lies = data.draw(st.lists(JUNK, max_size=20).map(lambda junk: [(hash_, piece, lie) for _, piece, lie in junk]))
+    lies += data.draw(st.sampled_from([[], told.told(b"a lie" * 40, b"liar", b"/lie", hash_)]))
+    stream = [("liar", piece) for piece in data.draw(st.permutations(lies))]
+    for piece in told.told(text, b"honest"):  # in order, wherever the lies stand
+        stream.insert(data.draw(st.integers(next_after(stream), len(stream))), ("honest", piece))
+    made = Sources()
+    for who, piece in stream:
+        made.take(who, [piece])
+    assert texts(made) == {hash_: text}
+    assert made.heads()[hash_].name == "honest"
+
+
+def next_after(stream: list[tuple[str, Piece]]) -> int:
+    """Behind the last that the honest one told."""
+    return max((n + 1 for n, (who, _) in enumerate(stream) if who == "honest"), default=0)
+
+
+def test_a_claim_that_is_not_the_texts_hash_is_counted_and_told_once(filed: Filed) -> None:
+    log = Log()
+    made = kept(filed, log)
+    take_each(made, "liar", told.told(b"another text" * 9, hash_=fnv1a(b"the text")))
+    made.file()
+    assert (texts(made), filed.hashes()) == ({}, [])
+    assert (made.counts["refuted"], events(log)) == (1, ["source_refuted"])
+
+
+HOSTILE = {
+    "a number beyond the longest text": (TEXT << 30 | 26_215, bytes(PIECE)),
+    "the last number there is": (TEXT << 30 | 2**30 - 1, bytes(PIECE)),
+    "a name without end": (25, bytes(PIECE)),
+    "an end that is not the first": (END << 30 | 1, bytes(PIECE)),
+    "a text that is too long": (END << 30, bytes(16) + (2**20 + 1).to_bytes(8, "little") + bytes(16)),
+    "a text without end": (END << 30, bytes(16) + b"\xff" * 8 + bytes(16)),
+    "a name that is too long": (END << 30, (1001).to_bytes(8, "little") + bytes(32)),
+    "an end with more behind it": (END << 30, bytes(39) + b"\1"),
+}
+
+
+@pytest.mark.parametrize("lie", HOSTILE)
+def test_pieces_that_cannot_be_are_refused_and_counted(lie: str) -> None:
+    made = Sources()
+    made.take("liar", [(5, *HOSTILE[lie])])
+    assert made.counts["refused"] == 1
+    assert restarted(made).counts["refused"] == 1
+    take_each(made, "honest", told.told(b"fine"))
+    assert texts(made) == {fnv1a(b"fine"): b"fine"}
+
+
+def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
+    text, made = bytes(range(256)), kept(filed)
+    take_each(made, "a", told.told(text, b"\xff name", b"\xc3"))
+    made.file()
+    assert filed.read(fnv1a(text)) == Source(fnv1a(text), "\ufffd name", "\ufffd", text)
+
+
+# ---- two texts of one hash
+
+
+def test_of_two_texts_of_one_hash_the_first_stays_and_the_second_is_counted_and_told(filed: Filed) -> None:
+    log, text = Log(), b"the first text" * 50
+    made = kept(filed, log)
+    take_each(made, "a", told.told(text))
+    made.file()
+    for _ in range(2):
+        made.take("b", told.told(b"the other one!" * 50, hash_=fnv1a(text)), "api", "api/1")
+    made.take("c", told.told(text[:-1], hash_=fnv1a(text)))
+    made.take("d", told.told(text, b"another name"))
+    assert texts(made) == {fnv1a(text): text}
+    assert restarted(made).counts["differing"] == made.counts["differing"] == 2
+    assert made.heads()[fnv1a(text)].differing == 2
+    told_of = log.since(0).events
+    assert [event.kind for event in told_of] == ["source_differing"] * 2
+    assert (told_of[0].worker, told_of[0].command) == ("api/1", f"brickd source {fnv1a(text):016x}")
+
+
+def test_whoever_told_another_text_before_the_right_one_was_whole_is_counted() -> None:
+    text, made = b"the right text" * 50, Sources()
+    made.take("a", told.told(text)[:3])
+    made.take("liar", told.told(b"the wrong text" * 50, hash_=fnv1a(text)))
+    made.take("a", told.told(text)[3:])
+    assert texts(made) == {fnv1a(text): text}
+    assert made.heads()[fnv1a(text)].differing >= 1
+
+
+# ---- once, and within bounds
+
+
+def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
+    log, text = Log(), bytes(n % 251 for n in range(2**20))
+    made, known = kept(filed, log), _reader.source_hash(text)
+    head = [*part(known, 0, b"gemm"), (known, TEXT << 30, text[: 13_000 * PIECE])]
+    rest = text[13_000 * PIECE :].ljust(13_215 * PIECE, b"\0")
+    tail = [(known, TEXT << 30 | 13_000, rest), told.end(known, 4, 0, len(text))]
+    for worker in range(64):
+        made.take(str(worker), head)
+    one = len("".join(made.pieces()))
+    assert one < 2 * len(text)
+    for worker in range(64):
+        made.take(str(worker), tail)
+    made.file()
+    assert len("".join(made.pieces())) < 200
+    assert [each.name for each in filed.directory.iterdir()] == [f"{known:016x}"]
+    assert filed.read(known) == Source(known, "gemm", "", text)
+    assert (events(log), +made.counts) == ([], {})
+
+
+def test_the_oldest_of_whoever_tells_most_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAKING_MAX", 8)
+    made, log = Sources(), Log()
+    made.go_into(Filed(Path("/nowhere")), log.add)
+    made.take("modest", part(1, TEXT, b"x" * 80))
+    for hash_ in range(100, 130):
+        made.take("greedy", part(hash_, TEXT, b"y" * 400))
+    assert set(made.heads()) == {1, *range(124, 130)}
+    assert made.counts["dropped"] == 24
+    assert events(log) == ["source_dropped"] * 5, "at the 1st, 2nd, 4th, 8th and 16th"
+
+
+def test_a_piece_far_behind_takes_no_more_than_there_may_be() -> None:
+    made = Sources()
+    made.take("modest", part(1, TEXT, b"x" * 80))
+    for hash_ in range(100, 130):
+        made.take("greedy", [(hash_, TEXT << 30 | 26_214, bytes(PIECE))])
+    assert 1 in made.heads()
+    assert len(made.heads()) <= 1 + sources.MAKING_BYTES_MAX // 2**20
+
+
+def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "MAKING_MAX", 8)
+    made = Sources()
+    made.take("greedy", [(hash_, TEXT << 30 | 26_214, bytes(PIECE)) for hash_ in range(100)])
+    assert len(made.heads()) <= 8
+    assert len(made.heads()) + made.counts["dropped"] == 100
+    for n in range(100):
+        made.take("honest", told.told(b"%d" % n))
+    assert len(texts(made)) == 100
+
+
+def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
+    filed: Filed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources_filed, "FILES_MAX", 3)
+    log = Log()
+    made = kept(filed, log)
+    every = [b"%d" % n for n in range(4)]
+    for n, text in enumerate(every[:3]):
+        made.take("a", told.told(text))
+        made.file()
+        filed_at(filed, text, n)
+    made.take("b", told.told(every[0]))
+    made.file()  # told once more, so that it is not the oldest
+    made.take("a", told.told(every[3]))
+    made.file()
+    assert set(texts(made).values()) == {every[0], every[2], every[3]}
+    assert (made.counts["removed"], events(log)) == (1, ["source_removed"])
+    made.take("a", told.told(every[1]))
+    assert every[1] in texts(made).values(), "and it may come back"
+
+
+def filed_at(filed: Filed, text: bytes, seconds: int) -> None:
+    """As if it had been told then."""
+    os.utime(filed.directory / f"{fnv1a(text):016x}", (seconds, seconds))
+
+
+# ---- files
+
+
+def test_a_file_is_its_owners_and_nothing_else_is_left_beside_it(filed: Filed) -> None:
+    made = kept(filed)
+    made.take("a", told.told(b"text"))
+    made.file()
+    (path,) = filed.directory.iterdir()
+    assert (path.name, path.stat().st_mode & 0o777) == (f"{fnv1a(b'text'):016x}", 0o600)
+    assert filed.directory.stat().st_mode & 0o777 == 0o700
+
+
+DAMAGES: dict[str, Any] = {
+    "a bit of the text": lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+    "half of it": lambda content: content[: len(content) // 2],
+    "all of it": lambda content: b"",
+    "a bit of the first line": lambda content: bytes([content[0] ^ 1]) + content[1:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_file_that_is_damaged_is_not_believed_and_the_source_is_taken_anew(filed: Filed, damage: str) -> None:
+    made = kept(filed)
+    made.take("a", told.told(b"text"))
+    made.file()
+    (path,) = filed.directory.iterdir()
+    path.write_bytes(DAMAGES[damage](path.read_bytes()))
+    made = kept(filed)
+    assert made.read(fnv1a(b"text")) is None
+    made.take("a", told.told(b"text"))
+    made.file()
+    assert texts(kept(filed)) == {fnv1a(b"text"): b"text"}
+
+
+def test_a_source_under_another_ones_name_is_not_believed(filed: Filed) -> None:
+    made = kept(filed)
+    made.take("a", told.told(b"text"))
+    made.file()
+    (path,) = filed.directory.iterdir()
+    path.rename(path.with_name("0123456789abcdef"))
+    assert filed.read(0x0123456789ABCDEF) is None
+
+
+def test_what_no_disk_takes_stays_until_one_does_and_is_told_once(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    log = Log()
+    made = kept(Filed(tmp_path / "file" / "sources"), log)
+    take_each(made, "a", told.told(b"text"))
+    for _ in range(3):
+        made.file()
+    assert texts(restarted(made)) == texts(made) == {fnv1a(b"text"): b"text"}
+    assert events(log) == ["sources_unwritten"]
+    (tmp_path / "file").unlink()
+    made.file()
+    assert texts(kept(Filed(tmp_path / "file" / "sources"))) == {fnv1a(b"text"): b"text"}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"[]\nx", b"{}\nx", b'{"hash":"zz","name":"","path":"","size_bytes":0}\n',
+     b'{"hash":"00","name":"","path":"","size_bytes":0}\nx', b'{"hash":1,"name":"","path":"","size_bytes":0}\n',
+     b"[" * 9000 + b"\n", b"x" * 99_999],
+)  # fmt: skip
+def test_what_is_no_source_is_refused(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"source|Expecting|literal"):
+        decoded(content)

@@ -1,0 +1,63 @@
+"""Sources as workers tell them, worked out once more: a second opinion on the writer's pieces and on their hash."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+from brickd.sources import Sources
+
+NAME, PATH, TEXT, END = range(4)
+PIECE = 40
+MASK = 2**64 - 1
+Piece = tuple[int, int, bytes]
+
+
+def fnv1a(text: bytes) -> int:
+    """By what a source is known."""
+    made = 0xCBF29CE484222325
+    for byte in text:
+        made = (made ^ byte) * 0x100000001B3 & MASK
+    return made
+
+
+def part(hash_: int, which: int, text: bytes) -> list[Piece]:
+    """The pieces of a name, a path or a text."""
+    return [
+        (hash_, which << 30 | at // PIECE, text[at : at + PIECE].ljust(PIECE, b"\0"))
+        for at in range(0, len(text), PIECE)
+    ]
+
+
+def end(hash_: int, name: int, path: int, text: int) -> Piece:
+    """What says how long they are."""
+    return hash_, END << 30, struct.pack("<3Q", name, path, text).ljust(PIECE, b"\0")
+
+
+def told(text: bytes, name: bytes = b"", path: bytes = b"", hash_: int | None = None) -> list[Piece]:
+    """All that a worker tells of a source; of another hash than its own where one is claimed."""
+    known = fnv1a(text) if hash_ is None else hash_
+    return [
+        *part(known, NAME, name),
+        *part(known, PATH, path),
+        *part(known, TEXT, text),
+        end(known, len(name), len(path), len(text)),
+    ]
+
+
+def record(piece: Piece, sequence: int = 1) -> bytes:
+    """As a ring has it."""
+    hash_, number, text = piece
+    return struct.pack("<QIHHQ", sequence, number, 1, 7, hash_) + text
+
+
+def texts(of: Sources) -> dict[int, bytes]:
+    """All texts that it gives out."""
+    found = {hash_: of.read(hash_) for hash_ in of.heads()}
+    return {hash_: source.text for hash_, source in found.items() if source is not None}
+
+
+def take_each(sources: Sources, teller: str, pieces: Iterable[Piece]) -> None:
+    """One piece after the other, each as if it came alone."""
+    for piece in pieces:
+        sources.take(teller, [piece])
