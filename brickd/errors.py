@@ -54,6 +54,13 @@ class NoSuchWorker(BrickdError):
     kind = "no_such_worker"
 
 
+class NoSuchSource(BrickdError):
+    """A source of which no text is known here."""
+
+    exit_code = Exit.NO_WORKER
+    kind = "no_such_source"
+
+
 class NotPermitted(BrickdError):
     """The thing is there, but belongs to someone else."""
 

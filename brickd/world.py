@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from brickd import _reader, checkpoint, files, workers
-from brickd.errors import CheckpointRefused, SegmentRefused
+from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
 from brickd.instant import rfc3339
 from brickd.memory import Background, Memory
 from brickd.numerics import judged, stored
@@ -27,6 +27,8 @@ from brickd.numerics.weights import Weights
 from brickd.reading import Reading
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
+from brickd.sources import Known, Sources
+from brickd.sources_filed import Filed
 from brickd.workers import Survey, Worker
 
 if TYPE_CHECKING:
@@ -155,6 +157,10 @@ class World(Protocol):
         """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
         ...
 
+    def sources(self, of: Sequence[Worker]) -> Known:
+        """What the kernels of some of the workers of a survey, and of others, were compiled from."""
+        ...
+
     def files(self) -> Sequence[str]:
         """The names of all files that may be inspected, whatever they begin with."""
         ...
@@ -269,6 +275,20 @@ class SharedMemory:
         """Compared now; where nobody watches any, the rings are not read."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
+
+    def sources(self, of: Sequence[Worker]) -> Sources:
+        """What a daemon that is gone has left of them, and what lies in rings."""
+        memory = None
+        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+            memory = _memory()
+        sources = Sources() if memory is None else memory.sources
+        sources.go_into(Filed(runtime().sources))
+        for worker in of:
+            with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
+                for lane, _, _ in worker.reading.lanes:
+                    _, told = _reader.pieces(segment.ring(lane, events=True)[1])
+                    sources.take(worker.reading.uuid, told)
+        return sources
 
     def files(self) -> Sequence[str]:
         """All that lies where segments lie."""

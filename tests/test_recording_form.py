@@ -70,7 +70,7 @@ def test_what_was_written_is_read(chunks: list[Written], number: int) -> None:
 
 def test_a_recording_says_which_one_it_is() -> None:
     with memory(tape([], 7)) as fd, form(fd) as opened:
-        assert opened.title == Title(1, 2, MADE_NS, ID, 7)
+        assert opened.title == Title(1, 3, MADE_NS, ID, 7)
 
 
 def test_a_recording_is_read_from_its_beginning_as_often_as_one_likes() -> None:

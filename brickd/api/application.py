@@ -42,6 +42,7 @@ from brickd.questions.hang import HangQuestion
 from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Number
 from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
+from brickd.questions.source import SourceQuestion
 from brickd.questions.status import StatusQuestion
 from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
@@ -56,6 +57,7 @@ from brickd.views import (
     fingerprints,
     hang,
     inspect,
+    source,
     status,
     stragglers,
     tree,
@@ -133,6 +135,7 @@ class Application:
             self._view("workers", WorkersQuestion, workers.answer, "Every worker in full."),
             self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
             self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
+            self._view("source", SourceQuestion, source.answer, "What kernels were compiled from."),
             Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
             self._view("stragglers", StragglersQuestion, stragglers.answer, "Who is slow, in which brick, since when."),
             self._view("diff", DiffQuestion, diff.answer, "Where numbers differ first, and whose fault it is."),

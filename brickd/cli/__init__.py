@@ -41,6 +41,7 @@ VERBS = {
     "workers": Verb("brickd.cli.workers:workers", "Every worker: its threads, spans, losses, memory, what is open."),
     "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
     "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
+    "source": Verb("brickd.cli.source:source", "What kernels were compiled from: which texts, or one of them."),
     "roofline": Verb("brickd.cli.roofline:roofline", "How far each brick is from what the machine can, and why."),
     "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
     "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),

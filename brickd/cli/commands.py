@@ -21,6 +21,7 @@ VERBS = frozenset(
         "hang",
         "inspect",
         "roofline",
+        "source",
         "stragglers",
         "status",
         "tree",

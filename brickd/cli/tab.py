@@ -114,6 +114,14 @@ def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) ->
     return _offered([name for name, _ in found] + (find() if incomplete else []), incomplete)
 
 
+def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The hashes of the sources whose texts lie here that begin so."""
+    from brickd.runtime import runtime
+    from brickd.sources_filed import Filed
+
+    return _offered((f"{hash_:016x}" for hash_ in Filed(runtime().sources).hashes()), incomplete)
+
+
 def with_recordings(names: Complete | None) -> Complete:
     """What completes both names and recordings, which lie in a directory."""
 

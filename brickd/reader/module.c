@@ -221,6 +221,7 @@ static int reader_exec(PyObject *module)
         || PyModule_AddIntConstant(module, "CHUNK_TABLES", BRICK_CHUNK_TABLES) != 0
         || PyModule_AddIntConstant(module, "CHUNK_ENDING", BRICK_CHUNK_ENDING) != 0
         || PyModule_AddIntConstant(module, "CHUNK_WEIGHTS", BRICK_CHUNK_WEIGHTS) != 0
+        || PyModule_AddIntConstant(module, "CHUNK_SOURCE", BRICK_CHUNK_SOURCE) != 0
         || PyModule_AddIntConstant(module, "CHUNK_KINDS", BRICK_CHUNK_KINDS) != 0
         || PyModule_AddIntConstant(module, "SUMMARY_BYTES", (long)sizeof(struct brick_summary)) != 0)
         return -1;

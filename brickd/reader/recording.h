@@ -1,4 +1,4 @@
-/* recording.h - the file form of recordings, version 1.2.
+/* recording.h - the file form of recordings, version 1.3.
  *
  * The one home of the form: what writes recordings and what reads them share
  * this file and nothing else. Prose first, structs after it.
@@ -77,7 +77,7 @@
 #include <stdint.h>
 
 #define BRICK_RECORDING_MAJOR 1
-#define BRICK_RECORDING_MINOR 2
+#define BRICK_RECORDING_MINOR 3
 
 #define BRICK_TITLE_MAGIC UINT64_C(0x6365726b63697262) /* "brickrec" */
 #define BRICK_CHUNK_MAGIC UINT64_C(0x6b6e68636b697262) /* "brikchnk" */
@@ -98,6 +98,7 @@ enum {
     BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
     BRICK_CHUNK_ENDING = 8,   /* why it came to its end, and what it came to */
     BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: what was known of workers' weights when the file began */
+    BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON on a source, then its text */
     BRICK_CHUNK_KINDS         /* above the last one that is known */
 };
 

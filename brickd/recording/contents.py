@@ -22,8 +22,10 @@ from brickd.recording.form import Chunk, Form, Records, records
 from brickd.recording.rings import read_numbers
 from brickd.recording.tables import Tables
 from brickd.recording.written import Beginning, Ending, Shown
+from brickd.sources_told import Head, Source, decoded
 from brickd.windows import SLOTS
 
+_SOURCES_MAX = 4_096
 _LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
 
 
@@ -47,6 +49,7 @@ class Contents:
         self._tables = Tables(form, self._refuse)
         self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
         self._weights: int | None = None  # the same
+        self._sources: dict[int, tuple[int, Head]] = {}  # the same, with what is said of each beside its text
         for chunk in form:
             try:
                 self._take(chunk)
@@ -76,6 +79,10 @@ class Contents:
                 self.counts["snapshots"] += 1
             case _reader.CHUNK_WEIGHTS:
                 self._weights = chunk.offset
+            case _reader.CHUNK_SOURCE:
+                source = decoded(chunk.body)
+                if len(self._sources) < _SOURCES_MAX:
+                    self._sources[source.hash] = chunk.offset, source.head()
             case _reader.CHUNK_RECORDS:
                 self.counts["records"] += len(records(chunk.body).slots) // 64
 
@@ -111,6 +118,19 @@ class Contents:
             return written.read_weights(chunk.body)
         except ValueError as error:
             self._refuse(chunk, error)
+            return None
+
+    def sources(self) -> dict[int, Head]:
+        """What kernels were compiled from."""
+        return {hash_: head for hash_, (_, head) in self._sources.items()}
+
+    def source(self, hash_: int) -> Source | None:
+        """One of them; None: it is not in this file."""
+        place, _ = self._sources.get(hash_, (0, None))
+        chunk = self.form.again(place) if place else None
+        try:
+            return None if chunk is None else decoded(chunk.body)
+        except ValueError:  # it was another one when the file was read
             return None
 
     def records(self, uuids: Set[str]) -> Iterator[tuple[str, Records]]:

@@ -13,6 +13,7 @@ from brickd import _reader
 from brickd.events import Log
 from brickd.numerics.weights import Weights
 from brickd.recording.rings import Rings
+from brickd.sources import Known
 from brickd.workers import Survey, Worker
 from brickd.world import Facts
 
@@ -35,6 +36,10 @@ class Source(Protocol):
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         """What some of them have said of their weights, as it is now: to be looked at, or changed."""
+        ...
+
+    def sources(self, of: Sequence[Worker]) -> Known:
+        """What kernels were compiled from, as far as it is known by now."""
         ...
 
     def lives(self, names: tuple[str, ...]) -> bool:

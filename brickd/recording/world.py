@@ -11,7 +11,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from brickd import _reader
 from brickd.errors import NoSuchWorker, RecordingRefused
@@ -33,12 +33,17 @@ from brickd.recording.form import open_recording
 from brickd.recording.tails import Tails
 from brickd.recording.written import Beginning, Counts, Shown
 from brickd.snapshot import Snapshot
+from brickd.sources_told import Head
+from brickd.sources_told import Source as Text
 from brickd.windows import SLOTS, Window, Windows
 from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, Source
 
-_REDACTED = "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors left out"
+_REDACTED = (
+    "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
+    " kernels left out"
+)
 _VALUES = "it has statistics and sketches of tensors: whoever has the same weights can tell tokens from these"
 
 
@@ -93,6 +98,25 @@ class Inside:
             for _, found in file.records({self._reading.uuid}):
                 tails.take(found)
         return tails
+
+
+class RecordedSources(NamedTuple):
+    """What kernels were compiled from, as far as it is in these files."""
+
+    files: Sequence[Contents]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was not as it should be stands among the events."""
+        return {}
+
+    def heads(self) -> dict[int, Head]:
+        """All of them."""
+        return {hash_: head for file in self.files for hash_, head in file.sources().items()}
+
+    def read(self, hash_: int) -> Text | None:
+        """One of them; None: it is in none of the files."""
+        return next((source for file in self.files if (source := file.source(hash_)) is not None), None)
 
 
 class Recorded:
@@ -235,6 +259,10 @@ class Recorded:
         """Compared now; where nobody watched any, the records are not read."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
+
+    def sources(self, of: Sequence[Worker]) -> RecordedSources:
+        """What was known of them while it was recorded."""
+        return RecordedSources(self._files)
 
     def files(self) -> Sequence[str]:
         """The segments there were."""

@@ -21,7 +21,9 @@ from brickd.recording.source import Source
 from brickd.recording.volumes import Put, Volumes
 from brickd.recording.written import Beginning, Counts, Ending, Why
 from brickd.snapshot import Snapshot
+from brickd.sources_referred import referred
 
+_SOURCES = 4  # this part of a file may be texts of kernels: that they are many costs no snapshot
 _WHOLE = 6  # so often names, paths and sites are written again: a damage costs a minute at most
 
 
@@ -53,6 +55,8 @@ class Writer:
         self._recorded = False  # anything of the rings, in this file
         self._outgrown = False  # by something that may have room in the next one
         self._named: set[int] = set()  # workers, in this file
+        self._sourced: set[int] = set()  # sources, in this file or without room in it
+        self._sources_bytes = 0
         self._held = False  # somebody could not be named: until the next snapshot, else each attempt would be counted
         self._tables.clear()
         facts, order = self._source.daemon(), self._order
@@ -88,6 +92,7 @@ class Writer:
             self._last = snapshot
             self.volumes.look()
             self._counts = replace(self._counts, snapshots=self._counts.snapshots + 1)
+            self._source_texts(snapshot)
         else:
             self._lack("snapshots")
 
@@ -125,6 +130,26 @@ class Writer:
                 " allow more with --max-size, or record fewer with --workers"
             )
         return put is Put.DONE
+
+    # ---- sources
+
+    def _source_texts(self, snapshot: Snapshot) -> None:
+        """What is known by now of those that kernels of the workers refer to; of a text nothing can be redacted."""
+        if self._order.redact:
+            return
+        workers = snapshot.survey.workers
+        known = self._source.sources(workers)
+        for hash_ in sorted(referred(workers).keys() - self._sourced):
+            if (source := known.read(hash_)) is None:
+                continue
+            self._sourced.add(hash_)
+            body = b"".join(source.encoded())
+            if self._sources_bytes + len(body) > self.volumes.limit_bytes // _SOURCES:
+                self._lack("sources")
+            elif self._put(_reader.CHUNK_SOURCE, body) is Put.DONE:
+                self._sources_bytes += len(body)
+            else:
+                self._lack("sources")
 
     # ---- weights
 

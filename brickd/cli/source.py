@@ -1,0 +1,101 @@
+"""The verb `source`.
+
+Owns: the screen of sources, how a text goes to stdout. Must not know: where sources come from. Invariants: into a pipe
+or a file a text goes byte for byte as it was told; on a terminal nothing of it is obeyed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from brickd import escape, units
+from brickd.cli import table as tables
+from brickd.cli.answers import asked
+from brickd.cli.asking import asks
+from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.tab import complete_sources
+from brickd.cli.table import Column, Figure
+from brickd.questions.source import SourceQuestion
+from brickd.words import many
+
+_TAB = 8
+_NOT_KEPT = {
+    "dropped": ("source", "without room before all of it was told"),
+    "refuted": ("source", "of another text than its hash says"),
+    "refused": ("part", "that cannot be"),
+    "removed": ("file", "that nobody told for longest"),
+}
+_FIGURES = (
+    Figure(Column("SOURCE"), "hash", str),
+    Figure(Column("SIZE", "right"), "size_bytes", lambda size: "" if size is None else units.size(size)),
+    Figure(Column("LAUNCHES", "right"), "launches", units.count),
+    Figure(Column("KERNELS", spare=2), "kernels", str),
+    Figure(Column("WORKERS", spare=3), "workers", str),
+    Figure(Column("NAME", spare=1), "name", lambda name: name or ""),
+    Figure(Column("PATH", spare=4), "path", lambda path: path or ""),
+)
+
+
+@click.command()
+@asks(SourceQuestion, complete_sources, recorded=True)
+@output_options
+def source(question: SourceQuestion, recordings: Sequence[str], output: str) -> None:
+    """What kernels were compiled from: the text of one source, or which there are.
+
+    HASH is what stands behind the @ of a launch; what it begins with is enough.
+    """
+    document = asked("source", question, recordings=recordings)
+    if document["text"] is not None and output == "table":
+        _write(document["text"])
+    else:
+        emit(document, output, table=lambda screen: _render(document, screen), rows="sources")
+
+
+def _write(text: str) -> None:
+    if sys.stdout.isatty():
+        for line in text.removesuffix("\n").split("\n"):
+            click.echo("\t".join(map(escape.text, line.split("\t"))).expandtabs(_TAB))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+
+
+def _render(document: dict[str, Any], screen: Screen) -> list[str]:
+    entries = document["sources"]
+    lost = [escape.text(line, screen.width) for line in _lost(document["not_kept"])]
+    if not entries:
+        return lost or ["no sources: no kernel refers to one (brick.kernel(..., source=brick.source(text)))"]
+    lines = tables.figures(_FIGURES, [entry | _shortened(entry) for entry in entries], screen.width)
+    return lines + [escape.text(line, screen.width) for line in _unlike(entries)] + lost
+
+
+def _shortened(entry: dict[str, Any]) -> dict[str, str]:
+    """Of what is in a list the first, and how many more there are."""
+    kernels = [kernel["name"] for kernel in entry["kernels"]]
+    return {"kernels": _first(kernels), "workers": _first(entry["workers"])}
+
+
+def _first(names: Sequence[str]) -> str:
+    return "" if not names else names[0] if len(names) == 1 else f"{names[0]} +{len(names) - 1:,}"
+
+
+def _lost(counts: dict[str, int]) -> list[str]:
+    """What was told and is not kept; of another text of a hash its own line tells."""
+    told = [f"{many(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
+    return [f"not kept: {', '.join(told)} (brickd events)"] if told else []
+
+
+def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
+    """What is to be said of those whose text is not known, or is not one."""
+    lines = []
+    for entry in entries:
+        if entry["lacking"] is not None:
+            lines.append(f"{entry['hash']}: {entry['lacking']}")
+        if entry["differing"]:
+            tellers = many(entry["differing"], "worker")
+            lines.append(f"{entry['hash']}: another text of this hash was told by {tellers}")
+    return lines

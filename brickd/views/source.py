@@ -1,0 +1,93 @@
+"""The view `source`: what kernels were compiled from.
+
+Owns: the schema of its document, which source is meant by what a hash begins with. Must not know: how sources are told
+and kept, screens. Invariants: one that kernels refer to is listed whether its text is known or not; a text that is not
+known is never an empty one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from brickd.errors import NoSuchSource, WrongQuestion
+from brickd.questions.source import SourceQuestion
+from brickd.sources_referred import Referred, referred
+from brickd.sources_told import PIECE, Head
+from brickd.views.answer import Answer, Document, begun
+from brickd.words import many
+from brickd.world import World
+
+_COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
+_NOTHING = Head("", "", None, 0)
+_SHOWN_MAX = 8  # of those that may be meant
+
+
+def answer(world: World, question: SourceQuestion) -> Answer:
+    """List the sources, or give the text of one."""
+    found = world.survey()
+    known = world.sources(found.workers)
+    heads, used = known.heads(), referred(found.workers)
+    meant = _meant(question.hash, heads.keys() | used.keys())
+    entries = [_entry(hash_, heads.get(hash_, _NOTHING), used.get(hash_, Referred())) for hash_ in meant]
+    entries.sort(key=lambda entry: (-entry["launches"], entry["hash"]))
+    counts = {what: known.counts.get(what, 0) for what in _COUNTED}
+    document: Document = {**begun(world), "hash": None, "text": None, "sources": entries, "not_kept": counts}
+    if question.hash is not None:
+        source = known.read(meant[0])
+        if source is None:
+            raise NoSuchSource(f"the text of source {meant[0]:016x} is not known: {_lacking(heads.get(meant[0]))}")
+        # Whatever is no UTF-8 comes out again as it was.
+        document |= {"hash": entries[0]["hash"], "text": source.text.decode("utf-8", "surrogateescape")}
+    return Answer(document, found.words)
+
+
+def _meant(said: str | None, every: Iterable[int]) -> list[int]:
+    """Those that begin so; exactly one where something is said.
+
+    Raises:
+        NoSuchSource: there is none.
+        WrongQuestion: there are several.
+    """
+    if said is None:
+        return list(every)
+    digits = said.removeprefix("@").removeprefix("0x").lower()
+    meant = sorted(hash_ for hash_ in every if digits and f"{hash_:016x}".startswith(digits))
+    if not meant:
+        raise NoSuchSource(f"no source {said}: no kernel refers to one, and none was told (brickd source lists them)")
+    if len(meant) > 1:
+        some = ", ".join(f"{hash_:016x}" for hash_ in meant[:_SHOWN_MAX])
+        more = f" and {len(meant) - _SHOWN_MAX:,} more" if len(meant) > _SHOWN_MAX else ""
+        raise WrongQuestion(f"source {said} may be {some}{more}: give more of its hash")
+    return meant
+
+
+def _lacking(head: Head | None) -> str:
+    """Why it cannot be shown."""
+    if head is None or head.pieces == 0:
+        return "kernels refer to it, and nobody has told it yet"
+    if head.pieces is None:
+        return "its file cannot be read any more"
+    if head.size is None:
+        return f"{many(head.pieces, 'piece')} of it {'is' if head.pieces == 1 else 'are'} here, and no end"
+    wanted = -(-head.size // PIECE)
+    if head.pieces >= wanted:
+        return "what was told is another text"
+    return f"{head.pieces:,} of {many(wanted, 'piece')} are here"
+
+
+def _entry(hash_: int, head: Head, used: Referred) -> Document:
+    whole = head.pieces is None
+    return {
+        "hash": f"{hash_:016x}",
+        "name": head.name or None,
+        "path": head.path or None,
+        "size_bytes": head.size,
+        "known": whole,
+        "lacking": None if whole else _lacking(head),
+        "pieces": head.pieces,
+        "pieces_wanted": None if head.size is None else -(-head.size // PIECE),
+        "differing": head.differing,
+        "launches": used.launches.total(),
+        "kernels": [{"name": name, "launches": count} for name, count in sorted(used.launches.items())],
+        "workers": used.workers,
+    }

@@ -1,0 +1,424 @@
+"""`brickd source`: the texts of kernels, from workers that tell them, whatever becomes of daemons meanwhile."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Worker, apart, reading
+from faults import Compile, Start
+from mortal import mortal
+from running import BRICKD, running
+from test_record import recording
+from told import fnv1a
+from verbs import brickd, document
+
+from brickd import _reader, checkpoint
+from brickd.ledger import ledger_of
+from brickd.losses import losses
+from brickd.memory import Memory
+from brickd.runtime import runtime
+from brickd.sources_filed import Filed
+from brickd.sources_told import Source
+
+MEBIBYTE = 1 << 20
+TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"
+
+# Tells a source, and more of it each time that it is let go on; says whether all of it is told.
+TELLS = """
+text = {text}
+ptx = brick.source(text, name="gemm", path="gemm.ptx")
+with brick.span("ffn"):
+    brick.kernel("gemm_kernel", 16, 256, source=ptx)
+report(ptx.text is None)
+while os.read(0, 1):
+    ptx.uses = 0  # as if it were used twice as often
+    ptx.tell()
+    report(ptx.text is None)
+"""
+
+
+def text_of(length: int) -> bytes:
+    return b"0123456789abcdefghijklmnopqrstuvwxyz\n" * (length // 37) + b"z" * (length % 37)
+
+
+def teller(worker: Start, length: int, **environment: str) -> Worker:
+    """A worker that has told as much of its source as there was room for."""
+    source = f'"0123456789abcdefghijklmnopqrstuvwxyz\\n" * {length // 37} + "z" * {length % 37}'
+    process: Worker = worker(TELLS.format(text=source), **({"BRICKD_SERVICE": "api"} | environment))
+    process.heard()
+    return process
+
+
+def more(process: Worker) -> bool:
+    """Have it tell more; whether all of it is told."""
+    process.go()
+    return bool(process.heard())
+
+
+def raw(*arguments: str) -> tuple[int, bytes, str]:
+    """Exit code, what a verb says byte for byte, and its words."""
+    result = subprocess.run([*BRICKD, *arguments], capture_output=True, check=False)
+    return result.returncode, result.stdout, result.stderr.decode()
+
+
+def shown(hash_: int, *arguments: str) -> bytes:
+    """The text of a source."""
+    code, text, words = raw("source", *arguments, f"{hash_:016x}")
+    assert code == 0, words
+    return text
+
+
+def until_known(daemon: Any, known: int = 1) -> None:
+    """Until the text of so many is in files, and the events behind them were given back."""
+    daemon.once("/source", lambda said: sum(each["known"] for each in said["sources"]) == known)
+
+
+# ---- from workers
+
+
+@pytest.mark.parametrize("length", [0, 1, 39, 40, 41, 100_000])
+def test_a_text_comes_out_as_it_was_told_with_a_daemon_and_without(worker: Start, length: int) -> None:
+    process, text = teller(worker, length), text_of(length)
+    known = fnv1a(text)
+    assert shown(known) == text, "out of the ring"
+    with running() as daemon:
+        until_known(daemon)
+        assert shown(known) == text
+        process.kill()
+        daemon.end()
+    assert shown(known) == text, "out of its file"
+    (entry,) = document("source")["sources"]
+    assert (entry["name"], entry["path"], entry["size_bytes"]) == ("gemm", "gemm.ptx", length)
+    assert (entry["kernels"], entry["workers"]) == ([{"name": "gemm_kernel", "launches": 1}], ["api/0"])
+
+
+def test_the_longest_text_is_told_as_there_is_room_and_a_daemon_may_come_late(worker: Start) -> None:
+    process, text = teller(worker, MEBIBYTE), text_of(MEBIBYTE)
+    known = _reader.source_hash(text)
+    assert not more(process), "its ring is full, and nobody reads it"
+    missing = brickd("source", f"{known:016x}")
+    assert (missing.returncode, missing.stdout) == (4, "")
+    assert missing.stderr.endswith("pieces of it are here, and no end\n")
+    with running() as daemon:
+        while not more(process):
+            daemon.ask("/source")
+        until_known(daemon)
+        assert shown(known) == text
+        daemon.end()
+    assert shown(known) == text
+    assert not losses(*_account(process))
+
+
+def _account(process: Worker) -> tuple[Any, Any]:
+    got = reading(os.environ["BRICKD_SHM_PREFIX"])
+    return got, ledger_of(got)
+
+
+def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker: Start) -> None:
+    process, text = teller(worker, MEBIBYTE + 1), text_of(MEBIBYTE + 1)
+    (loss,) = losses(*_account(process))
+    assert (loss.kind, str(loss)) == ("sources", f"1 source not told: {TOO_LONG}")
+    missing = brickd("source", f"{_reader.source_hash(text):016x}")
+    assert missing.returncode == 4
+    assert missing.stderr.endswith("kernels refer to it, and nobody has told it yet\n")
+
+
+def test_a_ring_full_of_other_events_keeps_a_text_waiting_and_loses_none_of_it(worker: Start) -> None:
+    process = worker(
+        """
+kernel = brick.brick("kernel")
+for _ in range(5_000):
+    kernel.defer()
+ptx = brick.source("text" * 100)
+brick.kernel("k", 1, 1, source=ptx)
+report(ptx.text is None)
+os.read(0, 1)
+brick.finalize()
+ptx.uses = 0
+ptx.tell()
+report(ptx.text is None)
+pause()
+"""
+    )
+    assert process.heard() is False
+    known = fnv1a(b"text" * 100)
+    with running() as daemon:
+        daemon.once("/status", lambda said: said["ledger"]["events"]["in_ring"] == 0)
+        process.go()
+        assert process.heard() is True
+        until_known(daemon)
+        assert shown(known) == b"text" * 100
+        terms = daemon.once("/status", lambda said: said["ledger"]["deferred"]["pending"] == 0)["ledger"]
+        assert terms["deferred"]["started"] + terms["events"]["dropped"].get("defer", 0) == 5_000
+
+
+def test_eight_workers_with_one_text_have_one_file(worker: Start) -> None:
+    for number in range(8):
+        teller(worker, 30_000, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
+    with running() as daemon:
+        until_known(daemon)
+        daemon.once("/status", lambda said: said["ledger"]["events"]["in_ring"] == 0)
+        (entry,) = document("source")["sources"]
+        assert (entry["workers"], entry["launches"]) == ([f"api/{n}" for n in range(8)], 8)
+        assert entry["differing"] == 0
+    assert [path.name for path in runtime().sources.iterdir()] == [entry["hash"]]
+
+
+def test_who_is_forked_while_a_text_is_told_tells_it_as_well(worker: Start) -> None:
+    process = worker(
+        TELLS.format(text=f"'x' * {MEBIBYTE // 2}").replace(
+            "while os.read", "if os.fork(): os.wait(); pause()\nwhile os.read"
+        )
+    )
+    assert process.heard() is False
+    known = _reader.source_hash(b"x" * (MEBIBYTE // 2))
+    with running() as daemon:
+        while not more(process):
+            daemon.ask("/source")
+        until_known(daemon)
+        assert shown(known) == b"x" * (MEBIBYTE // 2)
+
+
+# ---- daemons die
+
+KILLS = ("kill-before", "kill-after", "kill-half")
+
+
+@pytest.mark.slow
+def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
+    worker: Start, prefix: str, compiled: Compile
+) -> None:
+    checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
+    # When all is told something else happens, so that daemons have something to do.
+    busy = TELLS.replace("    ptx.tell()\n", "    ptx.tell()\n    brick.brick('k').defer()\n    brick.finalize()\n")
+    process = worker(busy.format(text=f"'x' * {MEBIBYTE}"), BRICKD_SERVICE="api")
+    process.heard()
+    events: list[str] = []
+    effects = set()
+    for number in range(1, 22):
+        with mortal(compiled, f"{KILLS[number % 3]}:{number}") as daemon:
+            while daemon.process.poll() is None:
+                more(process)
+            daemon.over()
+        events += daemon.events
+        effects |= {effect for effect, _ in daemon.effects}
+    assert {"write", "rename", "pwrite", "lock"} <= effects
+    known = _reader.source_hash(b"x" * MEBIBYTE)
+    with running() as last:
+        while not more(process):
+            last.ask("/source")
+        until_known(last)
+        assert shown(known) == b"x" * MEBIBYTE
+        (entry,) = document("source")["sources"]
+        assert (entry["differing"], entry["pieces"]) == (0, None)
+    assert {event.partition(":")[0] for event in events} <= {"daemon_started", "worker_found"}
+    (only,) = runtime().sources.iterdir()
+    assert only.name == f"{known:016x}"
+
+
+@pytest.mark.parametrize("kill", KILLS)
+def test_a_daemon_that_is_killed_while_it_writes_a_text_leaves_it_to_the_next(
+    worker: Start, prefix: str, compiled: Compile, kill: str
+) -> None:
+    checkpoint.save(runtime().checkpoint, checkpoint.encode(Memory(prefix)))
+    teller(worker, 50_000)
+    known = fnv1a(text_of(50_000))
+    with mortal(compiled, f"{kill}:1", "rename") as daemon:
+        daemon.over()
+    assert any(path.parent == runtime().sources for _, path in daemon.effects)
+    with running() as last:
+        until_known(last)
+        assert shown(known) == text_of(50_000)
+        assert [path.name for path in runtime().sources.iterdir()] == [f"{known:016x}"]
+
+
+# ---- recordings
+
+
+@pytest.mark.parametrize("by", ["the daemon", "itself"])
+def test_a_recording_has_the_texts_that_were_told_before_it_began(worker: Start, tmp_path: Path, by: str) -> None:
+    process, file, known = teller(worker, 5_000), str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
+    with running() as daemon:
+        until_known(daemon)
+        if by == "itself":
+            daemon.end()
+        assert brickd("record", "-o", file, "--duration", "0.05").returncode == 0
+    process.kill()
+    with apart():  # as on another machine
+        assert shown(known, file) == text_of(5_000)
+        (entry,) = document("source", file)["sources"]
+    assert (entry["name"], entry["path"], entry["workers"]) == ("gemm", "gemm.ptx", ["api/0"])
+
+
+def test_a_recording_has_the_texts_that_are_told_while_it_is_made(worker: Start, tmp_path: Path) -> None:
+    process = worker(
+        'brick.init()\npause()\nbrick.kernel("k", 1, 1, source=brick.source("late"))\npause()', BRICKD_SERVICE="api"
+    )
+    process.paused()
+    file = str(tmp_path / "run.brick")
+    with running() as daemon, recording("-o", file, "--until-exit") as recorder:
+        assert daemon.ask("/source")["sources"] == []
+        process.go()
+        process.paused()
+        until_known(daemon)
+        process.go()
+        assert process.end() == 0, process.said
+        assert recorder.wait() == 0
+    assert shown(fnv1a(b"late"), file) == b"late"
+
+
+def test_a_redacted_recording_has_no_texts_and_says_so(worker: Start, tmp_path: Path) -> None:
+    teller(worker, 5_000)
+    file, known = str(tmp_path / "run.brick"), fnv1a(text_of(5_000))
+    with running() as daemon:
+        until_known(daemon)
+        assert brickd("record", "--redact", "-o", file, "--duration", "0.05").returncode == 0
+    assert text_of(40) not in Path(file).read_bytes()
+    missing = brickd("source", file, f"{known:016x}")
+    assert (missing.returncode, missing.stdout) == (4, "")
+    assert "texts of kernels left out" in brickd("source", file).stderr
+
+
+# ---- the verb
+
+TEXTS = {"gemm": b"one", "norm\x1b[31m": b"\x1b]0;owned\x07 two\ttabs\n\xff three\n", "": b"no end of line"}
+
+
+@pytest.fixture
+def filed(prefix: str) -> dict[str, int]:
+    """Texts that a daemon has left: their hashes, by name."""
+    shelf = Filed(runtime().sources)
+    for name, text in TEXTS.items():
+        shelf.write(Source(fnv1a(text), name, f"/src/{name}", text))
+    return {name: fnv1a(text) for name, text in TEXTS.items()}
+
+
+def test_a_text_goes_into_a_pipe_byte_for_byte(filed: dict[str, int]) -> None:
+    for name, known in filed.items():
+        assert raw("source", f"{known:016x}") == (0, TEXTS[name], "")
+        assert document("source", f"{known:016x}")["text"].encode("utf-8", "surrogateescape") == TEXTS[name]
+
+
+@pytest.mark.usefixtures("daemon")
+def test_a_daemon_gives_it_byte_for_byte_as_well(filed: dict[str, int]) -> None:
+    for name, known in filed.items():
+        assert raw("source", f"{known:016x}") == (0, TEXTS[name], "")
+
+
+def test_on_a_terminal_nothing_of_it_is_obeyed(filed: dict[str, int]) -> None:
+    ours, its = pty.openpty()
+    known = filed["norm\x1b[31m"]
+    with subprocess.Popen([*BRICKD, "source", f"{known:016x}"], stdout=its) as process:
+        os.close(its)
+        assert process.wait() == 0
+    with open(ours, "rb") as terminal:
+        said = os.read(terminal.fileno(), 10_000)
+    assert said == b"\\x1b]0;owned\\x07 two    tabs\r\n\\udcff three\r\n"
+
+
+@pytest.mark.parametrize("said", [lambda h: h[:6], lambda h: h.upper(), lambda h: f"@{h}", lambda h: f"0x{h}"])
+def test_what_a_hash_begins_with_is_enough(filed: dict[str, int], said: Callable[[str], str]) -> None:
+    assert raw("source", said(f"{filed['gemm']:016x}"))[1] == b"one"
+
+
+def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_with_2(prefix: str) -> None:
+    shelf = Filed(runtime().sources)
+    every = sorted((f"{fnv1a(b'%d' % n):016x}", b"%d" % n) for n in range(40))
+    for hash_, text in every:
+        shelf.write(Source(int(hash_, 16), "", "", text))
+    first = next(one[:1] for (one, _), (other, _) in itertools.pairwise(every) if one[0] == other[0])
+    some = brickd("source", first)
+    assert (some.returncode, some.stdout) == (2, "")
+    assert some.stderr.startswith(f"brickd: source {first} may be ")
+    assert some.stderr.endswith(": give more of its hash\n")
+    for nothing in ("xyz", "0" * 17, "@"):
+        none = brickd("source", nothing)
+        assert (none.returncode, none.stdout) == (4, "")
+        assert none.stderr.startswith(f"brickd: no source {nothing}: ")
+
+
+def test_where_there_is_none_it_says_so(prefix: str) -> None:
+    assert brickd("source").stdout.startswith("no sources: ")
+    assert document("source")["sources"] == []
+    assert brickd("source", "-o", "csv").stdout == ""
+
+
+def test_the_list_is_escaped_and_in_every_format(filed: dict[str, int]) -> None:
+    lines = brickd("source").stdout.splitlines()
+    assert lines[0].split() == ["SOURCE", "SIZE", "LAUNCHES", "KERNELS", "WORKERS", "NAME", "PATH"]
+    assert all(line.isprintable() for line in lines)
+    said = document("source")
+    assert {entry["hash"] for entry in said["sources"]} == {f"{known:016x}" for known in filed.values()}
+    rows = [json.loads(line) for line in brickd("source", "-o", "jsonl").stdout.splitlines()]
+    assert rows == said["sources"]
+    assert list(said) == ["schema_version", "source", "hash", "text", "sources", "not_kept"]
+    assert list(rows[0]) == [
+        "hash", "name", "path", "size_bytes", "known", "lacking", "pieces", "pieces_wanted", "differing", "launches",
+        "kernels", "workers",
+    ]  # fmt: skip
+
+
+def test_a_tab_offers_the_hashes_that_are_here(filed: dict[str, int]) -> None:
+    known = f"{filed['gemm']:016x}"
+    environment = {"COMP_WORDS": f"brickd source {known[:3]}", "COMP_CWORD": "2", "_BRICKD_COMPLETE": "bash_complete"}
+    offered = subprocess.run(
+        [sys.executable, "-P", "-m", "brickd"], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    assert f"plain,{known}" in offered.stdout.splitlines()
+
+
+def test_what_was_told_and_is_not_kept_is_counted_beside_the_list(worker: Start) -> None:
+    process = worker(
+        """
+with brick.span("ffn"):
+    brick.kernel("k", 1, 1, source=5)
+    _core._tell("a lie", None, None, 5, 0)
+    pause()
+""",
+        BRICKD_SERVICE="api",
+    )
+    process.paused()
+    with running() as daemon:
+        assert daemon.until("source_refuted")["worker"] == "api/0"
+        lines = brickd("source").stdout.splitlines()
+        assert lines[-2:] == [
+            "0000000000000005: what was told is another text",
+            "not kept: 1 source of another text than its hash says (brickd events)",
+        ]
+        assert document("source")["not_kept"]["refuted"] == 1
+        assert not list(Filed(runtime().sources).hashes())
+
+
+def test_of_two_texts_of_one_hash_the_list_says_so(worker: Start) -> None:
+    process = worker(
+        """
+text = "the text"
+with brick.span("ffn"):
+    hash = _core._source_hash(text)
+    brick.kernel("k", 1, 1, source=hash)
+    _core._tell(text, None, None, hash, 0)
+    pause()
+    _core._tell("a forged text", None, None, hash, 0)
+    pause()
+""",
+        BRICKD_SERVICE="api",
+    )
+    process.paused()
+    known = fnv1a(b"the text")
+    with running() as daemon:
+        until_known(daemon)
+        process.go()
+        process.paused()
+        event = daemon.until("source_differing")
+        assert (event["worker"], event["command"]) == ("api/0", f"brickd source {known:016x}")
+        assert shown(known) == b"the text"
+        assert "another text of this hash was told" in brickd("source").stdout
