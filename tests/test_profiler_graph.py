@@ -47,6 +47,37 @@ assert f"{ptx:016x}" == "56f3c130e5efd4fa", f"{ptx:016x}"
     }
 
 
+def test_a_kernel_told_behind_a_brick_was_launched_by_it_and_not_beside_it(worker: Start, prefix: str) -> None:
+    got = recorded(
+        worker,
+        prefix,
+        BEGIN
+        + """
+p.graph_record_kernel("alone", None, 1, 1)
+p.graph_push_scope(N.Layer(0))
+p.graph_record_brick(brick.BrickId.RmsNorm, 50_000, elements=4096)
+p.graph_record_kernel("rmsnorm_kernel", 0, (16, 1, 1), (256, 1, 1), 1024)
+p.graph_record_brick("gemm", 70_000)
+p.graph_record_kernel("gemm_kernel", 0, None, None)
+p.graph_push_scope(N.Brick("Softmax"))
+p.graph_record_kernel("softmax_kernel", 0, None, None)
+p.graph_pop_scope()
+p.graph_record_kernel("of the layer", 0, None, None)
+p.graph_pop_scope()
+""",
+    )
+    norm = ("RmsNorm@0:ticks", "rmsnorm_kernel@0:launched")
+    assert marks(got) == {
+        ("alone:launched",): 1,
+        ("alone:launched", "<<<1,1,1>>> smem=0B:shaped"): 1,
+        norm: 1,
+        (*norm, "<<<16,256,1>>> smem=1024B:shaped"): 1,
+        ("gemm@0:ticks", "gemm_kernel@0:launched"): 1,
+        ("AttentionSoftmax@0:ticks", "softmax_kernel@0:launched"): 1,
+        ("of the layer@0:launched",): 1,
+    }
+
+
 def test_every_kind_of_node_is_a_scope(worker: Start, prefix: str) -> None:
     got = recorded(
         worker,

@@ -2,18 +2,18 @@
 
     profiler.enable_graph()
     profiler.graph_push_scope(ExecutionNode.Layer(0))
-    profiler.graph_push_scope(ExecutionNode.Brick(BrickId.RmsNorm, elements=4096))
+    profiler.graph_record_brick(BrickId.RmsNorm, 50_000, 4096)
     profiler.graph_record_kernel("rmsnorm_kernel", ptx_hash, (16, 1, 1), (256, 1, 1), 1024)
-    profiler.graph_pop_scope()
     profiler.graph_pop_scope()
 
 Owns: which scopes whoever runs here has open. Must not know: what the graph looks like: `brickd tree` does. A node is
 known by its name and its place, so that a million launches of one kernel in one place are one node that counts them.
 
 What the seed does otherwise. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
-is; a time that was given with it is recorded beside it. A launch and a transfer are points: what is recorded before
-such a scope is popped stands beside them. Ids are names. Nothing is kept here: what was recorded is in the segment,
-where others read it, and graph_clear() takes nothing of it away.
+is; a time that was given with it is recorded beside it. A kernel that is told behind a brick, in one scope, was
+launched by that brick: the seed has them beside each other. A launch and a transfer are points: what is recorded
+before such a scope is popped stands beside them. Ids are names. Nothing is kept here: what was recorded is in the
+segment, where others read it, and graph_clear() takes nothing of it away.
 
 Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (but in BRICKD_STRICT=1);
 scopes are their thread's, or task's: others have their own.
@@ -24,7 +24,7 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 
-from brick_agent._core import Brick, kernel, layer, needs, transfer
+from brick_agent._core import Brick, _launched_by, kernel, layer, needs, transfer
 from brick_agent._kept import shown
 from brick_agent._nodes import ExecutionNode, TransferDirection
 from brick_agent._sources import source
@@ -62,10 +62,13 @@ class _Scope:
 
 # Never changed in place: a task begins with what was open around it, and must not end it for others.
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("brick_agent_scopes", default=())
+# The brick that was told last in the scope that is open.
+_told: ContextVar[Brick | None] = ContextVar("brick_agent_told", default=None)
 
 
 def _forked() -> None:
     _scopes.set(())
+    _told.set(None)
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -125,6 +128,7 @@ class Graphed(Timing):
         if scope is None:
             return None
         _scopes.set((*open_now, scope))
+        _told.set(None)
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
@@ -141,6 +145,7 @@ class Graphed(Timing):
                 self._kept.refuse("scopes popped twice", "a scope is popped by the thread or task that pushed it, once")
             return None
         _scopes.set(open_now[: mine[-1]] + open_now[mine[-1] + 1 :])
+        _told.set(None)
         open_now[mine[-1]].end()
         return open_now[mine[-1]].name
 
@@ -215,12 +220,15 @@ class Graphed(Timing):
         if of is None:
             return None
         of.record(timing_ns, elements)
+        _told.set(of)
         return of.name
 
     def graph_record_kernel(
         self, name: str, ptx_hash: int | None, grid: Extent, block: Extent, shared_mem: SupportsIndex = 0
     ) -> str | None:
-        """Say that a kernel is launched in the scope that is open; its name. ptx_hash 0 or None: not said.
+        """Say that a kernel is launched, by the brick that was told last in the scope that is open, else by the scope.
+
+        Its name is given back. ptx_hash 0 or None: not said.
 
         >>> profiler = brick.BrickProfiler()
         >>> profiler.graph_record_kernel("rmsnorm_kernel", None, (16, 1, 1), (256, 1, 1)) is None  # not enabled
@@ -228,7 +236,10 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        self._launched(name, ptx_hash, grid, block, shared_mem, None)
+        if (by := _told.get()) is not None:
+            _launched_by(by, name, grid, block, shared_mem, ptx_hash)
+        else:
+            self._launched(name, ptx_hash, grid, block, shared_mem, None)
         return name
 
     def _launched(

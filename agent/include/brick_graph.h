@@ -42,6 +42,9 @@ struct brick_launch {
 unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
                         const struct brick_amounts *did);
 
+/* The same of a brick that was told when it was over, by brick_record: it stands beside what is recorded now. */
+unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how);
+
 enum brick_direction { BRICK_TO_DEVICE = 0, BRICK_TO_HOST = 1, BRICK_ON_DEVICE = 2 };
 
 /* Bytes were moved between two ends, which are numbers of names: of buffers, of devices. What moves as many bytes back

@@ -196,6 +196,22 @@ static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
     return name;
 }
 
+static unsigned mark_launch(struct brick_thread *t, struct stand at, uint32_t kernel, const struct brick_launch *how,
+                            const struct brick_amounts *did)
+{
+    const uint32_t launched = mark(t, at, kernel, BRICK_UNIT_LAUNCHED, did);
+    const unsigned outcome = outcome_of(BRICK_DONE, launched);
+    if (!is_said(how))
+        return outcome;
+    if (!is_possible(how)) {
+        brick_add(&t->line->amounts, 1);
+        return outcome | BRICK_REFUSED;
+    }
+    const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
+    const struct stand below = {launched, BRICK_NO_LAYER};
+    return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
+}
+
 unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
                         const struct brick_amounts *did)
 {
@@ -206,20 +222,20 @@ unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_lau
     did = did != NULL ? did : &nothing;
     const struct brick_amounts own = {brick_checked(t, did->elements), brick_checked(t, did->bytes),
                                       brick_flops_checked(t, did->flops)};
-    const uint32_t launched = mark(t, stand_of(t, key), kernel, BRICK_UNIT_LAUNCHED, elapsed_ns == NULL ? &own : &nothing);
-    outcome = outcome_of(outcome, launched);
-    if (is_said(how)) {
-        if (!is_possible(how)) {
-            brick_add(&t->line->amounts, 1);
-            outcome |= BRICK_REFUSED;
-        } else {
-            const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
-            const struct stand below = {launched, BRICK_NO_LAYER};
-            outcome = outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
-        }
-    }
+    outcome |= mark_launch(t, stand_of(t, key), kernel, how, elapsed_ns == NULL ? &own : &nothing);
     over(t);
     return elapsed_ns == NULL ? outcome : outcome | brick_record_of(kernel, key, *elapsed_ns, &own);
+}
+
+unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    outcome |= mark_launch(t, beside(t, stand_of(t, key), brick), kernel, how, &nothing);
+    over(t);
+    return outcome;
 }
 
 /* ---- transfers ------------------------------------------------------------- */

@@ -229,6 +229,7 @@ static PyMethodDef core_methods[] = {
     {"_step_of", core_step_of, METH_O, "A step's key, made of what tensors hold; None in a step, or where they cannot be read."},
     {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick, if it is to be; its first tells where it is defined."},
+    {"_launched_by", core_launched_by, METH_VARARGS, "A kernel was launched by a brick that was told when it was over."},
     {"_task_ended", core_task_ended, METH_O, "What was just recorded of a brick was the last stretch of a task."},
     {"_source_hash", core_source_hash, METH_O, "The hash by which a text is known as a source."},
     {"_tell", core_tell, METH_VARARGS, "Tells a source, with this name, path and hash, from so many pieces on; up to how many it is told, -1: all. None: one that is not told is counted."},

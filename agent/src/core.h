@@ -202,6 +202,7 @@ PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t give
 PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names);
 /* A brick that would be recorded now is a function of this file, which is UTF-8, and line. False: not told, for now. */
 bool core_define(Brick *b, PyObject *file, unsigned long line);
+PyObject *core_launched_by(PyObject *module, PyObject *args);
 PyObject *core_task_ended(PyObject *module, PyObject *brick);
 PyObject *core_tell(PyObject *module, PyObject *args);
 PyObject *core_source_hash(PyObject *module, PyObject *text);

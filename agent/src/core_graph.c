@@ -228,6 +228,23 @@ PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given,
     return done(brick_launched(number, core_key(), &how, is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
 }
 
+PyObject *core_launched_by(PyObject *module, PyObject *args)
+{
+    PyObject *brick, *name, *grid, *block, *shared, *source, *category;
+    struct brick_launch how = {.source = 0};
+    uint32_t numbers[2];
+    if (!PyArg_ParseTuple(args, "O!OOOOO:_launched_by", core_state.brick_type, &brick, &name, &grid, &block, &shared, &source))
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (to_extents(grid, how.grid) != 0 || to_extents(block, how.block) != 0 || to_shared(shared, &how) != 0
+        || to_source(source, &how.source) != 0 || (category = PyUnicode_InternFromString("kernel")) == NULL)
+        return NULL;
+    const int wrong = number_of(name, category, &numbers[0]) != 0 || number_of(brick, NULL, &numbers[1]) != 0;
+    Py_DECREF(category);
+    return wrong ? NULL : done(brick_launched_by(numbers[1], numbers[0], core_key(), &how));
+}
+
 static int to_direction(PyObject *value, enum brick_direction *direction)
 {
     static const char *const known[] = {"H2D", "D2H", "D2D"};
