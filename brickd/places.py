@@ -83,7 +83,11 @@ class Places:
         return key_of
 
     def _make(self) -> None:
-        """A place for whatever may have one; a time and the mark that says what took it have one together."""
+        """A place for whatever may have one; a time and the mark that says what took it have one together.
+
+        So have a brick whose time was given when it was over, and what was told of it.
+        """
+        around_times = {key.above for key in self._keys if key.unit in _TIMES}
         for number, key in enumerate(self._keys):
             if key.unit in _TIMES or key.unit in _DIRECTIONS or key.unit == _reader.UNIT_LAUNCHED:
                 self._beside[key[:3]].append(number)
@@ -95,8 +99,11 @@ class Places:
             # In a window a time may be there of what was launched before it.
             marks = [number for number in marks if self._rows[number]["count"]] or marks
             given = [n for n in numbers if self._keys[n].unit in _TIMES[1:] and self._rows[n]["count"]]
+            told = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
             if len(marks) == 1 and given:
                 self._join(marks[0], given[0])
+            elif not marks and given and told and told[0] not in around_times:
+                self._places[told[0]] = self._places[given[0]]
 
     def _place(self, number: int) -> Place:
         key, row = self._keys[number], self._rows[number]

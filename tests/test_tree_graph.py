@@ -86,14 +86,23 @@ def test_the_documented_calls_make_the_documented_tree(worker: Start) -> None:
     }
 
 
-def test_so_do_the_seeds_own_calls(worker: Start) -> None:
-    program = """
+# The calls that the seed documents, and what they say of a scope: that it is open, that it is over.
+SEEDS = {
+    "a brick and its kernel behind it": "graph_record_brick(brick.BrickId.RmsNorm, 50_000, 4096)",
+    "a scope that is timed": "graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, elements=4096))",
+    "a scope that was timed": "graph_push_scope(brick.ExecutionNode.Brick(0, timing_ns=50_000, elements=4096))",
+}
+
+
+@pytest.mark.parametrize("way", SEEDS)
+def test_so_do_the_seeds_own_calls(worker: Start, way: str) -> None:
+    program = f"""
     profiler = brick.BrickProfiler()
     profiler.enable_graph()
     profiler.graph_push_scope(brick.ExecutionNode.Layer(0))
-    profiler.graph_push_scope(brick.ExecutionNode.Brick(brick.BrickId.RmsNorm, elements=4096))
+    profiler.{SEEDS[way]}
     profiler.graph_record_kernel("rmsnorm_kernel", 0xCAFE, (16, 1, 1), (256, 1, 1), 1024)
-    profiler.graph_pop_scope(), profiler.graph_pop_scope()
+    while profiler.graph_pop_scope(): pass
     pause()
     """
     started(worker, program)

@@ -10,10 +10,11 @@ Owns: which scopes whoever runs here has open. Must not know: what the graph loo
 known by its name and its place, so that a million launches of one kernel in one place are one node that counts them.
 
 What the seed does otherwise. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
-is; a time that was given with it is recorded beside it. A kernel that is told behind a brick, in one scope, was
-launched by that brick: the seed has them beside each other. A launch and a transfer are points: what is recorded
-before such a scope is popped stands beside them. Ids are names. Nothing is kept here: what was recorded is in the
-segment, where others read it, and graph_clear() takes nothing of it away.
+is, unless its time is given with it: then it is over. A kernel that is told behind a brick, in one scope, or in the
+scope of one that is over, was launched by that brick: the seed has them beside each other. What is over, a launch and
+a transfer are points: all else that is recorded before such a scope is popped stands beside them. Ids are names.
+Nothing is kept here: what was recorded is in the segment, where others read it, and graph_clear() takes nothing of it
+away.
 
 Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (but in BRICKD_STRICT=1);
 scopes are their thread's, or task's: others have their own.
@@ -46,12 +47,18 @@ _HOW = "the graph is drawn where all workers are known: brickd tree (--dot, --js
 
 
 class _Scope:
-    """One that is open, and what is to be ended with it: nothing, where it is a point or was not timed."""
+    """One that is open, and what is to be ended with it: nothing, where it is a point or is not timed here.
 
-    __slots__ = ("elements", "name", "of", "owner")
+    Attributes:
+        told: the brick whose time was given with it.
+    """
 
-    def __init__(self, owner: Graphed, name: str, of: Brick | Layer | None, elements: SupportsIndex) -> None:
-        self.owner, self.name, self.of, self.elements = owner, name, of, elements
+    __slots__ = ("elements", "name", "of", "owner", "told")
+
+    def __init__(
+        self, owner: Graphed, name: str, of: Brick | Layer | None, elements: SupportsIndex, told: Brick | None = None
+    ) -> None:
+        self.owner, self.name, self.of, self.elements, self.told = owner, name, of, elements, told
 
     def end(self) -> None:
         if isinstance(self.of, Brick):
@@ -60,15 +67,20 @@ class _Scope:
             self.of.__exit__(None, None, None)
 
 
+def _name(of: object) -> str:
+    """What it is called, as the agent calls what is no text."""
+    return of if isinstance(of, str) else f"<{type(of).__name__}>"
+
+
 # Never changed in place: a task begins with what was open around it, and must not end it for others.
 _scopes: ContextVar[tuple[_Scope, ...]] = ContextVar("brick_agent_scopes", default=())
-# The brick that was told last in the scope that is open.
-_told: ContextVar[Brick | None] = ContextVar("brick_agent_told", default=None)
+# Of each scope, the one that all stand in first: the brick that was told in it last.
+_told: ContextVar[tuple[Brick | None, ...]] = ContextVar("brick_agent_told", default=(None,))
 
 
 def _forked() -> None:
     _scopes.set(())
-    _told.set(None)
+    _told.set((None,))
 
 
 os.register_at_fork(after_in_child=_forked)
@@ -128,7 +140,7 @@ class Graphed(Timing):
         if scope is None:
             return None
         _scopes.set((*open_now, scope))
-        _told.set(None)
+        _told.set((*_told.get(), scope.told))
         return scope.name
 
     def graph_pop_scope(self) -> str | None:
@@ -144,10 +156,11 @@ class Graphed(Timing):
             if self._graphing:
                 self._kept.refuse("scopes popped twice", "a scope is popped by the thread or task that pushed it, once")
             return None
-        _scopes.set(open_now[: mine[-1]] + open_now[mine[-1] + 1 :])
-        _told.set(None)
-        open_now[mine[-1]].end()
-        return open_now[mine[-1]].name
+        place, told = mine[-1], _told.get()
+        _scopes.set(open_now[:place] + open_now[place + 1 :])
+        _told.set(told[: place + 1] + told[place + 2 :])
+        open_now[place].end()
+        return open_now[place].name
 
     def graph_is_scope_balanced(self) -> bool:
         """Whether whoever asks, a thread or a task, has popped all that it pushed.
@@ -182,14 +195,15 @@ class Graphed(Timing):
                 return _Scope(self, name, None, 0)
             case ExecutionNode.Transfer(src, dst, size, direction, timing_ns):
                 self.graph_record_transfer(src, dst, size, direction, timing_ns)
-                return _Scope(self, f"{src}→{dst}", None, 0)
+                return _Scope(self, f"{_name(src)}→{_name(dst)}", None, 0)
             case ExecutionNode.Brick(id, timing_ns, elements):
                 of = self._brick_of(id)
                 if of is None:
                     return None
-                if timing_ns:
-                    of.record(timing_ns, elements)
-                return self._timed(of, 0 if timing_ns else elements)
+                if timing_ns is None or (isinstance(timing_ns, (int, float)) and not timing_ns):
+                    return self._timed(of, elements)
+                of.record(timing_ns, elements)
+                return _Scope(self, of.name, None, 0, of)
             case ExecutionNode.Function(name) | ExecutionNode.AsyncTask(name):
                 return self._timed(by_name(name, None), 0)
         self._kept.refuse("nodes", f"a scope is a node, as ExecutionNode.Layer(0) is, not {shown(node)}")
@@ -220,7 +234,7 @@ class Graphed(Timing):
         if of is None:
             return None
         of.record(timing_ns, elements)
-        _told.set(of)
+        _told.set((*_told.get()[:-1], of))
         return of.name
 
     def graph_record_kernel(
@@ -236,7 +250,7 @@ class Graphed(Timing):
         """
         if not self._graphing:
             return None
-        if (by := _told.get()) is not None:
+        if (by := _told.get()[-1]) is not None:
             _launched_by(by, name, grid, block, shared_mem, ptx_hash)
         else:
             self._launched(name, ptx_hash, grid, block, shared_mem, None)
@@ -272,7 +286,7 @@ class Graphed(Timing):
             return None
         known = direction.name if isinstance(direction, TransferDirection) else direction
         transfer(known, bytes, src=src, dst=dst, elapsed_ns=timing_ns)
-        return f"{src}→{dst}"
+        return f"{_name(src)}→{_name(dst)}"
 
     def graph_add_dependency(self, source: BrickId | int | str, target: BrickId | int | str) -> None:
         """Say that the second brick needs what the first makes, where the second stands in the scope that is open.
