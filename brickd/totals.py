@@ -1,7 +1,8 @@
 """Totals over workers: by brick, apart by worker, service or layer where that is wanted, and by category.
 
 Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
-Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it.
+Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it; what
+was done in launches of a kernel stands with their times only where those of all of them are known.
 """
 
 from __future__ import annotations
@@ -97,6 +98,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
         fold.add_like_the_last(worker.reading, key_of, group, numbers[worker.name])
         if worker.reading.latency:
             latencies.add_like_the_last(_of_latencies(worker.reading), key_of, group)
+    launched = _launched(workers, categories, by)
     latency_of = {key: latencies.row(number) for number, key in enumerate(latencies.keys)}
     result = []
     for number, key in enumerate(fold.keys):
@@ -106,11 +108,57 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
             # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
             # those below it have given their self times.
             row["total_ns"] = max(row["total_ns"], row["self_ns"])
+            if not bounded and (name, part) in launched:
+                _add_launched(row, launched[name, part])
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
             result.append(Brick(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
     # those outside of layers come first among equals.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
+
+
+@dataclass(slots=True)
+class _Launched:
+    """What is known of a kernel's launches beside their times.
+
+    Attributes:
+        launches: how many there were, and what those did of which no time was given with them.
+        timed: of how many something else than a host's span is known.
+    """
+
+    launches: _reader.Row
+    timed: int = 0
+
+
+def _launched(
+    workers: Iterable[Worker], categories: dict[str, str], by: By | None
+) -> dict[tuple[str, str | int | None], _Launched]:
+    """By name and group; empty where no kernel was launched."""
+    fold: Fold[tuple[str, str | int | None, int]] = Fold(marks=True)
+    for worker in workers:
+        reading = worker.reading
+        if any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths):
+            group = {"worker": worker.name, "service": worker.service}.get(by or "")
+            key_of = _layered(reading, categories) if by == "layer" else _grouped(reading, categories, group)
+            fold.add_like_the_last(reading, _with_unit(key_of), group)
+    rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
+    found = {key[:2]: _Launched(row) for key, row in rows.items() if key[2] == _reader.UNIT_LAUNCHED}
+    for (name, part, unit), row in rows.items():
+        if unit in (_reader.UNIT_NS, _reader.UNIT_DEFERRED) and (name, part) in found:
+            found[name, part].timed += row["count"]
+    return found
+
+
+def _with_unit(key_of: Callable[[Path, int], _Key]) -> Callable[[Path, int], tuple[str, str | int | None, int]]:
+    return lambda path, above: (*key_of(path, above)[:2], path.unit)
+
+
+def _add_launched(row: _reader.Row, of: _Launched) -> None:
+    """Where the launches are all that the row is made of: else its time is not theirs."""
+    if row["count"] == of.timed >= of.launches["count"]:
+        row["elements"] += of.launches["elements"]
+        row["bytes"] += of.launches["bytes"]
+        row["flops"] += of.launches["flops"]
 
 
 def _of_latencies(reading: Reading) -> Reading:

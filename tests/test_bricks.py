@@ -55,6 +55,36 @@ pause()
 """
 
 
+LAUNCHING = """
+for layer in range(2):
+    with brick.layer(layer), brick.span("mlp"):
+        brick.kernel("gemm", 16, 256, flops=8_000_000, bytes=2_000_000)       # its time comes to be known later
+        brick.kernel("norm", 16, 256, flops=8_000_000, bytes=2_000_000)       # of one of two it does not
+        brick.kernel("copy", 16, 256, flops=1_000, bytes=500, elapsed_ns=1_000)
+        with brick.span("mlp.own"):
+            brick.kernel("mlp.own", 16, 256, flops=8_000_000, bytes=2_000_000)  # a launch takes no time of a device
+        brick.brick("gemm").record(1_000_000)
+        if layer: brick.brick("norm").record(1_000_000)
+pause()
+"""
+
+
+def test_what_launches_did_stands_with_their_times_where_all_of_those_are_known(worker: Start) -> None:
+    started(worker, LAUNCHING)
+    rows = {each["name"]: each for each in document("bricks")["bricks"]}
+    known = {name: (row["flops"], row["bytes"], row["total_ns"]) for name, row in rows.items()}
+    assert known["gemm"] == (16_000_000, 4_000_000, 2_000_000)
+    assert known["norm"] == (0, 0, 1_000_000), "whose of two that time is nobody knows"
+    assert known["copy"] == (2_000, 1_000, 2_000)
+    assert known["mlp.own"][:2] == (0, 0), "a host's span around a launch is not the kernel's time"
+    by_layer = [each for each in document("bricks", "--by", "layer")["bricks"] if each["name"] in ("gemm", "norm")]
+    assert {(each["name"], each["layer"]): each["flops"] for each in by_layer} == {
+        ("gemm", 0): 8_000_000,
+        ("gemm", 1): 8_000_000,
+        ("norm", 1): 8_000_000,
+    }
+
+
 def test_bricks_say_how_fast_they_compute_and_how_much_on_each_byte_where_they_say_what_they_did(
     worker: Start,
 ) -> None:

@@ -377,6 +377,33 @@ def test_a_window_has_what_was_done_since_the_daemon_looked_first_and_nothing_be
 
 
 @pytest.mark.usefixtures("peaks")
+def test_a_kernel_that_a_device_timed_has_its_place_by_what_was_said_at_its_launch(worker: Start) -> None:
+    started(
+        worker,
+        """
+gemm = brick.brick("gemm")
+for n in range(3):
+    brick.kernel("gemm", 16, 256, flops=9_000_000, bytes=9_000_000)
+    id = gemm.defer(stream=1)
+    brick.finalize(stream=1, durations={id: 1_000_000})
+pause()
+""",
+    )
+    with running() as daemon:
+        while daemon.ask("/status")["ledger"]["deferred"]["measured"] < 3:
+            pass
+        said = document("roofline")
+        (gemm,) = said["bricks"]
+        assert (gemm["name"], gemm["flops"], gemm["bytes"], gemm["total_ns"]) == (
+            "gemm",
+            27_000_000,
+            27_000_000,
+            3_000_000,
+        )
+        assert gemm["flops_per_second"] == 9e9
+
+
+@pytest.mark.usefixtures("peaks")
 def test_a_window_that_nobody_looked_at_is_refused(worker: Start) -> None:
     started(worker, COMPUTING)
     found = brickd("roofline", "--over", "10s")
