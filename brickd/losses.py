@@ -70,7 +70,9 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         )
     elif process["names_refused"]:
         names = many(process["names_refused"], "name was", "names were")
-        found.append(Loss("names", f"{names} empty or found no memory: recorded as 'other'", spans=False))
+        room = header["names"]
+        why = f"empty, of marks beyond the half of its {room:,} names," if process["names"] >= room // 2 else "empty"
+        found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'", spans=False))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused))
     if amounts := sum(lane["amounts"] for _, lane, _ in reading.lanes):
@@ -114,7 +116,8 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     rooms = [(what, room) for what, used, room in tables if used >= room // 2]
     told = f"{many(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
-        return Loss("marks", f"{told} stood below what is recorded as 'other', or found no memory", spans=False)
+        why = "stood below what is recorded as 'other', were needs of nothing that is open, or found no memory"
+        return Loss("marks", f"{told} {why}", spans=False)
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
     return Loss("marks", f"{told} were more than {halves} hold", spans=False, settings=settings)

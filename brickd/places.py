@@ -43,16 +43,18 @@ class Places:
         order: all of them, what stands in a place right behind it.
         recorded_ns: the self times of all of them.
         stray: how many marks stand where they say nothing; no writer of ours sets them.
+        refused: how many were not counted since their workers began, so that they are nowhere here.
     """
 
     def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:
-        self.stray = 0
+        self.stray = self.refused = 0
         self._apart = layers
         self._categories: dict[str, str] = {}
         self._layers: dict[_Key, set[int]] = defaultdict(set)
         fold: Fold[_Key] = Fold(marks=True)
         for worker in workers:
             fold.add_like_the_last(worker.reading, self._key_of(worker.reading))
+            self.refused += worker.ledger.marks["refused"]
         self._keys = fold.keys
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
         self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)

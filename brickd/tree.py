@@ -143,6 +143,7 @@ class Tree:
         recorded_ns: the self times of all places, shown or not.
         left: roots that are left out, with all below them.
         stray: marks that say nothing where they stand.
+        refused: marks that were not counted since their workers began.
         graph: what is known of all places beside their times.
         shown: the numbers of the nodes by those of their places.
     """
@@ -151,6 +152,7 @@ class Tree:
     recorded_ns: float
     left: Left
     stray: int
+    refused: int
     graph: Graph
     shown: dict[int, int]
 
@@ -163,6 +165,7 @@ class Tree:
             "hidden_self_ns": round(self.left.self_ns),
             **self.graph.document(self.shown),
             "stray_marks": self.stray,
+            "refused_marks": None if windowed else self.refused,
         }
 
 
@@ -178,7 +181,7 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
     """
     places = Places(workers, layers=layers)
     graph = Graph(places.order)
-    result = Tree([], places.recorded_ns, Left(), places.stray, graph, {})
+    result = Tree([], places.recorded_ns, Left(), places.stray, places.refused, graph, {})
     least_ns = places.recorded_ns * least_percent / 100
     on_path = set(graph.critical.path)
     number = 0

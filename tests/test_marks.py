@@ -256,6 +256,8 @@ brick.kernel("kernel0", 1, 32)
     account = ledger_of(got)
     assert account.marks["wanted"] - account.marks["refused"] == sum(marks(got).values())
     assert account.marks["wanted"] == 200 * 5 + 2
+    (loss,) = [each for each in losses(got, account) if each.kind == "names"]
+    assert "of marks beyond the half of its 128 names" in loss.text
 
 
 def test_bricks_that_only_need_others_leave_the_half_of_the_paths_to_what_has_a_time(

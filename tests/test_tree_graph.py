@@ -371,3 +371,9 @@ def test_more_kinds_of_launches_than_there_is_room_for_are_merged_and_bounded(wo
     assert len(said["nodes"]) < 1024
     told = sum(each["launches"] for each in one["shapes"])
     assert told + one["hidden_launches"] + one["launches_without_shape"] == one["launches"]
+    ledgers = [document("inspect", name)["ledger"]["marks"] for name in ("api/0", "api/1")]
+    refused = sum(ledger["refused"] for ledger in ledgers)
+    assert said["refused_marks"] == refused > 0
+    assert f"{refused:,} marks not shown: nor counted by their workers  brickd doctor" in brickd("tree").stdout
+    wanted = f"marks     wanted {ledgers[0]['wanted']:,}  refused {ledgers[0]['refused']:,}"
+    assert wanted in brickd("inspect", "api/0").stdout.splitlines()

@@ -104,6 +104,9 @@ def notes(document: Entry, screen: Screen) -> list[str]:
         lines.append(f"…{units.count(len(returned) - _RETURNED)} more returned")
     if document["stray_marks"]:
         lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: no place that they could belong to")
+    if document["refused_marks"]:
+        marks = units.many(document["refused_marks"], "mark")
+        lines.append(f"{marks} not shown: nor counted by their workers  brickd doctor")
     return [escape.text(line, screen.width) for line in lines]
 
 

@@ -108,6 +108,8 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         lines.append(_sites(sites, header["sites"]))
     if told := _event_ledger(document["ledger"]["events"]):
         lines.append("events    " + told)
+    if (marks := document["ledger"]["marks"])["wanted"]:
+        lines.append("marks     " + "  ".join(f"{term} {units.count(n)}" for term, n in marks.items() if n))
     refused = {term: n for term, n in process.items() if n and term not in ("names", "paths", "sites", "key")}
     if refused:
         lines.append("counted   " + "  ".join(f"{term} {units.count(n)}" for term, n in refused.items()))
