@@ -194,6 +194,7 @@ class Graph:
             "bounded": place.bounded,
             "launches": place.kernel.launches,
             "timed": timed,
+            "source_hash": place.kernel.source(),
         }
 
     def _moved(self, number: int) -> dict[str, Any]:

@@ -104,6 +104,14 @@ class Kernel:
     launches: int = 0
     shapes: Counter[str] = field(default_factory=Counter)
 
+    def source(self) -> str | None:
+        """What it was compiled from in most of its launches that say so: the hash of that."""
+        sources = Counter[str]()
+        for text, launches in self.shapes.items():
+            if (known := shape(text)) is not None and known.source is not None:
+                sources[known.source] += launches
+        return next((hash_ for hash_, _ in ranked(sources)), None)
+
     def document(self, timed: int) -> dict[str, Any]:
         """As JSON has it; `timed`: of how many launches the times are known."""
         found = ranked(self.shapes)

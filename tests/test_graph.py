@@ -282,6 +282,18 @@ def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
     assert line.split() == ["-", "-", "-", "1", "-", "-", "`--", "k"]
 
 
+def test_the_slowest_kernel_says_where_its_source_is() -> None:
+    made = MadeUp()
+    made.begin("norm")
+    made.spend(100)
+    for source in (" @000000000000000a", " @000000000000000b", " @000000000000000b", ""):
+        made.launch("k", f"<<<16,256,1>>> smem=0B{source}")
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    assert document["slowest_kernel"]["source_hash"] == "000000000000000b"
+    assert render(document, Screen(80, False))[-1] == "its source: brickd source 000000000000000b"
+
+
 def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
     made = MadeUp()
     made.begin("norm")
@@ -472,6 +484,16 @@ def test_what_needs_itself_in_a_circle_is_told_and_ends() -> None:
     assert document["critical_path"]["length_ns"] == 30
     lines = screens.critical(document, Screen(None, False))
     assert lines[-1] == "need each other in a circle, and count as one: a, b, c"
+
+
+def test_what_a_brick_needs_is_told_behind_its_name() -> None:
+    made = MadeUp()
+    made.begin("b")
+    for name in ("w", "x", "y", "z", "\x1b[2J"):
+        made.needs(name)
+    made.end()
+    (line,) = [each for each in render(whole(tree(named([made]), layers=False)), Screen(None, False)) if " b" in each]
+    assert line.endswith(r" b  needs \x1b[2J, w, x, …2 more")
 
 
 def test_what_only_needs_something_is_there_for_that() -> None:

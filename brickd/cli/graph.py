@@ -18,7 +18,7 @@ from brickd.cli.table import Column, Figure
 Entry = dict[str, Any]
 
 # How many of each a screen has; JSON has more.
-_SHAPES, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 20, 5, 3, 3
+_SHAPES, _NEEDED, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 3, 20, 5, 3, 3
 
 _NAMED = (
     Figure(Column("BRICK"), "name", str),
@@ -56,7 +56,14 @@ def named(node: Entry) -> str:
         said.append(f" {units.many(polls, 'poll')}, {units.many(yields, 'yield')}")
     if node["elements"]:
         said.append(f" ({units.count(node['elements'])} elem)")
+    if node["needs"]:
+        said.append(f" needs {_needed(node['needs'])}")
     return " ".join(said)
+
+
+def _needed(needs: Sequence[Entry]) -> str:
+    more = len(needs) - _NEEDED
+    return ", ".join([need["name"] for need in needs[:_NEEDED]] + ([f"…{units.count(more)} more"] if more > 0 else []))
 
 
 def counted(node: Entry) -> int | None:
@@ -98,6 +105,8 @@ def notes(document: Entry, screen: Screen) -> list[str]:
     lines = []
     if (slowest := document["slowest_kernel"]) is not None:
         lines.append(_slowest(slowest))
+        if slowest["source_hash"] is not None:
+            lines.append(f"its source: brickd source {slowest['source_hash']}")
     returned = document["returned"]
     lines += [_returned(each) for each in returned[:_RETURNED]]
     if len(returned) > _RETURNED:
