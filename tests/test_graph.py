@@ -294,6 +294,33 @@ def test_the_slowest_kernel_says_where_its_source_is() -> None:
     assert render(document, Screen(80, False))[-1] == "its source: brickd source 000000000000000b"
 
 
+def test_a_shape_is_whole_before_figures_that_can_be_spared() -> None:
+    made = MadeUp()
+    made.begin("decode")
+    for layer in range(4):
+        made.begin("RmsNorm", layer)
+        made.spend(100)
+        made.launch("rmsnorm_kernel", "<<<16,256,1>>> smem=1024B @42fa9355ce1d5d98", layer)
+        made.end()
+    made.end()
+    document = whole(tree(named([made]), layers=False))
+    lines = render(document, Screen(80, False))
+    assert lines[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "BRICK"]
+    assert "    `-- rmsnorm_kernel  <<<16,256,1>>> smem=1024B" in lines[3]
+    assert "COUNT" in render(document, Screen(60, False))[0], "all that is known of a launch stays to the last"
+    assert render(document, Screen(90, False))[0].split() == ["TOTAL", "SHARE", "SELF", "COUNT", "LAYERS", "BRICK"]
+
+
+def test_a_shape_that_finds_no_room_costs_no_figure() -> None:
+    made = MadeUp()
+    made.begin("decode")
+    made.spend(100)
+    made.launch("vectorized_elementwise_kernel_of_a_long_name", "<<<16,256,1>>> smem=1024B")
+    made.end()
+    titles = render(whole(tree(named([made]), layers=False)), Screen(80, False))[0].split()
+    assert titles == ["TOTAL", "SHARE", "SELF", "COUNT", "MEDIAN", "P99", "BRICK"]
+
+
 def test_a_time_stands_with_the_mark_that_says_what_took_it() -> None:
     made = MadeUp()
     made.begin("norm")

@@ -66,6 +66,12 @@ def _needed(needs: Sequence[Entry]) -> str:
     return ", ".join([need["name"] for need in needs[:_NEEDED]] + ([f"…{units.count(more)} more"] if more > 0 else []))
 
 
+def shaped(node: Entry) -> str:
+    """A kernel's name and how it was launched most often, without what it was compiled from."""
+    first = [shape["text"].partition(" @")[0] for shape in node["kernel"]["shapes"][:1]]
+    return "  ".join([phrases.brick(node), *first])
+
+
 def counted(node: Entry) -> int | None:
     """How often it was launched, moved, or came to its end."""
     if node["kernel"] is not None:

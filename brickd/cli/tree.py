@@ -23,8 +23,7 @@ from brickd.cli.table import Column, Figure
 from brickd.questions.tree import TreeQuestion
 from brickd.words import NOBODY
 
-# What a name is given however deep it stands, and that of a kernel with its shape; what the first three figures take at
-# the most.
+# What a name is given however deep it stands, and that of a kernel whose shape finds no room; what is left to figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
 _FIGURES_WIDTH = 26
 _INDENT = 4
@@ -33,15 +32,15 @@ _FEWEST, _WANTED, _MOST = 3, 6, 24
 
 _FIGURES = (
     Figure(Column("TOTAL", "right"), "total_ns", units.duration),
-    Figure(Column("SHARE", "right"), "share_percent", units.percent),
+    Figure(Column("SHARE", "right", spare=2), "share_percent", units.percent),
     Figure(Column("SELF", "right"), "self_ns", units.duration),
-    Figure(Column("COUNT", "right", spare=2), "count", units.count),
-    Figure(Column("MEDIAN", "right", spare=3), "p50_ns", units.duration),
-    Figure(Column("P99", "right", spare=4), "p99_ns", units.duration),
+    Figure(Column("COUNT", "right", spare=1), "count", units.count),  # all that is known of a launch without a time
+    Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
+    Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )
-_LAYER = Figure(Column("LAYER", "right"), "layer", phrases.identifier)
-_LAYERS = Figure(Column("LAYERS", "right", spare=1), "layers", lambda layers: units.count(layers or None))
-_GIVEN = Figure(Column("GIVEN", "right", spare=3), "given", lambda given: "given" if given else "")
+_LAYER = Figure(Column("LAYER", "right", spare=3), "layer", phrases.identifier)
+_LAYERS = Figure(Column("LAYERS", "right", spare=3), "layers", lambda layers: units.count(layers or None))
+_GIVEN = Figure(Column("GIVEN", "right", spare=4), "given", lambda given: "given" if given else "")
 
 Node = dict[str, Any]
 
@@ -100,16 +99,14 @@ def _nothing(document: dict[str, Any]) -> list[str]:
 
 def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
     lines = list(_lines(document))
-    widths = (
-        min(escape.width(escape.text(line.text)), _KERNEL_WIDTH if line.node.get("kernel") else _NAME_WIDTH)
-        for line in lines
-    )
-    name_width = max(widths)
-    wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
-    room = None if screen.width is None else max(_FIGURES_WIDTH, screen.width - wanted - 2)
+    name_width = max(map(_name_width, lines))
+    room, levels = None, _MOST
+    if screen.width is not None:
+        most = screen.width - _FIGURES_WIDTH - 2
+        wanted = _INDENT * min(max(line.depth for line in lines), _WANTED) + name_width
+        room = max(_FIGURES_WIDTH, screen.width - max(wanted, _shapes_width(lines, most)) - 2)
     numbers = tables.figures(_figures(document), (line.node for line in lines), room)
     width = max(map(len, numbers))
-    levels = _MOST
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
     drawn = [f"BRICK{phrases.over(document)}", *_drawn(lines, levels)]
@@ -117,6 +114,17 @@ def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]
     return finished + phrases.bounds(document["nodes"], screen)
+
+
+def _name_width(line: _Line) -> int:
+    return min(escape.width(escape.text(line.text)), _KERNEL_WIDTH if line.node.get("kernel") else _NAME_WIDTH)
+
+
+def _shapes_width(lines: Iterable[_Line], most: int) -> int:
+    """How wide a tree is that shows the first shape of each kernel whole, of those that find room within the most."""
+    kernels = (line for line in lines if line.node.get("kernel"))
+    widths = (_INDENT * line.depth + escape.width(escape.text(graph.shaped(line.node))) for line in kernels)
+    return max((width for width in widths if width <= most), default=0)
 
 
 def _figures(document: dict[str, Any]) -> list[Figure]:
