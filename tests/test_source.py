@@ -367,6 +367,19 @@ def test_the_list_is_escaped_and_in_every_format(filed: dict[str, int]) -> None:
     ]  # fmt: skip
 
 
+def test_a_list_of_many_counts_those_that_no_kernel_refers_to(worker: Start) -> None:
+    shelf = Filed(runtime().sources)
+    for number in range(30):
+        text = f"text {number}".encode()
+        shelf.write(Source(fnv1a(text), "", "", text))
+    worker('brick.kernel("k", 1, 1, source="text 7")\npause()').paused()
+    lines = brickd("source").stdout.splitlines()
+    assert lines[1].split()[:3] == [f"{fnv1a(b'text 7'):016x}", "6B", "1"]
+    assert (len(lines), lines[-1]) == (1 + 1 + 10 + 1, "…19 more that no kernel refers to")
+    assert len(document("source")["sources"]) == 30
+    assert len(brickd("source", "-o", "csv").stdout.splitlines()) == 31
+
+
 def test_a_tab_offers_the_hashes_that_are_here(filed: dict[str, int]) -> None:
     known = f"{filed['gemm']:016x}"
     environment = {"COMP_WORDS": f"brickd source {known[:3]}", "COMP_CWORD": "2", "_BRICKD_COMPLETE": "bash_complete"}

@@ -23,6 +23,7 @@ from brickd.questions.source import SourceQuestion
 from brickd.words import many
 
 _TAB = 8
+_UNUSED = 10  # of those that no kernel refers to; JSON has all
 _NOT_KEPT = {
     "dropped": ("source", "without room before all of it was told"),
     "refuted": ("source", "of another text than its hash says"),
@@ -69,8 +70,11 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     lost = [escape.text(line, screen.width) for line in _lost(document["not_kept"])]
     if not entries:
         return lost or ["no sources: no kernel refers to one (brick.kernel(..., source=brick.source(text)))"]
-    lines = tables.figures(_FIGURES, [entry | _shortened(entry) for entry in entries], screen.width)
-    return lines + [escape.text(line, screen.width) for line in _unlike(entries)] + lost
+    shown = entries[: sum(entry["launches"] > 0 for entry in entries) + _UNUSED]  # the most launches come first
+    lines = tables.figures(_FIGURES, [entry | _shortened(entry) for entry in shown], screen.width)
+    if more := len(entries) - len(shown):
+        lines.append(escape.text(f"…{units.count(more)} more that no kernel refers to", screen.width))
+    return lines + [escape.text(line, screen.width) for line in _unlike(shown)] + lost
 
 
 def _shortened(entry: dict[str, Any]) -> dict[str, str]:
