@@ -68,7 +68,7 @@ def _needed(needs: Sequence[Entry]) -> str:
 
 def shaped(node: Entry) -> str:
     """A kernel's name and how it was launched most often, without what it was compiled from."""
-    first = [shape["text"].partition(" @")[0] for shape in node["kernel"]["shapes"][:1]]
+    first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
     return "  ".join([phrases.brick(node), *first])
 
 
