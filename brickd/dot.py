@@ -76,7 +76,10 @@ def _label(node: Node) -> list[str]:
         lines.append(f"{'≤ ' if node['bounded'] else ''}{units.duration(node['total_ns'])}")
     if node["kernel"] is not None:
         lines.append(units.many(node["kernel"]["launches"], "launch", "launches"))
-        lines += [shape["text"] for shape in node["kernel"]["shapes"][:1]]
+        shapes = node["kernel"]["shapes"]
+        lines += [shape["text"] for shape in shapes[:1]]
+        if more := len(shapes[1:]) + node["kernel"]["hidden_shapes"]:
+            lines.append(f"…{units.many(more, 'more shape')}")
     if node["transfer"] is not None:
         moved = node["transfer"]
         lines.append(f"{units.size(moved['moved_bytes'])} in {units.count(moved['transfers'])}")

@@ -282,6 +282,14 @@ def test_a_kernel_of_which_no_time_is_known_has_none() -> None:
     assert line.split() == ["-", "-", "-", "1", "-", "-", "`--", "k"]
 
 
+def test_a_picture_has_the_most_frequent_shape_and_counts_the_others() -> None:
+    made = MadeUp()
+    for number in (1, 2, 2, *range(3, TOLD_MAX + 10)):
+        made.launch("k", f"<<<{number},32,1>>> smem=0B")
+    said = dot(whole(tree(named([made]), layers=False)))
+    assert rf'label="k\n{TOLD_MAX + 10} launches\n<<<2,32,1>>> smem=0B\n…{TOLD_MAX + 8} more shapes"' in said
+
+
 def test_the_slowest_kernel_says_where_its_source_is() -> None:
     made = MadeUp()
     made.begin("norm")
