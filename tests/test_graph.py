@@ -587,6 +587,17 @@ def test_a_devices_time_is_not_taken_off_the_hosts() -> None:
     ]
 
 
+def test_a_path_over_several_workers_is_told_to_be_a_sum_of_theirs() -> None:
+    made = MadeUp()
+    made.begin("brick")
+    made.spend(10)
+    made.end()
+    document = whole(tree(named([made, made]), layers=False))
+    assert screens.critical(document | {"workers": 2}, Screen(None, False))[0] == (
+        "critical path of 2 workers added up: 20 ns of 20 ns recorded"
+    )
+
+
 def test_a_long_path_is_cut_and_counted() -> None:
     made = MadeUp()
     for number in range(30):

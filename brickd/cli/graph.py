@@ -151,7 +151,9 @@ def critical(document: Entry, screen: Screen) -> list[str]:
     """The critical path, what may grow without it, and what needs itself, as finished lines."""
     path = document["critical_path"]
     length_ns = path["length_ns"]
-    said = f"critical path{phrases.over(document)}: {units.duration(length_ns)} of {_recorded(document)} recorded"
+    # Workers run beside each other: what all of them took is nobody's time on the clock.
+    of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
+    said = f"critical path{of}{phrases.over(document)}: {units.duration(length_ns)} of {_recorded(document)} recorded"
     lines = [escape.text(said, screen.width)]
     lines += _steps([step for step in path["steps"] if step["own_ns"]], length_ns, screen)
     lines += _slack(document, screen)
