@@ -11,10 +11,11 @@ known by its name and its place, so that a million launches of one kernel in one
 
 What the seed does otherwise. A scope of a brick, a function or a task is timed while it is open, as `with brick.span()`
 is, unless its time is given with it: then it is over. A kernel that is told behind a brick, in one scope, or in the
-scope of one that is over, was launched by that brick: the seed has them beside each other. What is over, a launch and
-a transfer are points: all else that is recorded before such a scope is popped stands beside them. Ids are names.
-Nothing is kept here: what was recorded is in the segment, where others read it, and graph_clear() takes nothing of it
-away.
+scope of one that is over, was launched by that brick: the seed has them beside each other. What is over, a launch and a
+transfer are points: all else that is recorded before such a scope is popped stands beside them. Ids are names. Calling
+and containing are both standing below; that one is behind another is no edge, since of what is done again and again in
+one place neither is: what must be is said by graph_add_dependency(). Nothing is kept here: what was recorded is in the
+segment, where others read it, and graph_clear() takes nothing of it away.
 
 Invariants: while it is disabled nothing is recorded, and None is returned; no call raises (but in BRICKD_STRICT=1);
 scopes are their thread's, or task's: others have their own.
