@@ -174,6 +174,13 @@ def test_a_shape_that_cannot_be_is_counted_and_its_launch_too(worker: Start, pre
     assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
 
 
+@pytest.mark.parametrize("bad", ["-1", "2**64", "1.5", "b'ptx'", "object()"])
+def test_a_source_that_is_none_is_counted_and_its_launch_too(worker: Start, prefix: str, bad: str) -> None:
+    got = recorded(worker, prefix, f"brick.kernel('k', 16, 256, source={bad})\nbrick.kernel('k', source={bad})")
+    assert marks(got) == {("k:launched",): 2}
+    assert sum(lane["amounts"] for _, lane, _ in got.lanes) == 2
+
+
 def test_a_grid_without_a_block_is_no_shape(worker: Start, prefix: str) -> None:
     got = recorded(worker, prefix, "brick.kernel('k', grid=4)\nbrick.kernel('k', shared_mem=2**40)")
     assert marks(got) == {("k:launched",): 2}

@@ -163,12 +163,12 @@ static int to_shared(PyObject *value, struct brick_launch *how)
     return 0;
 }
 
-/* A hash as it is; a text, or a source of which something is left to be told, through brick.source(). */
-static int to_source(PyObject *value, uint64_t *source)
+/* A hash as it is; a text, or a source of which something is left to be told, through brick.source(). What is neither
+ * takes the whole shape with it: the writer counts it. */
+static int to_source(PyObject *value, struct brick_launch *how)
 {
     static PyObject *text, *sources; /* for good */
     PyObject *hash = NULL, *left = NULL;
-    *source = 0;
     if (!is_given(value))
         return 0;
     if (PyLong_CheckExact(value)) {
@@ -182,11 +182,11 @@ static int to_source(PyObject *value, uint64_t *source)
         Py_XDECREF(left);
     }
     if (hash != NULL)
-        *source = PyLong_AsUnsignedLongLong(hash);
+        how->source = PyLong_AsUnsignedLongLong(hash);
     Py_XDECREF(hash);
     if (hash != NULL && !PyErr_Occurred())
         return 0;
-    *source = 0;
+    how->source = 0, how->grid[0] = 0, how->block[0] = 1;
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* say, an interrupt */
         return -1;
     return core_complain("a source must be a text or a hash of 64 bits", value);
@@ -219,7 +219,7 @@ PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given,
         Py_RETURN_NONE;
     if ((category == NULL && (category = PyUnicode_InternFromString("kernel")) == NULL)
         || to_extents(of[GRID], how.grid) != 0 || to_extents(of[BLOCK], how.block) != 0
-        || (of[SHARED] != NULL && to_shared(of[SHARED], &how) != 0) || to_source(of[SOURCE], &how.source) != 0
+        || (of[SHARED] != NULL && to_shared(of[SHARED], &how) != 0) || to_source(of[SOURCE], &how) != 0
         || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
         || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &did.elements) != 0)
         || (of[BYTES] != NULL && core_amount(of[BYTES], &did.bytes) != 0)
@@ -238,7 +238,7 @@ PyObject *core_launched_by(PyObject *module, PyObject *args)
     if (brick_is_off())
         Py_RETURN_NONE;
     if (to_extents(grid, how.grid) != 0 || to_extents(block, how.block) != 0 || to_shared(shared, &how) != 0
-        || to_source(source, &how.source) != 0 || (category = PyUnicode_InternFromString("kernel")) == NULL)
+        || to_source(source, &how) != 0 || (category = PyUnicode_InternFromString("kernel")) == NULL)
         return NULL;
     const int wrong = number_of(name, category, &numbers[0]) != 0 || number_of(brick, NULL, &numbers[1]) != 0;
     Py_DECREF(category);
