@@ -1,0 +1,45 @@
+"""What the pages under docs/ name exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+_TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
+
+
+def named(text: str) -> list[tuple[str, str]]:
+    """The tests that a page names: file and, where it is one of many, function."""
+    return _TEST.findall(text)
+
+
+def missing(text: str) -> list[str]:
+    """Those of them that do not exist."""
+    found = []
+    for file, function in named(text):
+        path = ROOT / "tests" / file
+        if not path.exists() or (function and f"def {function}(" not in path.read_text()):
+            found.append(f"{file}::{function}")
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.name))
+def test_each_test_that_a_page_names_exists(page: Path) -> None:
+    assert missing(page.read_text()) == []
+
+
+def test_a_test_that_does_not_exist_is_found() -> None:
+    text = "`test_docs.py::test_a_test_that_does_not_exist_is_found` `test_docs.py::test_no` `test_none.py`"
+    assert missing(text) == ["test_docs.py::test_no", "test_none.py::"]
+
+
+@pytest.mark.parametrize("heading", ["Who can do what", "Attacks"])
+def test_each_row_of_the_page_on_security_names_a_test(heading: str) -> None:
+    _, _, section = (ROOT / "docs" / "security.md").read_text().partition(f"\n## {heading}\n")
+    _, *rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
+    assert len(rows) >= 8
+    assert [row for row in rows if not named(row) and "as above" not in row.rpartition("| ")[0]] == []

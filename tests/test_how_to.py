@@ -1,0 +1,127 @@
+"""The how-to pages: their examples run as they stand there, with real processes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import pytest
+from begun import free_port
+from conftest import ROOT
+from faults import Start
+from pages import HOW_TO, blocks, commands, reader
+
+from brickd.cli import brickd as group
+
+PAGES = sorted(path.stem for path in HOW_TO.glob("*.md"))
+# What a page needs besides the tests' own packages.
+NEEDS: dict[str, Sequence[str]] = {
+    "instrument-python": ("fastapi", "uvicorn"),
+    "instrument-torch": ("torch",),
+}
+RUN = [page for page in PAGES if any(not each.elsewhere for each in commands((HOW_TO / f"{page}.md").read_text()))]
+FAST = {"find-a-hang"}
+
+
+def text(page: str) -> str:
+    return (HOW_TO / f"{page}.md").read_text()
+
+
+@pytest.mark.parametrize("page", [page if page in FAST else pytest.param(page, marks=pytest.mark.slow) for page in RUN])
+def test_a_reader_who_types_what_a_page_says_sees_what_it_shows(page: str, prefix: str, tmp_path: Path) -> None:
+    for module in NEEDS.get(page, ()):
+        pytest.importorskip(module, reason=f"{module} is not installed: .ci/run does it")
+    if shutil.which("curl") is None:
+        pytest.skip("no curl here")
+    with reader(tmp_path, **{"8000": str(free_port()), "/path/to/brickd": str(ROOT)}) as one:
+        one.follow(text(page))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_compiles(page: str) -> None:
+    for block in blocks(text(page)):
+        if block.language == "python":
+            compile(block.text, page, "exec")
+
+
+# What the snippets of the pages take for given.
+GIVEN = """
+from array import array
+request_id, elapsed_ns, ns, handle, n, k, m = 7, 1000, 100, 1, 2, 3, 4
+ptx = "text of a kernel"
+out, x, positions, tensor = (array("f", [1, 2, 3]) for _ in range(4))
+model = {"layers.0.mlp.up.weight": array("f", [1, 2])}
+rms_norm = brick.brick("rms_norm")
+brick.init(service="api")
+"""
+SNIPPETS = [
+    (page, block.text)
+    for page in PAGES
+    for block in blocks(text(page))
+    if block.language == "python" and not block.title
+]
+
+
+@pytest.mark.parametrize(("page", "snippet"), SNIPPETS, ids=[f"{page}-{n}" for n, (page, _) in enumerate(SNIPPETS)])
+def test_a_snippet_runs_and_nothing_in_it_is_wrong(worker: Start, page: str, snippet: str) -> None:
+    program = worker(f"{GIVEN}\n{snippet}\nreport('done')\n", BRICKD_STRICT="1")
+    assert program.heard() == "done"
+    assert (program.end(), program.said) == (0, "")
+
+
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+_INLINE = re.compile(r"`(brickd [^`]+)`")
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_verb_and_option_of_a_page_exists(page: str) -> None:
+    lines = [
+        line
+        for block in blocks(text(page))
+        if block.language in ("console", "bash")
+        for line in block.text.splitlines()
+    ]
+    said = [re.sub(r"^\$ ", "", line) for line in lines] + _INLINE.findall(text(page))
+    context = click.Context(group)
+    for line in said:
+        for part in re.split(r"[|;&]+ *| -- ", line.partition("  #")[0]):
+            named = re.match(r"brickd ([a-z]+)", part)
+            if named is None:
+                continue
+            verb = group.get_command(context, named[1])
+            assert verb is not None, line
+            known = {option for parameter in verb.params for option in parameter.opts}
+            assert not [option for option in _OPTION.findall(part) if option not in known], line
+
+
+def test_the_recipes_for_containers_agree_with_themselves() -> None:
+    kinds = {block.title or block.language: block.text for block in blocks(text("containers"))}
+    image, docker, pod = kinds["Dockerfile"], text("containers"), kinds["server.yaml"]
+    users = re.findall(r"(?:--user |runAsUser: |install -d -o )(\d+)", docker)
+    assert len(users) == 5
+    assert len(set(users)) == 1, "brickd reads only its own user's segments"
+    assert image.count("/run/brickd") == 2
+    assert pod.count("mountPath: /dev/shm") == 2
+
+
+def test_the_manifest_for_kubernetes_is_yaml_and_both_containers_share_the_memory() -> None:
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: the docs extra does it")
+    (manifest,) = (block.text for block in blocks(text("containers")) if block.title == "server.yaml")
+    pod = yaml.safe_load(manifest)["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == 1001
+    mounts = [{each["name"]: each["mountPath"] for each in one["volumeMounts"]} for one in pod["containers"]]
+    assert [each["shm"] for each in mounts] == ["/dev/shm", "/dev/shm"]
+    assert {each["name"] for each in pod["volumes"]} == {"shm", "runtime"}
+    own = pod["containers"][1]["env"][0]["value"]
+    assert own.startswith(mounts[1]["runtime"] + "/")
+
+
+def test_the_drop_ins_of_the_page_are_those_of_the_unit() -> None:
+    unit = (ROOT / "systemd" / "brickd@.service").read_text()
+    copied = [block.text for block in blocks(text("systemd")) if block.text.startswith("[Service]")]
+    assert len(copied) == 2
+    for each in copied:
+        assert "".join(f"#   {line}\n" for line in each.splitlines()) in unit

@@ -1,0 +1,118 @@
+"""The page of troubleshooting: every finding and every refusal stands there, and nothing that does not exist."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import get_args
+
+from conftest import ROOT
+from pages import HOW_TO
+
+import brickd.client
+import brickd.errors
+from brickd.doctor.examination import examine
+from brickd.errors import BrickdError
+from brickd.launch import NotBegunError
+from brickd.losses import Kind
+
+PAGE = re.sub(r"^```.*?^```$", "", (HOW_TO / "troubleshooting.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+_PLACEHOLDER = re.compile(r"\b(?:[A-Z]{2,}|[NXY])\b|…|\d+")
+_CODE = re.compile(r"`([^`]+)`")
+_SENTENCE = re.compile(r"\w \w+ \w")
+_LEAST = 6  # characters that tell one message from others
+_REFUSALS = {
+    name
+    for module in (brickd.errors, brickd.client)
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, BrickdError)
+} | {"UsageError", NotBegunError.__name__}
+
+
+def section(title: str) -> str:
+    return PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def findings(text: str) -> set[str]:
+    """What the page has of the doctor: a heading for each finding, and a row for each loss."""
+    return {
+        *re.findall(r"^### ([\w-]+)$", text, re.MULTILINE),
+        *re.findall(r"^\| `(loss-[\w-]+)` \|", text, re.MULTILINE),
+    }
+
+
+def test_every_finding_of_the_doctor_has_its_place_and_no_other_has(prefix: str) -> None:
+    exist = {finding.name for finding in examine()} | {f"loss-{kind}" for kind in get_args(Kind)}
+    assert findings(section("Findings of `brickd doctor`")) == exist
+
+
+def parts(message: str) -> list[str]:
+    """What of a message is the same at each time."""
+    found = [part.strip(" :,;()*") for part in _PLACEHOLDER.split(message)]
+    return [part for part in found if len(part) >= _LEAST]
+
+
+def quoted() -> list[str]:
+    """The messages of the page: in the first column of the tables, and others of two words or more."""
+    firsts = [row.split("|")[1] for row in PAGE.splitlines() if row.startswith("| ")]
+    messages = [message for first in firsts for message in _CODE.findall(first)]
+    return [message for message in messages if not message.startswith("loss-")]
+
+
+def literals(node: ast.AST) -> str:
+    """The constant text below a node; what varies is a zero byte."""
+    return "\0".join(
+        each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+    )
+
+
+@cache
+def sources() -> str:
+    """All texts that brickd and the agent may print."""
+    texts = [
+        literals(ast.parse(path.read_text()))
+        for folder in ("brickd", "agent/brick_agent")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+    texts += [re.sub(r'"\s*\n\s*"', "", path.read_text()) for path in sorted((ROOT / "agent" / "src").glob("*.c"))]
+    return "\0".join(texts)
+
+
+def test_every_message_of_the_page_is_one_that_is_printed() -> None:
+    every = sources()
+    assert [message for message in quoted() if not parts(message)] == []
+    assert [message for message in quoted() if not all(part in every for part in parts(message))] == []
+
+
+def refusals() -> Iterator[tuple[str, str]]:
+    """Where something is refused, and the text."""
+    for path in sorted((ROOT / "brickd").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Raise) or not isinstance(node.exc, ast.Call):
+                continue
+            made = node.exc.func
+            name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
+            said = literals(node.exc)
+            if name in _REFUSALS and any(" " in part.strip(" ,:") for part in said.split("\0")):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {said}".replace("\0", "…"), said
+
+
+def reasons() -> Iterator[tuple[str, str]]:
+    """Why the writer in C opens no segment, or has no key."""
+    for name in ("agent", "segment", "secret"):
+        path = ROOT / "agent" / "src" / f"brick_{name}.c"
+        for said in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
+            yield f"{path.name}: {said}", said
+
+
+def test_every_refusal_is_on_the_page() -> None:
+    known = [parts(message) for message in (*quoted(), *filter(_SENTENCE.search, _CODE.findall(PAGE)))]
+    every = [*refusals(), *reasons()]
+    assert len(every) > 100
+    assert [
+        where
+        for where, said in every
+        if not any(message and all(part in said for part in message) for message in known)
+    ] == []
