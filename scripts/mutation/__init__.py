@@ -1,0 +1,1 @@
+"""Mutants of brickd: what the tests do not notice when it is wrong."""

@@ -1,0 +1,145 @@
+"""Changes of C sources: all of a file's in one text, of which a number chooses one at run time.
+
+Owns: the operators, and where none may be applied. Must not know: the draw, tests, compilers. A changed expression
+becomes `(BRICK_MUTANT(number) ? (changed) : (original))`; a removed statement becomes
+`{ if (!BRICK_MUTANT(number)) statement }`. A change that gives no C is found by who compiles it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import tree_sitter_c
+from tree_sitter import Language, Node, Parser
+
+from mutation.sites import Site
+
+_SWAPPED = {
+    "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "&&": "||", "||": "&&",
+    "+": "-", "-": "+", "*": "/", "/": "*", "%": "*", "<<": ">>", ">>": "<<", "&": "|", "|": "&", "^": "|",
+}  # fmt: skip
+# What the compiler must know, and what is text to it.
+_CONSTANT = frozenset(
+    {
+        "sizeof_expression", "alignof_expression", "offsetof_expression", "array_declarator", "enumerator",
+        "bitfield_clause", "static_assert_declaration", "preproc_def", "preproc_function_def", "preproc_include",
+        "preproc_call", "attribute_specifier", "attribute_declaration", "gnu_asm_expression", "type_descriptor",
+        "ERROR", "comment", "string_literal", "char_literal", "subscript_designator",
+    }
+)  # fmt: skip
+_WHOLE = re.compile(r"(0[xX][0-9a-fA-F]+|\d+)[uUlL]*")
+_PARSER = Parser(Language(tree_sitter_c.language()))
+
+
+def _text(node: Node) -> str:
+    assert node.text is not None
+    return node.text.decode()
+
+
+def _changes(node: Node) -> Iterator[str]:
+    """What an expression is changed to."""
+    if node.type == "binary_expression":
+        left, operator, right = (node.child_by_field_name(name) for name in ("left", "operator", "right"))
+        assert left is not None
+        assert operator is not None
+        assert right is not None
+        if (swapped := _SWAPPED.get(_text(operator))) is not None:
+            yield f"{_text(left)} {swapped} {_text(right)}"
+    elif node.type == "unary_expression" and _text(node).startswith("!"):
+        argument = node.child_by_field_name("argument")
+        assert argument is not None
+        yield _text(argument)
+    elif node.type == "number_literal" and _WHOLE.fullmatch(_text(node)):
+        yield f"{_text(node)} + 1"
+
+
+def _is_removable(node: Node) -> bool:
+    if node.type != "expression_statement" or not node.named_children:
+        return False
+    return node.named_children[0].type in ("call_expression", "assignment_expression", "update_expression")
+
+
+def _is_swapped_whole(condition: Node) -> bool:
+    """Whether the one change of a condition is already that it is negated."""
+    (test,) = condition.named_children[-1:]
+    operator = test.child_by_field_name("operator")
+    return operator is not None and _text(operator) in ("==", "!=", "!")
+
+
+class _Walk:
+    def __init__(self, file: str, source: bytes, chosen: Mapping[int, int]) -> None:
+        self.sites: list[Site] = []
+        self._file, self._source, self._chosen = file, source, chosen
+
+    def _number(self, node: Node, change: str) -> int | None:
+        site = Site(self._file, len(self.sites), node.start_point[0] + 1, " ".join(change.split()))
+        self.sites.append(site)
+        return self._chosen.get(site.place)
+
+    def text(self, node: Node, inside: bool = False) -> str:
+        """The node as it is to be; `inside`: it is in a function, where code runs."""
+        raw = _text(node)
+        if node.type in _CONSTANT or (node.type == "declaration" and re.match(r"\s*static\b", raw)):
+            return raw
+        wanted: list[tuple[int, str]] = []
+        if inside:
+            for change in _changes(node):
+                number = self._number(node, f"{raw} -> {change}")
+                if number is not None:
+                    wanted.append((number, change))
+        removed = self._number(node, f"remove {raw}") if inside and _is_removable(node) else None
+        negated = None
+        condition = node.child_by_field_name("condition") if node.type == "if_statement" else None
+        if inside and condition is not None and not _is_swapped_whole(condition):
+            negated = self._number(node, f"if {_text(condition)} -> if (!{_text(condition)})")
+        found = self._children(node, inside or node.type == "compound_statement", negated)
+        for number, change in wanted:
+            found = f"(BRICK_MUTANT({number}) ? ({change}) : ({found}))"
+        return found if removed is None else f"{{ if (!BRICK_MUTANT({removed})) {found} }}"
+
+    def _children(self, node: Node, inside: bool, negated: int | None) -> str:
+        parts, at = [], node.start_byte
+        label = node.child_by_field_name("value") if node.type == "case_statement" else None
+        condition = node.child_by_field_name("condition") if node.type in ("preproc_if", "preproc_elif") else None
+        tested = node.child_by_field_name("condition") if negated is not None else None
+        for child in node.children:
+            parts.append(self._source[at : child.start_byte].decode())
+            fixed = child in (label, condition)
+            found = _text(child) if fixed else self.text(child, inside)
+            parts.append(f"(BRICK_MUTANT({negated}) ? !{_text(child)} : !!{found})" if child == tested else found)
+            if tested is not None and child == tested:
+                parts[-1] = f"({parts[-1]})"
+            at = child.end_byte
+        return "".join(parts) + self._source[at : node.end_byte].decode()
+
+
+def sites(file: str, text: str) -> list[Site]:
+    """All changes that a source allows."""
+    source = text.encode()
+    walk = _Walk(file, source, {})
+    walk.text(_PARSER.parse(source).root_node)
+    return walk.sites
+
+
+def changed(file: str, text: str, chosen: Mapping[int, int]) -> str:
+    """The source with these changes in it, each at its number.
+
+    Args:
+        file: its name.
+        text: the source.
+        chosen: numbers of mutants, by place of their sites.
+    """
+    source = text.encode()
+    root = _PARSER.parse(source).root_node
+    found = source[: root.start_byte].decode() + _Walk(file, source, chosen).text(root)
+    # Before the first function with a change: what is included above it may want to come first.
+    first = found[: found.index("BRICK_MUTANT(")]
+    place = max(_beginnings(found, len(first)), default=0)
+    return f'{found[:place]}#include "brick_mutant.h"\n{found[place:]}'
+
+
+def _beginnings(text: str, before: int) -> Iterator[int]:
+    """Where functions begin up to a place: at the beginning of a line with a name, behind an empty line or a brace."""
+    for match in re.finditer(r"(?m)(?:\A|^\s*\n|^\}\n|\*/\n|^#[^\n]*[^\\\n]\n)(?=[A-Za-z_])", text[:before]):
+        yield match.end()

@@ -1,0 +1,70 @@
+"""Places where a source can be changed, and which of them are drawn.
+
+Owns: what a site is, which sources are drawn from, the draw. Must not know: languages, tests. Invariant: the same
+sources, seed and number give the same mutants in the same order.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+# The sources whose mutants say most: what writes, reads, counts, keeps, judges and answers.
+SOURCES = (
+    "agent/src/brick_*.[ch]",
+    "agent/include/brick_shm.h",
+    "brickd/reader/*.c",
+    "brickd/ledger.py",
+    "brickd/roster.py",
+    "brickd/collector.py",
+    "brickd/checkpoint.py",
+    "brickd/memory.py",
+    "brickd/deferred.py",
+    "brickd/windows.py",
+    "brickd/stragglers.py",
+    "brickd/numerics/*.py",
+    "brickd/recording/*.py",
+    "brickd/api/*.py",
+)
+# Everything that `--module` may name.
+ALL = ("agent/src/*.[ch]", "agent/include/*.h", "agent/brick_agent/**/*.py", "brickd/**/*.[ch]", "brickd/**/*.py")
+
+
+class Site(NamedTuple):
+    """A change that can be made.
+
+    Attributes:
+        file: relative to the tree.
+        place: which of the file's, in the order in which it is walked.
+        line: where.
+        change: what, for people.
+    """
+
+    file: str
+    place: int
+    line: int
+    change: str
+
+
+def sources(tree: Path, module: str | None = None) -> list[Path]:
+    """The sources to draw from: the listed ones, or those whose name's last part this is.
+
+    Raises:
+        LookupError: no source has that name.
+    """
+    found = sorted({path for pattern in (SOURCES if module is None else ALL) for path in tree.glob(pattern)})
+    if module is None:
+        return found
+    named = [path for path in found if module in (path.stem, path.name)]
+    if not named:
+        raise LookupError(f"no module {module}; for instance: ledger, match_rows, roster.py")
+    return named
+
+
+def draw(sites: Sequence[Site], sample: int | None, seed: int) -> list[Site]:
+    """So many of them, in the order of the files; None: all."""
+    if sample is None or sample >= len(sites):
+        return sorted(sites)
+    return sorted(random.Random(seed).sample(sorted(sites), sample))

@@ -1,0 +1,102 @@
+"""A copy of the repository in which all drawn mutants are, installed into an environment of its own.
+
+Owns: the copy and the installation. Must not know: the draw, tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sysconfig
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mutation import c_sites, python_sites
+from mutation.sites import Site
+
+HERE = Path(__file__).resolve().parent
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", "build", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis", "*.so", "*.o"
+)
+_INCLUDES = ("agent/include", "agent/src", "brickd/reader")
+
+
+def find(tree: Path, paths: Sequence[Path]) -> list[Site]:
+    """All sites of these sources."""
+    found: list[Site] = []
+    for path in paths:
+        language = python_sites if path.suffix == ".py" else c_sites
+        found += language.sites(str(path.relative_to(tree)), path.read_text())
+    return found
+
+
+def copy(tree: Path, to: Path) -> None:
+    """Copy what a build and the tests need."""
+    shutil.copytree(tree, to, ignore=_LEFT_OUT, symlinks=True)
+    for package in ("brickd", "agent/brick_agent"):
+        shutil.copy(HERE / "chosen.py", to / package / "_mutant.py")
+    shutil.copy(HERE / "brick_mutant.h", to / "agent" / "include")
+
+
+def change(tree: Path, to: Path, mutants: Mapping[int, Site]) -> list[int]:
+    """Write the changed sources into a copy.
+
+    Args:
+        tree: the original.
+        to: the copy.
+        mutants: by number.
+
+    Returns:
+        The numbers of those that give no C.
+    """
+    by_file: dict[str, dict[int, int]] = defaultdict(dict)
+    for number, site in mutants.items():
+        by_file[site.file][site.place] = number
+    broken: list[int] = []
+    for file, chosen in by_file.items():
+        text = (tree / file).read_text()
+        if file.endswith(".py"):
+            (to / file).write_text(python_sites.changed(file, text, chosen))
+            continue
+        if not _compiles(to, file, c_sites.changed(file, text, chosen)):
+            bad = {
+                place: number
+                for place, number in chosen.items()
+                if not _compiles(to, file, c_sites.changed(file, text, {place: number}))
+            }
+            broken += bad.values()
+            for place in bad:
+                del chosen[place]
+        if chosen:
+            (to / file).write_text(c_sites.changed(file, text, chosen))
+    return sorted(broken)
+
+
+def _compiles(to: Path, file: str, text: str) -> bool:
+    folder = (to / file).parent
+    python = sysconfig.get_path("include")
+    flags = [flag for include in (folder, *(to / each for each in _INCLUDES), python) for flag in ("-I", str(include))]
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-fsyntax-only", "-x", "c", *flags, "-"]
+    return subprocess.run(command, input=text, text=True, capture_output=True, check=False).returncode == 0
+
+
+def install(to: Path, venv: Path) -> Path:
+    """Install the copy into an environment of its own, over another one that has everything else; its Python.
+
+    Raises:
+        subprocess.CalledProcessError: with what pip wrote.
+    """
+    own = to / ".venv"
+    subprocess.run([venv / "bin" / "python", "-m", "venv", "--without-pip", own], check=True)
+    version = f"python{sysconfig.get_python_version()}"
+    (own / "lib" / version / "site-packages" / "beside.pth").write_text(f"{venv}/lib/{version}/site-packages\n")
+    python = own / "bin" / "python"
+    pip = f"{venv}/bin/python -m pip --python {python} --quiet --disable-pip-version-check".split()
+    options = ["--no-deps", "--no-build-isolation", "--ignore-installed"]
+    done = subprocess.run(
+        [*pip, "install", *options, "./agent", "."], cwd=to, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise subprocess.CalledProcessError(done.returncode, "pip install", done.stdout, done.stderr)
+    return python

@@ -1,0 +1,150 @@
+"""Runs tests against mutants.
+
+Owns: which tests a mutant gets, how long, and what their end means. Must not know: how mutants are made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+COLLECT_SECONDS = 3.0  # until the first test runs
+BUDGET_SECONDS = 60.0  # of tests for one mutant, as long as they took without one
+_SLOWER = 4.0
+_PATIENCE_SECONDS = 30.0
+_NO_TESTS = 5
+
+
+class End(StrEnum):
+    """What became of a mutant."""
+
+    KILLED = "killed"
+    SURVIVED = "survived"
+    UNREACHED = "unreached"  # no test comes to it: it survived
+
+
+@dataclass
+class Known:
+    """What is known of the tests without a mutant.
+
+    Attributes:
+        seconds: that each takes, of those that pass.
+        reaching: by mutant, the tests that come to it.
+        failed: tests that do not pass.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    reaching: dict[int, list[str]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+    def of(self, number: int, file: str) -> list[str]:
+        """The tests for a mutant within the budget: those named after its module first, then the shortest."""
+        stem = Path(file).stem.removeprefix("brick_").strip("_")
+
+        def rank(test: str) -> tuple[bool, float]:
+            return stem not in test.partition("::")[0], self.seconds[test]
+
+        spent, chosen = 0.0, list[str]()
+        for test in sorted(self.reaching.get(number, ()), key=rank):
+            if spent + self.seconds[test] <= BUDGET_SECONDS or not chosen:
+                spent += self.seconds[test]
+                chosen.append(test)
+        return chosen
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A mutant and its end.
+
+    Attributes:
+        end: what became of it.
+        tests: how many ran against it at most.
+        reaching: how many come to it.
+        by: the test that failed.
+    """
+
+    end: End
+    tests: int
+    reaching: int
+    by: str = ""
+
+
+def isolated(command: Iterable[str | Path]) -> list[str]:
+    """A command with a /dev/shm and processes of its own, which end with it, where this user may have them."""
+    own = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    mount = 'mount -t tmpfs -o size=1g,mode=1777 brickd-mutants /dev/shm && exec "$@"'
+    line = [*map(str, command)]
+    if shutil.which("unshare") and subprocess.run([*own, "true"], capture_output=True, check=False).returncode == 0:
+        return [*own, "sh", "-c", mount, "sh", *line]
+    return line
+
+
+def _environment(python: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"PATH": f"{python.parent}:{os.environ['PATH']}", **more}
+
+
+def measure(tree: Path, python: Path, count: int, processes: int, files: Sequence[str] = ()) -> Known:
+    """Run the fast tests, those of these files or all, without a mutant."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["-q", "-n", str(processes), "--dist", "worksteal", "-p", "mutation.reached"]
+        command = isolated([python, "-P", "-m", "pytest", *options, *files])
+        more = {"MUTANTS_FOLDER": folder, "MUTANTS_COUNT": str(count), "PYTHONPATH": str(tree / "scripts")}
+        environment = _environment(python, **more)
+        done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+        found: dict[str, dict[str, object]] = {}
+        for each in Path(folder).glob("*.json"):
+            found |= json.loads(each.read_text())
+    tests = tests_of(found)
+    if not tests.seconds:
+        raise RuntimeError(f"no test passes without a mutant:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return tests
+
+
+def tests_of(found: Mapping[str, Mapping[str, object]]) -> Known:
+    """What the plugin noted."""
+    tests = Known()
+    for name, said in found.items():
+        reached, seconds = said["reached"], said["seconds"]
+        assert isinstance(reached, list)
+        assert isinstance(seconds, float)
+        if not said["passed"]:
+            tests.failed.append(name)
+            continue
+        tests.seconds[name] = seconds
+        for number in reached:
+            tests.reaching.setdefault(number, []).append(name)
+    return tests
+
+
+def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> Trial:
+    """Run the tests for one mutant until one fails."""
+    chosen, reaching = tests.of(number, file), len(tests.reaching.get(number, ()))
+    if not chosen:
+        return Trial(End.UNREACHED, 0, 0)
+    expected = sum(tests.seconds[test] for test in chosen)
+    with tempfile.TemporaryDirectory() as folder:
+        names = Path(folder) / "tests"
+        names.write_text("\n".join(chosen))
+        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
+        command = isolated([python, "-P", "-m", "pytest", *options, f"@{names}"])
+        environment = _environment(python, MUTANT_CHOSEN=str(number), TMPDIR=folder)
+        try:
+            done = subprocess.run(
+                command, cwd=tree, env=environment, capture_output=True, text=True, check=False,
+                timeout=_PATIENCE_SECONDS + COLLECT_SECONDS + _SLOWER * expected,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return Trial(End.KILLED, len(chosen), reaching, "did not end")
+    if done.returncode == 0:
+        return Trial(End.SURVIVED, len(chosen), reaching)
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    if done.returncode == _NO_TESTS:
+        raise RuntimeError(f"no test ran for mutant {number}: {done.stdout}{done.stderr}")
+    return Trial(End.KILLED, len(chosen), reaching, failed[0] if failed else f"pytest ended with {done.returncode}")

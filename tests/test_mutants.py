@@ -1,0 +1,218 @@
+"""scripts/mutants: what it changes, what it draws, which tests a mutant gets, and that a mutant is found or not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from mutation import c_sites, python_sites, sites, tree, trials
+from mutation.sites import Site
+from mutation.trials import End, Known
+
+PYTHON = '''\
+"""A module."""
+
+from __future__ import annotations
+
+LIMIT: int = 3
+
+
+def over(count: int, limit: int = LIMIT) -> bool:
+    """Whether."""
+    if count < 0:
+        raise ValueError(f"{count + 1}")
+    total = 0
+    total += count
+    print(total)
+    return total > limit and not limit == 7
+'''
+
+C = """\
+#include "x.h"
+#define TWICE(x) ((x) + 2)
+const int table[4] = {1, 2};
+
+/* Whether. */
+static int over(int count, int limit)
+{
+    static const int fixed = 3;
+    int room[2] = {0};
+    if (count < limit)
+        room[0] = count + fixed;
+    switch (count) {
+    case 3: return !limit;
+    }
+    return sizeof(room) > 1 && count;
+}
+"""
+
+
+def test_the_changes_of_python_are_these() -> None:
+    assert [(each.line, each.change) for each in python_sites.sites("brickd/x.py", PYTHON)] == [
+        (5, "3 -> 4"),
+        (10, "if count < 0 -> if not"),
+        (10, "count < 0 -> count <= 0"),
+        (10, "0 -> 1"),
+        (11, "remove raise ValueError(f'{count + 1}')"),
+        (12, "0 -> 1"),
+        (13, "remove total += count"),
+        (14, "remove print(total)"),
+        (15, "total > limit and (not limit == 7) -> total > limit or not limit == 7"),
+        (15, "total > limit -> total >= limit"),
+        (15, "not limit == 7 -> limit == 7"),
+        (15, "limit == 7 -> limit != 7"),
+        (15, "7 -> 8"),
+    ]
+
+
+def test_the_changes_of_c_are_these() -> None:
+    assert [(each.line, each.change) for each in c_sites.sites("x.c", C)] == [
+        (9, "0 -> 0 + 1"),
+        (10, "if (count < limit) -> if (!(count < limit))"),
+        (10, "count < limit -> count <= limit"),
+        (11, "remove room[0] = count + fixed;"),
+        (11, "0 -> 0 + 1"),
+        (11, "count + fixed -> count - fixed"),
+        (13, "!limit -> limit"),
+        (15, "sizeof(room) > 1 && count -> sizeof(room) > 1 || count"),
+        (15, "sizeof(room) > 1 -> sizeof(room) >= 1"),
+        (15, "1 -> 1 + 1"),
+    ]
+
+
+def outcome(text: str, number: int, *arguments: int) -> object:
+    """What `over` of a source in which all changes are returns where this one is chosen."""
+    every = {site.place: site.place + 1 for site in python_sites.sites("brickd/x.py", text)}
+    source = python_sites.changed("brickd/x.py", text, every)
+    source = source.replace("from brickd._mutant import CHOSEN as _brickd_mutant", f"_brickd_mutant = {number}")
+    names: dict[str, object] = {}
+    exec(compile(source, "x.py", "exec"), names)
+    try:
+        return names["over"](*arguments)  # type: ignore[operator]
+    except ValueError:
+        return "raised"
+
+
+def test_each_change_of_python_is_chosen_by_its_number_alone() -> None:
+    calls = ((0,), (1,), (3,), (4,), (-1,), (8, 7))
+    assert [outcome(PYTHON, 0, *call) for call in calls] == [False, False, False, True, "raised", False]
+    found = {number: [outcome(PYTHON, number, *call) for call in calls] for number in range(1, 14)}
+    assert found[1] == [False, False, False, False, "raised", False]  # the limit is 4
+    assert found[3] == ["raised", False, False, True, "raised", False]
+    assert found[5] == [False, False, False, True, False, False]
+    assert found[8] == [False, False, False, True, "raised", False], "what prints less returns the same"
+    assert found[10] == [False, False, True, True, "raised", False]
+
+
+MAIN = '#include <stdio.h>\nint main(void)\n{\n    printf("%d%d%d\\n", over(1, 2), over(3, 0), over(3, 1));\n}\n'
+
+
+def test_each_change_of_c_is_chosen_by_its_number_alone(tmp_path: Path) -> None:
+    (tmp_path / "x.h").write_text("")
+    every = {site.place: site.place + 1 for site in c_sites.sites("x.c", C)}
+    source = c_sites.changed("x.c", C, every) + MAIN
+    include = ROOT / "scripts" / "mutation"
+    program = tmp_path / "program"
+    warned = ("-Wall", "-Wextra", "-Werror")
+    command = ("gcc", *warned, "-I", str(tmp_path), "-I", str(include), "-x", "c", "-", "-o", str(program))
+    subprocess.run(command, input=source, text=True, check=True)
+
+    def said(number: int) -> str:
+        chosen = {"MUTANT_CHOSEN": str(number)}
+        return subprocess.run([program], env=chosen, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert said(0) == "110"
+    assert said(7) == "101", "!limit"
+    assert said(2) == "110", "what is written there is not looked at"
+    marks = tmp_path / "marks"
+    marks.write_bytes(bytes(len(every) + 1))
+    subprocess.run([program], env={"MUTANTS_REACHED": str(marks)}, stdout=subprocess.DEVNULL, check=True)
+    assert list(marks.read_bytes()) == [0, *[1] * len(every)]
+
+
+def test_a_change_that_gives_no_c_is_told_and_left_out(tmp_path: Path) -> None:
+    original, copy = tmp_path / "original", tmp_path / "copy"
+    for each in (original, copy):
+        (each / "src").mkdir(parents=True)
+        (each / "src" / "x.c").write_text("int over(int *a, int *b)\n{\n    return a - b > 0;\n}\n")
+    (copy / "src" / "brick_mutant.h").write_bytes((tree.HERE / "brick_mutant.h").read_bytes())
+    drawn = dict(enumerate(tree.find(original, [original / "src" / "x.c"]), 1))
+    assert [each.change for each in drawn.values()] == ["a - b > 0 -> a - b >= 0", "a - b -> a + b", "0 -> 0 + 1"]
+    assert tree.change(original, copy, drawn) == [2]
+    text = (copy / "src" / "x.c").read_text()
+    assert ("BRICK_MUTANT(1)" in text, "BRICK_MUTANT(2)" in text, "BRICK_MUTANT(3)" in text) == (True, False, True)
+
+
+@pytest.mark.slow
+def test_every_source_that_is_drawn_from_can_be_changed_at_all_its_sites() -> None:
+    for path in sites.sources(ROOT):
+        language, text = python_sites if path.suffix == ".py" else c_sites, path.read_text()
+        found = language.sites(str(path), text)
+        if found and path.suffix == ".py":
+            compile(language.changed(str(path), text, {each.place: each.place + 1 for each in found}), path, "exec")
+
+
+def test_a_draw_is_the_same_for_a_seed_and_another_for_another() -> None:
+    every = [Site("x.py", place, place, "") for place in range(100)]
+    assert sites.draw(every, 10, 1) == sites.draw(list(reversed(every)), 10, 1) != sites.draw(every, 10, 2)
+    assert sites.draw(every, None, 1) == sites.draw(every, 100, 1) == every
+
+
+def test_a_module_is_named_by_the_last_part_of_its_name() -> None:
+    assert sites.sources(ROOT, "ledger") == [ROOT / "brickd" / "ledger.py"]
+    assert {path.name for path in sites.sources(ROOT, "match")} == {"match.c", "match.h"}
+    with pytest.raises(LookupError, match="no module nothing"):
+        sites.sources(ROOT, "nothing")
+
+
+def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
+    found = trials.tests_of(
+        {
+            "tests/test_a.py::test_slow": {"reached": [1, 2], "seconds": 50.0, "passed": True},
+            "tests/test_a.py::test_quick": {"reached": [1], "seconds": 5.0, "passed": True},
+            "tests/test_roster.py::test_slower": {"reached": [1], "seconds": 20.0, "passed": True},
+            "tests/test_roster.py::test_fails": {"reached": [1], "seconds": 1.0, "passed": False},
+        }
+    )
+    assert found.failed == ["tests/test_roster.py::test_fails"]
+    assert found.of(1, "brickd/roster.py") == ["tests/test_roster.py::test_slower", "tests/test_a.py::test_quick"]
+    assert found.of(2, "brickd/roster.py") == ["tests/test_a.py::test_slow"]
+    assert found.of(3, "brickd/roster.py") == []
+
+
+def known(*of: tuple[str, list[int], float]) -> Known:
+    return trials.tests_of({name: {"reached": to, "seconds": took, "passed": True} for name, to, took in of})
+
+
+def little(folder: Path) -> Known:
+    """A tree with two tests, and what is known of them."""
+    (folder / "tests").mkdir(parents=True)
+    (folder / "tests" / "test_little.py").write_text(
+        'import os\n\nCHOSEN = os.environ.get("MUTANT_CHOSEN")\n\n\n'
+        'def test_one() -> None:\n    assert CHOSEN != "1"\n\n\ndef test_two() -> None:\n    pass\n'
+    )
+    return known(("tests/test_little.py::test_one", [1, 2], 0.01), ("tests/test_little.py::test_two", [1, 2], 0.01))
+
+
+def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(tmp_path: Path) -> None:
+    found = little(tmp_path)
+    one, two, three = (trials.attempt(tmp_path, Path(sys.executable), found, number, "x.py") for number in (1, 2, 3))
+    assert (one.end, two.end, three.end) == (End.KILLED, End.SURVIVED, End.UNREACHED)
+    assert "test_one" in one.by
+    assert (two.tests, two.reaching, two.by) == (2, 2, "")
+
+
+@pytest.mark.slow
+def test_the_mutants_of_a_module_are_tried_and_the_document_says_what_became_of_them(tmp_path: Path) -> None:
+    options = "--module turns --sample 3 --seed 1 --json --tests tests/test_turns.py"
+    command = [f"{ROOT}/scripts/mutants", *options.split(), "--keep", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout)
+    assert (said["seed"], said["mutants"], said["killed"] + said["survived"]) == (1, 3, 3)
+    assert said["killed"] >= 1
+    assert all({"file", "line", "change"} <= each.keys() for each in said["survivors"])
+    assert len((tmp_path / "turns-3-1.jsonl").read_text().splitlines()) == 3
