@@ -19,7 +19,7 @@ def diff(
 
     Args:
         names: of workers and services; `"base.brick:api/0"` is one of a recording. What is named first is expected.
-        by: weights, input or run; None: the strongest that there is.
+        by: weights, input, or run (they did the same work); None: input, or weights where no output can be compared.
         step: this one alone.
         since: only what was recorded in the last so many seconds.
         rtol: by run, up to which relative error two are within tolerance.

@@ -6,6 +6,13 @@ from typing_extensions import Buffer
 FORMAT: str
 PREFIX: str
 DIRECTORY: str
+REMOVED_NAME: str
+REMOVED_BYTES: int
+REMOVED_MAX: int
+REMOVED_READ_MAX: int
+REMOVED_ROOM: int
+REMOVED_ENDED: int
+REMOVED_PRUNED: int
 LOCK_WORKER: int
 LOCK_CONSUMER: int
 CLOCK_TSC: int
@@ -154,7 +161,34 @@ class Control(TypedDict):
     dump_site: int
     reopen: int
     weights: int
+    attached: int
     sites: tuple[int, ...]
+
+class Removed(TypedDict):
+    magic: int
+    format: int
+    reason: int
+    crc: int
+    uuid: bytes
+    service: bytes
+    coordinates: bytes
+    index: int
+    started_ns: int
+    removed_ns: int
+    took: int
+    begun: int
+    summarized: int
+    rejected: tuple[int, ...]
+    open: int
+    abandoned: int
+    nested: int
+    no_lane: int
+    span_attempts: int
+    span_dropped: int
+    event_attempts: int
+    event_dropped: int
+    marks: int
+    marks_refused: int
 
 class Row(TypedDict):
     count: int
@@ -176,11 +210,15 @@ class Row(TypedDict):
 
 @final
 class Segment:
+    fetched: int
     def __new__(cls, fd: int) -> Segment: ...
     def header(self) -> Header: ...
     def process(self) -> Process: ...
     def control(self) -> Control: ...
     def lanes(self) -> list[tuple[int, Lane, Consumer]]: ...
+    def removed(self, reason: int, now_ns: int, /) -> bytes: ...
+    def sums(self) -> tuple[int, int, tuple[int, ...]]: ...
+    def extent(self) -> tuple[int, int, int, int, int, int]: ...
     def names(self) -> list[tuple[str, int] | None]: ...
     def paths(self) -> list[tuple[int, int, int, int] | None]: ...
     def sites(self) -> list[tuple[int, int, int] | None]: ...
@@ -206,12 +244,15 @@ class Drain:
     checked: int
     fill: float
     held: float
+    read: int
+    resident: int
     breaks: int
     complete: bool
     ended: bool
     def __new__(cls, fd: int, cursors: Sequence[Sequence[int]] | None = None) -> Drain: ...
     def cursors(self) -> list[tuple[int, int, int, int, int]]: ...
     def salvage(self) -> None: ...
+    def forget_details(self) -> None: ...
     def take_checked(self) -> bytes: ...
     def record_into(self, spool: Spool | None, worker: int = 0, /) -> None: ...
     def longest(self) -> list[tuple[int, int, int, int, int]]: ...
@@ -236,7 +277,7 @@ class Matched(TypedDict):
         ]
     ]
     sites: list[tuple[int, int, int, int, tuple[int, ...], int, int, int, int, float]]
-    workers: list[tuple[int, int, int, int]]
+    workers: list[tuple[int, int, int]]
     steps: tuple[int, int, int]
 
 @final
@@ -328,6 +369,9 @@ class Packed:
     def __len__(self) -> int: ...
 
 def drain(segments: Iterable[Drain], /) -> list[tuple[int, bytes | None, str | None]]: ...
+def drain_some(
+    segments: Iterable[Drain], first: int, bytes: int, /
+) -> tuple[int, int, list[tuple[int, bytes | None, str | None]]]: ...
 def tails(segments: Iterable[Drain], events: bool, /) -> list[tuple[int, int, bytes]]: ...
 def rest(
     segments: Iterable[Drain], fds: tuple[int, int], interval_ms: int, looks: int, enough: float, /
@@ -358,6 +402,10 @@ def weights_put(
     named: Buffer,
     /,
 ) -> tuple[int, int, list[int]]: ...
+def removed_layout() -> list[tuple[str, str, int, int, str]]: ...
+def removed(content: Buffer, /) -> list[Removed | None]: ...
+def is_removed(name: str, /) -> bool: ...
+def append_removed(prefix: str, record: Buffer, /) -> bool: ...
 def pieces(events: bytes, /) -> tuple[bytes, list[tuple[int, int, bytes]]]: ...
 def source_hash(text: Buffer, /) -> int: ...
 def recording_end(body: Buffer, /) -> tuple[int, int, int, int]: ...

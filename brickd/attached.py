@@ -13,18 +13,24 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from brickd import _reader
+from brickd.budget import MIB, Account, Ration
 from brickd.deferred import Deferred
 from brickd.errors import SegmentRefused
+from brickd.kept import together
 from brickd.memory import Cursor, Known, Wish
 from brickd.numerics.numerics import Speaker
 from brickd.overlay import laid_over, overlay
-from brickd.reading import Reading
+from brickd.reading import Reading, begins
 from brickd.segment import Segment
 from brickd.sources import Sources
 from brickd.thinning import left_out, rate_of
 
 _COMPLEMENT = 2**64 - 1
-_LAST_PASSES = 300  # the largest ring there can be takes 256 of 65,536 events each
+_LANES_KEPT = 64  # of the dead: those of one with more are added up, each takes 1 KB of every checkpoint
+_BEGINNING = Cursor(0, 0, 0, 0, 0)
+# What is read of the rings of the dead at once, in 20 ms where it is no more than bytes, and in all: a ring has its
+# whole memory before its first record, so that there is no more to be read than what the file takes.
+_LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
 
 
 class Stage(Enum):
@@ -50,6 +56,9 @@ class Attached:
         speaker: what hears its checksums; None: nobody does.
         wish: what was asked of its worker last.
         filtered_sites: how many sites it had when that was worked out for them; -1: not all of them had a name.
+        account: what it may cost.
+        told: the ration that the last event about it names.
+        last_bytes: what was read of its rings since its worker died.
     """
 
     segment: Segment
@@ -67,6 +76,12 @@ class Attached:
     speaker: Speaker | None = None
     wish: Wish = field(default_factory=Wish)
     filtered_sites: int = -1
+    account: Account = field(init=False)
+    told: Ration = Ration.WHOLE
+    last_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.account = Account(lambda: self.known.deferred.pending, lambda: self.drain.resident)
 
     @property
     def uuid(self) -> str:
@@ -94,9 +109,14 @@ class Attached:
         self.known.deferred = Deferred()
         self.heir = heir
 
+    @property
+    def lost(self) -> str:
+        """The first half of the uuid of the segment whose totals came along into this one, or ""."""
+        return begins(self.took)
+
     def has_taken(self, uuid: str) -> bool:
         """Whether the totals of the segment with this uuid came along into this one."""
-        return self.took != 0 and self.took.to_bytes(8, "little").hex() == uuid[:16]
+        return self.lost != "" and self.lost == uuid[:16]
 
     @property
     def name(self) -> str:
@@ -142,11 +162,30 @@ class Attached:
     def moved(self, now_ns: int) -> bool:
         """Look whether its worker recorded anything since the last look; whether details were read since then."""
         drain = self.drain
-        if drain.activity != self.activity:
-            self.activity, self.moved_ns = drain.activity, now_ns
+        activity = drain.activity if self.detailed else self._activity()
+        if activity != self.activity:
+            self.activity, self.moved_ns = activity, now_ns
         changed = drain.spans != self.spans
         self.spans = drain.spans
         return changed
+
+    def cursors(self) -> list[Cursor]:
+        """How far each of its lanes was read, up to the last one of which anything was."""
+        rows = self.drain.cursors()
+        while rows and not any(rows[-1]):
+            rows.pop()
+        return [Cursor(*row) if any(row) else _BEGINNING for row in rows]
+
+    @property
+    def detailed(self) -> bool:
+        """Whether its rings are read, and not its totals alone."""
+        return self.account.ration is Ration.WHOLE
+
+    def _activity(self) -> int:
+        try:
+            return self.segment.activity()
+        except SegmentRefused:  # the next reading will say why
+            return self.activity
 
     def take(self, events: bytes | None) -> None:
         """Take what one pass brought."""
@@ -178,14 +217,14 @@ class Attached:
             self.deferred.orphan()
 
     def exhaust(self) -> bool:
-        """Read what is left when its worker is dead; False: there is no end of it, so that it is not.
+        """Read what is left when its worker is dead; False: it has not come to an end yet.
 
         Raises:
-            SegmentRefused: it does not add up.
+            SegmentRefused: it does not add up, or has no end.
         """
         self.drain.salvage()
-        quiet = 0
-        for _ in range(_LAST_PASSES):
+        quiet, begun = 0, self.drain.read
+        while self.drain.read - begun < _LAST_BYTES:
             ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
             if refused is not None:
                 raise SegmentRefused(self.segment.name, refused)
@@ -196,6 +235,10 @@ class Attached:
             quiet = 0 if events is not None or not self.drain.complete else quiet + 1
             if quiet == 3:  # a pass that found nothing, and two after it for what waited for one
                 return True
+        self.last_bytes += self.drain.read - begun
+        if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
+            read, takes = self.last_bytes / MIB, self.segment.memory_bytes / MIB
+            raise SegmentRefused(self.segment.name, f"its rings have no end: {read:,.0f} MiB read of {takes:,.0f} MiB")
         return False
 
     def last_reading(self) -> Reading:
@@ -219,6 +262,9 @@ class Attached:
         reading = self.segment.read()
         if any(number >= len(cursors) for number, _, _ in reading.lanes):
             raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
-        lanes = [(number, *closed(lane, cursors[number])) for number, lane, _ in reading.lanes]
+        made = {(id(lane), cursors[number]): closed(lane, cursors[number]) for number, lane, _ in reading.lanes}
+        lanes = [(number, *made[id(lane), cursors[number]]) for number, lane, _ in reading.lanes]
+        if len(lanes) > _LANES_KEPT:
+            lanes = together(lanes)
         last = replace(reading, pid=None, lanes=lanes, memory_bytes=0, flags=0, asked_rate=0, left_out=0)
         return laid_over(last, overlay(self.known.deferred))

@@ -7,14 +7,14 @@ it was or as it is to be, never in between.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 from brickd.errors import CheckpointRefused
 from brickd.framed import framed, unframed
 from brickd.memory import Memory
+from brickd.users import user_name
+from brickd.valid import parsed, validating
 
 VERSION = 2
 
@@ -28,14 +28,14 @@ def decode(content: bytes) -> Memory:
     """What `encode` was given.
 
     Raises:
-        CheckpointRefused: the content is none, or not whole.
+        CheckpointRefused: the content is none, or not whole, or is not what `encode` makes.
     """
     body = unframed("checkpoint", VERSION, content)
     try:
-        document: dict[str, Any] = json.loads(body)
-        return Memory.of(document)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise CheckpointRefused(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
+        with validating():
+            return Memory.of(parsed(body))
+    except ValueError as error:
+        raise CheckpointRefused(str(error)) from None
 
 
 def load(path: Path) -> Memory | None:
@@ -53,12 +53,21 @@ def content_of(path: Path) -> bytes | None:
     """What is in a file that was saved; None where there is no file.
 
     Raises:
+        CheckpointRefused: it is another user's.
         OSError: it cannot be read.
     """
     try:
-        return path.read_bytes()
+        with open(path, "rb", opener=_without_waiting) as file:
+            owner = os.fstat(file.fileno()).st_uid
+            if owner != os.geteuid():
+                raise CheckpointRefused(f"belongs to user {user_name(owner)}, not {user_name(os.geteuid())}")
+            return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def save(path: Path, content: bytes) -> None:

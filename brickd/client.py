@@ -121,7 +121,7 @@ class Asked:
             except (EOFError, ConnectionError):
                 raise NoAnswer("broken", f"the daemon at {self._place} ended while it answered") from None
             except (ValueError, RecursionError):
-                raise NoAnswer("strange", f"what answers at {self._place} is no brickd") from None
+                raise NoAnswer("strange", f"what answers at {self._place} is not a brickd daemon") from None
 
     def _judged(self, body: bytes) -> dict[str, Any]:
         import json
@@ -134,11 +134,11 @@ class Asked:
             case None:
                 return document
             case wire.OTHER_PREFIX, message:
-                raise NoAnswer("elsewhere", f"the daemon at {self._place} shows others: {message}")
+                raise NoAnswer("elsewhere", f"the daemon at {self._place} serves other segments: {message}")
             case wire.BUSY, message:
                 raise NoAnswer("busy", f"the daemon at {self._place} is busy: {message}")
             case wire.STRANGER, message:
-                raise TurnedAway(f"the daemon at {self._place} does not answer you: {message}")
+                raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
             case kind, message:
                 raise wire.told(kind, message)
 
@@ -179,7 +179,7 @@ def _connected(place: Path) -> socket:
     except (FileNotFoundError, NotADirectoryError):
         raise NoAnswer("none", f"no daemon answers at {place}") from None
     except PermissionError:
-        raise TurnedAway(f"the daemon at {place} is not yours to ask") from None
+        raise TurnedAway(f"the daemon at {place} does not accept this user") from None
     import socket
     import struct
 
@@ -192,11 +192,11 @@ def _connected(place: Path) -> socket:
         connection.close()
         match error:
             case PermissionError():
-                raise TurnedAway(f"the daemon at {place} is not yours to ask") from None
+                raise TurnedAway(f"the daemon at {place} does not accept this user") from None
             case BlockingIOError():
-                raise NoAnswer("silent", f"the daemon at {place} lets nobody in") from None
+                raise NoAnswer("silent", f"the daemon at {place} accepts no connection") from None
             case _:
-                raise NoAnswer("stale", f"whoever answered at {place} has ended") from None
+                raise NoAnswer("stale", f"the daemon at {place} has ended") from None
     return connection
 
 

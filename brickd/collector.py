@@ -9,7 +9,8 @@ and who asks for it, signals, the time of day. A tick, in this order:
     publish   tails of span rings: their details are not remembered, so their room is free at once
     judge     workers whose lock is free and that stand still are dead: drained to the end, their totals remembered
     keep      what differs is judged, sources that are whole go into their files and the memory is saved; only then are
-              tails of event rings published, and segments of the dead removed
+              tails of event rings published, segments of the dead removed, and the file of records of removed
+              workers emptied, which it holds by now
 
 Invariants: nothing that the memory does not hold is ever given back to a writer or removed; a daemon that ends between
 any two of these steps, or within one, leaves what its successor needs; one segment's trouble costs that segment alone;
@@ -19,25 +20,33 @@ memory is limited, and what goes over a limit is added up or refused, and told.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from brickd import _reader
+from brickd import _reader, removed_file
 from brickd.attached import Attached, Stage
+from brickd.budget import Ration
 from brickd.checkpoint import encode
+from brickd.descriptors import WORKERS_MAX
 from brickd.directory import Directory
-from brickd.errors import SegmentRefused
+from brickd.errors import SegmentOverBudget, SegmentRefused
 from brickd.events import Tell
-from brickd.memory import Cursor, Memory
+from brickd.memory import Memory
 from brickd.numerics.numerics import Numerics
 from brickd.numerics.watch import Roll, Watch
 from brickd.roster import Roster
+from brickd.turns import Found, Turns
+from brickd.words import many
 
 SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
 KEEP_NS = JUDGE_NS = SECOND
 LOOK_NS = 5 * SECOND
-WORKERS_MAX = 1_024
+# After a listing the next look waits this many times as long as it took. A stranger may put 100,000 files there, which
+# take 0.05 s to list (0.4 s the first time): at most 2 % of the loop's time.
+LOOK_RESTS = 50
 HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
 
 # A look at how full the rings are costs little, a tick costs something however little it finds: it waits until it is
@@ -49,6 +58,10 @@ LATEST_NS = SECOND // 4  # so late may be shown what lies in a ring
 # then where a thread suddenly records more than 40,000 times a second.
 REST_NS = SECOND // 10
 REST_WITH_SPANS_NS = SECOND // 40  # of a ring of every span: 160,000 times a second
+
+# A tick that drained for so long lets the rest wait, however little it read: 40,000 events a second fill a ring of the
+# usual size in the same time.
+TICK_NS = SECOND // 10
 
 _TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of whom there may always be one
 
@@ -77,6 +90,7 @@ class Collector:
         drains: whose rings the next tick reads.
         watch: what judges fingerprints that differ; None: there are none.
         trouble: why the memory cannot be kept now, or "".
+        ending: set from outside, when what takes long is to be left for a successor.
     """
 
     def __init__(
@@ -87,44 +101,67 @@ class Collector:
         *,
         workers_max: int = WORKERS_MAX,
         numerics: Numerics | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        starve: Callable[[], None] = lambda: None,
     ) -> None:
+        """Nothing is drained yet.
+
+        Args:
+            memory: what is known.
+            keep: saves that.
+            tell: who is told.
+            workers_max: so many are drained at once.
+            numerics: what is heard of tensors; None: nothing.
+            clock: in nanoseconds; what times a listing.
+            starve: frees file descriptors, for there is none to open a segment with.
+        """
         self.memory = memory
-        self.directory = Directory(memory.prefix, tell, STILL_NS)
+        self._clock = clock
+        self.directory = Directory(memory.prefix, tell, STILL_NS, clock)
         self.roster = Roster(memory, self.directory, tell, workers_max, numerics)
         self.trouble = ""
+        self.ending = threading.Event()
         self.watch = None if numerics is None else Watch(numerics, tell, memory.compared)
         if self.watch is not None:
             memory.compared = self.watch.compared
-        self._keep, self._tell = keep, tell
+        self._keep, self._tell, self._starve = keep, tell, starve
         # Another thread sets these two as well: never are they set to what they were before something was done.
         self._dirty = False
         self._urgent = False
         self._look_due = False
         # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
         # costs more than what it does with it.
-        self._drained: list[Attached] = []
+        self._turns: list[Turns] = []  # of each user
         self.drains: list[_reader.Drain] = []
         self._unsettled: set[Attached] = set()
-        self._looked_ns = self._judged_ns = self._kept_ns = -(2**63)
+        self._to_judge: list[Attached] = []
+        self._looked_ns = self._judged_ns = self._kept_ns = self._look_again_ns = -(2**63)
         self._drained_ns = 0
 
     # ---- the tick
 
-    def tick(self, now_ns: int, *, look: bool = False) -> Rest:
+    def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
         """Do what is due.
 
         Args:
             now_ns: a clock that never goes back.
             look: something came or went in the directory of segments.
+            asked: our user asked for something, of workers that may have started just before.
 
         Returns:
             What may pass until the next one.
         """
         if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
             self._look_due = True
+        if asked:
+            self._look_due, self._look_again_ns = True, now_ns
         # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
         # a one is soon done; where one follows another we wait for our turn.
-        if self._look_due and self.roster.reading.acquire(blocking=now_ns - self._looked_ns >= 2 * LOOK_NS):
+        if (
+            self._look_due
+            and now_ns >= self._look_again_ns
+            and self.roster.reading.acquire(blocking=now_ns - self._looked_ns >= 2 * LOOK_NS)
+        ):
             try:
                 self.look(now_ns)
             finally:
@@ -132,7 +169,8 @@ class Collector:
         fill = self._drain()
         self._publish(events=False)
         if now_ns - self._judged_ns >= JUDGE_NS:
-            self._judge(now_ns)
+            self._arrange(now_ns)
+        self._judge(now_ns)
         due = now_ns - self._kept_ns >= KEEP_NS
         if (self._urgent and (due or not self.trouble)) or (self._dirty and due):
             self.keep(now_ns)
@@ -142,7 +180,7 @@ class Collector:
         return rest
 
     def _rest(self, fill: float, elapsed_ns: int) -> Rest:
-        hurried = bool(self._unsettled) or self._look_due or self.directory.waits
+        hurried = bool(self._unsettled or self._to_judge) or self._look_due or self.directory.waits
         if not fill and not hurried:
             every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
             return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
@@ -163,21 +201,28 @@ class Collector:
     def look(self, now_ns: int) -> None:
         """Find the segments that came, and the files that went."""
         self._looked_ns, self._look_due = now_ns, False
-        self.roster.look(now_ns)
+        self.roster.look(now_ns, lambda: not self.ending.is_set())
+        self._look_again_ns = now_ns + (1 + LOOK_RESTS) * self.directory.listing_ns
+        if removed_file.look(self.memory.prefix).content:
+            self._dirty = True
+        if self.directory.starved:
+            self._starve()
+            self._looked_ns += SECOND - LOOK_NS  # once more in a second
 
     # ---- drain
 
     def _drain(self) -> float:
-        """One pass over every segment; how full the fullest ring was."""
+        """One pass over the segments; how full the fullest ring was."""
         self._group()
-        for index, events, refused in _reader.drain(self.drains):
-            self._take(index, events, refused)
+        until_ns = self._clock() + TICK_NS
+        for turns in self._turns:
+            turns.tick(self._take, lambda: self._clock() < until_ns and not self.ending.is_set())
         held = max((drain.held for drain in self.drains), default=0.0)
         if held:  # whatever kind of event it is: until it is kept, the ring has no room for others
             self._dirty = True
         if held >= HELD_MAX:
             self._urgent = True
-        for each in self._drained:
+        for each in self._drained():
             if each.drain.checked:
                 self._listen(each)
         if self._unsettled:
@@ -187,12 +232,20 @@ class Collector:
     def _group(self) -> None:
         if self.roster.changed:
             self.roster.changed, self._dirty = False, True
-            self._drained = self.roster.drained()
-            self.drains = [each.drain for each in self._drained]
-            self._unsettled = {each.owner for each in self._drained if not each.deferred.settled}
+            owners: dict[int, list[Attached]] = {}
+            for each in self.roster.drained():
+                if each.detailed:
+                    owners.setdefault(each.segment.uid, []).append(each)
+            self._turns = [Turns(owned) for owned in owners.values()]
+            self.drains = [each.drain for each in self._drained()]
+            self._unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
 
-    def _take(self, index: int, events: bytes | None, refused: str | None) -> None:
-        each = self._drained[index]
+    def _drained(self) -> Iterator[Attached]:
+        """Those whose rings are read."""
+        return (each for turns in self._turns for each in turns.order)
+
+    def _take(self, found: Found) -> None:
+        each, events, refused = found
         if refused is not None:
             self.roster.give_up(each, SegmentRefused(each.segment.name, refused))
             return
@@ -214,7 +267,8 @@ class Collector:
     def _settle(self) -> None:
         """Have the deferred work worked out of which this pass or the last one told."""
         self._dirty = True
-        partly = {each.owner for each in self._drained if not each.drain.complete}
+        partly = {each.owner for each in self._drained() if not each.drain.complete}
+        partly |= {each.owner for turns in self._turns for each in turns.unreached}
         for each in list(self._unsettled):
             try:
                 with self.roster.lock:
@@ -229,7 +283,7 @@ class Collector:
         writes = _reader.tails(self.drains, events)
         if not writes or not (failed := _reader.write_all(writes)):
             return
-        for each in self._drained:
+        for each in self._drained():
             # The pages of a worker's file are there before it is published: what has a hole here is none's.
             if error := failed.get(each.segment.fd):
                 reason = f"cannot be written: {os.strerror(error)}"
@@ -237,11 +291,23 @@ class Collector:
 
     # ---- judge
 
-    def _judge(self, now_ns: int) -> None:
+    def _arrange(self, now_ns: int) -> None:
         self._judged_ns = now_ns
         with self.roster.lock:
             self.roster.follow()
-        for each in self.roster.drained():
+        for turns in self._turns:
+            turns.arrange()
+        self._to_judge = self.roster.drained()[::-1]
+
+    def _judge(self, now_ns: int) -> None:
+        """Look who died, for as long as a tick may take: the others come with the next one."""
+        until_ns = self._clock() + TICK_NS
+        while self._to_judge and self._clock() < until_ns and not self.ending.is_set():
+            each = self._to_judge.pop()
+            if each.stage is not Stage.DRAINED:
+                continue
+            if each.account.ration is not each.told:
+                self._ration(each)
             if each.activity < 0 and each.drain.breaks:
                 text = (
                     f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
@@ -249,7 +315,7 @@ class Collector:
                 self._tell("break", text, service=each.service, worker=each.name)
             if each.moved(now_ns):
                 self._dirty = True
-            if each.segment.worker() is not None:
+            if self.roster.crowded or each.segment.worker() is not None:
                 continue
             if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
                 try:
@@ -257,6 +323,21 @@ class Collector:
                         self._urgent = True
                 except Exception as error:
                     self.roster.give_up(each, _refused(each, error))
+
+    def _ration(self, each: Attached) -> None:
+        """Have it get what it may cost from now on, which a reading has worked out."""
+        before, each.told = each.told, each.account.ration
+        if each.told is Ration.NOTHING:
+            self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
+            return
+        if before is Ration.WHOLE:
+            each.drain.forget_details()
+            self.roster.changed = True
+        less = (
+            "its totals are read once a minute" if each.told is Ration.SELDOM else "its spans and events are not read"
+        )
+        text = f"{each.name} {each.account.why}; {less}"
+        self._tell("rationed", text, service=each.service, worker=each.name, command="brickd workers")
 
     # ---- keep
 
@@ -266,9 +347,10 @@ class Collector:
         if self.watch is not None:
             self.memory.compared = self.watch.look(self._roll)
         self.memory.sources.file()
+        records = self._fold()
         with self.roster.lock:
             for each in self.roster.attached.values():
-                each.known.cursors = [Cursor(*cursor) for cursor in each.drain.cursors()]
+                each.known.cursors = each.cursors()
             self._dirty = self.watch is not None and self.watch.waits  # then it is to look again, whatever comes
             self._urgent = False
             memory = self.memory.copy()
@@ -285,8 +367,37 @@ class Collector:
             self._tell("checkpoint_written", "the checkpoint can be written again")
         self.trouble = ""
         self._publish(events=True)
-        if self.roster.remove_read(now_ns):
+        until_ns = self._clock() + TICK_NS
+        if self.roster.remove_read(now_ns, lambda: self._clock() < until_ns and not self.ending.is_set()):
             self._dirty = True
+        if self.roster.crowded:
+            self._urgent = True
+        if records:
+            self._empty(records)
+
+    def _fold(self) -> bytes:
+        """Take in the records of removed workers; the content of their file."""
+        found = removed_file.look(self.memory.prefix)
+        with self.roster.lock:
+            new = self.roster.fold(found.removed)
+        if new:
+            who = f"{many(sum(each.counts.spans for each in new), 'span')} of {many(len(new), 'removed worker')}"
+            self._tell("workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers")
+        return found.content
+
+    def _empty(self, records: bytes) -> None:
+        """Make room for further records, now that these are kept.
+
+        Whoever reads segments has looked at the memory before, and looks at the file after that: not in between.
+        """
+        self._dirty = True  # until it is done
+        if self.roster.reading.acquire(timeout=_TURN_SECONDS):
+            try:
+                if removed_file.truncate(self.memory.prefix, records):
+                    with self.roster.lock:
+                        self.memory.limit_removed()
+            finally:
+                self.roster.reading.release()
 
     def _roll(self) -> Roll:
         with self.roster.lock:

@@ -10,18 +10,20 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import signal
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from brickd import _reader
-from brickd.collector import WORKERS_MAX, Collector
+from brickd.collector import Collector
+from brickd.descriptors import WORKERS_MAX
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.events import KEPT, Log
-from brickd.files import find, prefix
+from brickd.files import EXHAUSTED, find, prefix
 from brickd.findings import Judged
 from brickd.home import Home
 from brickd.locks import process
@@ -56,12 +58,23 @@ from brickd.workers import Survey, Worker, select, survey
 from brickd.world import Details, Facts, Source
 
 _READ_AGAIN_NS = 30_000_000_000
+_STARVED_AGAIN_NS = 60_000_000_000  # so often it is told
 
 
 class Daemon:
     """A running daemon, as its API sees it: every method may be called from any thread."""
 
-    def __init__(self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(
+        self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
+    ) -> None:
+        """Begin where the last one ended.
+
+        Args:
+            home: its directory.
+            workers_max: how many workers it drains.
+            numerics_bytes: how much it holds of what workers say of their tensors.
+            stays: False: it drains for a while, and workers that end after it remove their own segments.
+        """
         self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
         memory, broken = home.memory(self.prefix)
         weights, unweighed = home.weights(self.prefix)
@@ -80,7 +93,12 @@ class Daemon:
         self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
         self._numerics = Numerics(numerics_bytes, weights)
         self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
-        self._collector = Collector(memory, self._keep, self._tell, workers_max=workers_max, numerics=self._numerics)
+        self._shed: Callable[[], None] = lambda: None
+        self._starved_ns = -_STARVED_AGAIN_NS
+        self._collector = Collector(
+            memory, self._keep, self._tell, workers_max=workers_max, numerics=self._numerics, starve=self._starve
+        )
+        self._collector.roster.stays = stays
         self._loop = Loop(self._collector, self._tell)
         self._usages, self._windows = Usages(), Windows()
         self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
@@ -100,8 +118,27 @@ class Daemon:
             self.restore()
         except DaemonRefused as error:
             raise OSError(errno.EBUSY, str(error)) from None
-        self._keep_weights()
-        self._home.keep(content)
+        try:
+            self._keep_weights()
+            self._home.keep(content)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._starve()
+            raise
+
+    def sheds(self, shed: Callable[[], None]) -> None:
+        """Say what closes all clients, where their files are needed for the checkpoint or the drain."""
+        self._shed = shed
+
+    def _starve(self) -> None:
+        """No file descriptor is left: clients give theirs."""
+        self._shed()
+        now_ns = time.monotonic_ns()
+        if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
+            self._starved_ns = now_ns
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
+            self._tell("starved", text, command="brickd doctor")
 
     def _keep_weights(self) -> None:
         """What was heard of weights is kept before it is said that it was; of those that are forgotten nothing."""
@@ -148,6 +185,7 @@ class Daemon:
     def end(self) -> None:
         """End what is recorded and the loop, and wait until both have."""
         self._recordings.close()
+        self._collector.ending.set()
         self._sampler.end()
         self._loop.end()
 
@@ -224,7 +262,7 @@ class Daemon:
         with roster.reading:
             with roster.lock:
                 background = roster.background(time.monotonic_ns())
-                held = roster.held()
+                held = roster.held(lambda: not self._collector.ending.is_set())
             return survey(self.prefix, background, held)
 
     def files(self) -> Sequence[str]:
@@ -308,7 +346,9 @@ class Daemon:
             collector.roster.forget(forgotten)
             added_up = {key: each for key, each in collector.memory.older.items() if meant(each)}
             for key in added_up:
-                del collector.memory.older[key]
+                collector.memory.drop(collector.memory.older.pop(key))
+            if not names:
+                collector.memory.removed.take_note()
             forgotten.update(self._unknown({each.reading.service for each in added_up.values()} if names else None))
             collector.change()
 
@@ -338,13 +378,13 @@ class Daemon:
             first: its first file; None: one of its own in the state directory.
 
         Raises:
-            NoSuchWorker: nobody has one of the names, or nobody lives whose end is to be waited for.
+            NoSuchWorker: nobody has one of the names, or no live worker to wait for.
             BrickdError: another one is made, or nothing can be written there.
         """
         found = self.survey()
         select(found.workers, order.names, foreign=found.foreign)
         if order.until_exit and not self.lives(order.names):
-            raise NoSuchWorker("nobody lives whose end is to be waited for: start the workers first, or say --duration")
+            raise NoSuchWorker("no live worker to wait for: start the workers first, or use --duration")
         recorder = self._recordings.begin(order, first or self.shelf.place())
         if first is None:
             for old in self.shelf.make_room():
@@ -360,7 +400,7 @@ class Daemon:
         """
         recorder = self._recordings.running
         if recorder is None or recorder.id != order.recording:
-            raise BrickdError(f"no recording {order.recording} is being made")
+            raise BrickdError(f"recording {order.recording} is not running")
         recorder.end("asked")
 
     def lives(self, names: tuple[str, ...]) -> bool:

@@ -29,8 +29,10 @@ from typing import Any
 from brickd import _reader
 from brickd.clock import Now
 from brickd.composed import pieces, plain
-from brickd.packed import packed, text
+from brickd.packed import packed
+from brickd.packed import text as packed_text
 from brickd.starts import Start, Waiting
+from brickd.valid import flag, optional, require, text, unicode, whole
 
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096
@@ -266,7 +268,7 @@ class Deferred:
             "closed": plain(self._closed),
             "streams": self._streams_text(),
             "batches": plain(batches),
-            **{name: text(getattr(self, name).packed()) for name in _TABLES},
+            **{name: packed_text(getattr(self, name).packed()) for name in _TABLES},
         }
 
     def _streams_text(self) -> str:
@@ -286,22 +288,31 @@ class Deferred:
     def of(cls, document: dict[str, Any]) -> Deferred:
         """What `pieces` said: a restart changes nothing, however soon the next one follows."""
         self = cls()
-        self.counts.update(document["counts"])
+        self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
         for name in _TABLES:
             setattr(self, name, _reader.Summaries(packed(document[name])))
-        self._closed = document["closed"]
-        for number, closed, *rows in document["streams"]:
-            waiting = Waiting.of(*rows)
-            self._streams[number] = Stream(waiting, closed)
-            self._waiting |= {each.id: each for each in waiting if not each.measured}
-        self._ripe, self._fresh = (
-            Batch([Finalize(*row) for row in finalizes], dict(measurements))
-            for finalizes, measurements in document["batches"]
-        )
+        self._closed = whole(document["closed"], -1)
+        pending = 0
+        for number, closed, starts, marks in document["streams"]:
+            require(whole(number) not in self._streams, "each stream once", number)
+            waiting = Waiting.of(text(starts), text(marks))
+            self._streams[number] = Stream(waiting, whole(closed, -1))
+            unmeasured = [each for each in waiting if not each.measured]
+            self._waiting |= {each.id: each for each in unmeasured}
+            pending += len(unmeasured)
+        require(len(self._waiting) == pending, "each start once", pending)
+        self._ripe, self._fresh = (_batch(*each) for each in document["batches"])
         return self
 
 
 _TABLES = ("measured", "bound", "latency")
+
+
+def _batch(finalizes: Any, measurements: Any) -> Batch:
+    return Batch(
+        [Finalize(whole(ticks), optional(stream, whole), flag(again)) for ticks, stream, again in finalizes],
+        {whole(id): whole(ns) for id, ns in measurements},
+    )
 
 
 def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:

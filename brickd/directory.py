@@ -7,13 +7,21 @@ looked at again only when another file has its name; one that nobody publishes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentLeft, SegmentRefused, SegmentUndrained, SegmentUnpublished
+from brickd.errors import (
+    NoDescriptor,
+    NotPermitted,
+    SegmentCopy,
+    SegmentRefused,
+    SegmentUndrained,
+    SegmentUnpublished,
+)
 from brickd.events import Tell
-from brickd.files import File, Identifier, find, identifier_of, open_file
+from brickd.files import EXHAUSTED, NO_OWNERS, File, Identifier, Owners, identifier_of, listing, open_file
 
 TOLD_MAX = 16  # of one look; the rest is counted
 
@@ -25,8 +33,15 @@ class Quarantined:
     identifier: Identifier
     refused: SegmentRefused
 
-    def is_still(self, identifier: Identifier) -> bool:
-        """Whether there is no reason to look at it again."""
+    def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
+        """Whether there is no reason to look at it again.
+
+        Args:
+            identifier: which file has its name now.
+            there: all that have names.
+        """
+        if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
+            return False
         return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
 
 
@@ -44,11 +59,13 @@ class Directory:
 
     Attributes:
         quarantined: by file.
-        foreign: how many segments we may not read.
+        others: the owners of other users' files.
+        listing_ns: how long the last listing took.
         waits: a file is being made, and is to be looked at again soon.
+        starved: at the last look no file descriptor was left.
     """
 
-    def __init__(self, prefix: str, tell: Tell, patience_ns: int) -> None:
+    def __init__(self, prefix: str, tell: Tell, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
         """Nothing is known of it yet.
 
         Args:
@@ -56,11 +73,13 @@ class Directory:
             tell: who is told.
             patience_ns: so long a file may be unpublished before it is removed, or where somebody lives in it looked at
                 no more often than that.
+            clock: in nanoseconds; what times a listing.
         """
         self.quarantined: dict[str, Quarantined] = {}
-        self.foreign = 0
-        self.waits = False
-        self._prefix, self._tell, self._patience_ns = prefix, tell, patience_ns
+        self.others: Owners = NO_OWNERS
+        self.listing_ns = 0
+        self.waits = self.starved = False
+        self._prefix, self._tell, self._patience_ns, self._clock = prefix, tell, patience_ns, clock
         self._blind = ""
         self._unpublished: dict[str, _Unpublished] = {}
 
@@ -69,30 +88,42 @@ class Directory:
         """Whether a file that is not drained now may be later."""
         return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
 
-    def look(self, now_ns: int, ours: Mapping[Identifier, File], attach: Callable[[str], None]) -> bool:
-        """Have those drained that came; False: the directory cannot be listed.
+    def look(
+        self,
+        now_ns: int,
+        ours: Mapping[Identifier, File],
+        attach: Callable[[str], None],
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Have those drained that came; False: the directory cannot be listed, or this does not go on.
 
         Args:
             now_ns: a clock that never goes back.
             ours: what is drained already; of one that was renamed the name is set right.
             attach: drains a file, or raises why it does not.
+            goes_on: asked before each file.
         """
-        self.waits = False
+        self.waits = self.starved = False
         try:
-            there = find(self._prefix)
+            began_ns = self._clock()
+            there, self.others = listing(self._prefix, self.others)
+            self.listing_ns = self._clock() - began_ns
         except OSError as error:
+            self.starved = error.errno in EXHAUSTED
             self._tell_blind(error.strerror or str(error))
             return False
         self._blind = ""
-        for gone in set(self.quarantined) - set(there):
+        for gone in self.quarantined.keys() - set(there):
             del self.quarantined[gone]
         identifiers = {file: identifier for file in there if (identifier := identifier_of(file)) is not None}
-        self.foreign = 0
+        present = set(identifiers.values())
         waiting, self._unpublished = self._unpublished, {}
         bad, untold = len(self.quarantined), 0
         for file, identifier in identifiers.items():
+            if not goes_on():
+                return False
             known_bad = self.quarantined.get(file)
-            if known_bad and known_bad.is_still(identifier):
+            if known_bad and known_bad.is_still(identifier, present):
                 continue
             if (segment := ours.get(identifier)) is not None:
                 if identifiers.get(segment.name) != identifier:
@@ -110,10 +141,13 @@ class Directory:
                 else:
                     self._wait(file, replace(before, looked_ns=now_ns))
             except SegmentRefused as error:
+                if identifier_of(file) is None:
+                    continue  # removed since it was listed
+                self.starved |= isinstance(error, NoDescriptor)
                 quiet = len(self.quarantined) - bad >= TOLD_MAX
                 untold += self.quarantine(file, identifier, error, quiet=quiet)
-            except NotPermitted:
-                self.foreign += 1
+            except NotPermitted:  # another user's file took its name since it was listed
+                continue
         if untold:
             self._tell("quarantined", f"and {untold:,} more files", command="brickd workers")
         return True
@@ -126,7 +160,7 @@ class Directory:
         """Have it looked at again, or remove it where its worker died before it had published it.
 
         Raises:
-            SegmentRefused: it did, and the file is not ours to remove.
+            SegmentRefused: it did, and the file cannot be removed.
         """
         if unpublished.looked_ns - unpublished.since_ns < self._patience_ns:
             self.waits = True
@@ -172,7 +206,7 @@ def _removed(file: str, identifier: Identifier) -> bool:
     """Remove what a worker left that died before it had published it; False: somebody lives in it.
 
     Raises:
-        SegmentLeft: it is not ours to remove.
+        SegmentRefused: it cannot be removed.
     """
     with open_file(file) as left:
         if left.worker() is not None or left.identifier != identifier:
@@ -180,4 +214,5 @@ def _removed(file: str, identifier: Identifier) -> bool:
         try:
             return left.unlink()
         except NotPermitted:
-            raise SegmentLeft(file, "its worker died before it had published it", left.uid) from None
+            reason = "its worker died before it published it, and the file cannot be removed: permission denied"
+            raise SegmentRefused(file, reason) from None

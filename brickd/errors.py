@@ -91,6 +91,10 @@ class DaemonRefused(BrickdError):
     """A daemon that may not start: another one runs, or drains these segments."""
 
 
+class DaemonEnds(BrickdError):
+    """A daemon that is asked to end: what takes long is not begun any more."""
+
+
 class RecordingRefused(BrickdError):
     """A file that is no recording, or of a form that this brickd does not read.
 
@@ -127,6 +131,10 @@ class SegmentUndrained(SegmentRefused):
     """A segment with which nothing is wrong, but that is not drained now: it is to be tried again."""
 
 
+class NoDescriptor(SegmentUndrained):
+    """A segment that cannot be opened now, for this process may have no more files."""
+
+
 class SegmentConsumed(SegmentUndrained):
     """A segment that another process drains.
 
@@ -139,20 +147,31 @@ class SegmentConsumed(SegmentUndrained):
         self.pid = pid
 
 
+class SegmentOverBudget(SegmentRefused):
+    """A segment that adds up, and costs more than may be spent on it."""
+
+
 class SegmentUnopened(SegmentRefused):
     """What has a segment's name and is no file that anybody could open as one: a FIFO, a folder, a link."""
 
 
-class SegmentLeft(SegmentRefused):
-    """A segment that nobody needs any more, and that its owner alone may remove.
+class SegmentUnrecorded(SegmentRefused):
+    """A segment that stays, since no record of it can be written."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "no record of it can be written")
+
+
+class SegmentCopy(SegmentRefused):
+    """A segment with the uuid of another one, which is the worker's own.
 
     Attributes:
-        owner: the user.
+        original: that one's device and inode. Once no name there is its any more, this one is judged again.
     """
 
-    def __init__(self, path: str, reason: str, owner: int) -> None:
-        super().__init__(path, f"{reason}; only user {owner} may remove it")
-        self.owner = owner
+    def __init__(self, path: str, name: str, original: tuple[int, int]) -> None:
+        super().__init__(path, f"is a copy of {name}: both have the same uuid")
+        self.original = original
 
 
 class SegmentUnpublished(SegmentRefused):

@@ -1,8 +1,9 @@
 """Files that may be segments: found, opened, removed.
 
 Owns: their names, what may be opened and how, who lives in a file and who drains it. Must not know: what is in it.
-Invariants: a file is opened without following links or waiting for anybody; nothing is opened twice by a process that
-holds a lock on it; what cannot be a segment is `SegmentRefused` with a reason, never an exception of another kind.
+Invariants: only files of our own effective user are opened, root's included; a file is opened without following links
+or waiting for anybody; nothing is opened twice by a process that holds a lock on it; what cannot be a segment is
+`SegmentRefused` with a reason, never an exception of another kind.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import Self
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Self
 
 from brickd import _reader
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
+from brickd.errors import NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
 from brickd.locks import holder, take
+from brickd.users import as_user, user_name
 
 # Which file it is, whatever it is called: device and inode.
 Identifier = tuple[int, int]
@@ -25,25 +30,74 @@ def prefix() -> str:
     return os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
 
 
-def find(beginning: str | None = None) -> list[str]:
-    """The names of all files that could be segments, in a stable order."""
+# The owners of other users' files, by name and inode. A file that is known here is not looked at again. The inode alone
+# does not tell files apart: where /dev/shm is not a tmpfs, a new file gets the number of a removed one.
+Owners = Mapping[tuple[str, int], int]
+NO_OWNERS: Owners = MappingProxyType({})
+
+
+class Listing(NamedTuple):
+    """The files with a segment's name.
+
+    Attributes:
+        own: the names of those that belong to our effective user, in a stable order.
+        others: the owners of those that do not. These files are counted and never opened.
+    """
+
+    own: list[str]
+    others: Owners
+
+    def counts(self) -> dict[int, int]:
+        """How many files each other user has."""
+        return dict(Counter(self.others.values()))
+
+
+def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
+    """List all files whose names begin like a segment's.
+
+    Args:
+        beginning: of their names; None: the configured prefix.
+        known: what an earlier listing found: there may be 100,000 files of a stranger.
+    """
     beginning = prefix() if beginning is None else beginning
+    own: list[str] = []
+    others: dict[tuple[str, int], int] = {}
     try:
-        return sorted(name for name in os.listdir(_reader.DIRECTORY) if name.startswith(beginning))
+        with os.scandir(_reader.DIRECTORY) as entries:
+            for entry in entries:
+                if not entry.name.startswith(beginning) or _reader.is_removed(entry.name):
+                    continue
+                file = entry.name, entry.inode()
+                owner = known.get(file)
+                if owner is None:
+                    try:
+                        owner = entry.stat(follow_symlinks=False).st_uid
+                    except FileNotFoundError:  # removed since it was listed
+                        continue
+                if owner == os.geteuid():
+                    own.append(entry.name)
+                else:
+                    others[file] = owner
     except FileNotFoundError:
-        return []
+        pass
+    return Listing(sorted(own), others)
+
+
+def find(beginning: str | None = None) -> list[str]:
+    """The names of our own files that could be segments, in a stable order."""
+    return listing(beginning).own
 
 
 def identifier_of(name: str) -> Identifier | None:
-    """Which file has the name now, told without opening it; None: none has."""
+    """Which file has the name now, without opening it; None: no file has."""
     status = _status_of(name)
     return None if status is None else (status.st_dev, status.st_ino)
 
 
-def owner_of(name: str) -> int | None:
-    """Whose file has the name now; None: none has."""
+def committed(name: str) -> int:
+    """How many bytes the file with this name takes; 0: no file has it."""
     status = _status_of(name)
-    return None if status is None else status.st_uid
+    return 0 if status is None else status.st_blocks * 512
 
 
 def _status_of(name: str) -> os.stat_result | None:
@@ -108,7 +162,7 @@ class File:
         except FileNotFoundError:
             return False
         except PermissionError as error:
-            raise NotPermitted(f"{self.name}: belongs to another user; only its owner may remove it") from error
+            raise NotPermitted(f"{self.name}: cannot be removed: {error.strerror}") from error
         return True
 
     def close(self) -> None:
@@ -124,8 +178,7 @@ class File:
         self.close()
 
 
-# Errors of whoever opens, not of the file.
-_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: errors of whoever opens, not of the file
 
 
 def opened(name: str, access: int) -> int:
@@ -137,22 +190,25 @@ def opened(name: str, access: int) -> int:
         flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
     except PermissionError as error:
-        raise NotPermitted(f"{name}: belongs to another user") from error
+        raise NotPermitted(f"{name}: cannot be opened: {error.strerror}") from error
     except FileNotFoundError as error:
         raise SegmentRefused(name, "is gone") from error
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in _PASSING:
-            raise SegmentUndrained(name, f"cannot be opened now: {error.strerror}") from error
+        if isinstance(error, OSError) and error.errno in (*EXHAUSTED, errno.ENOMEM):
+            kind = NoDescriptor if error.errno in EXHAUSTED else SegmentUndrained
+            raise kind(name, f"cannot be opened now: {error.strerror}") from error
         raise SegmentUnopened(name, f"cannot be opened: {error}") from error
     status = os.fstat(fd)
-    wrong = None
-    if not stat.S_ISREG(status.st_mode):
-        wrong = f"not a regular file but {stat.filemode(status.st_mode)}"
-    elif status.st_nlink != 1:
-        wrong = f"has {status.st_nlink} links, not 1"
-    if wrong is not None:
+    if status.st_uid != os.geteuid():
         os.close(fd)
-        raise SegmentUnopened(name, wrong)
+        raise NotPermitted(
+            f"{name}: belongs to user {user_name(status.st_uid)}; brickd reads only the segments of user"
+            f" {user_name(os.geteuid())} ({as_user(status.st_uid, 'inspect', name)})"
+        )
+    # A second link is no reason to refuse it: where the kernel allows it, strangers can link to our files.
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise SegmentUnopened(name, f"not a regular file but {stat.filemode(status.st_mode)}")
     return fd
 
 
@@ -163,6 +219,6 @@ def open_file(name: str) -> File:
         SegmentRefused: it is gone.
         SegmentUnopened: it cannot be one.
         SegmentUndrained: this process can open no more files now.
-        NotPermitted: it is another user's.
+        NotPermitted: it belongs to another user, or its mode keeps us out.
     """
     return File(name, opened(name, os.O_RDONLY))

@@ -28,7 +28,7 @@ def unframed(kind: str, version: int, content: bytes) -> bytes:
     title = _title(kind)
     head, newline, body = content.partition(b"\n")
     if not head.startswith(title) or not newline:
-        raise CheckpointRefused(f"is no {kind} of brickd: its first line is none")
+        raise CheckpointRefused(f"is not brickd's {kind} file: its first line is invalid")
     try:
         written, length, crc = head[len(title) :].split(b" ")
         numbers = int(written), int(length), int(crc, 16)
@@ -37,7 +37,7 @@ def unframed(kind: str, version: int, content: bytes) -> bytes:
     if content[: len(head)] != b"%s%d %d %08x" % (title, *numbers):
         raise CheckpointRefused("is damaged in its first line")
     if len(body) != numbers[1]:
-        raise CheckpointRefused(f"is damaged: {len(body)} of {numbers[1]} bytes are there")
+        raise CheckpointRefused(f"is damaged: it has {len(body)} of {numbers[1]} bytes")
     if _crc(numbers[0], body) != numbers[2]:
         raise CheckpointRefused(f"is damaged: its checksum is {_crc(numbers[0], body):08x}, not {numbers[2]:08x}")
     if numbers[0] != version:

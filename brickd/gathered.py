@@ -74,8 +74,8 @@ class Gathered:
         self._survey = Survey(
             [self._taken(number, each, found) for number, found in enumerate(surveys) for each in found.workers],
             [refused for found in surveys for refused in found.refused],
-            sum(found.foreign for found in surveys),
-            tuple(said for found in surveys for said in found.words),
+            words=tuple(said for found in surveys for said in found.words),
+            removed=tuple(each for found in surveys for each in found.removed),
         )
 
     def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from brickd.views.answer import Document
 
 _STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
-NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler")
+NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler", "removed")
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,27 @@ class Bounds(Question):
     """What is still healthy."""
 
     max_lost: int = given(
-        Whole(0, None, "How many spans, details and events may be lost.", key="max-lost", metavar="N"), 0
+        Whole(
+            0,
+            None,
+            "With --check: how many lost spans, details and events are acceptable.",
+            key="max-lost",
+            metavar="N",
+        ),
+        0,
     )
-    max_dead: int = given(Whole(0, None, "How many workers may have died.", key="max-dead", metavar="N"), 0)
+    max_dead: int = given(
+        Whole(0, None, "With --check: how many dead workers are acceptable.", key="max-dead", metavar="N"), 0
+    )
     need_daemon: bool = given(
-        Switch("A daemon must answer; else only one that was there must not be gone.", key="need-daemon"), False
+        Switch(
+            "With --check: a daemon must answer. Without it, only a daemon that died is unhealthy.", key="need-daemon"
+        ),
+        False,
     )
-    ignore: tuple[str, ...] = given(Choices(NAMES, "Not to be judged; may be given several times."), ())
+    ignore: tuple[str, ...] = given(
+        Choices(NAMES, "With --check: do not check this condition. May be given several times."), ()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +105,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
     lost = sum(worker["lost"] for worker in workers)
     dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
     quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
+    keeps = "brickd up -d" if status["daemon"] is None else "brickd prune"
     found = [
         _few("lost", lost, bounds.max_lost, "brickd workers"),
         _few("dead", dead, bounds.max_dead, "brickd prune"),
@@ -100,6 +115,7 @@ def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> lis
         _diverged(status["diverged"]),
         _weights(status["weights"]),
         _straggler(status["stragglers"], status["judged_age_ns"]),
+        _few("removed", status["removed"]["unasked_spans"], 0, keeps),
     ]
     return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
 

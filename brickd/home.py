@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import grp
 import os
+import shlex
 import stat
 import threading
 from collections.abc import Callable, Collection
@@ -17,8 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from brickd import checkpoint
+from brickd import checkpoint, removed_file
 from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
+from brickd.files import find, identifier_of
 from brickd.locks import holder, process, take
 from brickd.memory import Memory
 from brickd.numerics import stored
@@ -58,7 +60,7 @@ class Home:
         if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
             seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
             wanted = f"a directory that only user {os.geteuid()} may change"
-            raise DaemonRefused(f"{directory}: is {seen}, wanted is {wanted}")
+            raise DaemonRefused(f"{directory}: is {seen}, expected {wanted}")
         try:
             lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
@@ -133,7 +135,8 @@ class Home:
         memory, broken = self._left(path, checkpoint.decode)
         if memory is not None and memory.prefix != prefix:
             raise DaemonRefused(
-                f"{path} is of the segments {memory.prefix}*, not {prefix}*: set another BRICKD_RUNTIME_DIR"
+                f"{path} holds the segments {memory.prefix}*, this daemon drains {prefix}*: {_way_out(path)}, or set"
+                " another BRICKD_RUNTIME_DIR"
             )
         return memory or Memory(prefix), broken
 
@@ -151,16 +154,16 @@ class Home:
             content = checkpoint.content_of(path)
             return (None if content is None else decode(content)), ""
         except OSError as error:
-            raise DaemonRefused(f"{path}: {error.strerror}: nothing can be gone on from") from None
+            raise DaemonRefused(f"{path} cannot be read: {error.strerror}: {_way_out(path)}") from None
         except CheckpointTooNew as error:
-            raise DaemonRefused(f"{path} {error}, or set another BRICKD_RUNTIME_DIR") from None
+            raise DaemonRefused(f"{path} {error}, or {_way_out(path)}") from None
         except CheckpointRefused as error:
             # It stays where it is until another takes its place: who dies before that has told nobody.
             aside = path.with_name(path.name + ".refused")
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
                 aside.hardlink_to(path)
-            return None, f"{path}: {error}; put aside as {aside.name}: what it held is not known any more"
+            return None, f"{path}: {error}; moved aside as {aside.name}: its contents are lost"
 
     def keep(self, content: bytes) -> None:
         """Put a checkpoint in the place of the last one."""
@@ -170,14 +173,30 @@ class Home:
         """The same of what is kept of weights, which a checkpoint must never be ahead of."""
         checkpoint.save(self._runtime.weights, content)
 
-    def forget(self, uuids: Collection[str] | None = None) -> int:
-        """Drop from what an earlier daemon left what it knew of the dead of these uuids, or of all; of how many."""
-        memory = checkpoint.load(self._runtime.checkpoint)
-        if memory is None:
-            return 0
+    def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
+        """Drop from what an earlier daemon left what it knew of the dead of these uuids, or of all; of how many.
+
+        Records of removed workers go into the checkpoint, as a daemon does it. A worker whose segment was removed since
+        is dead too.
+        """
+        memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
+        if memory.prefix != prefix:
+            raise DaemonRefused(f"{self._runtime.checkpoint} is of the segments {memory.prefix}*, not {prefix}*")
+        records = removed_file.look(prefix)
+        memory.fold(records.removed)
+        there = {identifier_of(name) for name in find(prefix)}
+        memory.known = {uuid: each for uuid, each in memory.known.items() if each.file is None or each.file in there}
         forgotten = memory.forget(uuids)
+        if uuids is None:
+            memory.removed.take_note()
         self.keep(checkpoint.encode(memory))
+        removed_file.truncate(prefix, records.content)
         return forgotten
+
+
+def _way_out(path: Path) -> str:
+    """What the user can do with a file that stays: a daemon that starts after that begins anew."""
+    return f"move it aside (mv {shlex.quote(os.fspath(path))} {shlex.quote(f'{path}.aside')})"
 
 
 def _name(group: int) -> str:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
-from brickd import _reader
+from brickd import _reader, valid_reading
 from brickd.composed import composed, plain
 from brickd.packed import packed, text
 from brickd.reading import Path, Reading, Site
-from brickd.records import named_later
+from brickd.valid import U64_MAX
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")
@@ -135,19 +135,25 @@ class Tables:
     def of(cls, document: Mapping[str, Any]) -> Tables:
         """What `texts` said."""
         return cls(
-            {
-                int(number): Shared(None if row is None else tuple(row) for row in rows)
-                for number, rows in document["names"].items()
-            },
-            {
-                int(number): Shared(None if row is None else Path(*row) for row in rows)
-                for number, rows in document["paths"].items()
-            },
-            {
-                int(number): Shared(None if row is None else Site(*row) for row in rows)
-                for number, rows in document.get("sites", {}).items()
-            },
+            _read(document["names"], _name, valid_reading.names),
+            _read(document["paths"], Path, valid_reading.paths),
+            _read(document.get("sites", {}), Site, valid_reading.sites),
         )
+
+
+def _read(
+    document: Mapping[str, Any], make: Callable[..., Row], check: Callable[[list[Row | None]], None]
+) -> dict[int, Shared[Row | None]]:
+    found = {}
+    for number, rows in document.items():
+        table = [None if row is None else make(*row) for row in rows]
+        check(table)
+        found[int(number)] = Shared(table)
+    return found
+
+
+def _name(text: Any, category: Any) -> tuple[str, int]:
+    return text, category
 
 
 def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
@@ -155,24 +161,25 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
 
 
 def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
-    """What `written` said."""
+    """What `written` said.
+
+    Raises:
+        ValueError: it cannot be a reading; or whatever else comes of a document that is none.
+    """
     said = document["header"]
-    header = named_later("header") | said | {name: bytes.fromhex(said[name]) for name in _BYTES}
-    return Reading(
+    found = Reading(
         **{name: document[name] for name in _PLAIN}
         | {
-            "header": header,
-            "process": named_later("process") | document["process"],
-            "lanes": [
-                (number, named_later("lane") | _tuples(lane), _tuples(consumer))
-                for number, lane, consumer in document["lanes"]
-            ],
+            "header": said | {name: bytes.fromhex(said[name]) for name in _BYTES},
+            "process": document["process"],
+            "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
             "names": tables.names[document["names"]],
             "paths": tables.paths[document["paths"]],
             "sites": tables.sites[document["sites"]] if "sites" in document else [],
         }
         | {name: packed(document[name]) for name in _ARRAYS}
     )
+    return valid_reading.reading(found)
 
 
 def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,14 +200,19 @@ def added(one: Reading, other: Reading) -> Reading:
     names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
     paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
 
-    def number_of(name: int) -> int:
-        text = other.name(name)
-        if text not in numbers:
+    def number_of(name: int) -> int | None:
+        """None: there is no room for it."""
+        number = numbers.get(other.name(name), len(names))
+        # With it comes its category, and the category of that one: a worker may have any.
+        while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
             numbers[text] = len(names)
-            names.append(None)
             entry = other.names[name] if name < len(other.names) else None
-            names[numbers[text]] = (text, number_of(entry[1]) if entry is not None and entry[1] else 0)
-        return numbers[text]
+            name, following = 0 if entry is None else entry[1], len(names) + 1
+            above = numbers.get(other.name(name), following if following < _reader.NUMBERS_MAX else 0) if name else 0
+            names.append((text, above))
+            if not name:
+                break
+        return number if number < len(names) else None
 
     rows = array("i", [-1]) * len(other.paths)
     for number, path in enumerate(other.paths):
@@ -210,8 +222,9 @@ def added(one: Reading, other: Reading) -> Reading:
         if len(paths) >= _reader.NUMBERS_MAX and other.name(path.name) not in numbers:
             rows[number] = 0 if path.unit == _reader.UNIT_TICKS else -1
             continue
-        moved = Path(above, number_of(path.name), path.layer, path.unit)
-        if moved not in places and len(paths) < _reader.NUMBERS_MAX:
+        name = number_of(path.name)
+        moved = None if name is None else Path(above, name, path.layer, path.unit)
+        if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)
         # What has no room counts as other, where other counts the same: in ticks.
@@ -224,11 +237,11 @@ def added(one: Reading, other: Reading) -> Reading:
         summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
         latency=_merged(one.latency, other.latency, rows),
         sites=[],
-        lanes=_together(one.lanes + other.lanes),
+        lanes=together(one.lanes + other.lanes),
         process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
-        deferred=dict(Counter(one.deferred) + Counter(other.deferred)),
-        odd=one.odd + other.odd,
-        moving=one.moving + other.moving,
+        deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
+        odd=_total([one.odd, other.odd]),
+        moving=_total([one.moving, other.moving]),
         memory_bytes=0,
     )
 
@@ -239,7 +252,7 @@ def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: ar
     return table.tobytes()
 
 
-def _together(
+def together(
     lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
 ) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
     """One lane that stands for all of them; of none there is none."""
@@ -252,11 +265,16 @@ def _together(
 def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Field by field."""
     return {
-        name: tuple(map(sum, zip(*(row[name] for row in rows), strict=True)))
+        name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
         if isinstance(rows[0][name], tuple)
-        else sum(row[name] for row in rows)
+        else _total(row[name] for row in rows)
         for name in rows[0]
     }
+
+
+def _total(counts: Iterable[int]) -> int:
+    """Workers that lie may say so much that no counter holds the sum."""
+    return min(sum(counts), U64_MAX)
 
 
 def _whole(consumer: _reader.Consumer) -> _reader.Consumer:

@@ -4,21 +4,26 @@ Owns: how a segment's counters become the account of DESIGN, and how accounts ar
 screens. Invariants: every term comes from a stored counter; begun = summarized + rejected + open + abandoned +
 unpublished for every worker and for every sum of workers, and started = measured + bounded + pending + orphaned; what a
 dead process had open is abandoned; of the marks that were wanted, those that were not refused are in their summaries.
+What is removed is in none of the other terms: it belongs to workers of whom nothing else is known.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from brickd.reading import Reading
 from brickd.records import kind_name
+from brickd.removed import Counts
 
-SPANS = ("begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched")
+SPANS = (
+    "begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched", "removed",
+)  # fmt: skip
 REJECTED = ("clock", "room")
 DROPPED = ("full", "memory")
-MARKS = ("wanted", "refused")
+MARKS = ("wanted", "refused", "removed")
 DEFERRED = ("started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused")
 
 
@@ -40,6 +45,21 @@ class Ledger:
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
+    def add_removed(self, counts: Counts) -> None:
+        """Count what a removed worker had counted, and no total shows."""
+        for stream in ("spans", "details", "events", "marks"):
+            getattr(self, stream)["removed"] += getattr(counts, stream)
+
+    def counts(self) -> Counts:
+        """What a record of this worker's segment would hold."""
+        return Counts(
+            spans=self.spans["begun"],
+            details=_wanted(self.details, self.details_dropped),
+            events=_wanted(self.events, self.events_dropped),
+            marks=self.marks["wanted"],
+            lost=self.lost(),
+        )
+
     def lost(self) -> int:
         """How many spans, details and events were wanted and are nowhere."""
         spans = self.rejected.total() + self.spans["no_lane"] + self.spans["nested"]
@@ -57,13 +77,23 @@ class Ledger:
         }
 
 
+def _wanted(terms: Counter[str], dropped: Counter[str]) -> int:
+    return terms["consumed"] + terms["in_ring"] + terms["lost_with_daemon"] + dropped.total()
+
+
 def _stream(terms: Counter[str], dropped: Counter[str]) -> dict[str, Any]:
     return {
         "consumed": terms["consumed"],
         "dropped": {reason: n for reason, n in sorted(dropped.items()) if n},
         "in_ring": terms["in_ring"],
         "lost_with_daemon": terms["lost_with_daemon"],
+        "removed": terms["removed"],
     }
+
+
+def _add(to: Counter[str], counts: Iterable[tuple[str, int]], times: int) -> None:
+    for name, count in counts:
+        to[name] += times * count
 
 
 def _consumed(tail: tuple[int, int], head: int) -> int:
@@ -81,32 +111,33 @@ def ledger_of(reading: Reading) -> Ledger:
     """A worker's account. In a live one a span may be on its way from one counter to the next: it is unpublished."""
     ledger = Ledger()
     spans = ledger.spans
-    for _, lane, consumer in reading.lanes:
+    for lane, consumer, n in reading.alike():
         rejected = sum(lane["rejected"])
         on_the_way = lane["begun"] - lane["summarized"] - rejected - lane["open"] - lane["abandoned"]
-        spans["begun"] += lane["begun"]
-        spans["summarized"] += lane["summarized"]
-        spans["rejected"] += rejected
-        spans["open" if reading.alive else "abandoned"] += lane["open"]
-        spans["abandoned"] += lane["abandoned"]
-        spans["unpublished"] += on_the_way
-        spans["nested"] += lane["nested"]
-        spans["unmatched"] += lane["unmatched"]
-        ledger.rejected.update(dict(zip(REJECTED, lane["rejected"], strict=True)))
+        spans["begun"] += n * lane["begun"]
+        spans["summarized"] += n * lane["summarized"]
+        spans["rejected"] += n * rejected
+        spans["open" if reading.alive else "abandoned"] += n * lane["open"]
+        spans["abandoned"] += n * lane["abandoned"]
+        spans["unpublished"] += n * on_the_way
+        spans["nested"] += n * lane["nested"]
+        spans["unmatched"] += n * lane["unmatched"]
+        _add(ledger.rejected, zip(REJECTED, lane["rejected"], strict=True), n)
         consumed = _consumed(consumer["span"], lane["span_head"])
         spans_lost, events_read = (
             _of(consumer["spans_lost"], consumed),
             _of(consumer["events_read"], lane["event_records"]),
         )
-        ledger.details["consumed"] += consumed - spans_lost
-        ledger.details["in_ring"] += lane["span_head"] - consumed
-        ledger.details["lost_with_daemon"] += spans_lost
-        ledger.details_dropped.update(dict(zip(DROPPED, lane["span_dropped"], strict=True)))
-        ledger.events["consumed"] += events_read
-        ledger.events["in_ring"] += lane["event_records"] - events_read
-        ledger.events_dropped.update({kind_name(kind): n for kind, n in enumerate(lane["event_dropped"]) if n})
-        ledger.marks["wanted"] += lane["marks"]
-        ledger.marks["refused"] += lane["marks_refused"]
+        ledger.details["consumed"] += n * (consumed - spans_lost)
+        ledger.details["in_ring"] += n * (lane["span_head"] - consumed)
+        ledger.details["lost_with_daemon"] += n * spans_lost
+        _add(ledger.details_dropped, zip(DROPPED, lane["span_dropped"], strict=True), n)
+        ledger.events["consumed"] += n * events_read
+        ledger.events["in_ring"] += n * (lane["event_records"] - events_read)
+        dropped = enumerate(lane["event_dropped"])
+        _add(ledger.events_dropped, ((kind_name(kind), count) for kind, count in dropped if count), n)
+        ledger.marks["wanted"] += n * lane["marks"]
+        ledger.marks["refused"] += n * lane["marks_refused"]
     spans["no_lane"] += reading.process["no_lane"]
     ledger.deferred.update(reading.deferred)
     return ledger

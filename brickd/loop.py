@@ -41,8 +41,9 @@ class Loop:
         self._collector, self._tell = collector, tell
         self._beginning = os.fsencode(collector.memory.prefix)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._ending = threading.Event()
+        self._ending = collector.ending
         self._awaited: deque[threading.Event] = deque()  # whose tick is to come
+        self._asked = False  # whether the next tick was woken
         self._thread = threading.Thread(target=self._run, name="brickd-loop")
 
     def start(self) -> None:
@@ -98,11 +99,12 @@ class Loop:
     def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
         """A tick, and the rest until the next one is due; whether that one is to look for segments."""
         awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
-        rest = self._collector.tick(time.monotonic_ns(), look=look)
+        rest = self._collector.tick(time.monotonic_ns(), look=look, asked=self._asked or bool(awaited))
         self.came_round_ns = time.monotonic_ns()
         for ticked in awaited:
             ticked.set()
         look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
+        self._asked = woken
         if woken:
             os.eventfd_read(self._wake)
         return look and self._came_or_went(fds[0])

@@ -58,7 +58,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
         found.append(Loss("nesting", text, spans=True))
     if ledger.rejected["clock"]:
-        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is none"
+        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
         found.append(Loss("clock", text, spans=True))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
@@ -71,13 +71,13 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     elif process["names_refused"]:
         names = many(process["names_refused"], "name was", "names were")
         room = header["names"]
-        why = f"empty, of marks beyond the half of its {room:,} names," if process["names"] >= room // 2 else "empty"
+        why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
         found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'", spans=False))
     if refused := ledger.marks["refused"]:
         found.append(_without_mark(reading, refused))
-    if amounts := sum(lane["amounts"] for _, lane, _ in reading.lanes):
-        right = "see that elements, bytes, layers and durations are right"
-        found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not taken: {right}", spans=False))
+    if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
+        right = "check elements, bytes, layers and durations"
+        found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not recorded: {right}", spans=False))
     if dropped := ledger.details_dropped.total():
         found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
     if refused := process["sites_refused"]:
@@ -87,7 +87,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(Loss("tensors", text, spans=False))
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
-        found.append(Loss("sources", f"{many(untold, 'source')} not told: {most}", spans=False))
+        found.append(Loss("sources", f"{many(untold, 'source')} not sent: {most}", spans=False))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
@@ -106,7 +106,7 @@ def _without_lane(reading: Reading, spans: int) -> Loss:
         return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
     if reading.process["blocks_refused"]:
         return Loss("lane-memory", f"{many(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
-    text = f"{many(spans, 'span')} not recorded: begun while the segment was being made"
+    text = f"{many(spans, 'span')} not recorded: begun while the segment was being opened"
     return Loss("opening", text, spans=True)
 
 
@@ -116,11 +116,11 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     rooms = [(what, room) for what, used, room in tables if used >= room // 2]
     told = f"{many(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
-        why = "stood below what is recorded as 'other', were needs of nothing that is open, or found no memory"
+        why = "are below 'other', have no open span, or found no memory"
         return Loss("marks", f"{told} {why}", spans=False)
     halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
     settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
-    return Loss("marks", f"{told} were more than {halves} hold", spans=False, settings=settings)
+    return Loss("marks", f"{told} exceed {halves}", spans=False, settings=settings)
 
 
 def _without_site(reading: Reading, checksums: int) -> Loss:

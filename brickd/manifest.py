@@ -72,24 +72,24 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     keys = {tensor["key"] for tensor in tensors}
     services = {tensor["service"] for tensor in tensors}
     if not tensors:
-        raise BrickdError("nothing is known of weights, so that there is nothing to save")
+        raise BrickdError("no weights are known: nothing to save")
     if len(keys) > 1 or len(services) > 1:
         what = f"{len(services)} services" if len(services) > 1 else f"{len(keys)} keys"
         raise BrickdError(
-            f"a manifest is of one service and key, these workers are of {what}: name those that are meant"
+            f"a manifest holds one service and key, but these workers have {what}: name the ones you mean"
         )
     found: dict[Place, Content] = {}
     for tensor in tensors:
         place, content = place_of(tensor), content_of(tensor)
         if found.setdefault(place, content) != content:
             raise BrickdError(
-                f"{place.tensor} is not the same in {tensor['workers'][0]} as in others: name a worker whose weights"
-                " are right (brickd weights WORKER --save MANIFEST)"
+                f"{place.tensor} is not the same in {tensor['workers'][0]} as in others: name a worker with the"
+                " right weights (brickd weights WORKER --save MANIFEST)"
             )
     manifest = Manifest(next(iter(keys)), next(iter(services)), found)
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise BrickdError(f"{path} is there, and is no file: name another one")
+            raise BrickdError(f"{path} exists and is not a file: name another one")
     replacing.replace(path, _encoded(manifest))
     return manifest
 
@@ -133,14 +133,14 @@ def load(path: Path) -> Manifest:
     try:
         document = json.loads(content)
         if not isinstance(document, dict) or document.get("what") != _WHAT:
-            raise BrickdError(f"{path} is no manifest of weights (brickd weights --save MANIFEST writes one)")
+            raise BrickdError(f"{path} is not a manifest of weights (brickd weights --save MANIFEST writes one)")
         if document["schema_version"] != SCHEMA_VERSION:
             seen = str(document["schema_version"])[:20]
             raise BrickdError(f"{path} is a manifest of version {seen}, this brickd reads {SCHEMA_VERSION}")
         return _judged(document)
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise BrickdError(f"{path} is no whole manifest of weights ({why}): save it again") from None
+        raise BrickdError(f"{path} is not a complete manifest of weights ({why}): save it again") from None
 
 
 def _read(path: Path) -> bytes:
@@ -148,10 +148,10 @@ def _read(path: Path) -> bytes:
     with open(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
-            raise BrickdError(f"{path} is no file")
+            raise BrickdError(f"{path} is not a file")
         content = file.read(BYTES_MAX + 1)
     if len(content) > BYTES_MAX:
-        raise BrickdError(f"{path} has more than {BYTES_MAX >> 20} MiB: that is no manifest of weights")
+        raise BrickdError(f"{path} has more than {BYTES_MAX >> 20} MiB: that is not a manifest of weights")
     return content
 
 

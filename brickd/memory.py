@@ -7,23 +7,31 @@ uuid; all of it is limited.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from brickd import _reader, kept, thinning
 from brickd.composed import pieces, plain
 from brickd.deferred import Deferred
+from brickd.files import Identifier
 from brickd.lately import Origin
+from brickd.ledger import ledger_of
 from brickd.numerics.compared import Compared
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
+from brickd.removed import Counts, Removals, Removed
 from brickd.sources import Sources
 from brickd.switches import sentence, settings
+from brickd.valid import U64_MAX, flag, listed, optional, require, text, unicode, whole
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"
 BURIED_MAX = 4_096
+_PATTERNS_MAX = 64  # as an order has them
+_UID_MAX = 2**32 - 1
+_EVENTS_MAX = 2**62  # so that more can come
 
 
 class Cursor(NamedTuple):
@@ -53,20 +61,34 @@ class Known:
         cursors: by lane.
         deferred: what it has handed to devices.
         finalizes_dropped: as far as `deferred` was told of them.
-        uid: whose segment it is.
+        file: its segment, as soon as that is drained; None: a checkpoint of an earlier brickd did not say it.
     """
 
     name: str = ""
     cursors: list[Cursor] = field(default_factory=list)
     deferred: Deferred = field(default_factory=Deferred)
     finalizes_dropped: int = 0
-    uid: int = -1
+    file: Identifier | None = None
 
     def pieces(self) -> Iterator[str]:
         """As JSON, piece by piece."""
-        yield f"[{plain(self.name)},{plain(self.cursors)},{self.finalizes_dropped},{self.uid},"
+        dropped = min(self.finalizes_dropped, U64_MAX)  # of all lanes of a worker that may lie
+        # The fourth member was a uid, which brickds of before one-user daemons still expect.
+        yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
         yield from self.deferred.pieces()
-        yield "]"
+        yield f",{plain(self.file)}]"
+
+    @classmethod
+    def of(cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None) -> Known:
+        """What `pieces` said; an earlier brickd's checkpoint has no file."""
+        whole(uid, -1, _UID_MAX)
+        return cls(
+            unicode(name),
+            [Cursor(*map(whole, each)) for each in listed(cursors, _reader.LANES_MAX)],
+            Deferred.of(deferred),
+            whole(finalizes_dropped),
+            optional(file, _identifier),
+        )
 
 
 @dataclass(slots=True)
@@ -123,7 +145,10 @@ class Wish(NamedTuple):
     @classmethod
     def of(cls, said: Sequence[Any]) -> Wish:
         """As a checkpoint has it; an older one says only the first two."""
-        return cls(*said[:3], *map(tuple, said[3:]))
+        spans, off, *more = said
+        fingerprints, sites = more or (thinning.DEFAULT, [])
+        require(thinning.rate_of(text(fingerprints)) is not None, thinning.WANTED, fingerprints)
+        return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
 
     def document(self) -> dict[str, Any]:
         """In the words of an order."""
@@ -156,22 +181,26 @@ class Background:
     Attributes:
         names: who is called what, and several that were added up by the uuid that their reading has.
         begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
-            lost, and by user.
+            lost.
+        files: which file each known worker's segment is, by uuid.
         older: those that were added up, who have no uuid of their own.
         added: of each of these, by its uuid, who was added to it of late.
+        removed: workers whose segments were removed, and sums of those before them.
     """
 
     names: dict[str, str] = field(default_factory=dict)
-    begun: dict[tuple[str, int], str] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Identifier] = field(default_factory=dict)
     overlays: dict[str, Overlay] = field(default_factory=dict)
     gone: dict[str, Gone] = field(default_factory=dict)
     older: tuple[Gone, ...] = ()
     buried: frozenset[str] = frozenset()
     added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+    removed: Removals = field(default_factory=Removals)
 
-    def before(self, took: int, uid: int) -> str | None:
-        """Under which uuid that is known of whose lost segment one of this user took the totals along."""
-        return self.begun.get((took.to_bytes(8, "little").hex(), uid)) if took else None
+    def before(self, took: int) -> str | None:
+        """The known uuid of the lost segment whose totals a worker took along."""
+        return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
 
     def overlay(self, uuid: str, before: str | None) -> Overlay | None:
         """The deferred work of a worker, under its segment's uuid or that of the one before."""
@@ -189,12 +218,14 @@ class Memory:
         known: by uuid.
         gone: by uuid, in the order in which they went.
         older: those that went before these, by service and clock.
-        buried: the uuids of those of them whose segments are not ours to remove: they are not to be counted again.
+        buried: uuids that are not to be counted again: of workers that were added up or forgotten, or whose segments
+            are not ours to remove.
         wishes: by service.
         newest_event: the number of the last thing that was told.
         closed: the daemon came to its end by itself, so that nothing was told after that.
         compared: where workers differ, and how much was looked at to know.
         sources: what kernels were compiled from, as far as it stands in no file.
+        removed: workers whose segments were removed while no total held them.
     """
 
     prefix: str
@@ -207,6 +238,7 @@ class Memory:
     closed: bool = True
     compared: Compared = field(default_factory=Compared)
     sources: Sources = field(default_factory=Sources, compare=False)
+    removed: Removals = field(default_factory=Removals)
 
     def add_up(self, gone: Gone) -> Gone:
         """Add one that went to those before it: of its service, or where there are too many of these, of all others.
@@ -214,6 +246,7 @@ class Memory:
         Returns:
             What it is in now.
         """
+        self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
         key = f"{gone.reading.service}/{gone.reading.clock}"
         if key not in self.older and len(self.older) >= OLDER_MAX:
             key = f"/{gone.reading.clock}"
@@ -222,10 +255,39 @@ class Memory:
         self.older[key] = gone if into is None else into.and_(gone)
         return self.older[key]
 
-    def bury(self, uuid: str) -> None:
-        """Its segment stays, and is not to be counted again."""
-        if uuid not in self.buried:
-            self.buried = [*self.buried, uuid][-BURIED_MAX:]
+    def bury(self, *uuids: str) -> None:
+        """They are not to be counted again, whatever comes of them."""
+        buried = set(self.buried)
+        self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
+
+    def fold(self, found: Iterable[Removed], taken: Collection[str] = ()) -> list[Removed]:
+        """Take in records of removed workers; those of workers that were not known.
+
+        Args:
+            found: the records.
+            taken: the first halves of the uuids of lost segments whose workers go on in others that are drained.
+        """
+        found, buried = list(found), set(self.buried)
+        gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)
+        gone_on.update(each.reading.lost for each in self.gone.values())
+        new = self.removed.fold(each for each in found if each.uuid not in buried and each.uuid[:16] not in gone_on)
+        self.supersede(gone_on)
+        return new
+
+    def supersede(self, begin: Collection[str]) -> None:
+        """Workers go on in other segments than those whose uuids begin so: they are not removed."""
+        self.bury(*self.removed.discard(begin))
+
+    def limit_removed(self) -> None:
+        """Add up the oldest of too many removed workers; a slow process may still append a record of one."""
+        self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
+
+    def drop(self, gone: Gone) -> None:
+        """Its totals are shown no more, because a person asked for it: count them as removed."""
+        counts = _counts(gone)
+        if gone.workers == 1:
+            self.bury(*self.removed.settle(gone.reading.uuid, counts))  # what its record has beyond that
+        self.removed.add(gone.reading.service, True, gone.workers, counts)
 
     def forget(self, uuids: Collection[str] | None = None) -> int:
         """Drop the totals of the dead, and what was said of them beside others.
@@ -241,6 +303,8 @@ class Memory:
             return uuids is None or each.reading.uuid in uuids
 
         dropped = [each for each in (*self.gone.values(), *self.older.values()) if is_meant(each)]
+        for each in dropped:
+            self.drop(each)
         nobody = {uuid for uuid, each in self.gone.items() if is_meant(each)}
         added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
         self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
@@ -276,16 +340,24 @@ class Memory:
     def background(self) -> Background:
         """A copy of what belongs beside the segments."""
         overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
-        begun = {(uuid[:16], known.uid): uuid for uuid, known in self.known.items()}
-        begun |= {(uuid[:16], gone.reading.header["uid"]): uuid for uuid, gone in self.gone.items()}
+        begun = {uuid[:16]: uuid for uuid in (*self.known, *self.gone)}
+        files = {uuid: known.file for uuid, known in self.known.items() if known.file is not None}
         older = tuple(self.older.values())
         names = {each.reading.uuid: each.name for each in older} | self.names()
-        return Background(names, begun, overlays, dict(self.gone), older, frozenset(self.buried))
+        removed = self.removed.copy()
+        return Background(
+            names, begun, files, overlays, dict(self.gone), older, frozenset(self.buried), removed=removed
+        )
 
     def copy(self) -> Memory:
         """All of it as it is now, for the thread that alone changes what is known of each worker."""
         return replace(
-            self, known=dict(self.known), gone=dict(self.gone), older=dict(self.older), wishes=dict(self.wishes)
+            self,
+            known=dict(self.known),
+            gone=dict(self.gone),
+            older=dict(self.older),
+            removed=self.removed.copy(),
+            wishes=dict(self.wishes),
         )
 
     def pieces(self) -> Iterator[str]:
@@ -296,6 +368,7 @@ class Memory:
                 "prefix": [plain(self.prefix)],
                 "known": pieces({uuid: each.pieces() for uuid, each in self.known.items()}),
                 "buried": [plain(self.buried)],
+                "removed": [self.removed.text()],
                 "wishes": [plain(self.wishes)],
                 "newest_event": [plain(self.newest_event)],
                 "closed": [plain(self.closed)],
@@ -309,26 +382,39 @@ class Memory:
 
     @classmethod
     def of(cls, document: dict[str, Any]) -> Memory:
-        """What `pieces` said."""
+        """What `pieces` said.
+
+        Raises:
+            ValueError: it cannot be a memory; or whatever else comes of a document that is none.
+        """
         tables = kept.Tables.of(document)
         return cls(
-            prefix=document["prefix"],
-            known={
-                uuid: Known(name, [Cursor(*each) for each in cursors], Deferred.of(deferred), dropped, uid)
-                for uuid, (name, cursors, dropped, uid, deferred) in document["known"].items()
-            },
+            prefix=text(document["prefix"]),
+            known={unicode(uuid): Known.of(*known) for uuid, known in document["known"].items()},
             gone=_all_gone(document["gone"], tables),
             older=_all_gone(document["older"], tables),
-            buried=document["buried"],
-            wishes={service: Wish.of(wish) for service, wish in document["wishes"].items()},
-            newest_event=document["newest_event"],
-            closed=document["closed"],
+            buried=[unicode(uuid) for uuid in listed(document["buried"], BURIED_MAX)],
+            removed=Removals.of(document["removed"]) if "removed" in document else Removals(),
+            wishes={unicode(service): Wish.of(wish) for service, wish in document["wishes"].items()},
+            newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
+            closed=flag(document["closed"]),
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )
 
 
+def _identifier(file: Any) -> Identifier:
+    """Of a segment's file."""
+    device, inode = file
+    return whole(device), whole(inode)
+
+
+def _counts(gone: Gone) -> Counts:
+    return ledger_of(gone.reading).counts()
+
+
 def _all_gone(documents: dict[str, Any], tables: kept.Tables) -> dict[str, Gone]:
     return {
-        key: Gone(name, kept.reading(reading, tables), workers) for key, (name, reading, workers) in documents.items()
+        unicode(key): Gone(unicode(name), kept.reading(reading, tables), whole(workers, 1))
+        for key, (name, reading, workers) in documents.items()
     }

@@ -48,11 +48,11 @@ class Setting(Question):
     """What the workers of a service are to do from now on; None: as before. With neither, it asks what is set."""
 
     service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
-    spans: OnOff | None = given(Choice(_ON_OFF, "Whether each span is kept in detail, for traces."), None)
-    recording: OnOff | None = given(Choice(_ON_OFF, "Whether anything is recorded at all."), None)
+    spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
+    recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), None)
     fingerprints: str | None = given(
         Steps(
-            "Of which steps checksums are recorded: the same in every worker; `default`: as each worker was started.",
+            "Record checksums in these steps: none, one in N, or all. default: as each worker was started.",
             metavar="off|1/N|all|default",
         ),
         None,
@@ -60,7 +60,8 @@ class Setting(Question):
     sites: tuple[str, ...] = given(
         Patterns(
             f"up to {_PATTERNS_MAX} patterns of kernels' names, each of at most {_PATTERN_MAX} characters",
-            "Only at sites whose kernel it matches, as in a shell; may be given several times; `all`: at every site.",
+            "Record checksums only at kernels that match, such as 'layers.*.mlp'; all: at every kernel."
+            " May be given several times.",
             metavar="PATTERN",
         ), ()
     )  # fmt: skip
@@ -90,33 +91,33 @@ class Recording(Question):
     """What is to be recorded, for how long, and how much of it is kept."""
 
     names: tuple[str, ...] = given(
-        Names("names of workers or services", "Only these; may be given several times.", key="workers",
-              metavar="WORKER|SERVICE"), ()
+        Names("names of workers or services", "Record only this worker or service. May be given several times.",
+              key="workers", metavar="WORKER|SERVICE"), ()
     )  # fmt: skip
     duration: float | None = given(
-        Number(0.01, 31_536_000, "How long; else until it is ended.", metavar="SECONDS"), None
+        Number(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C).", metavar="SECONDS"), None
     )
-    until_exit: bool = given(Switch("Until all that live and are recorded have ended.", key="until-exit"), False)
-    spans: bool = given(Switch("Each span of these in detail, as long as it is recorded."), False)
+    until_exit: bool = given(Switch("Stop when all recorded workers have ended.", key="until-exit"), False)
+    spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), False)
     values: bool = given(
-        Switch("Statistics and sketches of tensors, too: they tell tokens to whoever has the same weights."), False
+        Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."), False
     )
     redact: bool = given(
-        Switch("It may be given away: of tensors and requests it says only what is equal to what, within it."), False
+        Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), False
     )
     max_size: int = given(
-        Whole(1 << 16, 1 << 40, "A file that reaches it is followed by another.", key="max-size", metavar="BYTES"),
+        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", key="max-size", metavar="BYTES"),
         1 << 30,
     )
     max_age: float | None = given(
-        Number(1, 31_536_000, "The same of one that is older.", key="max-age", metavar="SECONDS"), None
+        Number(1, 31_536_000, "Start another file when one is this old.", key="max-age", metavar="SECONDS"), None
     )
-    files: int = given(Whole(1, 10_000, "So many files are kept, the newest.", metavar="N"), 8)
+    files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
 
     def __post_init__(self) -> None:
         Question.__post_init__(self)
         if self.values and self.redact:
-            raise WrongQuestion("values are what redact leaves out: give one of them")
+            raise WrongQuestion("values and redact exclude each other: give one of them")
 
 
 @dataclass(frozen=True)
@@ -131,4 +132,4 @@ class RecordedFile(Question):
     """Which file of which recording is meant."""
 
     recording: str = given(_RECORDING)
-    number: int = given(Whole(0, None, "Of the file among those of the recording."))
+    number: int = given(Whole(0, None, "The number of the file in the recording."))

@@ -19,6 +19,7 @@ from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, Peak
 from brickd.framed import framed, unframed
 from brickd.machine import Machine
 from brickd.runtime import Runtime
+from brickd.valid import number, optional, parsed, text, validating, whole
 
 VERSION = 1
 MEMORY = "memory"
@@ -169,14 +170,13 @@ def load(path: Path) -> tuple[Device, ...]:
     except OSError as error:
         raise BrickdError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        return tuple(_device(each) for each in json.loads(unframed("peaks", VERSION, content))["devices"])
+        body = unframed("peaks", VERSION, content)
+        with validating():
+            return tuple(_device(each) for each in parsed(body)["devices"])
     except CheckpointTooNew as error:
         raise BrickdError(f"{path} {error}") from None
-    except CheckpointRefused as error:
+    except (CheckpointRefused, ValueError) as error:
         raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-        why = f"{type(error).__name__}: {str(error)[:200]}"
-        raise PeaksRefused(f"{path} is no whole file of peaks ({why}): measure again (brickd calibrate)") from None
 
 
 def _device(said: dict[str, Any]) -> Device:
@@ -184,31 +184,19 @@ def _device(said: dict[str, Any]) -> Device:
     if said["source"] not in get_args(Source):
         raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {said['source']}")
     return Device(
-        _text(said["name"]),
+        text(said["name"]),
         said["source"],
-        _text(said["at"]),
-        None if by is None else _text(by),
-        None if machine is None else Machine(_text(machine["cpu_model"]), int(machine["cpus"])),
-        None if said["others_percent"] is None else float(said["others_percent"]),
-        {_text(kind): rate(value) for kind, value in flops.items()},
+        text(said["at"]),
+        optional(by, text),
+        None if machine is None else Machine(text(machine["cpu_model"]), whole(machine["cpus"])),
+        optional(said["others_percent"], number),
+        {text(kind): rate(value) for kind, value in flops.items()},
         tuple(
-            Bandwidth(_text(each["level"]), rate(each["bytes_per_second"]), _size(each["working_set_bytes"]))
+            Bandwidth(text(each["level"]), rate(each["bytes_per_second"]), optional(each["working_set_bytes"], whole))
             for each in said["bandwidths"]
         ),
-        tuple(Skipped(_text(each["what"]), _text(each["why"])) for each in said["skipped"]),
+        tuple(Skipped(text(each["what"]), text(each["why"])) for each in said["skipped"]),
     )
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"text is wanted, not {str(value)[:60]}")
-    return value
-
-
-def _size(value: object) -> int | None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-        raise TypeError(f"a size is a number of bytes or null, not {str(value)[:60]}")
-    return value
 
 
 def rate(value: object) -> float:

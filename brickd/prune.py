@@ -2,18 +2,19 @@
 
 Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removed is only what is ours,
 whose worker's lock is free, which nobody consumes, and in which nothing moved for five seconds, whatever any pid says;
-the file that was judged is the file that is removed.
+the file that was judged is the file that is removed; of a worker's segment a record is left, or the segment stays.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished
+from brickd import _reader
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished, SegmentUnrecorded
 from brickd.files import File, find, open_file
+from brickd.files import prefix as configured
 from brickd.segment import Segment, open_segment
 
 STILL_SECONDS = 5.0
@@ -68,7 +69,16 @@ def prune(
                     dead.append((file, _activity(file)))
         if dead:
             wait(STILL_SECONDS)
-        return Outcome(list(_removed(dead, remove)), refused)
+        removed: list[Removed] = []
+        for file, activity in dead:
+            if not (_abandoned(file) and _activity(file) == activity and file.same_file()):
+                continue
+            spans = file.spans() if isinstance(file, Segment) else 0
+            if remove and not _recorded(file, configured() if prefix is None else prefix):
+                refused.append(SegmentUnrecorded(file.name))
+            elif not remove or file.unlink():
+                removed.append(Removed(file.name, spans, file.memory_bytes))
+        return Outcome(removed, refused)
 
 
 def _open(name: str, refused_too: bool) -> File:
@@ -87,7 +97,7 @@ def _is_of(file: File, uuids: Collection[str] | None) -> bool:
 
 
 def _abandoned(file: File) -> bool:
-    return os.geteuid() in (0, file.uid) and file.worker() is None and file.consumer() is None
+    return file.worker() is None and file.consumer() is None
 
 
 def _activity(file: File) -> int:
@@ -100,9 +110,12 @@ def _activity(file: File) -> int:
         return -1
 
 
-def _removed(dead: Iterable[tuple[File, int]], remove: bool) -> Iterable[Removed]:
-    for file, activity in dead:
-        if _abandoned(file) and _activity(file) == activity and file.same_file():
-            spans = file.spans() if isinstance(file, Segment) else 0
-            if not remove or file.unlink():
-                yield Removed(file.name, spans, file.memory_bytes)
+def _recorded(file: File, prefix: str) -> bool:
+    """Leave a record of a worker's segment; False: it must stay."""
+    if not isinstance(file, Segment):
+        return True
+    try:
+        record = file.removed(_reader.REMOVED_PRUNED)
+    except SegmentRefused:
+        return True  # it does not add up: there is nothing to record, and a person asked for its removal
+    return _reader.append_removed(prefix, record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from brickd import _reader
@@ -115,6 +116,16 @@ class Reading(Identity):
     asked_rate: int = 0
     left_out: int = 0
 
+    def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
+        """Its lanes, each with how many in a row are the same object: a segment may claim 1,024 unused ones."""
+        runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
+        return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
+
+    @property
+    def lost(self) -> str:
+        """How the uuid of the segment begins that its worker lost, and whose totals it took along; or ""."""
+        return begins(self.process["took"])
+
     @property
     def ended(self) -> bool:
         """Whether its worker came to its end by itself, and was not killed."""
@@ -169,6 +180,11 @@ class Reading(Identity):
         """The category declared for a name, else 'other'."""
         entry = self.names[number] if 0 <= number < len(self.names) else None
         return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
+
+
+def begins(took: int) -> str:
+    """The first half of the uuid of a lost segment, of the word that a segment has for it; "" of none."""
+    return took.to_bytes(8, "little").hex() if took else ""
 
 
 def label(text: bytes) -> str:

@@ -10,30 +10,35 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate, takewhile
 from typing import NoReturn
 
 from brickd import _reader
 from brickd.attached import Attached, Stage
+from brickd.budget import MIB, kept_of
 from brickd.directory import Directory
-from brickd.errors import NotPermitted, SegmentConsumed, SegmentLeft, SegmentRefused, SegmentUndrained
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
 from brickd.events import Tell
-from brickd.files import owner_of
+from brickd.files import find, identifier_of
 from brickd.lately import Lately, Origin
+from brickd.ledger import ledger_of
 from brickd.memory import Background, Gone, Known, Memory, Wish
 from brickd.naming import named
 from brickd.numerics.numerics import Numerics
 from brickd.numerics.shards import shard_of
 from brickd.overlay import lifted
 from brickd.recording.rings import Rings
+from brickd.removed import Removed, uncounted
 from brickd.segment import Segment, open_segment
+from brickd.twins import Twin, original, undecided
 from brickd.workers import Held
 
 GONE_MAX = 64  # those before them are added up
+GONE_BYTES = 96 * MIB  # sooner where a look at them takes more: 64 of 1,024 paths that all have in common take 72 MiB
 SPARES_MAX = 16  # descriptors of one file
-SHARE = 4  # another user may have this part of the places
 
 
 class Roster:
@@ -47,6 +52,8 @@ class Roster:
         changed: somebody came or went since this was last set to False.
         lock: of the memory and of this: held shortly by whoever reads or changes them.
         reading: held by whoever reads segments.
+        crowded: more are gone than there is room for, and are still to be added up.
+        stays: whether workers that end cleanly leave their segments from now on, also while nobody drains them.
     """
 
     def __init__(
@@ -56,11 +63,11 @@ class Roster:
         self.directory = directory
         self.attached: dict[str, Attached] = {}
         self.rings: Rings | None = None
-        self.changed = False
+        self.changed = self.crowded = False
+        self.stays = True
         self.lock, self.reading = threading.Lock(), threading.Lock()
         self._tell = tell
         self._workers_max, self._numerics = workers_max, numerics
-        self._owned: Counter[int] = Counter()  # by user
         self._over: list[Attached] = []  # still to be closed
         self._came: list[Attached] = []  # with this look
         self._lately = Lately()
@@ -69,11 +76,12 @@ class Roster:
         """Those whose rings are read."""
         return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
 
-    def held(self) -> Held:
-        """What is known of the files, for whoever reads them beside us, under the lock."""
+    def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
+        """What is known of the files, for whoever reads them beside us as long as it goes on, under the lock."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
         drained = [each.segment for each in self.drained() if each.heir is None]
-        return Held(ours, drained, self.directory.refused())
+        accounts = {each.segment.identifier: each.account for each in self.attached.values()}
+        return Held(ours, drained, self.directory.refused(), self.directory.others, accounts, goes_on)
 
     def background(self, now_ns: int) -> Background:
         """What belongs beside the segments, for whoever reads them beside us, under the lock."""
@@ -111,15 +119,16 @@ class Roster:
 
     # ---- they come
 
-    def look(self, now_ns: int) -> None:
-        """Find the segments that came, and the files that went."""
+    def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
+        """Find the segments that came, and the files that went, for as long as it goes on."""
         ours = {each.segment.identifier: each.segment for each in self.attached.values()}
-        if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns)):
+        if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns), goes_on):
             return
         if self._came:
             with self.lock:
                 for each in self._came:  # all of them are here now: who is known and not among them has no segment
                     if each.stage is Stage.DRAINED:  # not given up for another that came with it
+                        each.known.file = each.segment.identifier
                         self._inherit(each)
             self._came.clear()
             self._name_everybody()
@@ -140,22 +149,26 @@ class Roster:
                 raise SegmentConsumed(file, segment.consumer() or 0)
             uuid = segment.header["uuid"].hex()
             lives = segment.worker() is not None
-            if twin := self.attached.get(uuid):
-                self._tell_copy(segment, twin, lives=lives)
+            self._require_original(segment, uuid)
             if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
                 # It stands in the memory: a daemon before us ended before it had removed it, or might not.
                 self._remove(segment, uuid)
                 return
             known = self.memory.known.get(uuid)
+            if known is not None and len(known.cursors) > segment.header["lanes"]:
+                known = None  # the checkpoint says it of another segment
             try:
                 drain = _reader.Drain(segment.fd, known.cursors if known else None)
             except ValueError as error:
                 raise SegmentRefused(file, str(error)) from None
             took = segment.process()["took"]
+            if self.stays:
+                with suppress(SegmentRefused):  # a worker that cannot be told anything is drained all the same
+                    segment.mark_attached()
         except BaseException:
             segment.close()
             raise
-        each = Attached(segment, drain, known or Known(uid=segment.uid), self.memory.sources, now_ns, took)
+        each = Attached(segment, drain, known or Known(), self.memory.sources, now_ns, took)
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known
@@ -163,7 +176,6 @@ class Roster:
                 shard = shard_of(segment.coordinates)
                 each.speaker = self._numerics.speaker(uuid, segment.service, segment.tables, shard)
             self.attached[uuid] = each
-            self._owned[segment.uid] += 1
             self.changed = True
             self._came.append(each)
             self._command(each)
@@ -175,36 +187,50 @@ class Roster:
             except NotPermitted:
                 self.memory.bury(uuid)
                 self.changed = True
-                raise SegmentLeft(segment.name, "its worker ended and is remembered", segment.uid) from None
+                reason = "its worker ended and is remembered, and the file cannot be removed: permission denied"
+                raise SegmentRefused(segment.name, reason) from None
 
     def _require_room(self, file: str) -> None:
         if len(self.attached) >= self._workers_max:
-            raise SegmentUndrained(file, f"not drained: {self._workers_max:,} workers are, and no more")
-        # Whoever else may put segments here leaves room for ours, and for others'.
-        owner, most = owner_of(file), self._workers_max // SHARE
-        if owner is not None and owner != os.geteuid() and self._owned[owner] >= most:
-            raise SegmentUndrained(file, f"not drained: {most:,} workers of user {owner} are, and no more")
+            raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
 
-    def _tell_copy(self, segment: Segment, twin: Attached, *, lives: bool) -> NoReturn:
-        """Refuse the one of two with the same uuid that nobody lives in, or that came later."""
-        if twin.stage is not Stage.DRAINED or not lives or twin.segment.worker() is not None:
-            raise SegmentRefused(segment.name, f"says that it is {twin.segment.name}: one of them is a copy")
-        reason = f"says that it is {segment.name}, where a worker lives: it is a copy"
-        self.give_up(twin, SegmentRefused(twin.segment.name, reason))
-        raise SegmentUndrained(segment.name, "not drained: a copy of it was")
+    def _require_original(self, segment: Segment, uuid: str) -> None:
+        """Refuse what another file with its uuid is the original of, or may be."""
+        known = self.memory.known.get(uuid)
+        if (twin := self.attached.get(uuid)) is not None:
+            self._judge_twins(segment, twin)
+        elif known is not None and known.file not in (None, segment.identifier):
+            for name in find(self.memory.prefix):
+                if identifier_of(name) == known.file:
+                    raise SegmentCopy(segment.name, name, known.file)
+
+    def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
+        """Refuse one of two files with one uuid, or both; the one that is left is attached at the next look."""
+        before, mine = twin.segment, segment
+        files = [
+            Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)
+        ]
+        real = original(files, twin.known.file)
+        if real is not None and real.identifier == before.identifier:
+            raise SegmentCopy(mine.name, before.name, before.identifier)
+        if real is None:
+            self.give_up(twin, undecided(before.name, mine.name))
+            raise undecided(mine.name, before.name)
+        self.give_up(twin, SegmentCopy(before.name, mine.name, mine.identifier))
+        raise SegmentUndrained(mine.name, f"not drained yet: a copy of it was, {before.name}")
 
     def _inherit(self, each: Attached) -> None:
         """Take over what is known under the uuids of segments that its worker lost: their totals it took along."""
         memory = self.memory
-        uid = each.segment.uid  # who says of another user's worker that it goes on here is not believed
-        for gone in [g for g, was in memory.gone.items() if each.has_taken(g) and was.reading.header["uid"] == uid]:
+        memory.supersede({each.lost})
+        for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
             # Not dead, it had lost its lock.
             before = memory.gone.pop(gone)
             each.known.deferred.absorb(lifted(before.reading))
             each.known.name = each.known.name or before.name
             text = f"{before.name} lives: it had lost its lock; events after it was taken for dead may be missing"
             self._tell("worker_returned", text, service=each.service, worker=before.name)
-        for lost in [lost for lost, known in memory.known.items() if each.has_taken(lost) and known.uid == uid]:
+        for lost in [lost for lost in memory.known if each.has_taken(lost)]:
             known = memory.known[lost]
             if (other := self.attached.get(lost)) is None:  # somebody removed its segment while no daemon ran
                 each.known.deferred.absorb(known.deferred)
@@ -265,9 +291,7 @@ class Roster:
     def forget(self, uuids: Collection[str]) -> int:
         """Drop the totals of some that are gone, under the lock; of how many."""
         for uuid in uuids:
-            del self.memory.gone[uuid]
-            if uuid in self.attached:  # its segment is there still, until the memory is kept
-                self.memory.bury(uuid)
+            self.memory.drop(self.memory.gone.pop(uuid))
         return len(uuids)
 
     def give_up(self, each: Attached, error: SegmentRefused) -> None:
@@ -285,8 +309,19 @@ class Roster:
         each.stage, self.changed = Stage.OVER, True
         self._over.append(each)
 
-    def remove_read(self, now_ns: int) -> bool:
-        """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that."""
+    def fold(self, found: Iterable[Removed]) -> list[Removed]:
+        """Take in records of removed workers, under the lock; what of those that are new no total shows."""
+        new = self.memory.fold(found, {each.lost for each in self.attached.values()})
+        shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
+        return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
+
+    def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
+        """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that.
+
+        Args:
+            now_ns: when now is.
+            goes_on: whether there is time to add up another one that is gone.
+        """
         for each in self.attached.values():
             if each.stage is Stage.READ:
                 try:
@@ -296,11 +331,21 @@ class Roster:
                 self._let_go(each)
         with self.lock:
             # Added up it has no uuid any more by which a segment that is still there would be known.
-            oldest = list(self.memory.gone)[:-GONE_MAX]
-            for uuid in oldest:
+            oldest = self._too_many()
+            added = 0
+            for uuid in takewhile(lambda _: goes_on(), oldest):
                 gone = self.memory.gone.pop(uuid)
                 self._lately.add(now_ns, Origin.of(gone.reading), self.memory.add_up(gone).reading.uuid)
-        return bool(oldest)
+                added += 1
+            self.crowded = added < len(oldest)
+        return added > 0
+
+    def _too_many(self) -> list[str]:
+        """The oldest of those that are gone, beyond the limits of all of them."""
+        gone = list(self.memory.gone.items())[::-1]
+        kept = accumulate(kept_of(each.reading for _, each in gone))
+        few = sum(1 for number, taken in enumerate(kept) if number < GONE_MAX and taken <= GONE_BYTES)
+        return [uuid for uuid, _ in gone[few:]][::-1]
 
     def release(self) -> None:
         """Let go of those that are left."""
@@ -317,7 +362,6 @@ class Roster:
             try:
                 for each in self._over:
                     del self.attached[each.uuid]
-                    self._owned[each.segment.uid] -= 1
                     for segment in (each.segment, *each.spares):
                         segment.close()
                 self._over.clear()

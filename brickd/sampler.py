@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from brickd.errors import DaemonEnds
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot, Takes
 from brickd.workers import Survey
 
@@ -48,12 +49,14 @@ class Sampler:
     def _sample(self) -> None:
         try:
             snapshot = Snapshot.of(self._survey(), time.monotonic_ns(), time.time_ns())
-        except OSError:  # the loop meets the same, and tells it
+        except (OSError, DaemonEnds):  # the loop meets the same, and tells it
             return
         except Exception:
             self._failed()
             return
         for taker in self._takers:
+            if self._ending.is_set():
+                return
             try:
                 taker.take(snapshot)
             except Exception:

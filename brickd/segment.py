@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from brickd import _reader
 from brickd.clock import Clock, Now
@@ -21,6 +23,27 @@ from brickd.reading import Identity, Path, Reading, Site, label
 from brickd.thinning import bits_of, changed
 
 _THINS_SINCE = 4  # minor of the format
+_SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that are remembered take 12 MB at most
+
+
+class Extent(NamedTuple):
+    """How much there is to read of a segment, whatever its header claims: what is in a hole is left out.
+
+    Attributes:
+        lines: of lanes, those that were never opened too.
+        lanes: that were ever opened; those in a row that are alike are one.
+        names: rows of that table up to the last one that is there, and so of the next two.
+        paths: the same.
+        sites: the same.
+        blocks: of summaries, of 64 paths each.
+    """
+
+    lines: int
+    lanes: int
+    names: int
+    paths: int
+    sites: int
+    blocks: int
 
 
 class Segment(File):
@@ -51,6 +74,16 @@ class Segment(File):
         """Its worker's clock now."""
         return self._clock.now()
 
+    @property
+    def fetched(self) -> int:
+        """How many bytes of it were read, ever."""
+        return self._copier.fetched
+
+    def extent(self) -> Extent:
+        """What a reading of it takes."""
+        with _refusing(self.name):
+            return Extent(*self._copier.extent())
+
     def process(self) -> _reader.Process:
         """The counters of the worker as a whole."""
         with _refusing(self.name):
@@ -59,21 +92,24 @@ class Segment(File):
     def dropped(self, kind: int) -> int:
         """How many events of a kind its worker found no room for."""
         with _refusing(self.name):
-            return sum(lane["event_dropped"][kind] for _, lane, _ in self._copier.lanes())
+            return self._copier.sums()[2][kind]
 
     def activity(self) -> int:
         """A number that changes whenever something was recorded."""
         with _refusing(self.name):
-            return sum(
-                lane["begun"] + lane["summarized"] + lane["event_attempts"] for _, lane, _ in self._copier.lanes()
-            )
+            return self._copier.sums()[0]
 
     def spans(self) -> int:
         """How many spans were summarized; 0 where that cannot be read."""
         try:
-            return sum(lane["summarized"] for _, lane, _ in self._copier.lanes())
+            return self._copier.sums()[1]
         except ValueError:
             return 0
+
+    def removed(self, reason: int) -> bytes:
+        """The record to append before it is removed."""
+        with _refusing(self.name):
+            return self._copier.removed(reason, time.time_ns())
 
     @property
     def thins(self) -> bool:
@@ -98,6 +134,11 @@ class Segment(File):
         at, words = changed(bits_of(asked["sites"]), left_out)
         if words:
             self._ask("sites", words, at)
+
+    def mark_attached(self) -> None:
+        """Tell its worker that a consumer has attached: at a clean end it leaves the segment from now on."""
+        if not self.control()["attached"]:
+            self._ask("attached", (1).to_bytes(8, "little"))
 
     def rescan(self) -> None:
         """Ask its worker to read its weights once more; needs the right to write."""
@@ -154,7 +195,7 @@ class Segment(File):
                 process=self._copier.process(),
                 lanes=self._copier.lanes(),
                 names=names,
-                paths=_paths(tuple(paths)),
+                paths=_paths(paths),
                 summaries=summaries[: len(paths) * _reader.SUMMARY_BYTES],
                 odd=odd,
                 moving=moving,
@@ -175,10 +216,22 @@ def _control_fields() -> dict[str, int]:
     return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
 
 
+def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[Path | None]:
+    return _shared_paths(tuple(rows)) if len(rows) <= _SHARED_MAX else _checked_paths(rows)
+
+
 @functools.lru_cache(maxsize=16)
-def _paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
+def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
     """What all workers with these paths share: most of a service have the same."""
-    return [None if row is None else Path._make(row) for row in rows]
+    return _checked_paths(rows)
+
+
+def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[Path | None]:
+    paths = [None if row is None else Path._make(row) for row in rows]
+    for number, path in enumerate(paths):
+        if path is not None and path.unit == _reader.UNIT_BOUND:  # a reading has one only beside what it is of
+            raise ValueError(f"path {number} has unit {path.unit}, which no worker writes")
+    return paths
 
 
 @functools.lru_cache(maxsize=16)

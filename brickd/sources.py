@@ -17,6 +17,7 @@ from brickd.composed import pieces, plain
 from brickd.events import Tell
 from brickd.sources_filed import Filed
 from brickd.sources_told import PIECE, Head, Making, Source, packed_source, unpacked_source
+from brickd.valid import bits, limited, unicode, whole
 from brickd.words import many
 
 MAKING_MAX = 256
@@ -257,9 +258,12 @@ class Sources:
     def of(cls, document: Mapping[str, Any]) -> Sources:
         """What `pieces` said."""
         self = cls()
-        self.counts.update(document["counts"])
-        self._making = {int(hash_, 16): Making.of(int(hash_, 16), each) for hash_, each in document["making"].items()}
+        self.counts.update({unicode(what): whole(count) for what, count in document["counts"].items()})
+        making = ((bits(hash_, 64), each) for hash_, each in limited(document["making"], MAKING_MAX).items())
+        self._making = {hash_: Making.of(hash_, each) for hash_, each in making}
         self._size = sum(each.size for each in self._making.values())
-        self._whole = {int(hash_, 16): unpacked_source(each) for hash_, each in document["whole"].items()}
-        self._differing = {(int(hash_, 16), teller): None for hash_, teller in document["differing"]}
+        sources = map(unpacked_source, document["whole"].values())
+        self._whole = {source.hash: source for source in sources}
+        differing = limited(document["differing"], DIFFERING_MAX)
+        self._differing = {(bits(hash_, 64), unicode(teller)): None for hash_, teller in differing}
         return self

@@ -12,7 +12,6 @@ it; names and paths are only labels: those of whoever told its end, and what com
 
 from __future__ import annotations
 
-import json
 import struct
 import zlib
 from binascii import a2b_base64, b2a_base64
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from brickd import _reader
 from brickd.composed import plain
+from brickd.valid import bits, flag, limited, parsed, require, unicode, validating, whole
 
 PIECE = _reader.SOURCE_PIECE
 _PART_BITS = 30
@@ -90,16 +90,11 @@ def head_of(content: bytes) -> tuple[int, Head]:
         ValueError: it is none.
     """
     line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
-    try:
-        said = json.loads(line) if newline else None
-    except RecursionError:
-        raise ValueError("the line on a source is nested too deeply") from None
-    if not isinstance(said, dict):
-        raise ValueError("there is no line on a source")
-    hash_, name, path, size = (said.get(key) for key in ("hash", "name", "path", "size_bytes"))
-    if not (isinstance(hash_, str) and isinstance(name, str) and isinstance(path, str) and type(size) is int):
-        raise ValueError("the line on a source does not say its hash, name, path and size")
-    return int(hash_, 16), Head(name, path, size)
+    require(bool(newline), "a line on a source", line)
+    with validating():
+        said = parsed(line)
+        size = whole(said["size_bytes"], most=_reader.SOURCE_MAX)
+        return bits(said["hash"], 64), Head(unicode(said["name"]), unicode(said["path"]), size)
 
 
 def decoded(content: bytes) -> Source:
@@ -254,13 +249,19 @@ class Making:
     def of(cls, hash_: int, document: Sequence[Any]) -> Making:
         """What `text` said."""
         teller, refuted, parts, ends, others = document
-        self = cls(hash_, teller)
-        self.refuted = refuted
-        self._parts = [_Part(_unpacked(text), _unpacked(here)) for text, here in parts]
-        self._ends = {by: (name, path, text) for by, (name, path, text) in ends.items()}
+        self = cls(hash_, unicode(teller))
+        self.refuted = flag(refuted)
+        self._parts = [_part(text, here, most) for (text, here), most in zip(parts, _MOST, strict=True)]
+        for by, lengths in limited(ends, _ENDS_MAX).items():
+            name, path, text = (whole(n, most=most) for n, most in zip(lengths, _MOST, strict=True))
+            self._ends[unicode(by)] = name, path, text
         for by, (pieces, packed) in others.items():
-            told = _unpacked(packed)
-            self._others[by] = {piece: told[n * PIECE : (n + 1) * PIECE] for n, piece in enumerate(pieces)}
+            told = _unpacked(packed, len(pieces) * PIECE)
+            require(len(told) == len(pieces) * PIECE, f"{len(pieces)} pieces", len(told))
+            self._others[unicode(by)] = {
+                whole(piece, most=(_reader.SOURCE_TEXT + 1 << _PART_BITS) - 1): told[n * PIECE : (n + 1) * PIECE]
+                for n, piece in enumerate(pieces)
+            }
         return self
 
 
@@ -271,12 +272,23 @@ def packed_source(source: Source) -> str:
 
 def unpacked_source(packed: str) -> Source:
     """What that said."""
-    return decoded(_unpacked(packed))
+    return decoded(_unpacked(packed, _HEAD_BYTES_MAX + _reader.SOURCE_MAX))
 
 
 def _packed(content: bytes | bytearray) -> str:
     return b2a_base64(zlib.compress(content, 1), newline=False).decode("ascii")
 
 
-def _unpacked(packed: str) -> bytes:
-    return zlib.decompress(a2b_base64(packed, strict_mode=True))
+def _unpacked(packed: str, most: int) -> bytes:
+    """What `_packed` was given; no more than that is unpacked of it."""
+    content = zlib.decompressobj()
+    found = content.decompress(a2b_base64(packed, strict_mode=True), most + 1)
+    require(content.eof, f"at most {most} bytes", len(found))
+    return found
+
+
+def _part(packed: str, packed_here: str, most: int) -> _Part:
+    pieces = -(-most // PIECE)
+    text, here = _unpacked(packed, pieces * PIECE), _unpacked(packed_here, pieces)
+    require(len(text) == len(here) * PIECE and not here.strip(b"\0\1"), f"{len(here)} pieces", len(text))
+    return _Part(text, here)

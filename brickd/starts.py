@@ -15,6 +15,9 @@ from itertools import compress, groupby
 from operator import attrgetter, not_
 from typing import Self
 
+from brickd import _reader
+from brickd.valid import whole
+
 _ROW = struct.Struct("<QQIQQ")  # start, id, path, elements, bytes
 _ROW_CHARACTERS = _ROW.size // 3 * 4  # a multiple of three bytes ends with its last character: rows can be joined, cut
 
@@ -76,8 +79,10 @@ class Waiting:
         """What `text` and `marks` said; without any marks none is measured."""
         packed = a2b_base64(text, strict_mode=True)
         if len(packed) % _ROW.size:
-            raise ValueError(f"{len(packed)} bytes of starts, wanted is a multiple of {_ROW.size}")
+            raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")
         self = cls(Start(*row) for row in _ROW.iter_unpack(packed))
+        for each in self:
+            whole(each.path, most=_reader.NUMBERS_MAX - 1)
         self._text = text
         if marks:
             for start, mark in zip(self._starts, a2b_base64(marks, strict_mode=True), strict=True):

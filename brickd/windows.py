@@ -15,12 +15,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from brickd import _reader
+from brickd.budget import MIB, kept_of, packed_size
 from brickd.lately import Origin
 from brickd.reading import Reading
 from brickd.snapshot import EVERY_NS, Snapshot
 from brickd.workers import Worker
 
 SLOTS = 6
+# Of fewer snapshots windows are shorter. 64 workers that use 256 paths each take 12 MB, and share their names.
+KEPT_BYTES = 64 * MIB
+# What is subtracted from a sum of workers, unpacked: 64 that came within a minute with 1,024 paths each have 72 MiB.
+BASES_BYTES = 96 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +51,16 @@ class Windows:
 
     def take(self, snapshot: Snapshot) -> None:
         """Keep the next one."""
+        # Lanes take much, and a window says nothing of them.
+        workers = [replace(each, reading=replace(each.reading, lanes=[])) for each in snapshot.survey.workers]
         with self._lock:
-            self._kept.append(snapshot)
+            self._kept.append(replace(snapshot, survey=replace(snapshot.survey, workers=workers)))
+            while len(self._kept) > 1 and self._bytes() > KEPT_BYTES:
+                self._kept.popleft()
+
+    def _bytes(self) -> int:
+        readings = (worker.reading for each in self._kept for worker in each.survey.workers)
+        return sum(kept_of(readings, packed_size))
 
     def over(self, of: Sequence[Worker], now_ns: int, slots: int) -> Window | None:
         """What was recorded up to now.
@@ -111,6 +124,8 @@ class _Before:
                 found[base.uuid] = base
             elif not self._came_later(origin, reading.header["clock"]):
                 return None
+        if len(found) > 1 and sum(len(each.summaries) for each in found.values()) > BASES_BYTES:
+            return None
         return list(found.values())
 
     def _base(self, origin: Origin) -> Reading | None:

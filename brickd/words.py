@@ -4,7 +4,7 @@ Owns: none, one and many. Must not know: what is counted, how large numbers are 
 thing nothing is said in the plural.
 """
 
-NOBODY = "no workers: nothing on this machine records now (try: brickd demo)"
+NOBODY = "no workers: no process of this user records now (try: brickd demo)"
 
 
 def noun(n: int, one: str, more: str | None = None) -> str:

@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
-from brickd import _reader
-from brickd.errors import NoSuchWorker, NotPermitted, SegmentRefused, SegmentUnpublished
-from brickd.files import Identifier, find, identifier_of
+from brickd import _reader, removed_file
+from brickd.budget import SELDOM, Account, Budget
+from brickd.errors import DaemonEnds, NoSuchWorker, NotPermitted, SegmentCopy, SegmentRefused, SegmentUnpublished
+from brickd.files import Identifier, Owners, committed, identifier_of, listing
+from brickd.files import prefix as configured
 from brickd.lately import Origin
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
 from brickd.overlay import laid_over
 from brickd.reading import CLOCKS, Identity, Reading
+from brickd.removed import Removed, uncounted
 from brickd.segment import Segment, open_segment
-from brickd.words import many
+from brickd.twins import Twin, original, undecided
+from brickd.users import others_have
 
 # How long a segment without a lock is watched before its worker is called dead on a screen. Nothing is removed on
 # this evidence: `brickd prune` looks longer.
@@ -81,11 +86,17 @@ class Held:
         drained: those of them that are, and whose workers go on in no other: they count also without a name, which
             somebody may have removed, or this process itself since it was asked who is there.
         refused: by name, what does not add up, also where one reading alone would not show it.
+        others: the owners of other users' files, as far as they are known.
+        accounts: what those that are drained got so far.
+        goes_on: whether the next segment is to be looked at.
     """
 
     segments: Mapping[Identifier, Segment] = field(default_factory=dict)
     drained: Sequence[Segment] = ()
     refused: Mapping[str, SegmentRefused] = field(default_factory=dict)
+    others: Owners = field(default_factory=dict)
+    accounts: Mapping[Identifier, Account] = field(default_factory=dict)
+    goes_on: Callable[[], bool] = lambda: True
 
     def segment(self, file: str) -> Segment | None:
         """The one that has this name now, whatever it was called before; else the one that had it."""
@@ -105,21 +116,23 @@ class Survey:
     Attributes:
         workers: those that could be read, by service and name.
         refused: segments that did not add up.
-        foreign: how many belong to users whose segments we may not read.
+        foreign: how many segments each other user has, by uid; they are not read.
         words: what else is to be said.
         clocks: what each kind of clock showed, and CLOCK_MONOTONIC_RAW beside it, before the first segment was sought:
             whose segment was made later was not there.
+        removed: workers whose segments were removed, with what of them is in no total.
     """
 
     workers: list[Worker]
     refused: list[SegmentRefused]
-    foreign: int
+    foreign: Mapping[int, int] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     clocks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    removed: tuple[Removed, ...] = ()
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
-    """Read every segment of this machine that may be read, and add what a daemon knows beside them.
+    """Read every segment of our user on this machine, and add what a daemon knows beside them.
 
     Args:
         prefix: of the files' names; None: the configured one.
@@ -127,9 +140,16 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
         held: what this process knows of the files, where it drains them.
     """
     clocks = {kind: _reader.clock_pair(kind) for kind in CLOCKS}
-    readings, refused, foreign = _look(prefix, Segment.read, background, held)
+    found = listing(prefix, held.others)
+    budget, now_ns = Budget(SELDOM if held.accounts else 1), time.monotonic_ns()
+
+    def read(segment: Segment) -> Reading:
+        return held.accounts.get(segment.identifier, Account()).read(segment, budget, now_ns)
+
+    # The cheap ones first: none of them is to lose anything to another.
+    readings, refused = _look(sorted(found.own, key=committed), read, background, held)
     # What is known of a worker that lost its segment stands under the uuid of that.
-    before = {each.uuid: background.before(each.process["took"], each.header["uid"]) for each in readings}
+    before = {each.uuid: background.before(each.process["took"]) for each in readings}
     names = background.names | {now: background.names[lost] for now, lost in before.items() if lost in background.names}
     lost = set(before.values())
     # One that was removed under a worker which goes on elsewhere by now, though whoever drains has not seen it yet.
@@ -142,40 +162,62 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
         Worker(name, each, ledger_of(each), together.get(id(each), 1), added=background.added.get(each.uuid, ()))
         for name, each in named(laid + kept, names)
     ]
-    return Survey(workers, refused, foreign, clocks=clocks)
+    removed = _removed(prefix, workers, {each.uuid for each in here if each.alive}, background)
+    return Survey(workers, refused, found.counts(), clocks=clocks, removed=removed)
+
+
+def _removed(
+    prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
+) -> tuple[Removed, ...]:
+    """What of removed workers is in none of these; the file last, for a segment goes after its record has come.
+
+    Args:
+        prefix: of the file's name; None: the configured one.
+        workers: those that are shown.
+        living: the uuids of those that live: a record of one counts nothing. Of a dead one the file may be a copy
+            that somebody made earlier, so that its record counts what is beyond the copy's totals.
+        background: what a daemon knows.
+    """
+    kept, found = background.removed, removed_file.look(configured() if prefix is None else prefix).removed
+    if not (kept.alone or found):
+        return tuple(kept.sums.values())
+    shown = {worker.reading.uuid: worker.ledger.counts() for worker in workers if worker.together == 1}
+    taken = {worker.reading.lost for worker in workers}
+    # A file that cannot be removed is buried while its totals are still shown: they may be those of a copy.
+    settled = (background.buried - background.gone.keys()).union(living)
+    return (*uncounted((*kept.alone.values(), *found), shown, taken, settled), *kept.sums.values())
 
 
 def identities(
     prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE
 ) -> list[tuple[str, Identity]]:
     """Who is here, each as `survey` names it: from the headers alone, so that it costs next to nothing."""
-    found: list[Identity] = _look(prefix, Segment.identity, background, held)[0]
+    found: list[Identity] = _look(listing(prefix, held.others).own, Segment.identity, background, held)[0]
     found += [gone.reading for gone in (*background.gone.values(), *background.older)]
     return named(found, background.names)
 
 
 def _look(
-    prefix: str | None, read: Callable[[Segment], Who], background: Background, held: Held
-) -> tuple[list[Who], list[SegmentRefused], int]:
-    """What is read of each segment, those that were refused, and how many we may not read."""
+    files: Sequence[str], read: Callable[[Segment], Who], background: Background, held: Held
+) -> tuple[list[Who], list[SegmentRefused]]:
+    """What is read of each segment, and those that were refused."""
     found: list[Who] = []
     refused: list[SegmentRefused] = []
-    foreign = 0
     unlocked: list[Segment] = []
-    seen: set[Identifier] = set()
+    seen: dict[Identifier, str] = {}
     with contextlib.ExitStack() as opened:
-        for file in dict.fromkeys([*find(prefix), *(each.name for each in held.drained)]):
+        for file in dict.fromkeys([*files, *(each.name for each in held.drained)]):
+            if not held.goes_on():
+                raise DaemonEnds("the daemon ends")
             try:
                 with contextlib.ExitStack() as here:
                     if (known := held.refused.get(file)) is not None:
                         refused.append(known)
                         continue
-                    segment = held.segment(file)
-                    if segment is None:
-                        segment = here.enter_context(open_segment(file))
-                    elif segment.identifier in seen:  # by another name that it has as well
+                    segment = held.segment(file) or here.enter_context(open_segment(file))
+                    if segment.identifier in seen:  # by another name that it has as well
                         continue
-                    seen.add(segment.identifier)
+                    seen[segment.identifier] = segment.name
                     uuid = segment.header["uuid"].hex()
                     if uuid in background.gone or uuid in background.buried:  # counted there
                         continue
@@ -188,10 +230,37 @@ def _look(
             except SegmentRefused as error:
                 if identifier_of(file) is not None:  # else it was removed since it was listed
                     refused.append(error)
-            except NotPermitted:
-                foreign += 1
+            except NotPermitted:  # another user's file took its name since it was listed
+                continue
         moving = _moving(unlocked)
-    return [replace(each, pid=0) if each.file in moving else each for each in found], refused, foreign
+        activity = {segment.name: _activity(segment) for segment in unlocked}
+    whole = [replace(each, pid=0) if each.file in moving else each for each in found]
+    identifiers = {name: identifier for identifier, name in seen.items()}
+    twins = [
+        (each.uuid, Twin(each.file, identifiers[each.file], each.alive, activity.get(each.file, 0))) for each in whole
+    ]
+    copies = _copies(twins, background)
+    refused = sorted([*refused, *copies.values()], key=lambda each: each.path)
+    return [each for each in whole if each.file not in copies], refused
+
+
+def _copies(found: Iterable[tuple[str, Twin]], background: Background) -> dict[str, SegmentRefused]:
+    """Those that are refused because another file has their uuid, by name."""
+    by_uuid: dict[str, list[Twin]] = {}
+    for uuid, twin in sorted(found):
+        by_uuid.setdefault(uuid, []).append(twin)
+    refused: dict[str, SegmentRefused] = {}
+    for uuid, twins in by_uuid.items():
+        if len(twins) == 1:
+            continue
+        real = original(twins, background.files.get(uuid))
+        for twin in twins:
+            if real is None:
+                other = next(each.name for each in twins if each is not twin)
+                refused[twin.name] = undecided(twin.name, other)
+            elif twin is not real:
+                refused[twin.name] = SegmentCopy(twin.name, real.name, real.identifier)
+    return refused
 
 
 def _moving(unlocked: Sequence[Segment]) -> set[str]:
@@ -213,13 +282,16 @@ def _activity(segment: Segment) -> int:
         return -1
 
 
-def unread(foreign: int) -> str:
-    """What to say of segments that belong to users whose segments we may not read."""
-    return f"{many(foreign, 'segment')} of other users may not be read (run as that user, or set BRICKD_GROUP)"
+_NO_FOREIGN: Mapping[int, int] = MappingProxyType({})
 
 
 def select(
-    workers: Sequence[Worker], names: Sequence[str], *, segments: Iterable[str] | None = None, foreign: int = 0
+    workers: Sequence[Worker],
+    names: Sequence[str],
+    *,
+    segments: Iterable[str] | None = None,
+    foreign: Mapping[int, int] = _NO_FOREIGN,
+    services: Iterable[str] = (),
 ) -> list[Worker]:
     """Those that are named, or whose service is; all when nothing is named.
 
@@ -227,19 +299,21 @@ def select(
         workers: to choose from.
         names: of workers and services.
         segments: where a segment's file could have been named as well: those that there are.
-        foreign: how many segments may not be read: a name may be of one of these.
+        foreign: how many segments each other user has: where we have no workers, the name may be one of theirs.
+        services: that may be named as well, though none of these workers is of them.
 
     Raises:
         NoSuchWorker: a name that nobody has, with the ones that come near it.
     """
-    readable = {worker.name for worker in workers} | {worker.service for worker in workers}
+    readable = {worker.name for worker in workers} | {worker.service for worker in workers} | set(services)
     for name in names:
         if name not in readable:
             what = "worker or service" if segments is None else "worker, service or segment"
             known = readable | set(segments or ())
-            hints = [f"{suggestion(name, known)} (see brickd status)"] if known or not foreign else []
-            hints += [unread(foreign)] if foreign else []
-            raise NoSuchWorker(f"no {what} {name}: {'; '.join(hints)}")
+            hint = f"{suggestion(name, known)} (see brickd status)"
+            if foreign and not known:
+                hint = others_have(foreign)
+            raise NoSuchWorker(f"no {what} {name}: {hint}")
     if not names:
         return list(workers)
     return [worker for worker in workers if worker.name in names or worker.service in names]

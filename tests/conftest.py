@@ -16,18 +16,19 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
-import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sandbox
 from hypothesis import Phase, settings
 from loaded import Process, loaded
+from sandbox import apart
+from untouched import Untouched, users_places
 
 from brickd.files import find
 from brickd.reading import Reading
@@ -49,6 +50,15 @@ for ignored in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """What is set up for several tests, and what runs between them, has places of its own as well."""
+    if not hasattr(config, "workerinput"):  # the process that distributes the tests, or runs them all
+        config.pluginmanager.register(Untouched(users_places()))
+    base = ExitStack()
+    base.enter_context(apart())
+    config.add_cleanup(base.close)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """What is collected stays to the end: it is not looked through for what could be freed, now or ever after."""
@@ -61,7 +71,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 ROOT = Path(__file__).parent.parent
-SHM = Path("/dev/shm")
+SHM = sandbox.SHM
 
 _PROGRAM = """\
 import os, sys
@@ -122,25 +132,6 @@ class Worker:
 
 
 @contextmanager
-def apart() -> Iterator[str]:
-    """A prefix and a runtime directory that nobody else has; what is left behind there is removed."""
-    name = f"brickd-test-{uuid.uuid4().hex[:8]}-"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BRICKD_SHM_PREFIX", name)
-        # Short, for a socket's path has 107 bytes.
-        runtime = tempfile.mkdtemp(prefix="brickd-")
-        patch.setenv("BRICKD_RUNTIME_DIR", runtime)
-        patch.setenv("BRICKD_STATE_DIR", f"{runtime}/state")
-        patch.delenv("BRICKD_SOCKET", raising=False)
-        for variable in ("", "_SERVICE", "_WORKER", "_CLOCK", "_GROUP", "_STRICT", "_KEY_FILE", "_SENSITIVE"):
-            patch.delenv(f"BRICKD{variable}", raising=False)
-        yield name
-        shutil.rmtree(runtime, ignore_errors=True)  # a test may have removed it
-        for file in SHM.glob(name + "*"):
-            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
-
-
-@contextmanager
 def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
     """What starts a worker: `start(program, **environment)`. What still runs at the end is killed.
 
@@ -177,11 +168,17 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
                     each.kill()
 
 
-@pytest.fixture
-def prefix() -> Iterator[str]:
-    """This test's own prefix and runtime directory."""
+@pytest.fixture(autouse=True)
+def isolated() -> Iterator[str]:
+    """Each test has places of its own. A module whose tests share what they start gives this its own scope."""
     with apart() as name:
         yield name
+
+
+@pytest.fixture
+def prefix(isolated: str) -> str:
+    """This test's own prefix."""
+    return isolated
 
 
 @pytest.fixture
@@ -294,19 +291,30 @@ def version(tool: str) -> bytes:
 
 @pytest.fixture(scope="session")
 def compiled() -> Callable[..., Path]:
-    """Compiles C: `compiled(name, sources, *flags)`; what was compiled of the same text in the same way is there."""
+    """Compiles C: `compiled(name, sources, *flags)`; each source once, and what was compiled before is there."""
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
     _forget_old()
     common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
-    agents = [path for folder in ("include", "src") for path in (ROOT / "agent" / folder).glob("*.h")]
+    agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).glob("*.h"))
 
     @functools.cache  # to read all of it takes longer than most programs run
-    def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
-        def make(target: Path) -> None:
-            subprocess.run(["gcc", *common, *flags, "-o", target, *sources, "-lm"], check=True)
+    def compiled_alone(source: Path, flags: tuple[str, ...]) -> Path:
+        made_of = contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source)))
+        command: tuple[str | Path, ...] = ("gcc", *common, *flags, "-c", source, "-o")
+        return kept(
+            f"{source.stem}.o",
+            (version("gcc"), repr((common, flags)).encode(), *made_of),
+            lambda target: subprocess.run([*command, target], check=True),
+        )
 
-        besides = {path for source in sources for path in source.parent.glob("*.h")}
-        made_of = contents((*sorted({*agents, *besides}), *sources))
-        return kept(name, (version("gcc"), repr((common, flags)).encode(), *made_of), make)
+    @functools.cache
+    def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
+        objects = tuple(compiled_alone(each, flags) if each.suffix == ".c" else each for each in sources)
+        command: tuple[str | Path, ...] = ("gcc", *common, *flags, *objects, "-lm", "-o")
+        return kept(
+            name,
+            (version("gcc"), repr((common, flags)).encode(), *(each.name.encode() for each in objects)),
+            lambda target: subprocess.run([*command, target], check=True),
+        )
 
     return build

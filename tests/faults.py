@@ -31,9 +31,16 @@ NATIVE = ROOT / "tests" / "native"
 
 
 def until_stopped(pid: int) -> None:
-    """Wait until a process stands still that was sent SIGSTOP, whoever its parent is."""
-    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+    """Wait until all threads of a process that was sent SIGSTOP have stopped, whatever its parent is."""
+    while any(_state(thread) != "T" for thread in Path(f"/proc/{pid}/task").iterdir()):
         os.sched_yield()
+
+
+def _state(thread: Path) -> str:
+    try:
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):  # it ended before the signal reached it
+        return "T"
 
 
 def counts(of: Reading) -> dict[str, int]:

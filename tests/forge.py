@@ -28,7 +28,7 @@ BLOCK = 64
 U64 = 2**64 - 1
 
 
-MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6")
+MINORS = ("1.0", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "1.7")
 
 
 @functools.cache
@@ -123,6 +123,42 @@ def empty(**counts: int) -> bytes:
     put(image, "header", counts)
     put(image, "header", {"size": regions(image)["size"]})
     return seal(image)
+
+
+@contextmanager
+def file(image: bytes = b"", *, holes: bool = False) -> Iterator[int]:
+    """A file of these bytes, of which the pages that hold zeros are holes where `holes` says so."""
+    fd = os.memfd_create("sparse")
+    try:
+        os.ftruncate(fd, len(image))
+        for at in range(0, len(image), PAGE):
+            page = image[at : at + PAGE]
+            if not holes or any(page):
+                os.pwrite(fd, page, at)
+        yield fd
+    finally:
+        os.close(fd)
+
+
+SPARSE = {"lanes": 1024, "paths": 65472, "names": 65472, "sites": 16384}  # as many as a header may claim
+
+
+def sparse(fd: int, service: str = "sparse") -> None:
+    """Make a file a segment that claims all it may and holds next to nothing: every lane was opened once, 392 KiB."""
+    page = bytearray(empty(**SPARSE))
+    put(
+        page, "header", {"uuid": os.urandom(16), "service": service.encode(), "coordinates": b"", "index": -1, "pid": 0}
+    )
+    at = regions(page)
+    process, lane = (bytearray(dtypes.dtype(record).itemsize) for record in ("process", "lane"))
+    for name in ("names", "paths", "sites"):
+        offset, code, _ = field("process", name)
+        struct.pack_into(f"<{code}", process, offset, SPARSE[name])
+    offset, code, _ = field("lane", "opened")
+    struct.pack_into(f"<{code}", lane, offset, 1)
+    os.ftruncate(fd, at["size"])
+    os.pwrite(fd, process + bytes(lane) * SPARSE["lanes"], at["process"])
+    os.pwrite(fd, seal(page), 0)
 
 
 @contextmanager

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from brickd.collector import SECOND, Collector
+from brickd.events import Tell
 from brickd.memory import Memory
 from brickd.snapshot import Snapshot
 from brickd.totals import bricks
@@ -17,9 +18,15 @@ from brickd.workers import Survey, survey
 class Machine:
     """A daemon's loop, its windows, and a clock that a test turns."""
 
-    def __init__(self, prefix: str, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        memory: Memory | None = None,
+        keep: Callable[[bytes], None] | None = None,
+        tell: Tell = lambda *_, **__: None,
+    ) -> None:
         self.kept = b""
-        self.loop = Collector(memory or Memory(prefix), self._keep, lambda *_, **__: None)
+        self.loop = Collector(memory or Memory(prefix), keep or self._keep, tell, clock=int)
         self.windows, self.now_ns = Windows(), time.monotonic_ns()
         self.tick()
 
@@ -56,8 +63,13 @@ class Machine:
 
 
 @contextmanager
-def machine(prefix: str, memory: Memory | None = None) -> Iterator[Machine]:
-    made = Machine(prefix, memory)
+def machine(
+    prefix: str,
+    memory: Memory | None = None,
+    keep: Callable[[bytes], None] | None = None,
+    tell: Tell = lambda *_, **__: None,
+) -> Iterator[Machine]:
+    made = Machine(prefix, memory, keep, tell)
     try:
         yield made
     finally:

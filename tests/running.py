@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from faults import until_stopped
 from loaded import Process, loaded
 from serving import ask, following
 
@@ -49,6 +51,16 @@ class Running:
                     event: dict[str, Any] = what
                     return event
         raise AssertionError(f"the stream ended before anything was {kind}")
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """None of its threads runs meanwhile."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            until_stopped(self.pid)
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """SIGKILL, and wait until the kernel has dropped its locks."""

@@ -89,7 +89,7 @@ class Daemon(SharedMemory):
         raise BrickdError("nothing is recorded here")
 
     def end_recording(self, order: Ending) -> None:
-        raise BrickdError(f"no recording {order.recording} is being made")
+        raise BrickdError(f"recording {order.recording} is not running")
 
     def down(self) -> None:
         self.server.stop()

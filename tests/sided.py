@@ -75,7 +75,7 @@ class Sided:
 
     def survey(self) -> Survey:
         """All of them."""
-        return Survey([self._worker(number) for number in range(len(self.said))], [], 0)
+        return Survey([self._worker(number) for number in range(len(self.said))], [])
 
     def _worker(self, number: int) -> Worker:
         service = self.services.get(number, "api")
@@ -123,8 +123,8 @@ def compared(*said: Sequence[Said], **how: Any) -> Any:
     return document
 
 
-def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), same_work: bool = False, **how: Any) -> Any:
+def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), **how: Any) -> Any:
     """The document on workers that say this; what is no parameter of a question is of their world."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
     question = DiffQuestion(tuple(names), **how)
-    return diff.answer(Sided(said, **world), question, same_work=same_work).document
+    return diff.answer(Sided(said, **world), question).document

@@ -16,7 +16,7 @@ import os
 import random
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,11 +26,11 @@ import pytest
 from conftest import SHM
 from test_deferred import History
 
-from brickd import _reader, checkpoint, collector, files, workers
+from brickd import _reader, checkpoint, collector, files, removed_file, workers
 from brickd.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
 from brickd.memory import Memory
-from brickd.workers import Survey, Worker, survey
+from brickd.workers import Survey, survey
 
 U64 = 2**64 - 1
 LANES, SLOTS, PATHS = 2, 8, 64
@@ -112,6 +112,7 @@ class Writer:
         magic, image[:8] = bytes(image[:8]), bytes(8)
         os.write(self.fd, image)
         os.pwrite(self.fd, magic, 0)
+        self.identifier = files.identifier_of(self.file)
         self.lanes = [Lane() for _ in range(LANES)]
         self.history = History()
         self.dropped: dict[int, int] = {}
@@ -122,8 +123,10 @@ class Writer:
             None  # a thread that has taken its ticks and not said so yet, where the others wait for it
         )
         self.slow = slow
-        self.alive, self.ended = True, False
+        self.alive, self.leaving, self.ended = True, False, False
         self.removed = False  # its segment was, by somebody
+        self.reaped = False  # its segment was, after a record of it
+        self.copied = False  # somebody copied its segment
         self.goes_on: Writer | None = None  # in another segment
         # Of what was removed nobody may know any more whom the daemon left that had it open.
         self.uncertain = self.vanished = False
@@ -258,7 +261,7 @@ class Writer:
 
     def act(self, chance: random.Random) -> None:
         """One store of one of its threads."""
-        if not self.alive:
+        if not self.alive or self.leaving:
             return
         while len(self.steps) < LANES:
             self.steps.append(self._next(chance, len(self.steps)))
@@ -293,6 +296,47 @@ class Writer:
         self.ended = True
         self.die()
 
+    def leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
+        """A clean end, between whose steps it may be killed: its segment stays, or a record of it."""
+        self.finish()
+        os.pwrite(self.fd, struct.pack("<Q", 1), self._process + forge.later("process", "ended"))
+        self.leaving = self.ended = True
+        steps = self._leave(prefix, consumed)
+        next(steps)
+        return steps
+
+    def _leave(self, prefix: str, consumed: Callable[[], bool]) -> Generator[None, None, None]:
+        try:
+            yield
+            marked = _reader.Segment(self.fd).control()["attached"]
+            if not marked and not consumed():
+                yield
+                if append(prefix, self.fd):
+                    yield
+                    self.unlink()
+        finally:
+            self.die()
+
+    def unlink(self) -> None:
+        """Remove its segment, of which there is a record."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(SHM / self.file)
+            self.reaped = True
+
+    @property
+    def recorded(self) -> bool:
+        """Whether there is anything to count."""
+        return any(lane.begun or lane.attempts for lane in self.lanes)
+
+    @property
+    def heir(self) -> Writer:
+        """Where it went on at last."""
+        return self if self.goes_on is None else self.goes_on.heir
+
+    @property
+    def begun(self) -> int:
+        return sum(lane.begun for lane in self.lanes)
+
     def take_over(self, lost: Writer) -> None:
         """Be the process that lost its segment: its totals come along into this one, its rings begin anew."""
         os.pwrite(self.fd, lost.uuid[:8], self._process + forge.later("process", "took"))
@@ -309,6 +353,11 @@ class Writer:
         if self.alive:
             self.alive = False
             os.close(self.fd)
+
+
+def append(prefix: str, fd: int) -> bool:
+    """Leave a record of a segment."""
+    return _reader.append_removed(prefix, _reader.Segment(fd).removed(_reader.REMOVED_ROOM, 0))
 
 
 # ---- the daemon's world
@@ -342,11 +391,15 @@ class Faults:
         if self.chance.random() < self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), effect)
 
+    def some(self, data: bytes) -> int:
+        """How much of it is written: as many draws whatever its length, which is not the seed's."""
+        return int(self.chance.random() * (len(data) + 1))
+
     def write_all(self, writes: list[tuple[int, int, bytes]]) -> dict[int, int]:
         for fd, offset, data in writes:
             self.meet("tails")
             if self.chance.random() < self.tear:
-                os.pwrite(fd, data[: self.chance.randrange(len(data) + 1)], offset)
+                os.pwrite(fd, data[: self.some(data)], offset)
                 raise Killed("tails torn")
             os.pwrite(fd, data, offset)
         return {}
@@ -370,15 +423,20 @@ class _Os:
     def write(self, fd: int, data: Any) -> int:
         self._faults.meet("write")
         if self._faults.chance.random() < self._faults.tear:
-            os.write(fd, bytes(data)[: self._faults.chance.randrange(len(data) + 1)])
+            os.write(fd, bytes(data)[: self._faults.some(data)])
             raise Killed("write torn")
         self._faults.fail("write")
-        return os.write(fd, bytes(data)[: self._faults.chance.randint(1, len(data))])
+        return os.write(fd, bytes(data)[: max(1, self._faults.some(data))])
 
     def replace(self, draft: Any, path: Any) -> None:
         self._faults.meet("replace")
         self._faults.fail("replace")
         os.replace(draft, path)
+
+    def ftruncate(self, fd: int, size: int) -> None:
+        for _ in range(5):  # it is seldom, and what comes then would be lost
+            self._faults.meet("ftruncate")
+        os.ftruncate(fd, size)
 
     def unlink(self, path: Any) -> None:
         self._faults.meet("unlink")
@@ -405,8 +463,13 @@ class World:
     damage: float = 0.0
     damaged: bool = False
     looks: int = 0
-    seen: set[str] = field(default_factory=set)
+    seen: dict[str, int] = field(default_factory=dict)  # by uuid, of how many spans
+    removing: list[Generator[None, None, None]] = field(
+        default_factory=list
+    )  # somebody is at it, between any two steps
     names: dict[str, str] = field(default_factory=dict)
+    copies: set[str] = field(default_factory=set)  # names of files that are no worker's own
+    copies_drained: set[str] = field(default_factory=set)
     # Details that daemons folded, by worker: those that are gone as far as their last checkpoint says, and this one.
     folded: Counter[str] = field(default_factory=Counter)
     folding: dict[str, int] = field(default_factory=dict)
@@ -415,6 +478,7 @@ class World:
         self.faults = Faults(self.chance, self.meanwhile)
         self.patch.setattr(checkpoint, "os", _Os(self.faults))
         self.patch.setattr(files, "os", _Os(self.faults))
+        self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
         self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # nobody here records without a lock
 
@@ -427,36 +491,47 @@ class World:
         if self.writers:
             for _ in range(self.chance.randint(0, 3)):
                 self.chance.choice(self.writers).act(self.chance)
+        while self.removing and self.chance.random() < 0.4:
+            self.go_on_removing()
         if self.chance.random() < 0.05:
             self.look()
 
     def look(self) -> None:
         """Somebody reads beside the loop, if it lets him."""
-        roster = self.daemon.roster if self.daemon is not None else None
-        if roster is None or not roster.reading.acquire(blocking=False):
+        if self.daemon is None:
+            self.look_alone()
+            return
+        roster = self.daemon.roster
+        if not roster.reading.acquire(blocking=False):
             return
         try:
             if roster.lock.acquire(blocking=False):
                 roster.lock.release()
-                found = self.survey().workers
                 self.looks += 1
-                judge_look(self, found)
+                judge_look(self, self.survey())
         finally:
             roster.reading.release()
+
+    def look_alone(self) -> None:
+        """Somebody reads, and there is no daemon."""
+        with contextlib.suppress(CheckpointRefused):
+            memory = checkpoint.load(self.path) or Memory(self.prefix)
+            self.looks += 1
+            judge_look(self, survey(self.prefix, memory.background()), names=False)
 
     def start(self) -> None:
         """A daemon begins, from what the last one left."""
         if self.path.exists() and self.chance.random() < self.damage:
             content = bytearray(self.path.read_bytes() or b"\0")
-            content[self.chance.randrange(len(content))] ^= 1 << self.chance.randrange(8)
-            self.path.write_bytes(content[: self.chance.choice((len(content), self.chance.randrange(len(content))))])
+            content[int(self.chance.random() * len(content))] ^= 1 << self.chance.randrange(8)
+            self.path.write_bytes(content[: int(self.chance.choice((1, self.chance.random())) * len(content))])
             self.damaged = True
         try:
             memory = checkpoint.load(self.path) or Memory(self.prefix)
         except CheckpointRefused as error:
             self.told.append(("break", "", str(error)))
             memory = Memory(self.prefix)
-        self.daemon = collector.Collector(memory, self._keep, self._tell)
+        self.daemon = collector.Collector(memory, self._keep, self._tell, clock=int)
 
     def _keep(self, content: bytes) -> None:
         assert self.daemon is not None
@@ -475,10 +550,11 @@ class World:
     def stop(self) -> None:
         """It is gone; the kernel closes what it had open."""
         if self.daemon is not None:
+            self._note_copies()
             for each in self.daemon.roster.attached.values():
                 each.segment.close()
             for writer in self.writers:
-                if writer.removed and writer.uuid.hex() in self.daemon.roster.attached:
+                if writer.removed and self.has(writer):
                     self._unsure(writer)
         self.daemon = None
         self.names.clear()  # those that it gave in its last second nobody kept
@@ -499,6 +575,7 @@ class World:
                 self.start()
             assert self.daemon is not None
             self.daemon.tick(self.now_ns, look=True)
+            self._note_copies()
         except Killed:
             self.kills += 1
             self.stop()
@@ -508,19 +585,31 @@ class World:
 
     def remove(self, writer: Writer) -> None:
         """Somebody removes a worker's segment."""
-        if self._missed(writer):
+        if self._missed(writer) or writer.copied:
             return
         os.unlink(SHM / writer.file)
         writer.removed = True
-        if not self._has(writer):
+        if not self.has(writer):
             self._unsure(writer)
 
-    def _has(self, writer: Writer) -> bool:
-        return self.daemon is not None and writer.uuid.hex() in self.daemon.roster.attached
+    def has(self, writer: Writer) -> bool:
+        """Whether the daemon that runs drains it, and not a copy of it."""
+        return self._has_open(writer.identifier)
+
+    def _note_copies(self) -> None:
+        """See which copies the daemon takes for a worker's own file."""
+        assert self.daemon is not None
+        self.copies_drained |= self.copies.intersection(
+            each.segment.name for each in self.daemon.roster.attached.values()
+        )
+
+    def _has_open(self, identifier: files.Identifier | None) -> bool:
+        attached = () if self.daemon is None else self.daemon.roster.attached.values()
+        return any(each.segment.identifier == identifier for each in attached)
 
     def _missed(self, writer: Writer) -> bool:
         """Whether the daemon that runs has not seen it yet: of three segments within one tick it misses the second."""
-        return self.daemon is not None and not self._has(writer) and not writer.vanished
+        return self.daemon is not None and not self.has(writer) and not writer.vanished
 
     def reopen(self, lost: Writer) -> None:
         """Its process notices, and goes on in another."""
@@ -530,6 +619,36 @@ class World:
         self.worker()
         self.writers[-1].take_over(lost)
         lost.die()
+
+    def leave(self, writer: Writer) -> None:
+        """A worker comes to its end, whoever looks."""
+        self.removing.append(writer.leave(self.prefix, lambda: self.has(writer)))
+
+    def reap(self, writer: Writer) -> None:
+        """A new worker finds that one dead and that nobody drains it, and removes its segment."""
+        self.removing.append(self._reap(writer))
+
+    def _reap(self, writer: Writer) -> Generator[None, None, None]:
+        yield
+        try:
+            fd = os.open(SHM / writer.file, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            appended = append(self.prefix, fd)
+        finally:
+            os.close(fd)
+        if appended:
+            yield
+            writer.unlink()
+
+    def go_on_removing(self) -> None:
+        """One step of somebody who removes a segment; or its death."""
+        which = self.removing.pop(self.chance.randrange(len(self.removing)))
+        if self.chance.random() < 0.1:
+            which.close()
+        elif next(which, self) is not self:
+            self.removing.append(which)
 
     def _unsure(self, writer: Writer) -> None:
         writer.vanished = writer.uncertain = True
@@ -541,10 +660,13 @@ class World:
         """So many things happen, in the order that the seed says."""
         chance = self.chance
         for _ in range(steps):
+            self._remove_some()
             draw = chance.random()
-            alive = [each for each in self.writers if each.alive]
+            alive = [each for each in self.writers if each.alive and not each.leaving]
             if draw < 0.05 and len(self.writers) < 5:
                 self.worker()
+                if chance.random() < 0.3:
+                    self._live_shortly(self.writers[-1])
             elif draw < 0.07 and alive:
                 chance.choice(alive).die()
             elif draw < 0.09 and alive:
@@ -560,12 +682,82 @@ class World:
             else:
                 self.tick(chance.choice((0.001, 0.02, 1.0, 1.0, 6.0)))
 
+    def _remove_some(self) -> None:
+        """Segments go with a record: a worker leaves, or another one removes those of the dead."""
+        alive = [each for each in self.writers if each.alive and not each.leaving]
+        if alive and self.chance.random() < 0.02:
+            self.leave(self.chance.choice(alive))
+        if self.chance.random() < 0.3 and (dead := self._dead()):
+            self.reap(self.chance.choice(dead))
+        if self.chance.random() < 0.04:
+            self.copy()
+        if self.chance.random() < 0.1:
+            self.take_away()
+        while self.removing and self.chance.random() < 0.3:
+            self.go_on_removing()
+        if self.chance.random() < 0.1:
+            self.look()
+
+    def copy(self) -> None:
+        """Somebody copies a segment, whose name comes before or after that of the copy. Nobody lives in the copy."""
+        # Not a segment that somebody removes without a record: its copy would be all that is left of what it counted.
+        there = [each for each in self.writers if not each.removed and (SHM / each.file).exists()]
+        if not there:
+            return
+        writer = self.chance.choice(there)
+        name = f"{self.prefix}{self.chance.choice(('!', 'copy'))}{writer.file.removeprefix(self.prefix)}"
+        draft = SHM / f".{name}"
+        draft.write_bytes((SHM / writer.file).read_bytes())
+        draft.chmod(0o600)
+        draft.rename(SHM / name)
+        writer.copied = True
+        self.copies.add(name)
+
+    def take_away(self) -> None:
+        """Somebody removes a copy, with or without a record of it."""
+        there = [name for name in sorted(self.copies) if (SHM / name).exists()]
+        if not there:
+            return
+        name = self.chance.choice(there)
+        if self.chance.random() < 0.5:
+            (SHM / name).unlink()
+        else:
+            self.removing.append(self._reap_copy(name))
+
+    def _reap_copy(self, name: str) -> Generator[None, None, None]:
+        yield
+        try:
+            fd = os.open(SHM / name, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            status = os.fstat(fd)
+            appended = not self._has_open((status.st_dev, status.st_ino)) and append(self.prefix, fd)
+        finally:
+            os.close(fd)
+        if appended:
+            yield
+            (SHM / name).unlink(missing_ok=True)
+
+    def _live_shortly(self, writer: Writer) -> None:
+        """It is gone before any daemon looks."""
+        for _ in range(self.chance.randint(0, 20)):
+            writer.act(self.chance)
+        writer.die() if self.chance.random() < 0.5 else self.leave(writer)
+
+    def _dead(self) -> list[Writer]:
+        """Those that a new worker would find dead."""
+        return [each for each in self.writers if not each.alive and not self.has(each) and (SHM / each.file).exists()]
+
     def settle(self) -> None:
         """Nothing goes wrong any more, and all that lives comes to rest."""
         self.faults.kill = self.faults.tear = self.faults.full = self.faults.refuse = self.damage = 0.0
-        for each in self.writers:
-            if each.alive:
-                each.finish()
+        for each in self.removing:
+            each.close()  # killed where it is
+        self.removing.clear()
+        for writer in self.writers:
+            if writer.alive:
+                writer.finish()
         self.faults.meanwhile = lambda: None
         for _ in range(6):
             self.tick(6.0)
@@ -579,18 +771,30 @@ class World:
                 file.unlink()
 
 
-def judge_look(world: World, found: list[Worker]) -> None:
-    """Whenever somebody looks: nobody twice, nobody with more than was said, and nobody gone who was seen before."""
-    uuids = [each.reading.uuid for each in found]
+def judge_look(world: World, found: Survey, *, names: bool = True) -> None:
+    """Whenever somebody looks: each worker once, with no more than it did and no less than before."""
+    uuids = [each.reading.uuid for each in found.workers]
     assert len(uuids) == len(set(uuids))
     by_uuid = {each.uuid.hex(): each for each in world.writers}
-    for each in found:
+    spans = {each.reading.uuid: each.ledger.spans["begun"] for each in found.workers}
+    for each in found.workers:
         writer = by_uuid[each.reading.uuid]
         assert each.ledger.spans["summarized"] <= writer.spans
         assert each.reading.deferred.get("started", 0) <= len(writer.history.starts)
-        if each.reading.alive and not writer.uncertain and not world.damaged:
+        # With a copy that is given up for the worker's own file goes what its process was called in the segment before.
+        sure = not (writer.uncertain or world.damaged or writer.copied)
+        if names and each.reading.alive and sure and world.has(writer):
             assert world.names.setdefault(writer.first, each.name) == each.name, "who lives keeps the name"
+    for uuid, begun in list(spans.items()):
+        heir = by_uuid[uuid].heir.uuid.hex()
+        if heir not in uuids:  # removed: what is shown for the segment that it lost is not counted for it
+            spans[heir] = spans.get(heir, 0) + begun
+    for removed in found.removed:
+        spans[removed.uuid] = spans.get(removed.uuid, 0) + removed.counts.spans
+    for uuid, begun in spans.items():
+        assert begun <= by_uuid[uuid].begun, "no span is shown or removed twice"
     if not world.damaged:
         moved = {each.uuid.hex() for each in world.writers if each.goes_on is not None or each.vanished}
-        assert world.seen - moved <= set(uuids), "whoever was seen is seen again"
-    world.seen |= set(uuids)
+        for uuid, begun in world.seen.items():
+            assert uuid in moved or not by_uuid[uuid].recorded or spans.get(uuid, -1) >= begun, "no total goes back"
+    world.seen |= {uuid: max(begun, world.seen.get(uuid, 0)) for uuid, begun in spans.items()}

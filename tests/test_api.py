@@ -89,7 +89,7 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
     for target, status_code, kind, message in (
         ("status?name=apo/0", 404, "no_such_worker", "no worker or service apo/0: did you mean api/0"),
         ("bricks?category=nrom", 400, "trouble", "no category nrom: did you mean norm?"),
-        ("inspect", 400, "trouble", "2 workers to choose from, one wanted"),
+        ("inspect", 400, "trouble", "2 workers, and inspect shows one"),
         ("inspect/nobody", 404, "no_such_worker", "no worker, service or segment nobody: "),
         (f"inspect/{prefix}junk", 409, "segment_refused", f"{prefix}junk: "),
     ):
@@ -101,20 +101,20 @@ def test_an_error_says_what_it_is(worker: Start, socket_path: Path, prefix: str)
 @pytest.mark.parametrize(
     ("asked", "status", "told"),
     [
-        (request("/v1/bricks?top=0"), 400, "top is 0, wanted is a whole number of 1 or more"),
+        (request("/v1/bricks?top=0"), 400, "top is 0, expected a whole number of 1 or more"),
         (request("/v1/bricks?sort=self&sort=p50"), 400, "sort is given more than once"),
-        (request("/v1/status?frobnicate=1"), 400, "no parameter 'frobnicate', wanted is name"),
-        (request("/v1/status?name"), 400, "the query begins with name, wanted is name=value"),
+        (request("/v1/status?frobnicate=1"), 400, "no parameter 'frobnicate', expected name"),
+        (request("/v1/status?name"), 400, "the query begins with name, expected name=value"),
         (request("/v1/inspect/a?name=b"), 400, "name is given more than once"),
-        (request("/v1/down?now=1", b""), 400, "no parameter 'now', wanted none"),
-        (request("/v1/set", b'{"service": "api"}'), 400, 'the body begins with {"service": "api"}, wanted is name=val'),
-        (request("/v1/set", b"spans=on"), 400, "no service is given, wanted is the name of a service"),
-        (request("/v1/set", b"service=api&spans=perhaps"), 400, "spans is 'perhaps', wanted is one of on, off"),
+        (request("/v1/down?now=1", b""), 400, "no parameter 'now', expected none"),
+        (request("/v1/set", b'{"service": "api"}'), 400, 'the body begins with {"service": "api"}, expected name=val'),
+        (request("/v1/set", b"spans=on"), 400, "no service is given, expected the name of a service"),
+        (request("/v1/set", b"service=api&spans=perhaps"), 400, "spans is 'perhaps', expected one of on, off"),
         (request("/v1/set", b"service=nobody&spans=on"), 404, "no service nobody"),
         (request("/v1/set", b"x" * 20_000), 413, "the body is larger than 16384 bytes"),
-        (request("/v1/set"), 405, "no GET here, wanted is POST"),
-        (request("/v1/status", b""), 405, "no POST here, wanted is "),
-        (request("/v1/statu"), 404, "no path /v1/statu, wanted is one of those that /v1 lists"),
+        (request("/v1/set"), 405, "no GET here, expected POST"),
+        (request("/v1/status", b""), 405, "no POST here, expected "),
+        (request("/v1/statu"), 404, "no path /v1/statu, expected one of those that /v1 lists"),
         (request("/v1/status/"), 404, "no path"),
         (request("/"), 404, "no path"),
         (request("/v1/status", None, "x: " + "y" * 20_000), 431, "the head is larger than 16384 bytes"),
@@ -170,7 +170,7 @@ def test_the_index_says_who_answers_what(socket_path: Path, daemon: Daemon, pref
     assert listed["GET", "/v1/hang"]["watch"] == {
         "wanted": "a number of 0.01 to 3600",
         "default": 1.0,
-        "help": "How long to watch whether anything moves.",
+        "help": "Wait this long between the two looks.",
     }
     assert ("POST", "/v1/set") in listed
 

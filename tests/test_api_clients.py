@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from serving import Daemon, answer, ask, connected, following, request, rest, se
 from verbs import started
 
 from brickd.api.limits import Limits
-from brickd.api.peer import peer
+from brickd.api.peer import Role, peer
 from brickd.runtime import runtime
 
 INDEX = request("/v1")
@@ -54,8 +54,8 @@ def test_fifty_silent_clients_do_not_keep_the_next_from_being_answered(path: Pat
             silent.append(clients.enter_context(connected(path)))
             silent[-1].sendall(beginning)
         assert ask(path, "/v1").status == 200
-        assert all(closed(client) for client in silent[:40])
-        assert not closed(silent[-1], 0), "those who were silent the longest go first"
+        assert all(closed(client) for client in silent[:41])
+        assert not any(closed(client, 0) for client in silent[41:]), "those who were silent the longest go first"
 
 
 def test_clients_who_spoke_are_not_taken_for_silent_ones(path: Path) -> None:
@@ -234,7 +234,7 @@ try:
     client.connect(sys.argv[1])
 except PermissionError:
     sys.exit("kept out")
-client.sendall(b"GET /v1/status HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n")
+client.sendall(f"{sys.argv[2]} HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n".encode())
 sys.stdout.write(b"".join(iter(lambda: client.recv(65536), b"")).decode())
 """
 
@@ -248,11 +248,11 @@ def open_folder(prefix: str) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def stranger(path: Path, *identity: str) -> subprocess.CompletedProcess[bytes]:
+def stranger(path: Path, *identity: str, asks: str = "GET /v1/status") -> subprocess.CompletedProcess[bytes]:
     """What another user is answered."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to be another user")
-    command = ["setpriv", "--reuid=65534", *identity, sys.executable, "-S", "-c", STRANGER, str(path)]
+    command = ["setpriv", "--reuid=65534", *identity, sys.executable, "-S", "-c", STRANGER, str(path), asks]
     return subprocess.run(command, capture_output=True, check=False)
 
 
@@ -274,12 +274,98 @@ def test_a_member_of_the_group_is_answered(open_folder: Path, identity: tuple[st
         assert answer(stranger(open_folder / "socket", *identity).stdout).status == 200
 
 
+# What a member of the group must not do: everything that changes anything, and recordings, which hold customers' data.
+CONTROL = {
+    "POST /v1/set", "POST /v1/forget", "POST /v1/weights/rescan", "POST /v1/down",
+    "POST /v1/record", "POST /v1/record/end", "POST /v1/record/remove", "GET /v1/record/file",
+}  # fmt: skip
+MEMBER = ("--regid=65534", "--groups=4321")
+
+
+def test_the_index_says_which_role_each_path_needs(open_folder: Path) -> None:
+    with serving(open_folder / "socket"):
+        listed = ask(open_folder / "socket", "/v1").document["endpoints"]
+    roles = {f"{each['method']} {each['path']}": each["role"] for each in listed}
+    assert {path for path, role in roles.items() if role == "control"} == CONTROL
+    assert set(roles.values()) == {"read", "control"}
+
+
+@pytest.mark.parametrize("path", sorted(CONTROL))
+def test_a_member_of_the_group_controls_nothing(open_folder: Path, path: str) -> None:
+    with serving(open_folder / "socket", group=4321):
+        refused = answer(stranger(open_folder / "socket", *MEMBER, asks=path).stdout)
+        assert (refused.status, refused.document["error"]["kind"]) == (403, "not_permitted")
+        assert "members of its group may only read" in refused.document["error"]["message"]
+        assert ask(open_folder / "socket", "/v1/status").status == 200, "it still answers its user"
+
+
+# Requests that stay open, and the beginning of each answer.
+HOLDS = """
+import socket, sys
+clients = [socket.socket(socket.AF_UNIX) for _ in range(int(sys.argv[2]))]
+said = []
+for client in clients:
+    client.connect(sys.argv[1])
+    if sys.argv[3]:
+        client.sendall(f"GET {sys.argv[3]} HTTP/1.1\\r\\nhost: x\\r\\n\\r\\n".encode())
+        said.append(client.recv(12)[9:].decode())
+for silent in [] if sys.argv[3] else clients[:-10]:
+    silent.recv(1)  # until it is closed
+print(*said, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextmanager
+def held_by_a_member(path: Path, count: int, target: str = "") -> Iterator[list[str]]:
+    """A member of the group that keeps connections open; the status of each answer, where something is asked.
+
+    Where nothing is asked, all but the last ten connections are closed by then.
+    """
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root and setpriv, to be another user")
+    command = ["setpriv", "--reuid=65534", *MEMBER, sys.executable, "-S", "-c", HOLDS, str(path), str(count), target]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().decode().split()
+        process.communicate()
+
+
+def test_members_of_the_group_leave_half_of_the_streams_to_those_who_control(open_folder: Path) -> None:
+    path = open_folder / "socket"
+    with (
+        serving(path, Limits(streams=4), group=4321) as daemon,
+        held_by_a_member(path, 4, "/v1/status/stream") as said,
+        ExitStack() as streams,
+    ):
+        assert said == ["200", "200", "429", "429"]
+        daemon.events.add("tried", "")
+        for _ in range(2):
+            next(streams.enter_context(following(path, "/v1/events/stream")))
+
+
+def test_members_of_the_group_take_no_place_of_those_who_control(open_folder: Path) -> None:
+    path = open_folder / "socket"
+    with serving(path, Limits(connections=10, arrive_seconds=PATIENT), group=4321), connected(path) as client:
+        client.sendall(INDEX[:20])
+        with held_by_a_member(path, 30):
+            client.sendall(INDEX[20:])
+            assert answer(rest(client)).status == 200
+
+
 def test_what_the_kernel_says_of_a_peer() -> None:
     one, other = socket.socketpair()
     with one, other:
         found = peer(one)
         assert (found.pid, found.uid) == (os.getpid(), os.geteuid())
         assert found.groups == {os.getegid(), *os.getgroups()}
-        assert found.may_ask(None)
-        assert not found._replace(uid=4321).may_ask(None)
-        assert found._replace(uid=4321, groups=frozenset([7])).may_ask(7)
+        assert found.role(None) == found._replace(uid=0).role(7) == Role.CONTROL
+        member = found._replace(uid=4321, groups=frozenset([7]))
+        if os.geteuid() == 0:
+            os.seteuid(1234)
+            try:
+                roles = [found._replace(uid=uid).role(None) for uid in (0, 1234, 4321)]
+            finally:
+                os.seteuid(0)
+            assert roles == [Role.CONTROL, Role.CONTROL, Role.NONE]
+        assert [member.role(group) for group in (7, 8, None)] == [Role.READ, Role.NONE, Role.NONE]

@@ -11,7 +11,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from benchmarks import cases, cli, curves, load, peers, plot, stragglers
+from benchmarks import cases, cli, curves, hostile, load, peers, plot, stragglers
 from benchmarks.comparisons import COMPARISONS, Comparison
 from benchmarks.fleet import fleet
 from benchmarks.goals import Goal
@@ -28,6 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from brickd.files import find
+from brickd.segment import open_segment
 
 AT_LEAST_4 = Comparison("theirs", "ours", Goal(4, at_least=True), needs_tsc=True)
 
@@ -237,6 +238,19 @@ def test_a_fleet_records_and_leaves_nothing() -> None:
         assert find(prefix) == []
 
 
+def test_sparse_segments_are_believed_claim_all_that_there_can_be_and_take_little() -> None:
+    with workplace() as place, hostile.told(place, "benchmarks.sparse", "2") as files:
+        assert files.stdout is not None
+        taken = int(files.stdout.readline())
+        names = find(place.environment["BRICKD_SHM_PREFIX"])
+        assert len(names) == 2
+        for name in names:
+            with open_segment(name) as segment:
+                found = segment.read()
+                assert (found.alive, len(found.lanes), found.process["paths"]) == (True, 1024, 65472)
+        assert taken < 2 * 420 * 1024
+
+
 MILLION = Load("span rings on", 16, 1_000_000, ring=True, goal=Goal(3))
 
 
@@ -356,6 +370,7 @@ def test_a_daemon_is_weighed_while_workers_record_and_every_record_is_found_agai
                 "dropped": {},
                 "in_ring": 0,
                 "lost_with_daemon": 0,
+                "removed": 0,
             }
             assert daemon.checkpoint_bytes() > 0
             assert daemon.resident_bytes() > 1 << 20

@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_deferred import defer, finalize, measured, passes
 
-from brickd import checkpoint, dtypes
+from brickd import _reader, checkpoint, dtypes
 from brickd.errors import CheckpointRefused
 from brickd.framed import framed
 from brickd.kept import added, compact
 from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
+from brickd.removed import Counts, Removed
 from brickd.workers import survey
 
 NAMES = """
@@ -103,7 +104,7 @@ def test_one_of_a_later_brickd_is_refused_and_says_so() -> None:
 
 @pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b"{", b'{"prefix": "x", "known": {"a": [1]}}', b"\xff"])
 def test_one_that_is_whole_and_holds_something_else_is_refused(body: bytes) -> None:
-    with pytest.raises(CheckpointRefused, match="holds not what this brickd wants"):
+    with pytest.raises(CheckpointRefused, match="has an invalid structure"):
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
@@ -119,8 +120,14 @@ def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> No
     assert sum(lane["summarized"] for _, lane, _ in rest.reading.lanes) == 40 * summarized
 
 
+def with_paths_on_their_way(kept: Reading, more: int) -> Reading:
+    """The reading of a worker that was about to add paths when it was read."""
+    summaries = bytes(kept.summaries) + bytes(more * _reader.SUMMARY_BYTES)
+    return replace(kept, names=list(kept.names), paths=[*kept.paths, *more * [None]], summaries=summaries)
+
+
 def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading) -> None:
-    another = replace(kept, names=list(kept.names), paths=[*kept.paths, None])
+    another = with_paths_on_their_way(kept, 1)
     here = Memory("brickd-", gone={"a": Gone("api/0", kept), "b": Gone("api/1", another)})
     again = checkpoint.decode(checkpoint.encode(here))
     for each in (here, again):
@@ -133,7 +140,7 @@ def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading
 
 
 def test_those_that_go_later_share_what_came_out_of_a_file(kept: Reading) -> None:
-    unlike_others = replace(kept, paths=[*kept.paths, None, None, None])
+    unlike_others = with_paths_on_their_way(kept, 3)
     content = checkpoint.encode(Memory("brickd-", gone={"a": Gone("api/0", unlike_others)}))
     again = checkpoint.decode(content)
     assert Gone("api/1", unlike_others).reading.paths is again.gone["a"].reading.paths
@@ -154,7 +161,7 @@ def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
     _, body = checkpoint.encode(memory(kept)).split(b"\n", 1)
     document = json.loads(body) | {"names": {}}
     body = json.dumps(document).encode()
-    with pytest.raises(CheckpointRefused, match="holds not what this brickd wants: KeyError"):
+    with pytest.raises(CheckpointRefused, match="has an invalid structure: KeyError"):
         checkpoint.decode(framed("checkpoint", checkpoint.VERSION, [body]))
 
 
@@ -217,6 +224,44 @@ def test_a_sum_of_readings_has_every_count_and_time_of_both(worker: Callable[...
     again = added(together, first)
     assert len(again.paths) == len(together.paths), "what is known is not added once more"
     assert sum(lane["summarized"] for _, lane, _ in again.lanes) == 5 * 2 + 2 + 5
+
+
+def test_categories_that_refer_to_one_another_without_end_can_be_added_up(kept: Reading) -> None:
+    names: list[tuple[str, int] | None] = [(f"n{number}", number + 1) for number in range(5_000)]
+    together = added(kept, replace(kept, names=[*names, ("last", 0)]))
+    assert (len(together.names), together.category(len(kept.names))) == (5_001 + len(kept.names), "n1")
+
+
+def test_a_sum_has_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> None:
+    together = kept
+    for worker in range(3):
+        names: list[tuple[str, int] | None] = [(f"{worker}.{number}", number + 1) for number in range(30_000)]
+        together = added(together, replace(kept, names=names))
+    assert len(together.names) == _reader.NUMBERS_MAX
+    assert all(each is None or each[1] < _reader.NUMBERS_MAX for each in together.names)
+    here = Memory("brickd-", older={"api/TSC": Gone("api/older", together, 4)})
+    assert checkpoint.decode(checkpoint.encode(here)).older == here.older
+
+
+def test_counters_of_workers_that_lie_are_added_up_to_what_a_counter_can_hold(kept: Reading) -> None:
+    (number, lane, consumer), *_ = kept.lanes
+    lies: Any = {**lane, "begun": 2**64 - 1, "rejected": tuple(2**64 - 1 for _ in lane["rejected"])}
+    one = replace(kept, lanes=[(number, lies, consumer)], odd=2**64 - 1, deferred={"started": 2**64 - 1})
+    here = Memory("brickd-", older={"api/TSC": Gone("api/older", added(one, one), 2)})
+    here.known["ab" * 16] = Known("api/0", finalizes_dropped=2**65)
+    record: Any = {
+        "uuid": bytes(16), "took": 0, "service": b"api", "coordinates": b"", "index": -7, "reason": 0,
+        "started_ns": 1, "removed_ns": 2, "rejected": 3 * (2**64 - 1,), "no_lane": 0, "nested": 0,
+        **dict.fromkeys(("begun", "span_attempts", "event_attempts", "marks", "span_dropped", "event_dropped"), 1),
+    }  # fmt: skip
+    here.removed.fold([Removed.of(record)])
+    here.removed.add("api", False, 1, Counts(2**65))
+    here.removed.add("api", True, 1, Counts(2**64 - 1))
+    here.removed.add("api", True, 1, Counts(1))
+    again = checkpoint.decode(checkpoint.encode(here))
+    assert again.older["api/TSC"].reading.lanes[0][1]["begun"] == 2**64 - 1
+    assert (again.older, again.removed) == (here.older, here.removed)
+    assert again.known["ab" * 16].finalizes_dropped == again.removed.sums["api", False].counts.spans == 2**64 - 1
 
 
 def test_deferred_work_of_a_sum_is_the_sum(kept: Reading) -> None:

@@ -93,7 +93,7 @@ def test_a_daemon_of_another_prefix_is_not_asked(worker: Start, daemon: Daemon, 
 
 @pytest.mark.usefixtures("prefix")
 def test_a_prefix_may_be_spelled_as_it_likes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BRICKD_SHM_PREFIX", "brickd-test-ä b\r\nx: y-")
+    monkeypatch.setenv("BRICKD_SHM_PREFIX", "test-brickd-ä b\r\nx: y-")
     with serving(runtime().socket):
         assert document("status")["source"] == "daemon"
 
@@ -123,8 +123,8 @@ def test_a_daemon_that_stands_still_is_waited_for_only_so_long(worker: Start) ->
 def test_a_user_who_may_not_ask_is_told_so_and_reads_for_itself(nobody: list[str]) -> None:
     runtime().directory.chmod(0o755)
     for mode, words in (
-        (0o600, "is not yours to ask"),
-        (0o666, "does not answer you: this daemon answers its own"),
+        (0o600, "does not accept this user"),
+        (0o666, "refuses this user: this daemon answers its own"),
     ):
         runtime().socket.chmod(mode)
         command = [*nobody, sys.executable, "-P", "-m", "brickd", "status", "--json"]

@@ -83,7 +83,6 @@ def test_the_monotonic_clock_can_be_asked_for(worker: Start, prefix: str) -> Non
         ("BRICKD_CLOCK", "nonsense"),
         ("BRICKD_SHM_PREFIX", "with/slash"),
         ("BRICKD_SHM_PREFIX", "x" * 40),
-        ("BRICKD_GROUP", "no-such-group-here"),
         *(("BRICKD_LANES", value) for value in ("0", "-1", "two", "2x", " 2")),
         ("BRICKD_PATHS", "1e3"),
         ("BRICKD_NAMES", str(2**32)),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from made_up import HOSTILE
 from said import Said, Tensor
@@ -75,10 +75,9 @@ def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
     assert said["headlines"][3] == "2 other sites follow from it"
 
 
-def test_by_input_what_follows_is_counted_where_the_host_said_its_steps() -> None:
-    assert compared(GOOD, chain(NORM))["follow"] == 2
-    undeclared = [[replace(each, flags=0) for each in said] for said in (GOOD, chain(NORM))]
-    assert compared(*undeclared)["follow"] is None
+def test_what_follows_is_counted_by_run_alone() -> None:
+    assert compared(GOOD, chain(NORM), by="run")["follow"] == 2
+    assert compared(GOOD, chain(NORM))["follow"] is None
 
 
 def test_of_three_the_majority_names_the_outlier_and_two_disagree() -> None:
@@ -160,50 +159,95 @@ def bare(said: list[Said], *sites: int) -> list[Said]:
     return [replace(each, inputs=()) if each.site in sites else each for each in said]
 
 
-def test_what_nothing_is_said_of_by_input_is_compared_by_run_where_the_host_said_its_steps() -> None:
-    sides = [chain(born, sites=(SCORES, MLP)) for born in (None, SCORES)]
+ASKED = r"\(did they do the same work\? --by run\)"
+
+
+@pytest.mark.parametrize("flags", [STEP, 0])
+def test_steps_are_paired_only_where_a_person_asks_for_evidence_by_run(flags: int) -> None:
+    stateful = [[replace(e, flags=flags) for e in chain(born, sites=(SCORES, MLP))] for born in (None, SCORES)]
+    no_inputs = [[replace(e, flags=flags) for e in bare(said, EMBED, NORM, SCORES, MLP)] for said in (GOOD, chain(MLP))]
+    for sides, reason in ((stateful, "3 of stateful kernels .*"), (no_inputs, "24 without inputs")):
+        with pytest.raises(NothingComparable, match=f"{reason} {ASKED}$"):
+            compared(*sides)
+        assert compared(*sides, by="run")["verdict"] == "diverged"
+    assert where(compared(*stateful, by="run")) == ("scores", 0, 1, 0, "here_or_cache")
+    assert where(compared(*no_inputs, by="run"))[-1] == "unknown"
+
+
+def test_what_differs_by_run_alone_is_not_part_of_another_answer() -> None:
+    sides = chain(), chain(SCORES, sites=(EMBED, NORM, SCORES))
     said = compared(*sides)
-    assert (said["evidence"], where(said)) == ("run", ("scores", 0, 1, 0, "here_or_cache"))
-    with pytest.raises(NothingComparable, match=r"3 of stateful kernels .*\(steps are the host's own .*--by run"):
-        compared(*[[replace(each, flags=0) for each in side] for side in sides])
-
-
-def test_steps_whose_first_site_has_no_inputs_are_never_paired_unless_somebody_says_that_they_are_the_same() -> None:
-    sides = [bare(said, EMBED, NORM, SCORES, MLP) for said in (GOOD, chain(MLP))]
-    with pytest.raises(NothingComparable, match=r"24 without inputs \(embed, the first site, .*--by run"):
-        compared(*sides)
-    first = [bare(said, EMBED) for said in (GOOD, chain(EMBED))]
-    with pytest.raises(NothingComparable, match=r"embed, the first site, .*--by run"):
-        compared(*first)
-    for how in ({"by": "run"}, {"same_work": True}):
-        assert compared(*sides, **how)["verdict"] == "diverged"
-        assert where(compared(*sides, **how))[-1] == "unknown"
-    undeclared = [[replace(each, flags=0) for each in side] for side in sides]
-    with pytest.raises(NothingComparable, match=r"24 without inputs \(steps are the host's own .*--by run"):
-        compared(*undeclared)
-    assert compared(*undeclared, by="run")["verdict"] == "diverged"
-    assert compared(*undeclared, same_work=True)["verdict"] == "diverged"
-
-
-def test_what_by_input_shows_nothing_of_is_not_passed_over_where_a_person_says_that_both_did_the_same() -> None:
-    sides = bare(GOOD, MLP), bare(chain(MLP), MLP)
-    assert (compared(*sides)["evidence"], compared(*sides)["verdict"]) == ("input", "identical")
-    assert compared(*sides)["others"] == [{"evidence": "run", "verdict": "diverged", "compared": 12, "diverged": 3}]
-    assert compared(*sides, same_work=True)["evidence"] == "run"
-
-
-def test_what_shows_by_run_alone_is_told_beside_what_is_identical_by_input() -> None:
-    said = compared(GOOD, chain(SCORES, sites=(EMBED, NORM, SCORES)))
-    assert (said["evidence"], said["verdict"], said["first"]) == ("input", "identical", None)
-    assert said["headlines"][1] == "by run they differ, first at scores, layer 0, step 1, position 0 (--by run)"
-    assert len(compared(GOOD, GOOD)["headlines"]) == 1
-    assert not any(line.startswith("by run") for line in compared(GOOD, chain(MLP))["headlines"])
+    assert (said["evidence"], said["verdict"], said["first"], said["others"]) == ("input", "identical", None, [])
+    assert said["headlines"] == ["by input: identical, api/0 and api/1: 6 comparisons at 2 sites"]
+    assert compared(*sides, by="run")["verdict"] == "diverged"
 
 
 def test_a_step_that_began_with_other_inputs_was_other_work() -> None:
     other = [replace(each, inputs=(off(5000 + each.step, 0.7),), output=off(9, 0.3)) for each in GOOD]
     with pytest.raises(NothingComparable, match="12 another step's work"):
-        compared(GOOD, other)
+        compared(GOOD, other, by="run")
+
+
+def other_prompt(step: int, born: int = SCORES) -> list[Said]:
+    """As `chain`, but this step is given something else; in each step after it the scores read what that left."""
+    first = [replace(e, inputs=(off(5000, 0.7),), output=off(e.output.checksum + 9, 0.3)) for e in chain(steps=step)]
+    return chain(steps=step - 1) + first[4 * (step - 1) :] + chain(born)[4 * step :]
+
+
+def test_a_step_whose_cache_other_work_filled_is_not_paired() -> None:
+    said = compared(GOOD, other_prompt(2), by="run")
+    assert (said["verdict"], counts(said)) == ("identical", {"compared": 4, "identical": 4})
+    assert said["not_comparable"] == {"work": 8}
+    assert said["coverage"]["steps"] == {"shared": 3, "lone": 0, "other": 2}
+    with pytest.raises(NothingComparable, match="12 another step's work"):
+        compared(GOOD, other_prompt(1), by="run")
+
+
+def test_a_step_that_reads_no_cache_is_paired_whatever_work_came_before() -> None:
+    stateless = [[e for e in said if e.site != SCORES] for said in (GOOD, other_prompt(1, MLP))]
+    said = compared(*stateless, by="run")
+    assert (said["diverged"], said["not_comparable"]) == (2, {"work": 3})
+    assert where(said) == ("mlp", 0, 2, 0, "culprit")
+
+
+def test_workers_that_did_the_same_other_work_are_paired_with_each_other() -> None:
+    said = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1), by="run")
+    assert (said["verdict"], said["diverged"], said["identical"]) == ("identical", 0, 2 * 12 + 12)
+    damaged = compared(GOOD, GOOD, GOOD, other_prompt(1), other_prompt(1, NORM), by="run")
+    assert (damaged["verdict"], where(damaged)[:3]) == ("diverged", ("norm", 0, 2))
+
+
+def given_else(said: list[Said], step: int) -> list[Said]:
+    """From this step on it is given something else."""
+    return [replace(e, inputs=(off(7000 + e.step, 0.5),)) if e.site == EMBED and e.step >= step else e for e in said]
+
+
+def without(said: list[Said], site: int, step: int) -> list[Said]:
+    return [e for e in said if (e.site, e.step) != (site, step)]
+
+
+def test_what_a_damaged_worker_does_next_is_no_other_work() -> None:
+    """Its later steps begin with other inputs because of the damage: they stay paired."""
+    wrong = given_else(chain(NORM), 2)
+    said = compared(GOOD, wrong, by="run")
+    assert (said["verdict"], where(said)[:3]) == ("diverged", ("norm", 0, 1))
+    assert "work" not in said["not_comparable"]
+    beside = compared(GOOD, GOOD, GOOD, other_prompt(1), given_else(chain(SCORES), 2), by="run")
+    assert (where(beside)[:3], beside["not_comparable"]) == (("scores", 0, 1), {"work": 12})
+
+
+def test_a_difference_from_a_cache_that_other_work_filled_hides_no_other_work_after_it() -> None:
+    """The last step reads no cache and begins with other inputs: only its beginning shows that it is other work."""
+    sides = [without(said, SCORES, 3) for said in (GOOD, given_else(other_prompt(1), 3))]
+    with pytest.raises(NothingComparable, match="11 another step's work"):
+        compared(*sides, by="run")
+
+
+def test_a_difference_that_no_cache_explains_is_none_of_other_work() -> None:
+    """After other work, a step without a cache differs: later steps with other inputs may follow from that."""
+    sides = [[e for e in said if e.site != SCORES] for said in (GOOD, given_else(other_prompt(1, MLP), 3))]
+    said = compared(*sides, by="run")
+    assert (where(said)[:3], said["not_comparable"]) == (("mlp", 0, 2), {"work": 3})
 
 
 def test_one_step_alone_and_the_last_seconds_alone_are_looked_at() -> None:
@@ -290,7 +334,8 @@ def test_where_nothing_is_comparable_the_document_has_the_reasons_by_number_and_
         kernel: {"dtype": 3} for kernel in ("embed", "norm", "scores", "mlp")
     }
     tried = answered(GOOD, [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in GOOD])
-    assert (tried["evidence"], tried["coverage"]["lone"], tried["others"][0]["evidence"]) == ("input", 24, "run")
+    assert (tried["evidence"], tried["coverage"]["lone"], tried["others"]) == ("input", 24, [])
+    assert tried["outputs"] == {"evidence": "input", "fingerprints": 24, "compared": 0}
     for names, fingerprints in ((["api/0"], 12), ([], 0)):
         alone = answered(*[GOOD] * len(names), names=names)
         assert (alone["verdict"], alone["coverage"]["fingerprints"]) == ("not_comparable", fingerprints)
@@ -401,6 +446,10 @@ def test_whatever_two_who_did_the_same_lose_they_never_diverge(
         assert found["verdict"] == ("incomplete" if any(lost.values()) else "identical")
 
 
+# One did the other work before, the other one after the step that they share.
+@example([(3, 3, 2, 0), (2, 2, 1, 0)], [(2, 1, 1, 0), (3, 3, 2, 0)])
+# Only one has the print that shows that the step reads a state.
+@example([(1, 1, 1, 0), (1, 1, 2, 0)], [(1, 1, 2, 0), (1, 2, 1, 0), (3, 1, 2, 0)])
 @given(anybodys_runs, anybodys_runs)
 def test_turned_over_all_is_the_same_but_whose_it_is(
     one: list[tuple[int, int, int, int]], other: list[tuple[int, int, int, int]]

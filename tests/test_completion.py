@@ -131,7 +131,7 @@ def test_a_name_that_would_not_mean_itself_to_a_shell_is_left_out(tmp_path: Path
         "\udc80".encode("utf-8", "surrogatepass").decode("utf-8", "replace"),
     ]
     for number, name in enumerate([*names, "模型-7b", "fine_1.0+x%y~z"]):
-        image = with_header(service=name.encode(), coordinates=b"", index=number)
+        image = with_header(uuid=os.urandom(16), service=name.encode(), coordinates=b"", index=number)
         (SHM / f"{prefix}{number}").write_bytes(image)
     (SHM / f"{prefix}$(touch owned)").write_bytes(b"")
     offered = tab("status", "", at=tmp_path)
@@ -181,7 +181,7 @@ def test_a_tab_is_silent_where_the_reader_does_not_load() -> None:
 def test_an_unknown_instruction_is_one_line_and_exits_2(instruction: str) -> None:
     result = complete(instruction, COMP_WORDS="brickd ", COMP_CWORD="1")
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
-    assert "wanted is one of bash_complete" in result.stderr
+    assert "expected one of bash_complete" in result.stderr
     assert "\x1b" not in result.stderr
 
 

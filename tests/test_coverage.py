@@ -92,7 +92,7 @@ def test_the_outlier_of_three_is_told_once_and_leads_wherever_one_looks(worker: 
         assert brickd("workers").stdout.splitlines()[-1].startswith("! api/1 differs")
         ended = brickd("status", "--check")
         assert ended.returncode == 1
-        assert ended.stdout.startswith("unhealthy: mlp of api diverged, wanted is none (brickd diff api/")
+        assert ended.stdout.startswith("unhealthy: mlp of api diverged, expected none (brickd diff api/")
         assert brickd("status", "--check", "--ignore", "diverged").returncode == 0
         assert document("status", "api/0")["problems"] == []
         assert [each["kind"] for each in daemon.ask("/events")["events"]].count("diverged") == 1

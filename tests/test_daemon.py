@@ -21,6 +21,7 @@ from brickd.daemon import Daemon
 from brickd.files import find
 from brickd.framed import framed
 from brickd.home import Home
+from brickd.memory import Memory
 from brickd.runtime import runtime
 
 Start = Callable[..., Worker]
@@ -154,7 +155,7 @@ def test_a_runtime_directory_that_others_may_change_is_refused(prefix: str) -> N
     runtime().directory.chmod(0o777)
     said = refused()
     assert "drwxrwxrwx" in said
-    assert f"wanted is a directory that only user {os.geteuid()} may change" in said
+    assert f"expected a directory that only user {os.geteuid()} may change" in said
 
 
 def test_a_runtime_directory_that_cannot_be_made_is_named_with_what_to_set(prefix: str) -> None:
@@ -177,19 +178,36 @@ def test_a_damaged_checkpoint_is_put_aside_and_told(worker: Start, prefix: str) 
         assert daemon.ask("/status")["problems"] == []
 
 
-@pytest.mark.slow
-def test_a_checkpoint_of_other_segments_is_not_gone_on_from(prefix: str) -> None:
+def _foreign(path: Path) -> str:
+    path.write_bytes(checkpoint.encode(Memory("another-")))
+    return f"holds the segments another-*, this daemon drains {os.environ['BRICKD_SHM_PREFIX']}*: "
+
+
+def _later(path: Path) -> str:
+    path.write_bytes(framed("checkpoint", checkpoint.VERSION + 1, [b"{}"]))
+    version = checkpoint.VERSION
+    return f"is of version {version + 1}, this brickd reads {version}: start the brickd that wrote it, or "
+
+
+def _unreadable(path: Path) -> str:
+    path.mkdir()
+    return "cannot be read: Is a directory: "
+
+
+@pytest.mark.parametrize("make", [_foreign, _later, _unreadable])
+def test_a_checkpoint_that_is_not_replaced_is_named_with_the_command_that_moves_it_aside(
+    make: Callable[[Path], str],
+) -> None:
+    path = runtime().checkpoint
+    why = make(path)
+    before = path.lstat()
+    said = refused()
+    assert f"brickd: {path} {why}move it aside (mv {path} {path}.aside)" in said
+    assert (path.lstat().st_ino, path.lstat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    subprocess.run(said[said.index("(mv") + 1 : said.index(")")], shell=True, check=True)
     with running() as daemon:
-        daemon.end()
-    worker_of_another = refused(BRICKD_SHM_PREFIX="brickd-test-another-")
-    assert f"is of the segments {prefix}*, not brickd-test-another-*" in worker_of_another
-
-
-def test_a_checkpoint_of_a_later_brickd_is_left_to_that(prefix: str) -> None:
-    content = framed("checkpoint", checkpoint.VERSION + 1, [b"{}"])
-    runtime().checkpoint.write_bytes(content)
-    assert "start the brickd that wrote it" in refused()
-    assert runtime().checkpoint.read_bytes() == content
+        assert daemon.ask("/status")["problems"] == []
+    assert os.path.samestat(before, path.with_name("checkpoint.aside").lstat())
 
 
 def test_of_two_threads_that_tell_at_once_the_last_number_is_kept(prefix: str) -> None:
@@ -308,7 +326,7 @@ def findings() -> dict[str, str]:
 
 @pytest.mark.slow
 def test_the_doctor_sees_a_daemon_and_its_checkpoint(worker: Start, prefix: str) -> None:
-    assert "none runs" in findings()["daemon"]
+    assert "no daemon runs" in findings()["daemon"]
     with running() as daemon:
         worker(WORK).paused()
         daemon.until("worker_found")
@@ -325,7 +343,7 @@ def test_the_doctor_tells_a_daemon_that_was_killed_from_none(prefix: str) -> Non
     with running() as daemon:
         assert findings()["daemon"] == f"process {daemon.pid} answers"
         daemon.kill()
-    assert findings()["daemon"] == f"nobody listens at {runtime().socket}: its daemon was killed"
+    assert findings()["daemon"] == f"no process listens at {runtime().socket}: its daemon was killed"
 
 
 def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Start, prefix: str) -> None:

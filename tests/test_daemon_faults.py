@@ -20,11 +20,12 @@ from typing import Any
 
 import forge
 import pytest
-from conftest import SHM, Worker, apart, workers
+from conftest import SHM, Worker, workers
 from faults import ALERT, Compile, native, order, program
 from forge import PAGE, U64, golden, place, put, seal
 from rings import Rings, events
 from running import Running, running
+from sandbox import apart, places, within
 from verbs import brickd
 
 from brickd import _reader, directory
@@ -57,6 +58,7 @@ class Shared:
     healthy: tuple[Worker, ...]
     files: tuple[str, ...]
     prefix: str
+    places: dict[str, str]
     start: Start
     spans: int = 0
 
@@ -110,17 +112,18 @@ def everybody() -> Iterator[Shared]:
             each.paused()
         daemon.once("/workers", lambda said: len(said["workers"]) == 2)
         files = tuple(each["segment"] for each in daemon.ask("/workers")["workers"])
-        yield Shared(daemon, healthy, files, prefix, start, spans=10)
+        yield Shared(daemon, healthy, files, prefix, places(), start, spans=10)
 
 
 @pytest.fixture
 def shared(everybody: Shared) -> Iterator[Shared]:
     """The shared daemon; what a test adds to its directory is removed, and all goes on after it."""
-    yield everybody
-    for file in SHM.glob(f"*{everybody.prefix}*"):
-        if file.name not in everybody.files:
-            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
-    everybody.goes_on()
+    with within(everybody.places):
+        yield everybody
+        for file in SHM.glob(f"*{everybody.prefix}*"):
+            if file.name not in everybody.files:
+                file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink(missing_ok=True)
+        everybody.goes_on()
 
 
 def image(**header: Any) -> bytearray:
@@ -309,25 +312,9 @@ def test_a_copy_of_a_segment_is_quarantined_and_counted_once(shared: Shared) -> 
     before = shared.newest()
     for of in shared.files:
         file = shared.put(f"copy-of-{of}", (SHM / of).read_bytes())
-        assert f"says that it is {of}: one of them is a copy" in told(shared, file, before)
+        assert f"is a copy of {of}: both have the same uuid" in told(shared, file, before)
     shared.goes_on()
     assert len([each for each in shared.daemon.ask("/status")["workers"] if each["service"] == "healthy"]) == 2
-
-
-@pytest.mark.slow
-def test_of_a_worker_and_a_copy_of_its_segment_that_came_first_the_worker_is_drained(shared: Shared) -> None:
-    before, both = shared.newest(), bytes(image(service=b"both"))
-    copy = shared.put("copy", both)
-    shared.worker(copy)
-    (SHM / f".{shared.prefix}original").write_bytes(both)
-    with lived_in(SHM / f".{shared.prefix}original"):
-        (SHM / f".{shared.prefix}original").rename(SHM / f"{shared.prefix}original")
-        assert told(shared, copy, before).endswith("where a worker lives: it is a copy")
-        original = f"{shared.prefix}original"
-        while original not in opened_by(shared.daemon.pid):
-            shared.daemon.ask("")
-        assert shared.worker(original)["state"] == "live"
-        assert shared.worker(original)["ledger"]["spans"]["summarized"] == 12
 
 
 # ---- files that are no segments
@@ -336,7 +323,6 @@ def test_of_a_worker_and_a_copy_of_its_segment_that_came_first_the_worker_is_dra
 def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -> None:
     before, draft = shared.newest(), SHM / f".{shared.prefix}draft"
     draft.write_bytes(bytes(image()))
-    os.link(draft, SHM / f"{shared.prefix}hard")
     os.symlink(shared.files[0], SHM / f"{shared.prefix}link")
     os.mkfifo(SHM / f"{shared.prefix}fifo")
     (SHM / f"{shared.prefix}folder").mkdir()
@@ -344,7 +330,6 @@ def test_what_is_no_plain_file_is_quarantined_and_nobody_waits(shared: Shared) -
         sparse.write(golden())
         sparse.truncate(2**60)
     wanted = {
-        "hard": "2 links",
         "link": "cannot be opened",
         "fifo": "not a regular file",
         "folder": "cannot be opened",
@@ -436,7 +421,7 @@ def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
 
 def test_nothing_is_attached_while_somebody_reads_who_would_drop_its_lock_again(prefix: str) -> None:
     (SHM / f"{prefix}new").write_bytes(bytes(image()))
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.tick(0)
     (old,) = loop.roster.attached.values()
     (SHM / f"{prefix}newer").write_bytes(bytes(image()))
@@ -454,7 +439,7 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (SHM / f"{prefix}old").write_bytes(bytes(image()))
-    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=int)
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
@@ -590,6 +575,7 @@ def test_ten_thousand_files_cost_a_bounded_time_and_memory(shared: Shared) -> No
     while sum(each["together"] for each in shared.daemon.ask("/workers")["workers"]) < 10_002:
         pass
     shared.goes_on()
+    shared.daemon.until("quarantined", before)
     assert shared.events(before)[0]["number"] == before + 1, "what happened before is not forgotten for it"
     with open(f"/proc/{shared.daemon.pid}/status") as status:
         (kib,) = [int(line.split()[1]) for line in status if line.startswith("VmRSS")]

@@ -240,7 +240,7 @@ def test_what_cannot_be_watched_is_refused() -> None:
         (("--watch", "-o", "csv"), "--watch prints screens or JSON"),
         (("--watch", "0"), "0 is not a number of 0.1 to 3600"),
         (("--watch", "--check"), "give one of them"),
-        (("--max-dead", "1"), "what is healthy is asked by --check"),
+        (("--max-dead", "1"), "this option needs --check"),
     ):
         ended = brickd("status", *arguments)
         assert (ended.returncode, ended.stdout) == (2, "")
@@ -260,13 +260,13 @@ def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -
     started(worker)
     assert checked() == (
         0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
-        " no weights compared, nobody compared",
+        " no weights compared, nobody compared, 0 removed",
     )  # fmt: skip
     daemon.end()
     assert checked() == (
         0,
         "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
-        " no weights compared, nobody compared",
+        " no weights compared, nobody compared, 0 removed",
     )
 
 
@@ -278,15 +278,15 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
     told = document("status", "--check", code=1)
     assert [(each["name"], each["healthy"]) for each in told["conditions"]] == [
         ("lost", False), ("dead", False), ("quarantined", False), ("daemon", True), ("checkpoint", False),
-        ("diverged", True), ("weights", True), ("straggler", True),
+        ("diverged", True), ("weights", True), ("straggler", True), ("removed", True),
     ]  # fmt: skip
     lost = int(told["conditions"][0]["seen"].split()[0])
     started(worker, BRICKD_SERVICE="batch").kill()
     assert checked("--max-dead", "1") == (
         1,
-        f"unhealthy: {lost} lost, wanted is none (brickd workers); 2 dead, wanted is at most 1 (brickd prune);"
-        " 1 quarantined, wanted is none (brickd workers);"
-        " no checkpoint: No space left on device, wanted is one that is written (brickd doctor)",
+        f"unhealthy: {lost} lost, expected none (brickd workers); 2 dead, expected at most 1 (brickd prune);"
+        " 1 quarantined, expected none (brickd workers);"
+        " no checkpoint: No space left on device, expected one that is written (brickd doctor)",
     )
     tolerant = ("--max-lost", str(lost), "--max-dead", "2", "--ignore", "quarantined", "--ignore", "checkpoint")
     assert checked(*tolerant)[0] == 0
@@ -296,11 +296,11 @@ def test_each_thing_that_is_not_well_is_told_with_what_is_wanted(worker: Start, 
 @pytest.mark.usefixtures("prefix")
 def test_a_daemon_that_is_gone_is_missed_and_one_that_never_was_only_if_it_is_needed() -> None:
     assert checked()[0] == 0
-    assert checked("--need-daemon") == (1, "unhealthy: no daemon, wanted is one that answers (brickd up -d)")
+    assert checked("--need-daemon") == (1, "unhealthy: no daemon, expected one that answers (brickd up -d)")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(os.fspath(runtime().socket))
-    gone = f"whoever answered at {runtime().socket} has ended"
-    assert checked() == (1, f"unhealthy: {gone}, wanted is one that answers (brickd up -d)")
+    gone = f"the daemon at {runtime().socket} has ended"
+    assert checked() == (1, f"unhealthy: {gone}, expected one that answers (brickd up -d)")
     assert checked("--ignore", "daemon")[0] == 0
 
 
@@ -324,7 +324,7 @@ FACTS = st.none() | st.fixed_dictionaries(
     }
 )
 
-NOBODY = {"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None}  # was compared with anybody
+NOBODY = {"diverged": None, "weights": None, "stragglers": None, "judged_age_ns": None, "removed": {"unasked_spans": 0}}
 SITE = {"kernel": "down", "service": "api", "command": "brickd diff api/0 api/1"}
 DIVERGED = st.none() | st.lists(st.just(SITE), max_size=3)
 WEIGHTS = st.none() | st.lists(st.just({"workers": ["api/0", "api/1"], "command": "brickd weights api"}), max_size=3)
@@ -351,7 +351,8 @@ def test_a_daemon_is_started_only_where_the_last_has_ended(ended: bool, command:
 
 
 @given(
-    WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
+    WORKERS, FACTS, SLOW, DIVERGED, WEIGHTS, st.integers(0, 2),
+    st.none() | st.builds(Missing, st.just("it is gone"), st.booleans()),
     st.builds(Bounds, st.integers(0, 9), st.integers(0, 4), st.booleans(), st.lists(st.sampled_from(NAMES)).map(tuple)),
 )  # fmt: skip
 def test_what_is_tolerated_more_is_never_less_healthy(
@@ -360,12 +361,13 @@ def test_what_is_tolerated_more_is_never_less_healthy(
     slow: list[dict[str, str]] | None,
     diverged: list[dict[str, str]] | None,
     weights: list[dict[str, Any]] | None,
+    removed: int,
     missing: Missing | None,
     bounds: Bounds,
 ) -> None:
     age_ns = None if slow is None else 0
     found = {"diverged": diverged, "weights": weights, "stragglers": slow, "judged_age_ns": age_ns}
-    said = {"workers": workers, "daemon": facts, **found}
+    said = {"workers": workers, "daemon": facts, "removed": {"unasked_spans": removed}, **found}
     judged = conditions(said, missing, bounds)
     assert [each.name for each in judged] == list(NAMES)
     assert all(each.healthy for each in judged if each.name in bounds.ignore)

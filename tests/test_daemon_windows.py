@@ -142,7 +142,7 @@ def ended(process: Worker) -> None:
 def test_who_died_and_could_not_be_read_before_is_in_no_window(worker: Start, prefix: str) -> None:
     hidden = late(worker)
     (file,) = find(prefix)
-    away = (SHM / file).rename(SHM / f"brickd-away-{file}")
+    away = (SHM / file).rename(SHM / f"away-{file}")
     with machine(prefix) as here:
         seen = late(worker)
         here.tick()

@@ -14,7 +14,7 @@ from conftest import SHM
 
 from brickd.collector import LOOK_NS, SECOND, SLOWEST_NS, STILL_NS, Collector
 from brickd.directory import Directory
-from brickd.errors import SegmentUnpublished
+from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.memory import Memory
 
 NOBODY = 1234
@@ -73,6 +73,20 @@ def test_a_file_that_stays_unpublished_is_looked_at_as_often_as_the_others(prefi
     assert (looks.told, looks.directory.quarantined) == ([], {})
 
 
+def test_a_file_that_is_removed_after_it_was_listed_is_not_told(prefix: str) -> None:
+    told: list[str] = []
+    directory = Directory(prefix, lambda kind, text, **_: told.append(f"{kind}: {text}"), STILL_NS)
+    file = SHM / f"{prefix}0"
+    file.write_bytes(b"a segment")
+
+    def attach(name: str) -> None:
+        file.unlink()
+        raise SegmentRefused(name, "is gone")
+
+    assert directory.look(0, {}, attach)
+    assert (told, directory.quarantined) == ([], {})
+
+
 def test_the_loop_rests_beside_a_file_that_stays_unpublished(prefix: str) -> None:
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None)
     try:
@@ -97,19 +111,33 @@ def test_another_file_of_the_same_name_has_its_own_time(prefix: str) -> None:
     assert not file.exists()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_what_another_user_has_to_remove_is_opened_no_more_and_told_once(prefix: str) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+def test_a_file_of_another_user_is_looked_at_once(prefix: str) -> None:
     looks, file = Looks(prefix), SHM / f"{prefix}0"
-    file.write_bytes(bytes(64))
-    file.chmod(0o666)
-    os.seteuid(NOBODY)
-    try:
-        for second in (0, 5, 10, 15):
-            looks.at(second * SECOND)
-    finally:
-        os.seteuid(0)
-    reason = "its worker died before it had published it; only user 0 may remove it"
-    assert looks.told == [f"quarantined: {file.name}: {reason}"]
-    assert [now_ns for _, now_ns in looks.opened] == [0, STILL_NS]
-    assert looks.directory.refused()[file.name].reason == reason
-    assert not looks.directory.waits
+    file.touch(0o600)
+    os.chown(file, NOBODY, -1)
+    looks.at(0)
+    assert list(looks.directory.others.values()) == [NOBODY]
+    os.chown(file, 0, -1)
+    looks.at(SECOND)
+    assert list(looks.directory.others.values()) == [NOBODY], "its inode is known: its owner is not asked for again"
+    assert looks.opened == []
+    (SHM / f".{prefix}draft").touch(0o600)
+    (SHM / f".{prefix}draft").rename(file)
+    looks.at(2 * SECOND)
+    assert (looks.directory.others, len(looks.opened)) == ({}, 1), "another file has its name"
+
+
+def test_the_next_look_waits_for_fifty_times_as_long_as_the_last_one_took(prefix: str) -> None:
+    took_ns = SECOND // 100
+    times = iter(range(0, 100 * SECOND, took_ns))  # each look at the clock is so much later than the one before
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
+    loop.tick(0)
+    (SHM / f"{prefix}0").write_bytes(b"no segment")
+    again_ns = (1 + 50) * took_ns  # from the end of the listing
+    for now_ns in (1, took_ns, again_ns - 1):
+        loop.tick(now_ns, look=now_ns == 1)
+        assert not loop.directory.quarantined
+    loop.tick(again_ns)
+    assert list(loop.directory.quarantined) == [f"{prefix}0"], "it is not forgotten"
+    loop.end(again_ns + 1)

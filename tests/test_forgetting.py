@@ -57,12 +57,23 @@ def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_ca
 def test_of_all_dead_that_are_forgotten_without_a_daemon_nothing_is_said_any_more() -> None:
     with Home(runtime()) as home:
         home.keep(checkpoint.encode(remembered()))
-        assert home.forget() == 2
+        assert home.forget("brickd-") == 2
     left = checkpoint.load(runtime().checkpoint)
     assert left is not None
     assert (list(left.known), list(left.gone)) == ([ONE], [])
     assert {place: each.outliers for place, each in left.compared.findings.items()} == {BOTH: {ONE: 1}}
     assert left.compared.doubts == {UNSURE: Doubt(frozenset({ONE}), frozenset({ONE}))}
+
+
+def test_without_a_daemon_a_worker_whose_segment_is_gone_is_dead_too() -> None:
+    memory = remembered()
+    memory.known[ONE].file = (1, 2)
+    with Home(runtime()) as home:
+        home.keep(checkpoint.encode(memory))
+        assert home.forget("brickd-") == 2
+    left = checkpoint.load(runtime().checkpoint)
+    assert left is not None
+    assert (left.known, left.compared.findings, left.compared.doubts) == ({}, {}, {})
 
 
 def test_of_one_that_is_forgotten_nothing_is_said_any_more_and_of_others_all() -> None:
@@ -104,7 +115,7 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
         lives, shared, other = names
         assert (lives, shared.partition("~")[0], other) == ("m/2", "m/2", "m/3")
         refused = brickd("prune", "m/2")
-        assert (refused.returncode, refused.stderr.count("no dead worker m/2: it lives")) == (4, 1)
+        assert (refused.returncode, refused.stderr.count("no dead worker m/2: it is live")) == (4, 1)
         assert brickd("prune", "m/7").returncode == 4
         assert brickd("prune", "--refused", shared).returncode == 2
         if asked == "nobody":  # it counts what the checkpoint has, which a daemon writes when it is time
@@ -112,3 +123,22 @@ def test_a_dead_worker_is_pruned_by_the_name_that_it_is_shown_by(worker: Start, 
         done = document("prune", shared)
         assert (done["forgotten"], done["removed"]) == (1, [])
         assert [each["name"] for each in document("workers")["workers"]] == [lives, other]
+
+
+@pytest.mark.slow  # nothing may move for five seconds before a segment is removed
+def test_a_worker_that_is_pruned_without_a_daemon_is_not_taken_for_a_living_one_later(
+    worker: Start, prefix: str
+) -> None:
+    def known() -> list[str]:
+        left = checkpoint.load(runtime().checkpoint)
+        assert left is not None
+        return [each.name for each in left.known.values()]
+
+    with running() as daemon:
+        one = started(worker, BRICKD_SERVICE="m")
+        told(daemon, "worker_found", 1)
+        daemon.end()
+    one.kill()
+    assert known() == ["m/0"]
+    assert len(document("prune")["removed"]) == 1
+    assert known() == []

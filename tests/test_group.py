@@ -1,4 +1,4 @@
-"""Servers of one user, a daemon of another, clients of a third: what BRICKD_GROUP lets them do, and nobody else."""
+"""A daemon of one user, clients of a group and outsiders: the group reads through the API and can do nothing else."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -17,25 +16,26 @@ from conftest import SHM, Worker, another_user
 from faults import Start
 from rounds import ROUNDS, STARTS, again, closed
 from running import Running, running
+from serving import ask
 
-from brickd.files import find
 from brickd.runtime import runtime
 
 pytestmark = pytest.mark.slow  # users come and go
 
 GROUP = 61000
-SERVER, DAEMON, CLIENT, OUTSIDER = 61001, 61002, 61003, 61004
+OUT = "OUT"
+OWNER, MEMBER, OUTSIDER = 61001, 61002, 61003
 
 
-def verb(uid: int, *arguments: str, member: bool = True, **environment: str) -> subprocess.CompletedProcess[str]:
+def verb(uid: int, *arguments: str, member: bool = True) -> subprocess.CompletedProcess[str]:
     """A verb that a user runs, who is a member of the group or is not."""
     command = [*another_user(uid, *([GROUP] if member else [])), sys.executable, "-P", "-m", "brickd", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, check=False)
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def status(uid: int, *arguments: str, member: bool = True, **environment: str) -> dict[str, Any]:
+def status(uid: int) -> dict[str, Any]:
     """What a user is shown."""
-    done = verb(uid, "status", "--json", *arguments, member=member, **environment)
+    done = verb(uid, "status", "--json")
     assert done.returncode == 0, done.stderr
     document: dict[str, Any] = json.loads(done.stdout)
     return document
@@ -43,110 +43,117 @@ def status(uid: int, *arguments: str, member: bool = True, **environment: str) -
 
 @pytest.fixture
 def daemon(prefix: str) -> Iterator[Running]:
-    """That of a member of the group."""
-    os.chown(runtime().directory, DAEMON, DAEMON)
-    with running(another_user(DAEMON, GROUP), BRICKD_GROUP=str(GROUP)) as one:
+    """The owner's, which answers the group."""
+    os.chown(runtime().directory, OWNER, OWNER)
+    with running(another_user(OWNER, GROUP), BRICKD_GROUP=str(GROUP)) as one:
         yield one
 
 
 def server(worker: Start) -> Worker:
-    """A worker of a server whose user gave its segments to the group."""
-    before = tuple(another_user(SERVER, GROUP))
+    """A worker of the owner's server; its environment names the group as well."""
+    before = tuple(another_user(OWNER, GROUP))
     return worker(f"{ROUNDS}\nrounds()", before=before, BRICKD_SERVICE="api", BRICKD_GROUP=str(GROUP))
 
 
-def test_the_daemon_of_a_group_drains_its_members_servers_and_answers_its_members_alone(
-    daemon: Running, worker: Start, prefix: str
-) -> None:
-    one = server(worker)
-    segment = (SHM / one.heard()).stat()
-    assert (stat.S_IMODE(segment.st_mode), segment.st_uid, segment.st_gid) == (0o660, SERVER, GROUP)
-    closed(daemon, STARTS)
-    again(one)
-    closed(daemon, 2 * STARTS)
-
-    seen = status(CLIENT)
-    assert seen["source"] == "daemon"
-    assert seen["ledger"]["spans"]["summarized"] == 2 * STARTS
-    assert status(CLIENT, BRICKD_SOCKET="/nowhere")["source"] == "shared memory", "the segment itself is the group's"
-
-    refused = verb(OUTSIDER, "status", member=False)
-    assert (refused.returncode, refused.stdout) == (5, "")
-    assert "1 segment of other users may not be read" in refused.stderr
-    assert verb(OUTSIDER, "down", member=False).returncode == 5
-
-
-@pytest.fixture
-def homes() -> Iterator[Callable[[int], Path]]:
-    """Gives a user a folder of its own."""
-    with TemporaryDirectory() as above:
-        Path(above).chmod(0o755)
-
-        def home(uid: int) -> Path:
-            folder = Path(above, str(uid))
-            folder.mkdir(mode=0o700)
-            os.chown(folder, uid, uid)
-            return folder
-
-        yield home
-
-
-def test_a_member_has_what_it_recorded_though_the_daemons_files_are_not_its_own(
-    daemon: Running, worker: Start, prefix: str, homes: Callable[[int], Path]
-) -> None:
-    server(worker).heard()
-    closed(daemon, STARTS)
-    file = homes(CLIENT) / "run.brick"
-    done = verb(CLIENT, "record", "--json", "-o", os.fspath(file), "--duration", "0.05")
-    assert (done.returncode, done.stderr.count("\n")) == (0, 1), done.stderr
-    assert [each["path"] for each in json.loads(done.stdout)["files"]] == [os.fspath(file)]
-    assert (stat.S_IMODE(file.stat().st_mode), file.stat().st_uid) == (0o600, CLIENT)
-    assert list(runtime().recordings.iterdir()) == []
-    assert status(CLIENT, os.fspath(file))["ledger"]["spans"]["summarized"] == STARTS
-
-
-def test_who_may_not_ask_the_daemon_may_not_record(daemon: Running, homes: Callable[[int], Path]) -> None:
-    file = homes(OUTSIDER) / "run.brick"
-    for arguments in (("--duration", "0.05"), ("--fetch", "0" * 32)):
-        refused = verb(OUTSIDER, "record", "-o", os.fspath(file), *arguments, member=False)
-        told = f"brickd: the daemon at {runtime().socket} is not yours to ask\n"
-        assert (refused.returncode, refused.stdout, refused.stderr) == (5, "", told)
-        assert not file.exists()
-    assert not runtime().recordings.exists()
-
-
-def test_what_the_group_was_not_given_is_counted_and_left_alone(daemon: Running, worker: Start, prefix: str) -> None:
-    private = worker(f"{ROUNDS}\nrounds()", before=tuple(another_user(OUTSIDER, GROUP)))
-    file = private.heard()
-    before = (SHM / file).stat()
-    assert stat.S_IMODE(before.st_mode) == 0o600
-    asked = verb(CLIENT, "status")
-    assert asked.returncode == 5
-    assert "1 segment of other users may not be read" in asked.stderr
-    assert (SHM / file).stat() == before
-    assert private.end() == 0
-
-
-def test_a_dead_servers_segment_is_remembered_and_left_to_whoever_may_remove_it(
-    daemon: Running, worker: Start, prefix: str
-) -> None:
+def test_a_member_reads_through_the_api_and_an_outsider_does_not(daemon: Running, worker: Start) -> None:
     one = server(worker)
     one.heard()
     closed(daemon, STARTS)
-    one.kill()
-    daemon.until("quarantined")
-    document = status(CLIENT)
-    assert document["ledger"]["spans"]["summarized"] == STARTS
-    left, died = document["problems"]
-    assert "its worker ended and is remembered; only user 61001 may remove it" in left["text"]
-    assert (left["command"], died["command"]) == (f"sudo -u '#{SERVER}' brickd prune", "brickd prune")
+    again(one)
+    closed(daemon, 2 * STARTS)
+    seen = status(MEMBER)
+    assert (seen["source"], seen["ledger"]["spans"]["summarized"]) == ("daemon", 2 * STARTS)
 
-    done = verb(SERVER, "prune", "--json")
+    outside = verb(OUTSIDER, "status", "--json", member=False)
+    document = json.loads(outside.stdout)
+    assert (outside.returncode, document["source"], document["workers"]) == (0, "shared memory", [])
+    assert f"the daemon at {runtime().socket} does not accept this user" in outside.stderr
+    assert f"#{OWNER} has 1 segment" in outside.stderr
+    assert verb(OUTSIDER, "down", member=False).returncode == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("set", "api", "--spans", "on"),
+        ("weights", "--rescan", "api"),
+        ("record", "--duration", "0.05", "-o", OUT),
+        ("down",),
+    ],
+)
+def test_a_member_controls_nothing(daemon: Running, worker: Start, arguments: tuple[str, ...]) -> None:
+    one = server(worker)
+    one.heard()
+    closed(daemon, STARTS)
+    out = f"/tmp/{runtime().directory.name}.brick"  # where any user may make a file
+    refused = verb(MEMBER, *(out if word == OUT else word for word in arguments))
+    assert (refused.returncode, refused.stdout) == (5, ""), refused.stderr
+    assert not Path(out).exists()
+    again(one)
+    assert closed(daemon, 2 * STARTS)["workers"][0]["set"] == status(MEMBER)["workers"][0]["set"]
+
+
+def test_a_member_fetches_no_recording(daemon: Running, worker: Start) -> None:
+    server(worker).heard()
+    closed(daemon, STARTS)
+    said = ask(runtime().socket, "/v1/record", b"duration=0.01").body
+    lies = json.loads(said.partition(b"event: done\ndata: ")[2].splitlines()[0])["recording"]
+    out = Path(f"/tmp/{runtime().directory.name}.brick")
+    refused = verb(MEMBER, "record", "--fetch", lies, "-o", os.fspath(out))
+    assert (refused.returncode, out.exists()) == (2, False)
+    assert "GET /v1/record/file is for user" in refused.stderr
+
+
+def test_root_controls(daemon: Running, worker: Start) -> None:
+    server(worker).heard()
+    closed(daemon, STARTS)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "brickd", "set", "api", "--spans", "on"], capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stderr
-    pruned = json.loads(done.stdout)
-    assert [len(pruned["removed"]), pruned["forgotten"]] == [1, 1]
-    assert find(prefix) == []
-    assert status(CLIENT)["problems"] == []
+
+
+# What a member of the group could do with a descriptor of a segment, each of which stopped a drain or killed a server.
+ATTACKS = """
+import fcntl, os, sys
+for flags in (os.O_RDONLY, os.O_WRONLY, os.O_RDWR):
+    try:
+        os.open(sys.argv[1], flags)
+    except PermissionError:
+        continue
+    sys.exit(f"opened with {flags}")
+try:
+    os.truncate(sys.argv[1], 0)
+except PermissionError:
+    sys.exit(0)
+sys.exit("truncated")
+"""
+
+
+def test_a_segment_is_its_users_alone_whatever_group_the_server_names(worker: Start, prefix: str) -> None:
+    one = server(worker)
+    file = SHM / one.heard()
+    found = file.stat()
+    assert (stat.S_IMODE(found.st_mode), found.st_uid) == (0o600, OWNER)
+    tried = subprocess.run([*another_user(MEMBER, GROUP), sys.executable, "-c", ATTACKS, file], check=False)
+    assert tried.returncode == 0
+    again(one)
+    assert one.end() == 0
+
+
+def test_the_segment_of_an_older_agent_that_a_group_may_open_is_drained_and_named_by_the_doctor(
+    daemon: Running, worker: Start
+) -> None:
+    one = server(worker)
+    file = SHM / one.heard()
+    os.chown(file, -1, GROUP)
+    file.chmod(0o660)
+    closed(daemon, STARTS)
+    again(one)
+    closed(daemon, 2 * STARTS)
+    findings = json.loads(verb(OWNER, "doctor", "--json").stdout)["findings"]
+    (found,) = [each for each in findings if each["name"] == "segments-mode"]
+    assert (found["state"], found["seen"], found["fix"]) == ("advice", file.name, f"chmod 600 {file}")
 
 
 def test_the_doctor_finds_nothing_wrong_with_a_daemon_of_another_user_that_answers(daemon: Running) -> None:
@@ -154,8 +161,8 @@ def test_the_doctor_finds_nothing_wrong_with_a_daemon_of_another_user_that_answe
         done = verb(uid, "doctor", "--json", member=member)
         return {each["name"]: (each["state"], each["seen"]) for each in json.loads(done.stdout)["findings"]}
 
-    assert findings(DAEMON, member=True)["daemon"] == ("ok", f"process {daemon.pid} answers")
-    told = findings(CLIENT, member=True)
-    assert told["daemon"] == ("ok", f"process {daemon.pid} answers")
-    assert told["daemon-directory"] == ("ok", f"{runtime().directory} of user {DAEMON}, whose daemon answers us")
+    assert findings(OWNER, member=True)["daemon"] == ("ok", f"process {daemon.pid} answers")
+    said = findings(MEMBER, member=True)
+    assert said["daemon"] == ("ok", f"process {daemon.pid} answers")
+    assert said["daemon-directory"] == ("ok", f"{runtime().directory} belongs to user {OWNER}, whose daemon answers")
     assert findings(OUTSIDER, member=False)["daemon-directory"][0] == "broken"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,20 @@ def descriptors() -> int:
 
 
 @pytest.mark.usefixtures("prefix")
+def test_a_group_comes_through_the_directory_and_cannot_list_it() -> None:
+    with Home(runtime(), group=os.getegid()):
+        found = runtime().directory.stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, os.getegid())
+
+
+@pytest.mark.usefixtures("prefix")
+@pytest.mark.parametrize("mode", [0o720, 0o702])
+def test_a_directory_that_a_group_or_others_may_write_is_refused(mode: int) -> None:
+    runtime().directory.chmod(mode)
+    assert ["expected a directory that only user" in said for said in refused()] == [True] * 3
+
+
+@pytest.mark.usefixtures("prefix")
 def test_a_group_of_which_the_user_is_no_member_is_refused_by_its_name_and_leaves_nothing_open(
     nobody: list[str],
 ) -> None:
@@ -104,14 +119,14 @@ def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
 
 
 def test_what_a_daemon_of_other_segments_left_in_a_directory_made_again_is_not_overwritten(prefix: str) -> None:
-    theirs = checkpoint.encode(Memory("brickd-test-another-"))
+    theirs = checkpoint.encode(Memory("another-"))
     with Home(runtime()) as home:
         before = descriptors()
         shutil.rmtree(runtime().directory)
         runtime().directory.mkdir(0o700)
         runtime().checkpoint.write_bytes(theirs)
         for _ in range(2):
-            with pytest.raises(DaemonRefused, match=f"is of the segments brickd-test-another-.*, not {prefix}"):
+            with pytest.raises(DaemonRefused, match=rf"holds the segments another-\*, this daemon drains {prefix}\*"):
                 home.restore(prefix)
         assert (runtime().checkpoint.read_bytes(), descriptors()) == (theirs, before)
         runtime().checkpoint.unlink()

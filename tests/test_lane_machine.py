@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sandbox
 from conftest import SHM
 from faults import program
 from forge import U64, field, place, rows
@@ -39,7 +40,7 @@ from brickd.reading import Reading
 from brickd.segment import open_segment
 
 PATHS, SLOTS, EVENT_SLOTS, BRICKS = 64, 4, 16, 5
-PREFIX = f"brickd-test-lane-{os.getpid()}-"
+PREFIX = f"{sandbox.PREFIX}lane-{os.getpid()}-"
 
 LAYER = st.integers(0, 3) | st.sampled_from([LAYER_MAX, LAYER_MAX + 1, 2**32 - 1])
 KEY = st.integers(0, 2)

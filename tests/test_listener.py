@@ -59,7 +59,7 @@ def stale(path: Path) -> None:
 def test_a_dead_daemons_socket_is_replaced_by_the_holder_of_the_lock_alone(tmp_path: Path) -> None:
     path = tmp_path / "socket"
     stale(path)
-    with pytest.raises(BrickdError, match="a socket is there, and the daemon's lock is not ours"):
+    with pytest.raises(BrickdError, match="the socket exists, and another process holds the daemon's lock"):
         Listener(path)
     stale(tmp_path / "socket.new")
     with Listener(path, replace=True):
@@ -76,7 +76,7 @@ def test_what_is_no_socket_is_left_alone(tmp_path: Path, kind: str) -> None:
         "link": lambda: path.symlink_to("elsewhere"),
     }
     make[kind]()
-    with pytest.raises(BrickdError, match="is there, wanted is a socket or nothing"):
+    with pytest.raises(BrickdError, match="exists but is not a socket"):
         Listener(path, replace=True)
     assert os.listdir(tmp_path) == ["socket"]
     assert not (tmp_path / "elsewhere").exists()
@@ -92,9 +92,7 @@ def test_the_file_of_another_is_not_removed(tmp_path: Path) -> None:
 
 def test_a_path_that_is_too_long_is_refused_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 100)
-    with pytest.raises(
-        BrickdError, match=r"bytes are too long for a socket, wanted are 103 at most \(set BRICKD_SOCKET\)"
-    ):
+    with pytest.raises(BrickdError, match=r"bytes are too long for a socket: at most 103 fit \(set BRICKD_SOCKET\)"):
         Listener(path)
 
 

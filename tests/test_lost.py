@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import random
 import struct
+from pathlib import Path
 
 import pytest
 from conftest import SHM, Worker, reading, readings
-from faults import ALERT, Compile, Start, counts, exact, native, order, program, read_file
+from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, order, program, read_file
 from recorded import events
 
 from brickd import _reader
@@ -146,6 +147,53 @@ def test_a_thread_that_comes_while_the_next_segment_is_opened_goes_on_with_what_
         assert exact(reading(prefix)) == {"begun": 300 + more, "summarized": 300 + more}
 
 
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(("before", "left"), [("", 0), ("k", 100)], ids=["a new lane", "a lane that was used before"])
+def test_a_thread_that_binds_its_lane_while_another_opens_the_next_segment_records_into_the_next_one(
+    lost: os.PathLike[str], prefix: str, how: str, before: str, left: int
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bm" + before)
+        taken_away(prefix, how)
+        more, _ = order(process, "rm")
+        assert counts(reading(prefix)) == {"mine": 200 + more, "other thread's": left + 100}
+        assert exact(reading(prefix)) == {"begun": left + 300 + more, "summarized": left + 300 + more}
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_a_thread_that_follows_while_another_opens_the_segment_after_next_loses_no_span(
+    lost: os.PathLike[str], prefix: str, how: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bom")
+        taken_away(prefix, how)
+        first, _ = order(process, "wb")
+        taken_away(prefix, how)
+        second, _ = order(process, "rm")
+        assert counts(reading(prefix)) == {"mine": 200 + first + second, "other thread's": 200}
+        assert exact(reading(prefix)) == {"begun": 400 + first + second, "summarized": 400 + first + second}
+
+
+def test_a_thread_that_ends_while_another_opens_the_next_segment_takes_its_totals_along(
+    lost: os.PathLike[str], prefix: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bm")
+        more, _ = order(process, "lm")
+        assert counts(reading(prefix)) == {"mine": 200 + more, "other thread's": 100}
+        assert exact(reading(prefix)) == {"begun": 300 + more, "summarized": 300 + more}
+
+
+def test_a_category_that_is_declared_while_another_thread_opens_the_next_segments_is_kept(
+    lost: os.PathLike[str], prefix: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "mK")
+        after = reading(prefix)
+        number = next(n for n, row in enumerate(after.names) if row is not None and row[0] == "late")
+        assert after.category(number) == "second"
+
+
 def only_uuid(prefix: str) -> str | None:
     """Of the one segment there is; None while it changes."""
     try:
@@ -189,6 +237,17 @@ def test_threads_that_record_while_another_opens_the_next_segment_lose_nothing_u
             spans = exact(reading(prefix))
             assert spans.keys() <= {"begun", "summarized", "no_lane"}, "nothing stays open, nothing ends unbegun"
             assert spans["begun"] + spans.get("no_lane", 0) == tried
+
+
+@needs_namespaces
+def test_a_thread_that_finds_no_memory_in_the_next_segment_records_no_more_and_its_host_goes_on(
+    lost: os.PathLike[str], prefix: str
+) -> None:
+    small = 'mount -t tmpfs -o size=8m none /dev/shm && exec "$@"'
+    with native(Path("unshare"), "-m", "sh", "-c", small, "sh", os.fspath(lost)) as process:
+        order(process, "mW")
+        process.process.stdin.close()  # type: ignore[union-attr]
+        assert process.process.wait() == 0
 
 
 # ---- the descriptor ----------------------------------------------------------------------------------------------

@@ -187,8 +187,8 @@ def test_a_site_that_one_lacks_is_missing_and_at_the_edges_of_what_is_known_unce
     both = [Said(Tensor(1), IN, step=n, site=site, ticks=10 * n + site) for n in range(4) for site in (1, 2, 3)]
     lacking = [each for each in both if each.site != 2 or each.step not in (1, 3)]
     found = matched(both, lacking)
-    assert found.workers[0][2:] == (0, 0)
-    assert found.workers[1][2:] == (1, 1)
+    assert found.workers[0][1:] == (0, 0)
+    assert found.workers[1][1:] == (1, 1)
     assert [(site.missing, site.uncertain) for site in found.sites] == [(0, 0), (1, 1), (0, 0)]
     assert classes(found) == {"IDENTICAL": 10}
 
@@ -204,7 +204,7 @@ def test_what_one_lacks_of_the_one_step_that_is_looked_at_is_uncertain_at_the_ed
         match(prints, [0, 1], [0, since], by_input=False, step=n).workers[1]
         for n, since in ((0, 0), (1, 0), (2, 0), (1, 5))
     ]
-    assert [each[2:] for each in found] == [(0, 1), (1, 0), (0, 1), (0, 1)]
+    assert [each[1:] for each in found] == [(0, 1), (1, 0), (0, 1), (0, 1)]
 
 
 def test_by_input_what_came_whenever_stands_side_by_side_and_rounding_is_no_excuse() -> None:
@@ -274,11 +274,6 @@ def test_one_step_and_what_came_since_are_looked_at_alone() -> None:
         add(prints, worker, said)
     assert match(prints, [0, 1], [0, 0], by_input=False, step=3).prints == 2
     assert match(prints, [0, 1], [4, 2], by_input=False).prints == 6
-
-
-def test_it_is_told_of_how_many_the_host_said_the_step() -> None:
-    said = [Said(Tensor(1), IN, step=n, flags=_reader.CHECKED_STEP * (n < 2)) for n in range(3)]
-    assert [worker.declared for worker in matched(said, said[1:]).workers] == [2, 1]
 
 
 def test_so_many_rows_are_told_and_all_counted() -> None:

@@ -1,4 +1,4 @@
-"""The models of rings, summaries, tails and the daemon's restart, searched whole by spin."""
+"""The models of rings, summaries, tails, reopens, restarts, removed segments and copies, searched by spin."""
 
 from __future__ import annotations
 
@@ -48,6 +48,21 @@ def test_a_daemon_that_was_killed_anywhere_is_succeeded_without_a_loss() -> None
 
 def test_a_finalize_closes_what_began_before_it_in_every_lane() -> None:
     result = run.check(run.Case("deferred", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_a_lane_comes_along_whatever_its_thread_does_during_a_reopen() -> None:
+    result = run.check(run.Case("reopen", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_a_span_is_shown_or_removed_once_whoever_removes_its_segment() -> None:
+    result = run.check(run.Case("removed", None))
+    assert result.found == run.HOLDS, result.output
+
+
+def test_of_two_files_with_one_uuid_each_span_is_shown_or_removed_once() -> None:
+    result = run.check(run.Case("twin", None))
     assert result.found == run.HOLDS, result.output
 
 

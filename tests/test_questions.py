@@ -70,16 +70,16 @@ def test_nothing_is_said_of_defaults() -> None:
 @pytest.mark.parametrize(
     ("kind", "query", "told"),
     [
-        (StatusQuestion, "sort=self", "no parameter 'sort', wanted is name"),
-        (BricksQuestion, "sort=shelf", "sort is 'shelf', wanted is one of self, total, mean, "),
+        (StatusQuestion, "sort=self", "no parameter 'sort', expected name"),
+        (BricksQuestion, "sort=shelf", "sort is 'shelf', expected one of self, total, mean, "),
         (BricksQuestion, "sort=self sort=p50", "sort is given more than once"),
         (BricksQuestion, "sort=spread by=worker", "give one of them"),
-        (BricksQuestion, "top=0", "top is 0, wanted is a whole number of 1 or more"),
-        (BricksQuestion, "top=1.5", "top is '1.5', wanted is a whole number"),
-        (BricksQuestion, "name=", "name is ('',), wanted is names of workers or services"),
-        (TreeQuestion, "min=nan", "min is nan, wanted is a number of 0 to 100"),
-        (TreeQuestion, "layers=yes", "layers is 'yes', wanted is true or false"),
-        (InspectQuestion, "records=100001", "wanted is a whole number of 0 to 100000"),
+        (BricksQuestion, "top=0", "top is 0, expected a whole number of 1 or more"),
+        (BricksQuestion, "top=1.5", "top is '1.5', expected a whole number"),
+        (BricksQuestion, "name=", "name is ('',), expected names of workers or services"),
+        (TreeQuestion, "min=nan", "min is nan, expected a number of 0 to 100"),
+        (TreeQuestion, "layers=yes", "layers is 'yes', expected true or false"),
+        (InspectQuestion, "records=100001", "expected a whole number of 0 to 100000"),
     ],
 )
 def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Question], query: str, told: str) -> None:

@@ -96,7 +96,7 @@ def test_a_recording_of_the_daemon_comes_to_lie_where_it_is_wanted(worker: Start
         again = brickd("record", "-o", file)
         assert (again.returncode, again.stderr) == (
             2,
-            f"brickd: {file} is there already: remove it, or say another with -o\n",
+            f"brickd: {file} already exists: remove it, or use another -o\n",
         )
 
 
@@ -108,7 +108,7 @@ def test_nothing_is_recorded_where_a_file_of_the_set_is_taken(tmp_path: Path, gi
     refused = brickd("record", "-o", str(tmp_path / given), "--duration", "0.01")
     assert (refused.returncode, refused.stderr) == (
         2,
-        f"brickd: {tmp_path / taken} is there already: remove it, or say another with -o\n",
+        f"brickd: {tmp_path / taken} already exists: remove it, or use another -o\n",
     )
     assert (tmp_path / taken).read_text() == "somebody's"
     assert not runtime().recordings.exists()
@@ -219,7 +219,7 @@ def test_spans_that_nobody_reads_are_told_where_the_guardian_was_killed_as_well(
     (problem,) = document("status")["problems"]
     assert (problem["command"], problem["text"].startswith("spans are on in 1 worker")) == ("brickd up -d", True)
     found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["spans-unread"]
-    assert (found["state"], found["seen"], found["fix"]) == ("advice", "in api/0", "brickd up -d")
+    assert (found["state"], found["seen"], found["fix"]) == ("advice", "set in api/0", "brickd up -d")
     with running():
         told = document("status")
         assert [(each["set"]["spans"], each["drained"]) for each in told["workers"]] == [("off", True)]

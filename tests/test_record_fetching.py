@@ -75,7 +75,7 @@ def test_nothing_is_found_but_by_an_id_and_a_number(daemon: Daemon, which: str) 
 def test_a_recording_that_is_being_written_is_refused(daemon: Daemon) -> None:
     with written(shelf().place()) as volumes:
         answer = ask(runtime().socket, f"/v1/record/file?recording={volumes.id.hex()}&number=0")
-        assert (answer.status, "is being written still" in answer.document["error"]["message"]) == (400, True)
+        assert (answer.status, "is still being written" in answer.document["error"]["message"]) == (400, True)
 
 
 def test_a_client_that_breaks_off_leaves_nothing_open(daemon: Daemon) -> None:

@@ -73,7 +73,7 @@ def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Sta
 def test_values_and_redact_are_not_both_to_be_had(tmp_path: Path) -> None:
     said = brickd("record", "--values", "--redact", "-o", str(tmp_path / "run.brick"))
     assert (said.returncode, said.stdout) == (2, "")
-    assert "values are what redact leaves out: give one of them" in said.stderr
+    assert "values and redact exclude each other: give one of them" in said.stderr
     with pytest.raises(WrongQuestion, match="give one of them"):
         from_query(Recording, [("values", "true"), ("redact", "true")])
 

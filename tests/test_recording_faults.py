@@ -74,7 +74,7 @@ def test_a_body_that_is_none_of_records_is_refused(body: bytes) -> None:
         records(body)
 
 
-# ---- what is no file of a recording
+# ---- what is not a recording
 
 
 def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path: Path) -> None:
@@ -82,8 +82,8 @@ def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path:
     (tmp_path / "round").symlink_to("round")
     (tmp_path / "text").write_text("workers: 8\n")
     for name, reason in {
-        "fifo": "is no file of a recording: prw-r--r--, a regular file is wanted",
-        ".": "is no file of a recording: drwx",
+        "fifo": "is not a recording: prw-r--r--, not a regular file",
+        ".": "is not a recording: drwx",
         "round": "cannot be opened: Too many levels of symbolic links",
         "nothing": "cannot be opened: No such file or directory",
         "with\0zero": "cannot be opened: embedded null byte",
@@ -94,7 +94,7 @@ def test_what_cannot_be_read_as_a_recording_is_refused_with_what_it_is(tmp_path:
         assert refused.value.path == str(tmp_path / name)
         assert refused.value.reason.startswith(reason)
         assert str(refused.value) == f"{refused.value.path}: {refused.value.reason}"
-    with pytest.raises(RecordingRefused, match=r"/dev/zero: is no file of a recording: crw"):
+    with pytest.raises(RecordingRefused, match=r"/dev/zero: is not a recording: crw"):
         open_recording("/dev/zero")
 
 

@@ -161,7 +161,7 @@ def test_a_snapshot_that_does_not_add_up_is_damaged_and_the_one_before_it_is_sho
     with opened([str(other)]) as world:
         assert [worker.name for worker in world.survey().workers] == ["api/0"]
         (damage,) = world.document()["files"][0]["damages"]
-        assert "wanted is a clock" in damage["why"]
+        assert "expected a clock" in damage["why"]
         assert world.document()["shown"] != document("status", str(file))["recording"]["shown"]
 
 
@@ -250,7 +250,7 @@ def test_a_snapshot_is_read_with_the_names_that_were_in_force_at_its_place(file:
             backwards.append(earlier.survey())
         names = [{name[0] for name in each.workers[0].reading.names if name} for each in backwards]
         assert [f"norm{19 - number // 2}" in each for number, each in enumerate(names)] == [True] * 8
-        with pytest.raises(BrickdError, match="two are wanted"):
+        with pytest.raises(BrickdError, match="two are needed"):
             earlier.before()
         assert world.document()["files"][0]["damages"] == []
 

@@ -101,8 +101,8 @@ def answers(world: Recorded) -> Iterator[Callable[[], object]]:
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Written]]:
     """The chunks of a recording of one worker."""
-    from conftest import apart
     from conftest import workers as starting
+    from sandbox import apart
 
     with apart(), starting() as worker:
         started(worker, PROGRAM, **STILL)

@@ -22,7 +22,7 @@ from brickd.recording.written import Counts
 from brickd.snapshot import Snapshot
 from brickd.workers import Survey
 
-SNAPSHOT = written.snapshot(Snapshot(1, 1, Survey([], [], 0)), None, Counts())
+SNAPSHOT = written.snapshot(Snapshot(1, 1, Survey([], [])), None, Counts())
 
 
 @pytest.fixture

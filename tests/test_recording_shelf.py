@@ -68,7 +68,7 @@ def test_what_is_being_written_is_given_to_nobody_and_never_removed(prefix: str)
         recording = volumes.id.hex()
         later = [lying() for _ in range(ROOM + 1)]
         for refused in (shelf().find, lambda which: shelf().open(which, 0), lambda which: shelf().remove(which, 0)):
-            with pytest.raises(BrickdError, match="is being written still"):
+            with pytest.raises(BrickdError, match="is still being written"):
                 refused(recording)
         assert [each.files[0].path for each in shelf().make_room()] == later[:1]
         assert [each.written for each in shelf().all()] == [True] + ROOM * [False]

@@ -38,7 +38,7 @@ class Many(Machine):
     length = 0
 
     def survey(self) -> Survey:
-        return Survey([], [], 0, ("x" * self.length,))
+        return Survey([], [], words=("x" * self.length,))
 
 
 class Written:
@@ -295,7 +295,7 @@ class Weighing(Many):
                 self.holders.say(name, 100 + layer, "w", layer)
 
     def survey(self) -> Survey:
-        return Survey(self.holders.workers, [], 0)
+        return Survey(self.holders.workers, [])
 
     def weights(self, of: Sequence[Worker]) -> Weights:
         return self.holders.numerics.weights.about(worker.reading.uuid for worker in of)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from brickd.errors import DaemonEnds
 from brickd.sampler import Sampler
 from brickd.snapshot import Snapshot
 from brickd.workers import Survey
@@ -39,15 +40,15 @@ def sampled(survey: Survey | Exception, *takers: Taker) -> list[str]:
 
 def test_the_first_snapshot_is_there_as_soon_as_it_has_started() -> None:
     taker = Taker()
-    assert sampled(Survey([], [], 3), taker) == []
+    assert sampled(Survey([], [], {7: 3}), taker) == []
     (snapshot,) = taker.taken
-    assert snapshot.survey.foreign == 3
+    assert snapshot.survey.foreign == {7: 3}
     assert snapshot.at_ns > 1_700_000_000 * 10**9
 
 
 def test_who_cannot_take_one_keeps_nobody_else_from_it() -> None:
     bad, good = Taker(fails=True), Taker()
-    assert sampled(Survey([], [], 0), bad, good) == ["no room"]
+    assert sampled(Survey([], []), bad, good) == ["no room"]
     assert len(good.taken) == 1
 
 
@@ -61,3 +62,22 @@ def test_that_nothing_can_be_listed_is_no_defect_of_it() -> None:
     taker = Taker()
     assert sampled(PermissionError(13, "no"), taker) == []
     assert taker.taken == []
+
+
+def test_a_daemon_that_ends_is_no_defect_of_it() -> None:
+    taker = Taker()
+    assert sampled(DaemonEnds("the daemon ends"), taker) == []
+    assert taker.taken == []
+
+
+def test_who_is_to_end_gives_the_last_snapshot_to_nobody_else() -> None:
+    class Last(Taker):
+        def take(self, snapshot: Snapshot) -> None:
+            super().take(snapshot)
+            sampler._ending.set()
+
+    last, other = Last(), Taker()
+    sampler = Sampler(lambda: Survey([], [], {}), [last, other], lambda: None)
+    sampler.start()
+    sampler.end()
+    assert (len(last.taken), len(other.taken)) == (1, 0)

@@ -17,9 +17,11 @@ from pathlib import Path
 
 import pytest
 from begun import APP, ONE_THREAD, PATIENCE_SECONDS, SMALL, Server, spans, told, until
-from conftest import SHM, apart
 from running import BRICKD, Running, running
+from sandbox import apart
 from verbs import document
+
+from brickd.files import find
 
 REASON = "is not installed: .ci/run does it"
 for needed in ("torch", "transformers", "fastapi", "uvicorn", "gunicorn"):
@@ -27,14 +29,21 @@ for needed in ("torch", "transformers", "fastapi", "uvicorn", "gunicorn"):
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def place() -> Iterator[str]:
+@pytest.fixture(scope="module", autouse=True)
+def isolated() -> Iterator[str]:
+    with apart() as name:
+        yield name
+
+
+@pytest.fixture
+def prefix() -> Iterator[str]:
+    """For a test that starts a daemon of its own, beside the one of this module."""
     with apart() as name:
         yield name
 
 
 @pytest.fixture(scope="module")
-def daemon(place: str) -> Iterator[Running]:
+def daemon(isolated: str) -> Iterator[Running]:
     with running() as one:
         yield one
 
@@ -116,7 +125,7 @@ def test_another_kind_of_attention_is_not_comparable(kinds: dict[str, list[str]]
     assert set(diff["not_comparable"]) >= {"backend"}
 
 
-def restarted(server: Server, victim: str, place: str) -> None:
+def restarted(server: Server, victim: str, prefix: str) -> None:
     """One is killed: another one has its name, nothing that it came to is lost, and no file of it is left."""
     before = spans()
     live = [each for each in document("workers")["workers"] if each["state"] == "live"]
@@ -137,14 +146,14 @@ def restarted(server: Server, victim: str, place: str) -> None:
     assert after[dead["uuid"]][0] == f"{victim}~{dead['uuid'][:6]}"
     assert {uuid: after[uuid][0] for uuid in others} == {uuid: before[uuid][0] for uuid in others}
     assert all(after[uuid][1] >= number for uuid, (_, number) in before.items())
-    until(lambda: len(list(SHM.glob(f"{place}*"))) == len(live))
+    until(lambda: len(find(prefix)) == len(live))
     assert spans()[dead["uuid"]] == after[dead["uuid"]], "which its segment no longer says"
 
 
 def test_a_worker_that_is_killed_and_started_again_has_its_name(
-    server: Server, daemon: Running, kinds: dict[str, list[str]], place: str
+    server: Server, daemon: Running, kinds: dict[str, list[str]], isolated: str
 ) -> None:
-    restarted(server, kinds["bad"][0], place)
+    restarted(server, kinds["bad"][0], isolated)
 
 
 WSGI = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Iterator
 
 import pytest
 from begun import APP, Load, Server, spans, until
-from conftest import apart
-from faults import until_stopped
 from running import running
+from sandbox import apart
 from verbs import document
 
 REASON = "is not installed: .ci/run does it"
@@ -21,21 +19,26 @@ pytestmark = pytest.mark.slow
 WORKERS = 2
 
 
+@pytest.fixture(scope="module", autouse=True)
+def isolated() -> Iterator[str]:
+    with apart() as name:
+        yield name
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """It begins where there is no daemon."""
     folder = tmp_path_factory.mktemp("uvicorn")
     (folder / "app.py").write_text(APP)
-    with apart():
-        one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
-                     "127.0.0.1", "--port", "PORT", "--log-level", "warning")  # fmt: skip
-        try:
-            until(one.up)
-            for seed in range(2):
-                one.workers(WORKERS, seed)
-            yield one
-        finally:
-            one.end()
+    one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
+                 "127.0.0.1", "--port", "PORT", "--log-level", "warning")  # fmt: skip
+    try:
+        until(one.up)
+        for seed in range(2):
+            one.workers(WORKERS, seed)
+        yield one
+    finally:
+        one.end()
 
 
 class Counted:
@@ -92,10 +95,8 @@ def test_a_daemon_comes_and_goes(counted: Counted, load: Load) -> None:
 def test_a_daemon_stands_still(counted: Counted, load: Load) -> None:
     with running() as daemon:
         counted.more("daemon")
-        daemon.process.send_signal(signal.SIGSTOP)
-        until_stopped(daemon.pid)
-        load.more(50)  # more than the rings of events have room for
-        daemon.process.send_signal(signal.SIGCONT)
+        with daemon.stopped():
+            load.more(50)  # more than the rings of events have room for
         counted.more("daemon")
 
 

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shlex
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import urlencode
@@ -60,12 +60,13 @@ class Served:
         prefix = os.environ["BRICKD_SHM_PREFIX"]
         return next(each for each in readings(prefix) if each.header["index"] == self.number)
 
-    def round(self) -> dict[Site, set[int]]:
-        """What of one is recorded: of each site the steps."""
-        self.process.go()
-        self.process.paused()
-        of = self.reading()
-        found = [each for each in events(of) if each["kind"] == "checked" and each["sequence"] > self.seen]
+    def round(self, daemon: Running | None = None) -> dict[Site, set[int]]:
+        """The recorded steps of one round, by site; a running daemon is stopped: its checkpoint frees the slots."""
+        with daemon.stopped() if daemon is not None else nullcontext():
+            self.process.go()
+            self.process.paused()
+            of = self.reading()
+            found = [each for each in events(of) if each["kind"] == "checked" and each["sequence"] > self.seen]
         self.seen = max((each["sequence"] for each in found), default=self.seen)
         steps: dict[Site, set[int]] = {}
         for each in found:
@@ -107,13 +108,13 @@ def test_what_is_set_holds_in_workers_that_run_and_at_sites_that_come_until_the_
         one = Served(worker, 0)
         daemon.until("worker_found")
         before = one.control
-        assert one.round() == at(MLP | NORM)
+        assert one.round(daemon) == at(MLP | NORM)
         said = told("api", "--fingerprints", "1/8", "--sites", "*.mlp", "--sites", "head")
         assert said == "api: spans off, recording on, fingerprints 1/8, sites *.mlp, head in 1 worker\n"
-        found = one.round()
+        found = one.round(daemon)
         assert {site: found[site] for site in found.keys() - ATTN} == at(MLP, 8), "but where nobody knew of it yet"
         filtered(daemon, "api/0", 3)
-        assert one.round() == at(MLP, 8)
+        assert one.round(daemon) == at(MLP, 8)
         daemon.end()
         assert one.control == before
         assert one.round() == at(MLP | NORM | ATTN)
@@ -126,20 +127,20 @@ def test_what_is_set_holds_in_workers_that_come_whatever_they_are_configured_wit
         told("api", "--fingerprints", "1/8", "--sites", "*.mlp")
         two = Served(worker, 1, BRICKD_FINGERPRINTS="1/2")
         daemon.until("worker_found", daemon.until("set")["number"])
-        assert two.round()[FIRST] == at(MLP, 8)[FIRST], "from the first step on"
-        two.round()
+        assert two.round(daemon)[FIRST] == at(MLP, 8)[FIRST], "from the first step on"
+        two.round(daemon)
         filtered(daemon, "api/1", 3)
-        assert two.round() == at(MLP, 8)
+        assert two.round(daemon) == at(MLP, 8)
 
         told("api", "--sites", "all")
-        assert two.round() == at(MLP | NORM | ATTN, 8)
+        assert two.round(daemon) == at(MLP | NORM | ATTN, 8)
         assert brickd("set", "api").stdout.endswith("fingerprints 1/8, sites all in 2 workers\n")
         told("api", "--fingerprints", "off")
-        assert (one.round(), two.round()) == ({}, {})
+        assert (one.round(daemon), two.round(daemon)) == ({}, {})
         told("api", "--fingerprints", "all")
-        assert (one.round(), two.round()) == 2 * (at(MLP | NORM | ATTN),)
+        assert (one.round(daemon), two.round(daemon)) == 2 * (at(MLP | NORM | ATTN),)
         told("api", "--fingerprints", "default", "--sites", "norm")
-        assert (one.round(), two.round()) == (at(NORM), at(NORM, 2))
+        assert (one.round(daemon), two.round(daemon)) == (at(NORM), at(NORM, 2))
         assert [counts(each.reading())["forward"] for each in (one, two)] == [3 * STEPS, 7 * STEPS]
         assert all(exact(each.reading()) for each in (one, two))
 
@@ -255,12 +256,12 @@ def test_what_a_killed_daemon_had_set_is_told_and_holds_for_its_successor(worker
     problem = {"text": "fingerprints are set in 1 worker by a daemon that was killed", "command": "brickd up -d"}
     assert problem in document("status")["problems"]
     found = {each["name"]: each for each in document("doctor", code=0)["findings"]}["fingerprints-set"]
-    assert (found["state"], found["seen"], found["fix"]) == ("advice", "in api/0", "brickd up -d")
+    assert (found["state"], found["seen"], found["fix"]) == ("advice", "set in api/0", "brickd up -d")
     assert one.round() == at(NORM | ATTN, 8)
     with running() as daemon:
         assert brickd("set", "api").stdout.endswith("fingerprints 1/8, sites norm in 1 worker\n")
         filtered(daemon, "api/0", 3)
-        assert one.round() == at(NORM, 8)
+        assert one.round(daemon) == at(NORM, 8)
         assert problem not in document("status")["problems"]
 
 

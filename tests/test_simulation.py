@@ -9,25 +9,31 @@ import contextlib
 import json
 import os
 import random
+import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import simulation
 from conftest import SHM
+from removals import records
+from sandbox import PREFIX
 from simulation import Killed, World, Writer
 
-from brickd import _reader, checkpoint, collector, dtypes, roster
+from brickd import _reader, checkpoint, collector, dtypes, removed_file, roster, workers
 from brickd.attached import Attached, Stage
 from brickd.clock import Now
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
 from brickd.memory import Cursor, Gone, Known, Memory
+from brickd.removed import Removals, Removed, uncounted
 from brickd.roster import Roster
+from brickd.twins import Twin, original
 from brickd.workers import Worker
 
 SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees
@@ -39,7 +45,7 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
     path = folder / "checkpoint"
     path.unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", path, patch, chance)
+        world = World(f"{PREFIX}sim-{seed:05}-", path, patch, chance)
         faults = world.faults
         faults.kill = chance.choice((0.0, 0.02, 0.1))
         faults.tear = chance.choice((0.0, 0.0, 0.02))
@@ -58,24 +64,41 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
 
 def judge(world: World) -> None:
     refused = world.faults.refused
-    assert refused or not [said for said in world.told if said[0] == "quarantined"]
+    quarantined = [said for said in world.told if said[0] == "quarantined"]
+    assert refused or all(world.copies.intersection(re.findall(r"[^\s:,]+", text)) for _, _, text in quarantined), (
+        "nothing but copies, and what they are taken for"
+    )
     broken = [said for said in world.told if said[0] == "break"]
-    assert not broken or world.damaged
-    found = {each.reading.uuid: each for each in world.survey().workers}
-    left, alive = set(find(world.prefix)), {each.file for each in world.writers if each.alive and not each.removed}
+    assert not broken or world.damaged or world.copies_drained, "an earlier copy has less than was read before"
+    survey = world.survey()
+    found = {each.reading.uuid: each for each in survey.workers}
+    removed = {each.uuid: each.counts.spans for each in survey.removed}
+    assert not records(world.prefix), "all of them are in the checkpoint"
+    left = set(find(world.prefix)) - world.copies
+    alive = {each.file for each in world.writers if each.alive and not each.removed}
     assert left >= alive if refused else left == alive
+    before = Counter[bytes]()  # spans that are shown for the segments that a removed worker had lost
     for writer in world.writers:
-        worker = found.pop(writer.uuid.hex(), None)
+        worker, counted = found.pop(writer.uuid.hex(), None), removed.pop(writer.uuid.hex(), 0)
         if writer.goes_on is not None:
-            assert worker is None, "it is counted where it goes on"
+            assert not counted, "its totals are where it goes on"
+            if worker is not None:
+                assert writer.heir.reaped, "it is counted where it goes on"
+                assert worker.ledger.spans["begun"] <= writer.begun
+                before[writer.heir.uuid] += worker.ledger.spans["begun"]
+        elif worker is None and (writer.reaped or counted):
+            assert world.damaged or counted + before[writer.uuid] == writer.begun, "each span is shown or removed"
         elif writer.vanished and worker is None:
             continue
         elif world.damaged:
             judge_after_a_break(writer, worker)
         else:
             assert worker is not None, "whatever died, its totals are there"
-            judge_worker(world, writer, worker)
+            assert worker.ledger.spans["begun"] + counted == writer.begun
+            if worker.reading.file not in world.copies:  # all but the spans is as it was when it was copied
+                judge_worker(world, writer, worker)
     assert not found
+    assert not removed
 
 
 def judge_after_a_break(writer: Writer, worker: Worker | None) -> None:
@@ -137,7 +160,7 @@ def test_every_event_counts_once_whatever_dies(seeds: range, tmp_path: Path) -> 
 
 def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", patch, random.Random(1))
+        world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", patch, random.Random(1))
         try:
             world.faults.full = 1.0
             world.worker()
@@ -328,6 +351,50 @@ def _a_damaged_checkpoint_is_accepted(patch: Patch) -> None:
     patch.setattr(checkpoint, "decode", lambda content: Memory.of(json.loads(content.partition(b"\n")[2])))
 
 
+def _records_are_emptied_before_they_are_kept(patch: Patch) -> None:
+    fold = Collector._fold
+
+    def mutant(self: Collector) -> bytes:
+        content = fold(self)
+        removed_file.truncate(self.memory.prefix, content)
+        return content
+
+    patch.setattr(Collector, "_fold", mutant)
+
+
+def _a_record_counts_beside_its_totals(patch: Patch) -> None:
+    patch.setattr(workers, "uncounted", lambda removed, _, taken, settled: uncounted(removed, {}, taken, settled))
+
+
+def _records_that_are_kept_are_counted_again(patch: Patch) -> None:
+    def mutant(self: Removals, found: Iterable[Removed]) -> list[Removed]:
+        for each in found:
+            self.add(each.service, each.asked, 1, each.counts)
+        return []
+
+    patch.setattr(Removals, "fold", mutant)
+
+
+def _a_checkpoint_holds_no_removed_workers(patch: Patch) -> None:
+    patch.setattr(Removals, "text", lambda self: "[[],[]]")
+
+
+def _a_segment_goes_without_a_record(patch: Patch) -> None:
+    patch.setattr(simulation, "append", lambda prefix, fd: True)
+
+
+def _a_copy_counts_beside_its_original(patch: Patch) -> None:
+    patch.setattr(workers, "_copies", lambda found, background: {})
+
+
+def _the_first_of_two_dead_counts(patch: Patch) -> None:
+    def mutant(files: Sequence[Twin], known: object) -> Twin | None:
+        return original([each._replace(activity=0) for each in files], known)  # type: ignore[arg-type]
+
+    patch.setattr(workers, "original", mutant)
+    patch.setattr(roster, "original", mutant)
+
+
 MUTANTS = {
     mutant.__name__.strip("_"): mutant
     for mutant in (
@@ -351,6 +418,13 @@ MUTANTS = {
         _who_has_no_file_is_not_shown,
         _a_worker_is_remembered_once_its_segment_is_removed,
         _a_damaged_checkpoint_is_accepted,
+        _records_are_emptied_before_they_are_kept,
+        _a_record_counts_beside_its_totals,
+        _records_that_are_kept_are_counted_again,
+        _a_checkpoint_holds_no_removed_workers,
+        _a_segment_goes_without_a_record,
+        _a_copy_counts_beside_its_original,
+        _the_first_of_two_dead_counts,
     )
 }
 
@@ -376,7 +450,7 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
-    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))
+    world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(7))
     try:
         for number in range(6):
             world.stop()
@@ -403,7 +477,7 @@ def test_the_totals_of_those_that_went_long_ago_are_added_up_and_none_is_lost(
 def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(3))
+    world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(3))
     world.faults.meanwhile = lambda: None
     take = Deferred.take
     try:
@@ -436,7 +510,7 @@ def test_what_goes_wrong_in_one_workers_events_costs_no_other_worker_anything(
 def test_deferred_work_goes_along_with_a_segment_that_was_removed_while_no_daemon_ran(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(5))
+    world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(5))
     world.faults.meanwhile = lambda: None
     try:
         world.worker()
@@ -463,7 +537,7 @@ def test_many_that_died_together_count_once_though_the_daemon_dies_before_it_has
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 1)
-    world = World(f"brickd-sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(2))
+    world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", tmp_path / "checkpoint", monkeypatch, random.Random(2))
     try:
         for number in range(4):
             world.worker()

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
+from benchmarks.workplace import Workplace
 from conftest import ROOT, Worker
 from faults import Start
-from soaking import growth
+from soaking import growth, storm_balance
 from soaking.account import KINDS, Account, Bounds
 from soaking.counters import Counters
 from soaking.daemon import Weight
+from soaking.herd import Herd
 from soaking.judgement import Found, judge
 from soaking.plan import KERNEL, MEASURED_NS, plan
 from soaking.samples import Sample
+from soaking.storm_balance import Counted, Seen
 
 from brickd.workers import survey
 
@@ -30,7 +38,7 @@ NOTHING = dict.fromkeys(KINDS, Bounds(0, 0))
 @pytest.mark.parametrize(
     "wrong",
     ["--seconds nan", "--seconds inf", "--seconds 0", "--workers 0", "--workers 1025", "--daemon-kills -1",
-     "--daemon-kills nan", "--daemon-kills 1e300"],
+     "--daemon-kills nan", "--daemon-kills 1e300", "--busy 1", "--busy -1 --storm", "--busy 1001 --storm"],
 )  # fmt: skip
 def test_a_run_that_cannot_be_is_a_usage_error_and_no_failure(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     asked = runpy.run_path(str(ROOT / "scripts" / "soak"))["asked"]
@@ -187,6 +195,109 @@ def test_a_daemon_that_grows_is_told() -> None:
     assert grown(100, 900) == [], "two looks say nothing"
 
 
+# ---- the storm
+
+
+def counted(low: int, high: int, service: str = "api") -> Counted:
+    return Counted(service, 7, {"request": Bounds(low, high), "mlp": Bounds(1, 1)})
+
+
+DONE = {"a": counted(4, 6), "b": counted(9, 9), "c": counted(2, 2), "d": counted(5, 8), "e": counted(3, 3, "batch")}
+# Two are shown apart, one is in no total, and three were added up: of these only their service is known.
+SHOWN = Seen({"a": 7}, {"b": 10}, {"api": 9 + 2, "batch": 4}, {"api": 2, "batch": 1}, {"request": 20, "mlp": 5})
+APART, SUMS = "spans of each worker", "spans of workers not shown apart, by service"
+ADDED = "workers not shown apart, by service"
+PER_BRICK, STRANGE = "spans of each brick", "spans of workers that counted none"
+
+
+def wrong(seen: Seen, shown: Mapping[str, int] = MappingProxyType({})) -> dict[str, int]:
+    """The checks that fail, and by how much."""
+    return {check.name: check.unexplained for check in storm_balance.judge(DONE, seen, shown) if not check.passed}
+
+
+def test_a_storm_adds_up_where_all_is_shown_or_removed_as_it_was_counted() -> None:
+    assert wrong(SHOWN) == {}
+    for least in (5, 7):
+        assert wrong(replace(SHOWN, workers={"a": least})) == {}
+    assert wrong(replace(SHOWN, workers={"a": 3, "b": 4}, removed={"a": 2, "b": 6})) == {}
+
+
+@pytest.mark.parametrize(
+    ("seen", "failed"),
+    [
+        (replace(SHOWN, workers={"a": 4}), {APART: 1}),
+        (replace(SHOWN, workers={"a": 8}), {APART: 1}),
+        (replace(SHOWN, removed={"b": 9}), {APART: 1}),
+        (replace(SHOWN, removed={"b": 11}), {APART: 1}),
+        (replace(SHOWN, workers={"a": 7, "b": 1}), {APART: 1}),
+        (replace(SHOWN, removed={}), {SUMS: 8, ADDED: 1}),
+        (replace(SHOWN, sums={"api": 8, "batch": 4}), {SUMS: 1}),
+        (replace(SHOWN, sums={"api": 13, "batch": 4}), {SUMS: 1}),
+        (replace(SHOWN, sums={"api": 11}), {SUMS: 4}),
+        (replace(SHOWN, sums={"api": 11, "batch": 4, "other": 2}), {SUMS: 2}),
+        (replace(SHOWN, added={"api": 1, "batch": 1}), {ADDED: 1}),
+        (replace(SHOWN, added={"api": 3, "batch": 1}), {ADDED: 1}),
+        (replace(SHOWN, bricks={"request": 29}), {PER_BRICK: 1}),
+        (replace(SHOWN, bricks={"mlp": 6}), {PER_BRICK: 1}),
+        (replace(SHOWN, bricks={"unknown": 3}), {PER_BRICK: 3}),
+        (replace(SHOWN, workers={"a": 7, "z": 2}), {STRANGE: 2}),
+        (replace(SHOWN, removed={"b": 10, "z": 2}), {STRANGE: 2}),
+    ],
+)  # fmt: skip
+def test_a_storm_tells_each_span_that_is_lost_or_counted_twice(seen: Seen, failed: dict[str, int]) -> None:
+    assert wrong(seen) == failed
+
+
+def test_what_was_shown_of_a_worker_once_may_not_go_back() -> None:
+    assert wrong(SHOWN, {"a": 7, "d": 6}) == {}
+    assert wrong(replace(SHOWN, workers={"a": 6}), {"a": 7}) == {APART: 1}
+    assert wrong(replace(SHOWN, sums={"api": 9, "batch": 4}), {"d": 9}) == {SUMS: 3}
+    assert wrong(SHOWN, {"a": 8}) == {APART: 1}, "more than it can have begun"
+
+
+def test_a_storm_names_the_worker_that_is_furthest_off() -> None:
+    (check,) = (
+        each for each in storm_balance.judge(DONE, replace(SHOWN, workers={"a": 2, "c": 1}), {}) if each.name == APART
+    )
+    assert check.seen == "2 of 3 off, furthest api, process 7, uuid a: 2, counted 5 to 7"
+
+
+def test_the_documents_of_brickd_are_read_with_and_without_removed_workers() -> None:
+    def worker(uuid: str, together: int, begun: int, no_lane: int = 0) -> dict[str, Any]:
+        spans = {"begun": begun, "no_lane": no_lane}
+        return {"uuid": uuid, "service": "api", "together": together, "ledger": {"spans": spans}}
+
+    bricks = {"bricks": [{"name": "mlp", "count": 2}, {"name": "mlp", "count": 3}]}
+    workers = {"workers": [worker("a", 1, 5, 2), worker("x", 3, 9), worker("y", 2, 1)]}
+    assert Seen.of(workers, bricks) == Seen({"a": 7}, {}, {"api": 10}, {"api": 5}, {"mlp": 5})
+    several = {"uuid": None, "service": "api", "spans": 7, "together": 4}
+    seen = Seen.of(workers | {"removed": [{"uuid": "b", "spans": 10}, several]}, bricks)
+    assert (seen.removed, seen.sums, seen.added) == ({"b": 10}, {"api": 17}, {"api": 9})
+
+
+def test_between_two_readings_of_an_account_lies_what_was_shown_in_between() -> None:
+    assert counted(7, 9).since(counted(4, 6)).bricks["request"] == (4, 9)
+    assert counted(7, 9).since(None).bricks["request"] == (0, 9)
+
+
+def test_a_worker_of_the_storm_counts_each_span_before_and_after(prefix: str, tmp_path: Path) -> None:
+    place = Workplace(tmp_path, os.environ | {"BRICKD_SHM_PREFIX": prefix, "PYTHONPATH": str(ROOT / "scripts")})
+    herd = Herd(place)
+    try:
+        for seed in range(3):
+            herd.order("api", seed)
+        assert herd.wait(60, lambda: herd.came == 3 and all(each.spans.low for each in herd.counted().values()))
+        herd.signal([*herd.living], signal.SIGKILL)
+        assert herd.wait(60, lambda: not herd.living)
+        found = {each.reading.uuid: each.ledger.spans["begun"] for each in survey(prefix).workers}
+    finally:
+        herd.leave()
+    of = herd.counted()
+    assert {each.service for each in of.values()} == {"api"}
+    assert found.keys() == of.keys()
+    assert all(check.passed for check in storm_balance.judge(of, Seen(found), {}))
+
+
 # ---- all of it
 
 
@@ -202,3 +313,18 @@ def test_a_short_soak_adds_up_and_leaves_nothing() -> None:
     assert min(report[figure] for figure in ("workers_started", "worker_kills", "worker_ends", "worker_suspends")) > 0
     assert report["spans_expected_low"] <= report["spans_found"] <= report["spans_expected_high"]
     assert set(report["left"].values()) == {0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("busy", [0, 4])
+def test_a_short_storm_adds_up_and_leaves_nothing(busy: int) -> None:
+    command = (sys.executable, ROOT / "scripts" / "soak", "--storm", "--seconds", "15", "--seed", "1", "--json")
+    done = subprocess.run([*command, "--busy", str(busy)], capture_output=True, text=True, check=False, timeout=400)
+    report = json.loads(done.stdout)
+    # How many die at once in 15 seconds depends on the machine: `scripts/soak --storm` itself requires a number.
+    wrong = [check for check in report["checks"] if not check["passed"] and check["name"] != "dead at once"]
+    assert (wrong, done.returncode in (0, 1)) == ([], True), done.stderr
+    assert min(report["worker_kills"], report["looks"]) > 0
+    assert (
+        report["spans_counted_low"] <= report["spans_shown"] + report["spans_removed"] <= report["spans_counted_high"]
+    )

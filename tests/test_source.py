@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Worker, apart, reading
+from conftest import Worker, reading
 from faults import Compile, Start
 from mortal import mortal
 from running import BRICKD, running
+from sandbox import apart
 from test_record import recording
 from told import fnv1a
 from verbs import brickd, document
@@ -126,7 +127,7 @@ def _account(process: Worker) -> tuple[Any, Any]:
 def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker: Start) -> None:
     process, text = teller(worker, MEBIBYTE + 1), text_of(MEBIBYTE + 1)
     (loss,) = losses(*_account(process))
-    assert (loss.kind, str(loss)) == ("sources", f"1 source not told: {TOO_LONG}")
+    assert (loss.kind, str(loss)) == ("sources", f"1 source not sent: {TOO_LONG}")
     missing = brickd("source", f"{_reader.source_hash(text):016x}")
     assert missing.returncode == 4
     assert missing.stderr.endswith("kernels refer to it, and nobody has told it yet\n")

@@ -375,8 +375,10 @@ def test_what_no_disk_takes_stays_until_one_does_and_is_told_once(tmp_path: Path
     "content",
     [b"", b"\n", b"[]\nx", b"{}\nx", b'{"hash":"zz","name":"","path":"","size_bytes":0}\n',
      b'{"hash":"00","name":"","path":"","size_bytes":0}\nx', b'{"hash":1,"name":"","path":"","size_bytes":0}\n',
-     b"[" * 9000 + b"\n", b"x" * 99_999],
+     b'{"hash":"-0","name":"","path":"","size_bytes":-1}\n', b'{"hash":"00","name":"","path":"","size_bytes":NaN}\n',
+     b'{"hash":"00","name":"","path":"","size_bytes":1048577}\n', b"[" * 9000 + b"\n", b"x" * 99_999,
+     b'{"hash":"cbf29ce484222325","name":"\\ud800","path":"","size_bytes":0}\n'],
 )  # fmt: skip
 def test_what_is_no_source_is_refused(content: bytes) -> None:
-    with pytest.raises(ValueError, match=r"source|Expecting|literal"):
+    with pytest.raises(ValueError, match=r"source|invalid structure|nested too deeply"):
         decoded(content)

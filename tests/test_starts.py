@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brickd import _reader
 from brickd.starts import Start, Waiting
 
-WORD = st.integers(0, 2**64 - 1)
-STARTS = st.lists(st.builds(Start, WORD, WORD, st.integers(0, 2**32 - 1), WORD, WORD, st.booleans()), max_size=8)
+WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)
+STARTS = st.lists(st.builds(Start, WORD, WORD, PATH, WORD, WORD, st.booleans()), max_size=8)
 # What happens between two times of writing: some come, some go.
 STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
 

@@ -46,7 +46,7 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
     started(worker)
     document = status()
     assert list(document) == [
-        "schema_version", "source", "daemon", "ledger", "workers", "over", "over_ns", "bricks", "categories",
+        "schema_version", "source", "daemon", "ledger", "removed", "workers", "over", "over_ns", "bricks", "categories",
         "stragglers", "judged_age_ns", "diverged", "weights", "numerics", "problems",
     ]  # fmt: skip
     assert list(document["workers"][0]) == [
@@ -60,14 +60,15 @@ def test_status_has_every_key_of_its_schema(worker: Start) -> None:
         "elements_per_second_in_brick", "flops_per_second_in_brick", "flops_per_byte", "bounded",
         "latency_to_sync_mean_ns", "latency_to_sync_max_ns", "worst_worker", "spread",
     ]  # fmt: skip
-    stream = ["consumed", "dropped", "in_ring", "lost_with_daemon"]
+    stream = ["consumed", "dropped", "in_ring", "lost_with_daemon", "removed"]
     assert {key: list(value) for key, value in document["ledger"].items()} == {
         "spans": [
             "begun", "summarized", "rejected", "open", "abandoned", "unpublished", "nested", "no_lane", "unmatched",
+            "removed",
         ],
         "details": stream,
         "events": stream,
-        "marks": ["wanted", "refused"],
+        "marks": ["wanted", "refused", "removed"],
         "deferred": ["started", "measured", "bounded", "pending", "orphaned", "late", "unmatched", "refused"],
     }  # fmt: skip
 
@@ -259,6 +260,7 @@ def test_inspect_shows_what_the_event_ring_holds(worker: Start, prefix: str) -> 
         "dropped": {"defer": 417},
         "in_ring": 3586,
         "lost_with_daemon": 0,
+        "removed": 0,
     }
     screen = brickd("inspect", "-n", "3").stdout
     assert "events    in ring 3,586  defer dropped 417\n" in screen
@@ -301,4 +303,4 @@ def test_the_demo_names_the_damaged_and_the_slow_worker_and_leaves_nothing_behin
     assert "weight layers.2.mlp.down.weight differs in demo/1" in result.stdout
     assert "! demo/3 slow since" in result.stdout
     assert "4 live" in result.stdout
-    assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("brickd-demo-")]
+    assert not [name for name in set(os.listdir(SHM)) - before if name.startswith("demo-brickd-")]

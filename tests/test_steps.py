@@ -115,7 +115,7 @@ def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, pref
     assert spans(got) == {"begun": 2, "summarized": 1, "rejected": 1}
     (told,) = losses(got, ledger_of(got))
     assert "1 span not recorded" in told.text
-    assert "a given time is none" in told.text
+    assert "a given time is invalid" in told.text
 
 
 def test_a_given_time_without_a_path_of_its_own_is_rejected_rather_than_mixed_with_ticks(

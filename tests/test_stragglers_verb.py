@@ -63,7 +63,7 @@ def test_status_begins_with_who_is_slow_and_a_check_fails(three: Daemon) -> None
     assert "workers" not in document("status")["stragglers"][0]
     checked = brickd("status", "--check")
     assert (checked.returncode, checked.stdout) == (
-        1, "unhealthy: api/2 slow, wanted is none (brickd stragglers)\n",
+        1, "unhealthy: api/2 slow, expected none (brickd stragglers)\n",
     )  # fmt: skip
     assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
     assert document("status", "api/0")["stragglers"] == []
@@ -143,7 +143,7 @@ def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) 
     checked = brickd("status", "--check")
     assert (checked.returncode, checked.stdout) == (
         1,
-        "unhealthy: nobody judged, with no look at the workers for 1.3 min, wanted is a look each 10 s (brickd"
+        "unhealthy: nobody judged, with no look at the workers for 1.3 min, expected a look each 10 s (brickd"
         " events)\n",
     )
     assert brickd("status", "--check", "--ignore", "straggler").returncode == 0
@@ -161,9 +161,7 @@ def test_who_is_late_in_a_collective_alone_is_slow_outside_of_any_brick(three: D
 def test_without_a_daemon_it_says_what_it_wants() -> None:
     ended = brickd("stragglers")
     assert (ended.returncode, ended.stdout) == (3, "")
-    assert ended.stderr == (
-        "brickd: whoever is slow shows in windows of time, which a daemon keeps (start one: brickd up -d)\n"
-    )
+    assert ended.stderr == ("brickd: straggler detection needs a daemon (start one: brickd up -d)\n")
 
 
 def test_a_hostile_name_is_shown_and_not_obeyed(worker: Start, daemon: Daemon) -> None:
@@ -220,7 +218,7 @@ def snapshots(slots: int, slow_in: range, lives: Any = lambda worker, slot: True
                     100_000_000 + 10_000 * (call + slot + number) + 20_000_000 * (number == 2 and slot in slow_in)
                 )
                 each.end()
-        taken.append(Snapshot.of(Survey(workers, [], 0), slot * EVERY_NS, slot * EVERY_NS + 1_700_000_000 * SECOND))
+        taken.append(Snapshot.of(Survey(workers, []), slot * EVERY_NS, slot * EVERY_NS + 1_700_000_000 * SECOND))
     return taken
 
 

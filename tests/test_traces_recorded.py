@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import brick_agent as brick
@@ -10,6 +9,7 @@ import pytest
 from checksums import recorded
 from conftest import ROOT, Worker
 from faults import Start
+from pages import blocks
 from test_diff import STILL
 from test_diff import recorded as while_recorded
 from traced import print_of
@@ -96,7 +96,7 @@ def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(
         process.go()
         assert process.end() == 0
         names.append(f"{file}:api/0")
-    said, report = brickd.diff(*names), runs[1].compare(runs[0])
+    said, report = brickd.diff(*names, by="run"), runs[1].compare(runs[0])
     assert said.actual is not None
     assert (said.verdict, said.kernel, said.actual.layer, said.actual.step) == ("diverged", "mlp", 1, 2)
     assert (said.compared, said.blame) == (report.kernels_compared, report.divergences[0].blame)
@@ -104,8 +104,11 @@ def test_recordings_of_two_runs_of_another_backend_are_compared_as_the_runs_are(
     assert "(cuda 0, on cuda)" in report.diagnosis
 
 
-def test_the_example_of_the_readme_runs(worker: Start, prefix: str) -> None:
-    (block,) = re.findall(r"^```python\n(trace = .*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+def test_the_example_of_the_documentation_runs(worker: Start, prefix: str) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    found = [block.text for page in pages for block in blocks(page.read_text()) if block.text.startswith("trace = ")]
+    assert len(set(found)) == 1, "one page has it"
+    block = found[0]
     source = f"""
 layer, position, us, run, say = 3, 17, 12.5, brick.TraceRun("cuda"), report
 base = brick.TraceRun("cpu")

@@ -26,7 +26,7 @@ def survey(*pids: int | None) -> Survey:
         header: Any = {**reading.header, "uuid": bytes([number]) * 16}
         reading = replace(reading, header=header, pid=pid)
         workers.append(Worker(f"made/{number}", reading, ledger_of(reading)))
-    return Survey(workers, [], 0)
+    return Survey(workers, [])
 
 
 def found(usages: Usages, of: Survey) -> list[Usage | None]:
@@ -76,8 +76,8 @@ def test_a_worker_that_died_since_the_last_look_is_shown_without_what_its_proces
 
 def test_another_worker_in_the_same_process_begins_anew() -> None:
     usages, here = Usages(), survey(os.getpid(), os.getpid())
-    usages.look(Survey(here.workers[:1], [], 0), 0)
-    usages.look(Survey(here.workers[1:], [], 0), SECOND)
+    usages.look(Survey(here.workers[:1], []), 0)
+    usages.look(Survey(here.workers[1:], []), SECOND)
     first, second = found(usages, here)
     assert first is None
     assert second is not None

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 import pytest
-from conftest import SHM, reading
 from faults import Start
 from made_up import HOSTILE
 from verbs import brickd, document, sheet, started
@@ -103,31 +102,6 @@ def test_what_a_dead_worker_recorded_counts(worker: Start) -> None:
     for verb in ("status", "bricks", "tree"):
         assert {row["count"] for row in document(verb)[ASKED[verb]]} == {200}
     assert {row["state"] for verb in ("workers", "hang") for row in document(*words(verb))[ASKED[verb]]} == {"dead"}
-
-
-@pytest.mark.slow
-def test_where_all_segments_are_of_another_user_nobody_is_told_that_there_are_none(
-    worker: Start, prefix: str, nobody: list[str]
-) -> None:
-    started(worker, BRICKD_SERVICE="api")
-    unread = "1 segment of other users may not be read (run as that user, or set BRICKD_GROUP)"
-    near = f"there are {reading(prefix).file} (see brickd status); {unread}"
-
-    def asked(*arguments: str) -> tuple[int, str, str]:
-        command = [*nobody, sys.executable, "-P", "-m", "brickd", *arguments]
-        # A runtime directory of that user's own, in which no daemon ever was.
-        theirs = os.environ | {"BRICKD_RUNTIME_DIR": "/run/brickd-65534"}
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, env=theirs)
-        return ended.returncode, ended.stdout, ended.stderr
-
-    for verb in (*ASKED, "inspect"):
-        assert asked(verb) == (5, "", f"brickd: {unread}\n")
-    for verb in ASKED:
-        assert asked(verb, "api") == (4, "", f"brickd: no worker or service api: {unread}\n")
-    assert asked("inspect", "api") == (4, "", f"brickd: no worker, service or segment api: {near}\n")
-    (SHM / f"{prefix}junk").write_bytes(b"what anybody may read")
-    code, _, told = asked("status")
-    assert (code, told) == (0, f"brickd: {unread}\n")
 
 
 @pytest.mark.parametrize("verb", ASKED)

@@ -14,7 +14,7 @@ import pytest
 from faults import Start
 from running import running
 from said import Said, Tensor
-from sided import EMBED, MLP, NORM, answered, chain, compared
+from sided import EMBED, MLP, NORM, SCORES, answered, chain, compared
 from test_record import recording
 from test_recording_files import chunks
 from test_weights_verb import watching
@@ -132,28 +132,56 @@ def test_whoever_reads_more_tensors_than_a_ring_holds_is_not_called_equal(worker
 # ---- beside other evidence
 
 
-def test_equal_weights_are_no_answer_where_nothing_that_was_computed_is_comparable() -> None:
-    elsewhere = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
+ELSEWHERE = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
+
+
+def test_equal_weights_lead_where_no_output_is_comparable_and_how_many_were_not_is_said() -> None:
+    for other, prints in ((ELSEWHERE, 24), ([], 12)):
+        said = compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
+        assert (said["evidence"], said["verdict"], said["first"]) == ("weights", "identical", None)
+        assert said["headlines"] == [
+            "by weights: identical, api/0 and api/1: 1 tensor",
+            f"outputs not compared (0 of {prints} fingerprints): {prints} without a counterpart in another worker"
+            " (did they do the same work? --by run)",
+        ]
+        assert said["outputs"] == {"evidence": "input", "fingerprints": prints, "compared": 0}
+        assert said["others"] == [{"evidence": "input", "verdict": "not_comparable", "compared": 0, "diverged": 0}]
+
+
+def test_steps_with_one_key_and_different_caches_are_no_divergence() -> None:
+    """Two decode steps share their last token, and so their key. Their caches differ, and so do their scores."""
+    sides = [chain(born, sites=(SCORES, MLP)) + weights(norm=1) for born in (None, SCORES)]
+    said = compared(*sides, process=watched(1))
+    assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
+    assert said["headlines"][1].startswith("outputs not compared (0 of 12 fingerprints): 3 of stateful kernels ")
+    assert said["outputs"]["compared"] == 0
+
+
+def test_equal_weights_are_no_answer_to_a_question_about_a_step_or_a_time() -> None:
     told = "; weights are equal (--by weights)"
-    for other in (elsewhere, []):
-        with pytest.raises(NothingComparable, match=f".*{re.escape(told)}$"):
-            compared(chain() + weights(norm=1), other + weights(norm=1), process=watched(1))
     for part in ({"step": "77"}, {"since": 0.5}):
         with pytest.raises(NothingComparable, match=re.escape(told)):
             compared(*[chain() + weights(norm=1)] * 2, process=watched(1), **part)
         with pytest.raises(NothingComparable, match=re.escape(told)):
             compared(*[weights(norm=1)] * 2, process=watched(1), **part)
     with pytest.raises(NothingComparable, match="; weights are equal as far as they are known"):
-        compared(chain() + weights(norm=1), elsewhere + weights(norm=1), process=watched(2))
+        compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=1), process=watched(2), by="input")
     with pytest.raises(NothingComparable, match="; weights differ"):
-        compared(chain() + weights(norm=1), elsewhere + weights(norm=2), process=watched(1), by="input")
+        compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1), by="input")
+    unread = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=1), process=watched(2))
+    assert (unread["evidence"], unread["verdict"]) == ("weights", "incomplete")
 
 
 def test_weights_lead_where_they_are_all_that_was_said_and_where_they_differ() -> None:
     alone = compared(*[weights(norm=1)] * 2, process=watched(1))
-    assert (alone["verdict"], alone["headlines"]) == ("identical", ["by weights: identical, api/0 and api/1: 1 tensor"])
-    elsewhere = [replace(each, step=each.step + 50, inputs=(Tensor(1),), position=9) for each in chain()]
-    said = compared(chain() + weights(norm=1), elsewhere + weights(norm=2), process=watched(1))
+    assert (alone["verdict"], alone["headlines"]) == (
+        "identical",
+        [
+            "by weights: identical, api/0 and api/1: 1 tensor",
+            "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)",
+        ],
+    )
+    said = compared(chain() + weights(norm=1), ELSEWHERE + weights(norm=2), process=watched(1))
     assert (said["evidence"], said["verdict"]) == ("weights", "diverged")
 
 
@@ -161,7 +189,7 @@ def test_weights_that_are_equal_stand_beside_what_leads() -> None:
     said = compared(*[chain() + weights(norm=1)] * 2, process=watched(1))
     assert (said["evidence"], said["verdict"]) == ("input", "identical")
     assert said["others"][-1] == {"evidence": "weights", "verdict": "identical", "compared": 1, "diverged": 0}
-    assert compared(chain(), chain())["others"][-1]["evidence"] == "run"
+    assert compared(chain(), chain())["others"] == []
 
 
 def test_weights_that_do_not_explain_what_leads_are_named_beside_it() -> None:

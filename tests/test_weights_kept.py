@@ -135,6 +135,20 @@ def column(of: int, value: int) -> Any:
         spoiled(workers=first(lambda said: [said[0], "3", *said[2:]])),
         spoiled(workers=first(lambda said: [["a"], *said[1:]])),
         spoiled(workers=first(lambda said: None)),
+        spoiled(workers=first(lambda said: [7, *said[1:]])),
+        spoiled(workers=first(lambda said: ["\ud800", *said[1:]])),
+        spoiled(workers=first(lambda said: [said[0], -1, *said[2:]])),
+        spoiled(workers=first(lambda said: [said[0], 2**64, *said[2:]])),
+        spoiled(workers=first(lambda said: [said[0], True, *said[2:]])),
+        spoiled(workers=first(lambda said: [said[0], float("nan"), *said[2:]])),
+        spoiled(numbers=lambda numbers: [float("nan"), *numbers[1:]]),
+        spoiled(numbers=lambda numbers: [-1, *numbers[1:]]),
+        spoiled(tensors=lambda found: {**found, "ipa": [[7, 0, -1]]}),
+        spoiled(tensors=lambda found: {**found, "ipa": [["w", 2**31, -1]]}),
+        spoiled(tensors=lambda found: {**found, "ipa": [["w", 0, -2]]}),
+        spoiled(tensors=lambda found: {**found, "ipa": [["w", 0, float("inf")]]}),
+        framed("weights file", 1, [b'"p-"\n', b"[" * 100_000]),
+        framed("weights file", 1, [b'7\n{"numbers":[],"tensors":{},"workers":{}}\n']),
         spoiled(lambda rest: rest[:-1]),
         spoiled(lambda rest: rest + b"?"),
         spoiled(lambda rest: rest[:-4] + b"\xff" * 4),
@@ -146,6 +160,16 @@ def column(of: int, value: int) -> Any:
 def test_what_does_not_add_up_is_refused(content: bytes) -> None:
     with pytest.raises(CheckpointRefused):
         decode("p-", content)
+
+
+def test_what_a_worker_that_lies_says_it_lost_comes_back() -> None:
+    weights = made().numerics.weights
+    uuid = next(iter(weights))
+    for _ in range(2):
+        weights.lose(uuid, 2**64 - 1)
+    found = decoded(encode("p-", weights)).of(uuid)
+    assert found is not None
+    assert found.refused == 2**64 - 1
 
 
 def test_a_file_of_a_later_brickd_is_not_guessed_at() -> None:
@@ -180,7 +204,7 @@ class Told:
         """What a look tells that those before did not."""
         newest = self.log.since(0).newest
         self._looks += 1
-        self._scales.take(Snapshot(self._looks * SECOND, 0, Survey(self.weighed.workers, [], 0)))
+        self._scales.take(Snapshot(self._looks * SECOND, 0, Survey(self.weighed.workers, [])))
         return [(each.kind, each.worker, each.text, each.command) for each in self.log.since(newest).events]
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,13 @@ from faults import Start
 from made_up import HOSTILE
 from replicas import MODEL
 from running import Running, running
+from serving import connected, rest
 from test_record import recording
 from verbs import brickd, document, sheet
 from watched import SCANS
 
 from brickd.manifest import BYTES_MAX
+from brickd.runtime import runtime
 from brickd.words import NOBODY
 
 # Three tensors, of which a worker may change one, and read them again, as often as it is told to go on.
@@ -265,17 +269,67 @@ def test_a_daemon_tells_by_itself_who_differs(worker: Start) -> None:
         assert event["text"] == lines(code=1)[0]
 
 
+@contextmanager
+def relayed(path: Path, after_order: Callable[[], None]) -> Iterator[None]:
+    """A socket in front of the daemon's, where the time that requests take does not matter.
+
+    The answer to a POST is held back until `after_order` has run. The next request gets the answer that the first
+    request had at that moment.
+    """
+
+    def passed_on(request: bytes) -> bytes:
+        with connected(runtime().socket) as daemon:
+            daemon.sendall(request)
+            return rest(daemon)
+
+    def serve() -> None:
+        first = ready = b""
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:  # the test is over
+                return
+            with client:
+                request = client.recv(1 << 16)
+                first, said, ready = first or request, ready or passed_on(request), b""
+                if request.startswith(b"POST"):
+                    after_order()
+                    ready = passed_on(first)
+                client.sendall(said)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
 @pytest.mark.usefixtures("prefix")
-def test_who_makes_no_steps_has_not_read_its_weights_again_and_is_named(worker: Start) -> None:
+def test_a_worker_that_makes_no_steps_is_named_once_the_timeout_is_over(worker: Start) -> None:
     with running() as daemon:
         (going,) = watching(worker, "0")
         watching(worker, "1", steps=False)
         settled(daemon, "api/0", "api/1")
-        going.go()
-        ended = brickd("weights", "--rescan", "--timeout", "0.5")
+
+        def is_younger(document: Any) -> bool:  # api/0 read first, and again
+            ages = {each["worker"]: each["age_ns"] for each in document["workers"]}
+            return bool(ages["api/0"] < ages["api/1"])
+
+        def scan() -> None:
+            going.go()
+            daemon.once("/weights", is_younger)
+
+        relay = runtime().directory / "relay"
+        with relayed(relay, scan):
+            ended = brickd("weights", "--rescan", "--timeout", "0", BRICKD_SOCKET=str(relay))
         assert ended.returncode == 2
         assert ended.stderr == (
-            "brickd: api/1 has not read all of its weights in 0.5 s, 3 of 3 tensors are known: they are read at the"
+            "brickd: api/1 has not read all of its weights in 0 s, 3 of 3 tensors are known: they are read at the"
             " ends of steps\n"
         )
         assert ended.stdout.startswith("2 of 2 workers equal, 3 tensors, ")
@@ -345,7 +399,7 @@ def test_a_file_of_weights_that_is_damaged_is_put_aside_and_told(worker: Start) 
         path = Path(os.environ["BRICKD_RUNTIME_DIR"]) / "weights"
         path.write_bytes(path.read_bytes()[:-1])
         with running() as successor:
-            assert "put aside as weights.refused" in successor.until("break")["text"]
+            assert "moved aside as weights.refused" in successor.until("break")["text"]
             assert said(code=6)["workers"][0]["tensors"] == 0
             one.go()
             assert brickd("weights", "--rescan").returncode == 6
@@ -445,9 +499,9 @@ def test_what_differs_or_is_unknown_is_not_saved(worker: Start, tmp_path: Path) 
     watching(worker, "1", shift=1)
     ended = brickd("weights", "--save", str(path))
     assert (ended.returncode, ended.stdout) == (2, "")
-    assert "is not the same in api/1 as in others: name a worker whose weights are right" in ended.stderr
+    assert "is not the same in api/1 as in others: name a worker with the right weights" in ended.stderr
     assert brickd("weights", "api/0", "--save", str(tmp_path)).stderr == (
-        f"brickd: {tmp_path} is there, and is no file: name another one\n"
+        f"brickd: {tmp_path} exists and is not a file: name another one\n"
     )
     assert brickd("weights", "api/0", "--save", str(tmp_path / "no" / "such")).returncode == 2
     assert brickd("weights", "api/0", "--save", "x", "--against", "y").returncode == 2
@@ -478,19 +532,19 @@ HEAD = '{"schema_version": 1, "what": "weights", "service": "api", "key": null, 
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("", "no whole manifest"),
-        ("[1]", "is no manifest of weights"),
-        ('{"what": "weights"}', "no whole manifest"),
+        ("", "not a complete manifest"),
+        ("[1]", "is not a manifest of weights"),
+        ('{"what": "weights"}', "not a complete manifest"),
         ('{"what": "weights", "schema_version": 2}', "of version 2, this brickd reads 1"),
         (HEAD % ROW, "a checksum is 16 digits"),
         (HEAD % ", ".join([ROW % ("0" * 16)] * 2), "stands there twice"),
         (HEAD % (ROW % ("0" * 16)).replace("[1]", '["1"]'), "a shape is numbers"),
-        (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "no whole manifest"),
+        (HEAD % (ROW % ("0" * 16)).replace("[1]", "7"), "not a complete manifest"),
         (HEAD % (ROW % ("0" * 16)).replace('"w"', "7"), "are names"),
-        (HEAD % "7", "no whole manifest"),
+        (HEAD % "7", "not a complete manifest"),
         (HEAD.replace('"api"', "[]") % "", "a service is a name"),
-        ("[" * 100_000, "no whole manifest"),
-        ("\x00" * 10, "no whole manifest"),
+        ("[" * 100_000, "not a complete manifest"),
+        ("\x00" * 10, "not a complete manifest"),
     ],
 )
 def test_what_is_no_manifest_is_refused_with_the_reason(tmp_path: Path, content: str, why: str) -> None:
@@ -509,5 +563,5 @@ def test_what_is_too_large_or_no_file_is_not_read(tmp_path: Path) -> None:
         file.truncate(BYTES_MAX + 1)
     assert "has more than 64 MiB" in brickd("weights", "--against", str(path)).stderr
     os.mkfifo(tmp_path / "pipe")
-    assert "is no file" in brickd("weights", "--against", str(tmp_path / "pipe")).stderr
+    assert "is not a file" in brickd("weights", "--against", str(tmp_path / "pipe")).stderr
     assert brickd("weights", "--against", str(tmp_path / "none")).returncode == 2

@@ -7,10 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from forge import golden, segment_of
 from hypothesis import given
 from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
+from brickd.budget import kept_of, packed_size
 from brickd.lately import Lately, Origin
 from brickd.ledger import Ledger, ledger_of
 from brickd.memory import OTHERS, Gone, Memory
@@ -55,7 +57,7 @@ def worker(
 
 
 def snapshot(*workers: Worker, now_ns: int = 0) -> Snapshot:
-    survey = Survey(list(workers), [], 0, clocks={1: (ticks(now_ns), now_ns - BOOTED_NS)})
+    survey = Survey(list(workers), [], clocks={1: (ticks(now_ns), now_ns - BOOTED_NS)})
     return Snapshot.of(survey, now_ns, now_ns + 1_700_000_000 * SECOND)
 
 
@@ -252,6 +254,41 @@ def test_a_window_is_shorter_where_nothing_older_is_known() -> None:
     assert (window.length_ns, counts(window.workers)) == (3 * SECOND, {"a": (1, 1, 1)})
 
 
+def test_where_snapshots_take_too_much_the_oldest_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, sizes = MadeUp(), []
+    work(made, "a", 1)
+    took = [snapshot(worker(made, 1), now_ns=seconds * SECOND) for seconds in range(0, 70, 10)]
+    one = sum(kept_of([took[0].survey.workers[0].reading], packed_size))
+    shared = packed_size(took[0].survey.workers[0].reading.summaries)
+    for room in (1, one, one + shared - 1, one + shared, one + 6 * shared):
+        monkeypatch.setattr("brickd.windows.KEPT_BYTES", room)
+        kept = Windows()
+        for each in took:
+            kept.take(each)
+        window = kept.over([worker(made, 1)], 60 * SECOND + 1, 6)
+        assert window is not None
+        sizes.append((window.length_ns - 1) // (10 * SECOND) + 1)
+    assert sizes == [1, 1, 1, 2, 7]
+
+
+def test_a_sum_of_workers_of_whom_too_much_is_to_be_subtracted_is_not_in_the_window(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = MadeUp(), MadeUp()
+    work(one, "a", 5)
+    work(two, "a", 6)
+    began = snapshot(worker(one, 1), worker(two, 2))
+    both = sum(len(each.reading.summaries) for each in began.survey.workers)
+    work(one, "a", 7)
+    sum_of_both = added_up(worker(one, 1, alive=False), worker(two, 2, alive=False))
+    monkeypatch.setattr("brickd.windows.BASES_BYTES", both)
+    assert after(began, sum_of_both) == {"a": (1, 1, 7)}
+    monkeypatch.setattr("brickd.windows.BASES_BYTES", both - 1)
+    assert after(began, sum_of_both) == {}
+    monkeypatch.setattr("brickd.windows.BASES_BYTES", 1)
+    assert after(began, worker(one, 1)) == {"a": (1, 1, 7)}
+
+
 def test_who_was_forgotten_takes_nothing_from_those_that_are_added_up_later() -> None:
     made = {number: MadeUp() for number in range(1, 8)}
     for number, each in made.items():
@@ -318,3 +355,14 @@ def test_the_order_of_workers_changes_no_slot(order: list[int]) -> None:
         work(made[number], "norm", number)
     found = slot(began, snapshot(*(worker(made[number], number) for number in sorted(order)), now_ns=EVERY_NS))
     assert [share.self_ns for share in found.bricks["made", "gemm"]] == [10.0, 20.0, 30.0, 40.0]
+
+
+def test_the_lanes_of_a_snapshot_are_not_kept() -> None:
+    made = MadeUp()
+    work(made, "a", 5)
+    one = worker(made, 1)
+    with segment_of(golden()) as segment:
+        lanes = segment.read().lanes
+    kept = Windows()
+    kept.take(snapshot(replace(one, reading=replace(one.reading, lanes=lanes))))
+    assert [each.reading.lanes for snapshot in kept._kept for each in snapshot.survey.workers] == [[]]

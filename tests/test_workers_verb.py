@@ -16,9 +16,11 @@ both, forever = threading.Barrier(3), threading.Event()
 with brick.span("a"): pass
 def run(end):
     with brick.span("b"): both.wait()
+    both.wait()
     end.wait()
 first = threading.Event()
 for end in first, forever: threading.Thread(target=run, args=(end,), daemon=True).start()
+both.wait()
 both.wait()
 first.set()
 while len(os.listdir("/proc/self/task")) > 2: pass

@@ -17,12 +17,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         "python -m brick_agent",
         usage="%(prog)s [-h] [--service NAME] [--fingerprints off|1/N|all] -- CMD",
-        description="Run a command; torch models in its processes are timed, and compared.",
+        description="Run a command; time and compare its torch models.",
         allow_abbrev=False,
     )
-    parser.add_argument("--service", metavar="NAME", help="what its workers are called together; else by the command")
     parser.add_argument(
-        "--fingerprints", metavar="off|1/N|all", help="of which steps what is computed is compared; else of one of 64"
+        "--service", metavar="NAME", help="the name of the group of workers (default: the name of the command)"
+    )
+    parser.add_argument(
+        "--fingerprints",
+        metavar="off|1/N|all",
+        help="record checksums in these steps: none, one in N, or all (default: 1/64)",
     )
     parser.add_argument("command", metavar="CMD", nargs=argparse.REMAINDER, help="the command, with its arguments")
     said = parser.parse_args()

@@ -14,9 +14,10 @@ import sys
 import types
 import weakref
 
-from brick_agent._core import _step_of, _watched, brick, checksum, step, take, weights
+from brick_agent._core import _watched, brick, checksum, take, weights
 from brick_agent._parts import around_layers, chosen, closed, is_compiled
 from brick_agent._passed import given
+from brick_agent._steps import stepped
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -75,7 +76,7 @@ def instrument(
         made = {part.module: _Site(part, said).watched for part in parts}
         beginning = {model, *around_layers(model)}
         for module in (*made, *(beginning - made.keys())):
-            _stand(module, _both(_stepped if module in beginning else None, made.get(module)))
+            _stand(module, _both(stepped if module in beginning else None, made.get(module)))
         for part in closed(model, sites, patterns):
             take(brick(part.name, _CLOSED), b"", layer=part.layer)  # it is known as a site, of which nothing comes
         if watch_weights:
@@ -288,37 +289,6 @@ def _remembers(part: Part) -> bool | None:
     inside = [type(each).__name__.lower() for each in part.module.modules()]
     caches = any("cache" in name.lower() for name, _ in part.module.named_buffers())
     return True if caches or any("attention" in kind for kind in inside) else None
-
-
-def _stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """Each call is a step, unless one is open: made of what the model is given, the same in each worker."""
-    torch = sys.modules["torch"]
-
-    def stepped(*args: Any, **keywords: Any) -> Any:
-        with _step(torch.Tensor, args, keywords):
-            return plain(*args, **keywords)
-
-    return stepped
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-_NOTHING = _Nothing()
-
-
-def _step(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
-    try:
-        tensors = given(kind, args, keywords).tensors
-        key = _step_of(tensors)
-        if key is None:
-            return _NOTHING
-        return step(key, kind="forward", rows=tensors[0].shape[0] if tensors and tensors[0].dim() > 0 else 0)
-    except Exception:
-        return _NOTHING
 
 
 class _Backend:

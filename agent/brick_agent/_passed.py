@@ -28,15 +28,17 @@ class Passed:
     Attributes:
         tensors: in their order, at most so many.
         plain: numbers, words and the like, and what is left out, by their names or places.
+        caches: of what was computed before, in their order.
         more: whether there was more than is looked at, or what cannot be looked into.
     """
 
-    __slots__ = ("_cache", "_empty", "_kind", "_layer", "more", "plain", "tensors")
+    __slots__ = ("_cache", "_empty", "_kind", "_layer", "caches", "more", "plain", "tensors")
 
     def __init__(self, kind: type, layer: int | None = None) -> None:
         self._kind, self._layer = kind, layer
         self._cache: bool | None = None
         self._empty: list[Any] = []
+        self.caches: list[Any] = []
         self.tensors: list[Any] = []
         self.plain: dict[str, Any] = {}
         self.more = False
@@ -44,10 +46,11 @@ class Passed:
     def take(self, what: Any, name: str = "", depth: int = 0) -> None:
         """Look for tensors in an argument or a result; `name`: what it is called there."""
         if _is_cache(name, what):
-            empty = what is None or self._holds(what) is False
+            empty = what is None or _holds(what, self._layer) is False
             self._cache = self._cache or not empty
-            if empty and what is not None:
-                self._empty.append(what)
+            if what is not None:
+                self.caches.append(what)
+                self._empty += [what] if empty else []
         elif isinstance(what, self._kind):
             if len(self.tensors) < TENSORS_MAX:
                 self.tensors.append(what)
@@ -79,14 +82,9 @@ class Passed:
 
         Asked after the call: who filled no cache of its own may have read another's.
         """
-        return self._cache or any(not self._holds(each) for each in self._empty) if self._cache is not None else None
-
-    def _holds(self, cache: Any) -> bool | None:
-        """Whether there is something in it, of the layer where there is one; None: not to be known for nothing."""
-        if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
+        if self._cache is None:
             return None
-        layers = range(len(cache)) if self._layer is None else (self._layer,)
-        return any(cache.get_seq_length(layer) != 0 for layer in layers)
+        return self._cache or any(not _holds(each, self._layer) for each in self._empty)
 
 
 def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: int | None = None) -> Passed:
@@ -95,6 +93,25 @@ def given(kind: type, args: Sequence[Any], keywords: Mapping[str, Any], layer: i
     passed.take_named(dict(enumerate(args)))
     passed.take_named(keywords)
     return passed
+
+
+def is_fresh(cache: Any) -> bool:
+    """Whether nothing is in a cache, as far as it says so without computing."""
+    if _holds(cache, None) is False:
+        return True
+    both = [getattr(cache, name, None) for name in ("self_attention_cache", "cross_attention_cache")]
+    if None not in both:
+        return all(map(is_fresh, both))
+    layers = getattr(cache, "layers", None)
+    return isinstance(layers, list) and not any(getattr(each, "is_initialized", True) for each in layers)
+
+
+def _holds(cache: Any, layer: int | None) -> bool | None:
+    """Whether there is something in it, of the layer where there is one; None: not to be known for nothing."""
+    if type(cache).__name__ != "DynamicCache" or not hasattr(cache, "get_seq_length"):
+        return None
+    layers = range(len(cache)) if layer is None else (layer,)
+    return any(cache.get_seq_length(each) != 0 for each in layers)
 
 
 def _is_cache(name: str, what: Any) -> bool:

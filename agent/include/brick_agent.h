@@ -50,9 +50,10 @@
  *
  * LIFE. Before main (a constructor, a global of C++) all of this works too; but
  * the first name or record opens the segment, and what brick_init is told after
- * that comes too late. At exit() and when main returns the segment is removed,
- * and nothing is recorded after that; a process that ends by _exit, abort, exec
- * or a signal leaves it, a dead worker with its totals, until `brickd prune`.
+ * that comes too late. At exit() and when main returns recording ends, and the
+ * segment is removed after a record of its sums, or left to the daemon that has
+ * drained it; a process that ends by _exit, abort, exec or a signal leaves it, a
+ * dead worker with its totals, until `brickd prune`.
  * Where the writer is part of a library, dlclose ends it as exit() does; threads
  * that have recorded may live on, and the library may be loaded again. Two
  * copies in one process know nothing of each other: two segments, two workers
@@ -126,7 +127,6 @@ struct brick_config {
     const char *service;     /* BRICKD_SERVICE, else the program's name */
     const char *worker;      /* BRICKD_WORKER: "3", or coordinates "0.tp3.pp1"; else undeclared */
     const char *prefix;      /* BRICKD_SHM_PREFIX, else "brickd-" */
-    const char *group;       /* BRICKD_GROUP: its members may read; else the user alone */
     const char *clock;       /* BRICKD_CLOCK: auto, tsc, monotonic; else auto */
     const char *clocksource; /* where the kernel names its clock, else its place in /sys */
     uint32_t lanes;          /* BRICKD_LANES: threads that record at once; 32 */
@@ -163,8 +163,9 @@ enum brick_outcome {
  * Writes at most one line to stderr, when it fails. */
 enum brick_state brick_init(const struct brick_config *config);
 
-/* Ends recording for good in this process and removes the segment, unless a
- * consumer is attached. Called by itself at exit(). */
+/* Ends recording for good in this process. Removes the segment after a record of
+ * its sums, unless a daemon has attached or no record can be written. Called by
+ * itself at exit(). */
 void brick_shutdown(void);
 
 /* Stop and resume recording. Spans open at that moment still end, and deferred work that pends. */
@@ -298,6 +299,9 @@ int brick_in_step(const void *key);
  * service's key and is given the same finds the same; nobody else can tell what it was. A tensor that cannot be read
  * changes nothing. */
 uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor);
+/* The key of a step that reads a cache: `step` is made of what else it is given, `filled` is the key of the step that
+ * filled the cache last (0: it is empty). Whether the step is looked at (1/N) does not depend on the cache. */
+uint64_t brick_step_after(uint64_t step, uint64_t filled);
 
 /* Takes a tensor's fingerprint for a checksum of this kernel, at the same place.
  * Where none is wanted (brick_wants), and while the service's key cannot be had, it

@@ -63,7 +63,7 @@
  * the sketch of one shows bits of h. So S goes into sip alone, and h has a key
  * that sip made: whoever works that out knows sip of one message more, and nothing
  * else of the key. Checksums tell whoever has not the key which tensors are equal,
- * and no more; sketches tell more, of whatever key (README.md, under recordings).
+ * and no more; sketches tell more, of whatever key (docs/how-to/record-and-share.md).
  *
  * FNV1A. The checksum of the profiler that brickd grew out of: FNV-1a with 64
  * bits over the first 64 elements (or as many as there are), each as the 4

@@ -1,4 +1,4 @@
-/* brick_shm.h - the shared-memory format of brickd, version 1.6.
+/* brick_shm.h - the shared-memory format of brickd, version 1.7.
  *
  * The one home of the format: the writer in the worker and the reader in the
  * daemon share this file and nothing else. Prose first, structs after it.
@@ -79,10 +79,13 @@
  *   segment  absent    -> born       worker: shm_open(O_EXCL), lock on byte 0, size, memory, all fields
  *            born      -> published  worker: magic stored last
  *            born      -> dead       kernel: the worker ended, its lock fell
- *            published -> removed    worker, at a clean end with byte 1 free
- *            published -> dead       kernel: as above
- *            dead      -> removed    the consumer that drained it; `brickd prune`; a new worker of
- *                                    the same user when more than BRICK_DEAD_MAX dead ones lie about
+ *            published -> removed    worker, at a clean end with byte 1 free and no ATTACHED word: a record of it
+ *                                    first (brick_removed.h)
+ *            published -> dead       kernel: as above; worker, at a clean end otherwise, or if the record cannot
+ *                                    be written: its ENDED word is set
+ *            dead      -> removed    the consumer that drained it, once its checkpoint holds the totals;
+ *                                    after a record: `brickd prune`, and a new worker of the same user while
+ *                                    dead segments take more than their share of /dev/shm (BRICK_DEAD_SHARE)
  *   lane     never     -> owned      a thread: claims it in the worker's private memory, opened + 1
  *            owned     -> free       the thread's end: open spans counted as abandoned
  *            free      -> owned      another thread; counters and summaries go on, never reset
@@ -118,8 +121,8 @@
  *                                   number is above that of the record below it is whole
  *   O10 head, store                 release          who sees the head sees the records below it
  *   O11 head, load                  pread + acquire fence    (reader's side of O10)
- *   O12 tail pair, two pwrites      after the copy   a slot is given back only when it was copied. First the
- *                                   complement, then the position: one that is torn matches neither
+ *   O12 tail pair, two pwrites      release fence    a slot is given back only when it was copied. First the
+ *                                   before each      complement, then the position: one that is torn matches neither
  *   O13 tail pair, two loads        acquire          the writer does not overwrite before O12's copy. First the
  *                                   position: who saw half of one finds the complement of the next already whole
  *   O14 lane counters, open word    relaxed          single writer; exact when the lane is quiet. Where a kill between
@@ -128,11 +131,17 @@
  *       are no counters
  *   O15 control, load               relaxed          a wish; acting on it late is harmless
  *   O16 lane owner (private)        acquire/release  the next thread sees the last one's counters
- *   O17 the next segment, store    full fence       of who gives a number and who opens the next segment, one at the
- *       and a number's entry                        least sees what the other did, and takes it along
+ *   O17 the next segment, store    full fence       of who gives a number or a category and who opens the next segment,
+ *       and a number's entry                        one at the least sees what the other did, and takes it along
+ *   O18 the next segment, store,   full fence on    a thread that takes or gives back a lane during a reopen: either
+ *       then each lane's mark;     both sides       the thread reads the segment again and finds the next one, or the
+ *       a lane's orders or owner,                   reopen's mark replaces the thread's orders and the reopen finds
+ *       store, then the segment,                    the lane without an owner. So no lane stays in the lost segment
+ *       load (all private)
  *
- *   The copy in O11/O12 is a pread: the kernel's copy is an ordinary load for
- *   the memory model, and the fence stands between the two calls.
+ *   The copy in O11/O12 is a pread and the tails are pwrites: the kernel's copies
+ *   are ordinary loads and stores for the memory model, which no system call
+ *   orders, and the fences stand between the calls.
  *
  * 5. WHEN SOMETHING DIES
  *
@@ -176,7 +185,7 @@
 #define BRICK_MAGIC UINT64_C(0x4D4853444B435242) /* "BRCKDSHM" */
 #define BRICK_ENDIAN UINT32_C(0x01020304)
 #define BRICK_MAJOR 1
-#define BRICK_MINOR 6
+#define BRICK_MINOR 7
 #define BRICK_PREFIX "brickd-"
 #define BRICK_DIRECTORY "/dev/shm"
 #define BRICK_PAGE 4096u
@@ -196,9 +205,11 @@
  * 64 summaries are exactly 18 pages. */
 #define BRICK_BLOCK 64u
 
-/* Dead segments of one user beyond this number are removed by its next worker,
- * oldest first: below it, totals that nobody has seen yet stay. */
-#define BRICK_DEAD_MAX 64u
+/* The dead segments of a user may together take this part of the free space of
+ * /dev/shm. Above it the user's next worker removes the oldest ones. */
+#ifndef BRICK_DEAD_SHARE
+#define BRICK_DEAD_SHARE 8u
+#endif
 
 /* A base-2 exponential histogram with ratio 2^(1/4): bucket i > 0 holds
  * [2^(5 + i/4), 2^(5 + (i+1)/4)) ticks. 2^5 ticks lie below any span that can
@@ -301,6 +312,8 @@ BRICK_ASSERT(BRICK_SITES_MAX == 64 * 256, "every site has its bit");
 
 /* Since 1.3, in `reserved`. */
 #define BRICK_CONTROL_WEIGHTS 0 /* changed: read and record all weights once more, from the end of the next step on */
+/* Since 1.7, beside it. */
+#define BRICK_CONTROL_ATTACHED 1 /* 1: a consumer has attached that keeps totals, a daemon; stored as it attaches, never reset */
 
 /* Since 1.4 the rate and the sites are obeyed. A rate is how many of the 2^32 hashes of a step are below it, but for
  * these two: the upper half of splitmix64(step XOR 0xA0761D6478BD642F) is a step's hash, so that each worker draws the
@@ -343,7 +356,7 @@ struct brick_process {
 BRICK_ASSERT(sizeof(struct brick_process) == 128, "two cache lines");
 
 /* Since 1.2, in `reserved`. */
-#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker came to its end and left its segment to the consumer */
+#define BRICK_PROCESS_ENDED 0 /* 1, stored before the lock falls, when the worker came to its end by itself */
 #define BRICK_PROCESS_TOOK 1  /* the first eight bytes of the uuid of a lost segment, whose totals come along into this one */
 
 /* Since 1.3, beside them. */
@@ -804,6 +817,7 @@ static const struct brick_field brick_fields[] = {
     {"lane", "marks", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS), 8, 'Q'},
     {"lane", "marks_refused", (uint32_t)(offsetof(struct brick_lane, reserved2) + 8u * BRICK_LANE_MARKS_REFUSED), 8, 'Q'},
     {"control", "weights", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_WEIGHTS), 8, 'Q'},
+    {"control", "attached", (uint32_t)(offsetof(struct brick_control, reserved) + 8u * BRICK_CONTROL_ATTACHED), 8, 'Q'},
 #undef BRICK_FIELD
 };
 #define BRICK_FIELD_COUNT (sizeof(brick_fields) / sizeof(brick_fields[0]))

@@ -2,7 +2,6 @@
 #include "brick_internal.h"
 
 #include <errno.h>
-#include <grp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +25,7 @@ static uint32_t at_exit_set;
  * in a copy of its own. (A bare clone() in a handler is not seen here.) */
 static void after_fork(void)
 {
-    const struct brick_segment *parent = brick_agent.segment;
+    const struct brick_segment *parent = brick_segment_now();
     if (parent != NULL && brick_thread_known() && brick_segment_ours(parent))
         (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
 }
@@ -118,16 +117,6 @@ static uint32_t rate_setting(int *wrong)
     return *wrong ? 0 : of == 1 ? BRICK_RATE_ALL : (uint32_t)((UINT64_C(1) << 32) / of);
 }
 
-static int64_t group_number(const char *name)
-{
-    char *end;
-    long number = strtol(name, &end, 10);
-    if (*end == 0)
-        return number;
-    const struct group *g = getgrnam(name);
-    return g != NULL ? (int64_t)g->gr_gid : -1;
-}
-
 static const char *make_plan(struct brick_plan *plan, const struct brick_config *c)
 {
     struct brick_header *h = &plan->header;
@@ -136,10 +125,6 @@ static const char *make_plan(struct brick_plan *plan, const struct brick_config 
     if (strlen(prefix) >= sizeof plan->prefix || strchr(prefix, '/') != NULL)
         return "BRICKD_SHM_PREFIX must be at most 39 bytes without a slash";
     strcpy(plan->prefix, prefix);
-    plan->group = -1;
-    const char *group = setting(c->group, "BRICKD_GROUP", "");
-    if (*group != 0 && (plan->group = group_number(group)) < 0)
-        return "BRICKD_GROUP names no group of this system";
     const char *clock = setting(c->clock, "BRICKD_CLOCK", "auto");
     if (strcmp(clock, "auto") != 0 && strcmp(clock, "tsc") != 0 && strcmp(clock, "monotonic") != 0)
         return "BRICKD_CLOCK must be auto, tsc or monotonic";
@@ -296,7 +281,7 @@ void brick_agent_reopen(struct brick_segment *lost)
         return;
     int error = errno;
     /* Another thread may have seen the same and been faster. */
-    struct brick_segment *s = a->segment == lost ? segment_open(&a->plan) : NULL;
+    struct brick_segment *s = brick_segment_now() == lost ? segment_open(&a->plan) : NULL;
     if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
         segment_discard(s);
         s = NULL;
@@ -314,9 +299,9 @@ void brick_agent_reopen(struct brick_segment *lost)
         now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
         memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
         __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
+        brick_fence_full(); /* O17, O18: before the marks, and before what others wrote is read again */
         brick_segment_publish(s);
         brick_threads_retire(s->header->lanes);
-        brick_fence_full(); /* pairs with the one in brick_name */
         brick_tables_copy(&a->tables, s, lost);
         brick_threads_move();
         brick_segment_remove(lost); /* there still, when reopening was asked for */
@@ -330,8 +315,8 @@ void brick_agent_reopen(struct brick_segment *lost)
 
 enum brick_state brick_state(void) { return (enum brick_state)brick_load_acquire32(brick_agent.gate); }
 const char *brick_problem(void) { return problem; }
-const char *brick_segment_name(void) { return brick_agent_owns() ? brick_agent.segment->name : ""; }
-int brick_segment_fd(void) { return brick_agent_owns() ? brick_agent.segment->fd : -1; }
+const char *brick_segment_name(void) { return brick_agent_owns() ? brick_segment_now()->name : ""; }
+int brick_segment_fd(void) { return brick_agent_owns() ? brick_segment_now()->fd : -1; }
 
 void brick_enable(int on)
 {
@@ -354,10 +339,10 @@ void brick_shutdown(void)
     if (!brick_agent_owns()) /* a forked child that recorded nothing: what is open is its parent's */
         return;
     /* The mapping stays: another thread may be in the middle of a record. */
-    struct brick_segment *s = a->segment;
-    if (brick_segment_watched(s))
-        brick_store_release(&brick_process_of(s)->reserved[BRICK_PROCESS_ENDED], 1);
-    else
+    struct brick_segment *s = brick_segment_now();
+    brick_store_release(&brick_process_of(s)->reserved[BRICK_PROCESS_ENDED], 1);
+    BRICK_POINT("ended");
+    if (!brick_segment_consumed(s) && brick_segment_account(s, a->plan.prefix))
         brick_segment_remove(s);
     brick_segment_close(s);
 }
@@ -369,7 +354,7 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
     struct brick_agent *a = &brick_agent;
     if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
         return BRICK_UNNAMED;
-    struct brick_segment *s = __atomic_load_n(&a->segment, __ATOMIC_ACQUIRE);
+    struct brick_segment *s = brick_segment_now();
     if (length == 0) {
         brick_fetch_add(&brick_process_of(s)->names_refused, 1);
         return BRICK_OTHER;
@@ -381,12 +366,15 @@ static uint32_t name_within(uint32_t share, const char *text, size_t length, con
         if (kind != BRICK_OTHER) /* the first one declared stays */
             brick_claim32(&brick_names_of(s)[number].category, 0, kind);
     }
-    /* Where another thread opens the next segment meanwhile, one of us sees what the other did. */
-    brick_fence_full();
-    struct brick_segment *now = __atomic_load_n(&a->segment, __ATOMIC_ACQUIRE);
-    if (BRICK_UNLIKELY(now != s))
+    /* O17: of this thread and one that opens the next segment meanwhile, one sees what the other did. */
+    for (struct brick_segment *now;; s = now) {
+        brick_fence_full();
+        now = brick_segment_now();
+        if (BRICK_LIKELY(now == s))
+            return number;
+        BRICK_POINT("next");
         brick_tables_copy(&a->tables, now, s);
-    return number;
+    }
 }
 
 uint32_t brick_name(const char *text, size_t length, const char *category) { return name_within(1, text, length, category); }
@@ -398,11 +386,12 @@ uint32_t brick_name_for_mark(const char *text, size_t length, const char *catego
 
 int brick_room_for_marks(void)
 {
-    const struct brick_agent *a = &brick_agent;
-    return a->segment == NULL || brick_load_relaxed(&a->tables.next_name) < a->segment->header->names / 2;
+    const struct brick_segment *s = brick_segment_now();
+    return s == NULL || brick_load_relaxed(&brick_agent.tables.next_name) < s->header->names / 2;
 }
 
 uint32_t brick_names_room(void)
 {
-    return brick_agent.segment != NULL ? brick_agent.segment->header->names : BRICK_NUMBERS_MAX;
+    const struct brick_segment *s = brick_segment_now();
+    return s != NULL ? s->header->names : BRICK_NUMBERS_MAX;
 }

@@ -90,11 +90,21 @@ static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *
 
 /* ---- which steps, which sites -------------------------------------------- */
 
+#define STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
+
 /* As brick_shm.h has it. */
 static int is_step_drawn(uint64_t step, uint32_t rate)
 {
-    const uint32_t hash = (uint32_t)(brick_splitmix64(step ^ UINT64_C(0xA0761D6478BD642F)) >> 32);
+    const uint32_t hash = (uint32_t)(brick_splitmix64(step ^ STEP_DRAWN) >> 32);
     return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && hash < rate);
+}
+
+/* The upper half of the hash, which decides whether a step is drawn, stays: workers draw by what a step is given. */
+uint64_t brick_step_after(uint64_t step, uint64_t filled)
+{
+    const uint64_t drawn = brick_splitmix64(step ^ STEP_DRAWN) & ~(uint64_t)UINT32_MAX;
+    const uint64_t other = brick_splitmix64(step ^ brick_splitmix64(filled)) & UINT32_MAX;
+    return filled == 0 ? step : brick_unsplitmix64(drawn | other) ^ STEP_DRAWN;
 }
 
 /* Neither the operator nor the host wants this step or this site left out. `rate`: where neither says of which steps. */
@@ -197,7 +207,7 @@ const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *
     memset(taken, 0, sizeof *taken);
     if (!brick_wants(kernel, key, at))
         return NULL;
-    struct brick_process *process = brick_process_of(__atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE));
+    struct brick_process *process = brick_process_of(brick_segment_now());
     struct brick_fingerprint_key secret;
     if (tensor != NULL && !brick_key_told(process, &secret))
         return NULL; /* told there; its checksum is dropped */

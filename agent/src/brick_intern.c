@@ -350,9 +350,9 @@ static int name_copy(struct brick_segment *to, const struct brick_segment *from,
     if (!name_has_memory(to, number))
         return 0;
     struct brick_name *slot = &brick_names_of(to)[number];
+    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category)); /* also of a name that was copied before */
     if (brick_load_acquire32(&slot->word) != 0)
         return 1;
-    brick_store_relaxed32(&slot->category, brick_load_relaxed32(&source->category));
     memcpy(slot->text, source->text, word & BRICK_NAME_LENGTH);
     brick_store_release32(&slot->word, word); /* O3 */
     return 1;

@@ -6,7 +6,7 @@
  *   brick_span.c (spans), brick_mark.c (marks), brick_event.c, brick_checked.c, brick_weights.c, brick_source.c (events)
  *        -> brick_lane.c (threads), brick_pending.c
  *        -> brick_agent.c (life: open, fork, close) -> brick_intern.c (names, paths, sites), brick_secret.c
- *        -> brick_segment.c (the file)              -> brick_memory.c, brick_clock.c
+ *        -> brick_removed.c (dead segments) -> brick_segment.c (the file) -> brick_memory.c, brick_clock.c
  */
 #ifndef BRICK_INTERNAL_H
 #define BRICK_INTERNAL_H
@@ -89,7 +89,6 @@ struct brick_segment {
 /* What a segment is made from, settled before anything is opened. */
 struct brick_plan {
     char prefix[40];
-    int64_t group; /* -1: none */
     uint32_t rate; /* of which steps checksums are recorded; 0: the host does not say */
     struct brick_header header;
 };
@@ -104,10 +103,13 @@ BRICK_HIDDEN int brick_segment_commit(const struct brick_segment *s, uint64_t of
 
 BRICK_HIDDEN int brick_segment_ours(const struct brick_segment *s);     /* its descriptor still leads to it */
 BRICK_HIDDEN int brick_segment_gone(const struct brick_segment *s);     /* unlinked by somebody */
-BRICK_HIDDEN int brick_segment_watched(const struct brick_segment *s);  /* a consumer is attached */
+BRICK_HIDDEN int brick_segment_consumed(const struct brick_segment *s); /* a consumer is attached, or was */
 BRICK_HIDDEN void brick_segment_remove(struct brick_segment *s);        /* unlink, if it is still the one */
 BRICK_HIDDEN void brick_segment_close(struct brick_segment *s);         /* give up descriptor and lock */
-BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* dead ones beyond BRICK_DEAD_MAX */
+BRICK_HIDDEN int brick_locked_byte(int fd, off_t byte);                 /* another process holds this lock */
+/* At a clean end: a record of it is appended, and it may be removed. 0: it must stay. */
+BRICK_HIDDEN int brick_segment_account(const struct brick_segment *s, const char *prefix);
+BRICK_HIDDEN void brick_segment_reap(const char *prefix);               /* dead ones beyond BRICK_DEAD_SHARE */
 BRICK_HIDDEN ssize_t brick_read_file(const char *path, char *text, size_t size); /* closed by a zero; -1 */
 BRICK_HIDDEN int brick_memory_allows(uint64_t bytes);                   /* no memory cgroup would kill for them */
 
@@ -260,6 +262,9 @@ struct brick_agent {
     struct brick_plan plan;
 };
 extern BRICK_HIDDEN struct brick_agent brick_agent;
+
+/* Acquire: its mapping and header are seen with it. */
+static inline struct brick_segment *brick_segment_now(void) { return __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE); }
 
 static inline int brick_agent_owns(void) { return brick_agent.gate[1] != 0; }
 

@@ -61,6 +61,9 @@ void brick_threads_retire(uint32_t lanes)
         __atomic_store_n(&brick_agent.threads[n].control, &retired, __ATOMIC_RELEASE);
 }
 
+/* Acquire: the next load of the segment finds the one that took its place. */
+static int is_retired(const struct brick_thread *t) { return __atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired; }
+
 /* ---- memory ------------------------------------------------------------ */
 
 int brick_nodes_more(struct brick_thread *t)
@@ -115,12 +118,20 @@ int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t 
     return ring->memory == BRICK_MEMORY_THERE;
 }
 
-/* Points the thread at its lane of the present segment and takes its first memory. */
-static int lane_bind(struct brick_thread *t)
+/* Reads the orders in this segment from now on. O18: a reopen that stored its mark before this store would be overwritten. */
+static void orders_from(struct brick_thread *t, const struct brick_segment *s)
 {
-    struct brick_segment *s = brick_agent.segment;
+    __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
+    brick_fence_full();
+    if (brick_segment_now() != s)
+        __atomic_store_n(&t->control, &retired, __ATOMIC_RELAXED);
+}
+
+/* Points the thread at its lane of this segment and takes its first memory. */
+static int lane_bind(struct brick_thread *t, struct brick_segment *s)
+{
     uint8_t *area = brick_area_of(s, t->number);
-    t->segment = s;
+    __atomic_store_n(&t->segment, s, __ATOMIC_RELAXED);
     t->line = brick_lane_of(s, t->number);
     t->sequences = (uint64_t *)(void *)(area + s->layout.sequences);
     t->summaries = (struct brick_summary *)(void *)(area + s->layout.summaries);
@@ -129,14 +140,24 @@ static int lane_bind(struct brick_thread *t)
     t->event_ring.records = (struct brick_record *)(void *)(area + s->layout.event_ring);
     t->event_ring.slots = s->header->event_slots;
     t->flags = 0;
-    __atomic_store_n(&t->control, brick_control_of(s), __ATOMIC_RELAXED);
+    orders_from(t, s);
     return (t->committed[0] & 1) != 0
            || (area_commit(t, s->layout.sequences, s->layout.summaries - s->layout.sequences)
                && brick_block_commit(t, BRICK_OTHER));
 }
 
+/* Where a lane's content is in a segment that was lost. */
+struct left {
+    const struct brick_segment *segment;
+    const struct brick_lane *line;
+    const uint64_t *sequences;
+    const struct brick_summary *summaries;
+    uint64_t committed[16];
+};
+BRICK_ASSERT(sizeof ((struct left *)0)->committed == sizeof ((struct brick_thread *)0)->committed, "the same blocks");
+
 /* What was in one block of summaries, entry by entry as any other change of theirs (O5 to O7): somebody may be reading. */
-static void block_move(struct brick_thread *t, const struct brick_thread *old, uint32_t first)
+static void block_move(struct brick_thread *t, const struct left *old, uint32_t first)
 {
     for (uint32_t path = first; path < first + BRICK_BLOCK; path++) {
         uint64_t sequence = brick_load_relaxed(&old->sequences[path]);
@@ -154,15 +175,18 @@ static void block_move(struct brick_thread *t, const struct brick_thread *old, u
  * ledger go on; the rings begin anew, since their details went with the file. */
 static int lane_move(struct brick_thread *t)
 {
-    const struct brick_thread old = *t;
-    if (old.segment == brick_agent.segment) { /* bound to it before all were told that the last one is lost */
-        __atomic_store_n(&t->control, brick_control_of(old.segment), __ATOMIC_RELAXED);
+    struct brick_segment *s = brick_segment_now();
+    BRICK_POINT("bind");
+    if (t->segment == s) { /* bound to it before all were told that the last one is lost */
+        orders_from(t, s);
         return 1;
     }
+    struct left old = {.segment = t->segment, .line = t->line, .sequences = t->sequences, .summaries = t->summaries};
+    memcpy(old.committed, t->committed, sizeof old.committed);
     memset(t->committed, 0, sizeof t->committed);
     memset(t->refused, 0, sizeof t->refused);
     t->span_ring = t->event_ring = (struct brick_ring){0};
-    if (!lane_bind(t))
+    if (!lane_bind(t, s))
         return 0;
     /* A path that this thread numbered when the tables were copied already stands in the old segment alone. */
     brick_tables_copy(&brick_agent.tables, t->segment, old.segment);
@@ -179,9 +203,9 @@ static int lane_move(struct brick_thread *t)
 
 void brick_threads_move(void)
 {
-    for (uint32_t n = 0; n < brick_agent.segment->header->lanes; n++) {
+    for (uint32_t n = 0; n < brick_segment_now()->header->lanes; n++) {
         struct brick_thread *t = &brick_agent.threads[n];
-        if (t->segment == NULL || !brick_claim32(&t->owner, 0, 1)) /* never used, or its thread will do it */
+        if (__atomic_load_n(&t->segment, __ATOMIC_RELAXED) == NULL || !brick_claim32(&t->owner, 0, 1)) /* never used, or its thread will do it */
             continue;
         lane_move(t);
         brick_store_release32(&t->owner, 0);
@@ -191,7 +215,20 @@ void brick_threads_move(void)
 /* Not a copy that a fork made of the parent's. */
 static int is_present(const struct brick_thread *t)
 {
-    return t >= brick_agent.threads && t < brick_agent.threads + brick_agent.segment->header->lanes;
+    return t >= brick_agent.threads && t < brick_agent.threads + brick_segment_now()->header->lanes;
+}
+
+/* Takes the lane from its thread. O18: a reopen passes over a lane that has a thread, so what it left there follows now. */
+static void lane_give(struct brick_thread *t)
+{
+    for (;;) {
+        const struct brick_segment *s = t->segment;
+        brick_store_release32(&t->owner, 0); /* O16 */
+        brick_fence_full();
+        if (s == NULL || s == brick_segment_now() || !brick_claim32(&t->owner, 0, 1))
+            return;
+        lane_move(t);
+    }
 }
 
 /* ---- come and obey ----------------------------------------------------- */
@@ -200,16 +237,18 @@ static struct brick_thread *claim(int *answer)
 {
     struct brick_agent *a = &brick_agent;
     *answer = NO_LANE;
-    for (uint32_t n = 0; n < a->segment->header->lanes; n++) {
+    struct brick_segment *s = brick_segment_now();
+    for (uint32_t n = 0; n < s->header->lanes; n++) {
         struct brick_thread *t = &a->threads[n];
         if (brick_load_relaxed32(&t->owner) != 0 || !brick_claim32(&t->owner, 0, 1)) /* O16 */
             continue;
         t->number = n;
         /* What its last thread left in a lost segment may not have been moved yet. */
-        int left = t->segment != NULL && t->segment != a->segment;
-        if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t))) {
+        int left = t->segment != NULL && t->segment != s;
+        BRICK_POINT("bind");
+        if ((t->free == NULL && !brick_nodes_more(t)) || !(left ? lane_move(t) : lane_bind(t, s))) {
             *answer = NO_MEMORY;
-            brick_store_release32(&t->owner, 0);
+            lane_give(t);
             return NULL;
         }
         t->look = brick_ticks(a->clock) + BRICK_LOOK_TICKS;
@@ -226,7 +265,7 @@ static struct brick_thread *claim(int *answer)
 static void tell_missed(void)
 {
     uint64_t missed = __atomic_exchange_n(&brick_agent.missed, 0, __ATOMIC_RELAXED);
-    brick_fetch_add(&brick_process_of(brick_agent.segment)->no_lane, missed);
+    brick_fetch_add(&brick_process_of(brick_segment_now())->no_lane, missed);
 }
 
 int brick_thread_known(void) { return joining || brick_self != NULL; }
@@ -235,7 +274,7 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
 {
     if (!brick_agent_ready(spans))
         return NULL;
-    struct brick_process *process = brick_process_of(brick_agent.segment);
+    struct brick_process *process = brick_process_of(brick_segment_now());
     if (joining) { /* a signal handler that interrupted the lines below */
         brick_fetch_add(&process->no_lane, spans);
         return NULL;
@@ -263,9 +302,19 @@ struct brick_thread *brick_join(unsigned *outcome, unsigned spans)
 
 int brick_never_asked(void) { return told == NOTHING; }
 
+/* Moves this thread's lane. 0: no memory there, and a store to it would be a SIGBUS: the thread records no more. */
+static int follow_segment(struct brick_thread *t)
+{
+    if (lane_move(t))
+        return 1;
+    brick_self = NULL;
+    told = NO_MEMORY;
+    return 0;
+}
+
 struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans)
 {
-    if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) {
+    if (is_retired(t)) {
         if (!is_present(t)) {
             brick_idle(t); /* what the fork copied: the parent's lane */
             brick_self = NULL;
@@ -273,13 +322,12 @@ struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsig
             if (t == NULL)
                 return NULL;
             brick_busy(t);
-        } else if (!lane_move(t)) {
-            brick_self = NULL;
-            told = NO_MEMORY;
+        } else if (!follow_segment(t)) {
             return NULL;
         }
     }
-    t->flags = brick_load_relaxed32(&t->control->flags); /* O15 */
+    /* Of its segment, though that may be lost by now: what is recorded there comes along with the next record. */
+    t->flags = brick_load_relaxed32(&brick_control_of(t->segment)->flags); /* O15 */
     if ((t->flags & BRICK_CONTROL_SPANS) != 0)
         brick_ring_commit(t, &t->span_ring, t->segment->layout.span_ring);
     return t;
@@ -289,12 +337,12 @@ void brick_look(struct brick_thread *t, uint64_t now)
 {
     t->look = now + BRICK_LOOK_TICKS;
     tell_missed();
-    struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    struct brick_segment *s = brick_segment_now();
     const struct brick_control *control = brick_control_of(s);
     if (brick_segment_gone(s) || brick_load_relaxed(&control->reopen) != 0)
         brick_agent_reopen(s);
-    if (__atomic_load_n(&t->control, __ATOMIC_ACQUIRE) == &retired) /* at once: its next record may be far away */
-        lane_move(t);
+    if (is_retired(t)) /* at once: its next record may be far away */
+        follow_segment(t);
 }
 
 /* ---- the rare ways into a record --------------------------------------- */
@@ -394,7 +442,7 @@ void brick_stack_drop(struct brick_thread *t, struct brick_stack *s)
 const void *brick_thread_sweep(int (*dead)(const void *key))
 {
     struct brick_thread *t = brick_self;
-    if (t == NULL || t->busy || t->control == &retired || !brick_agent_owns())
+    if (t == NULL || t->busy || is_retired(t) || !brick_agent_owns())
         return NULL;
     const void *key = NULL;
     brick_busy(t);
@@ -416,7 +464,7 @@ const void *brick_thread_sweep(int (*dead)(const void *key))
 static struct brick_thread *still_there(void)
 {
     struct brick_thread *t = brick_self;
-    if (t != NULL && (!brick_agent_owns() || (t->control == &retired && (!is_present(t) || !lane_move(t)))))
+    if (t != NULL && (!brick_agent_owns() || (is_retired(t) && (!is_present(t) || !lane_move(t)))))
         brick_self = t = NULL; /* what a fork copied, or no memory to follow a lost segment */
     return t;
 }
@@ -460,6 +508,7 @@ void brick_thread_exit(void)
             brick_abandon(t, s, NULL);
     brick_idle(t);
     brick_self = NULL;
+    BRICK_POINT("leave");
     brick_store_relaxed(&t->line->thread, 0);
-    brick_store_release32(&t->owner, 0); /* O16 */
+    lane_give(t);
 }

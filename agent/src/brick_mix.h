@@ -12,4 +12,12 @@ static inline uint64_t brick_splitmix64(uint64_t x)
     return z ^ z >> 31;
 }
 
+/* Its inverse: the factors are those of above, inverted modulo 2^64. */
+static inline uint64_t brick_unsplitmix64(uint64_t z)
+{
+    z = (z ^ z >> 31 ^ z >> 62) * UINT64_C(0x319642B2D24D8EC3);
+    z = (z ^ z >> 27 ^ z >> 54) * UINT64_C(0x96DE1B173F119089);
+    return (z ^ z >> 30 ^ z >> 60) - UINT64_C(0x9E3779B97F4A7C15);
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* brick_segment.c - the segment as a file: made, given memory, locked, removed.
+/* brick_segment.c - the segment as a file: made, given memory, locked.
  *
  * Knows nothing of lanes or names. Allocates nothing on the heap and takes no
  * lock of the C library, since it also runs in a child of clone(), where those
@@ -8,13 +8,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef MADV_POPULATE_WRITE
@@ -61,8 +59,7 @@ static int lock_byte(int fd, off_t byte)
     return fcntl(fd, F_SETLK, &lock);
 }
 
-/* Whether another process holds the lock. */
-static int locked_byte(int fd, off_t byte)
+int brick_locked_byte(int fd, off_t byte)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
     return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -106,7 +103,8 @@ static uint64_t read_process_start(void)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* What a host without standard streams prints is not to land in the segment. */
+/* What a host without standard streams prints is not to land in the segment. The mode is 0600, always: with a descriptor
+ * alone another user could take the locks, and one that may write could truncate the file under its worker. */
 static int open_above_standard(const char *name)
 {
     int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -152,9 +150,6 @@ const char *brick_segment_create(struct brick_segment *s, const struct brick_pla
     struct stat status;
     if (lock_byte(s->fd, BRICK_LOCK_WORKER) != 0)
         wrong = "cannot lock the file in /dev/shm";
-    else if (plan->group >= 0
-             && (fchown(s->fd, (uid_t)-1, (gid_t)plan->group) != 0 || fchmod(s->fd, 0660) != 0))
-        wrong = "cannot give the segment to the group of BRICKD_GROUP";
     else if (ftruncate(s->fd, (off_t)s->layout.size) != 0 || fstat(s->fd, &status) != 0)
         wrong = "cannot size the file in /dev/shm";
     else {
@@ -220,9 +215,10 @@ int brick_segment_gone(const struct brick_segment *s)
            && status.st_nlink == 0;
 }
 
-int brick_segment_watched(const struct brick_segment *s)
+int brick_segment_consumed(const struct brick_segment *s)
 {
-    return brick_segment_ours(s) && locked_byte(s->fd, BRICK_LOCK_CONSUMER);
+    return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_ATTACHED]) != 0
+           || (brick_segment_ours(s) && brick_locked_byte(s->fd, BRICK_LOCK_CONSUMER));
 }
 
 void brick_segment_remove(struct brick_segment *s)
@@ -236,137 +232,4 @@ void brick_segment_close(struct brick_segment *s)
     if (brick_segment_ours(s))
         close(s->fd);
     s->fd = -1;
-}
-
-/* ---- dead ones --------------------------------------------------------- */
-
-/* Whether the worker of this file, not ours, has ended, as far as can be known
- * at one look: nobody holds a lock and no such process is seen. A wrong "no" is
- * harmless (`brickd prune` looks longer); a wrong "yes" is not. */
-static int is_dead(int folder, const char *name)
-{
-    struct brick_header h;
-    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    int dead = 0;
-    if (!locked_byte(fd, BRICK_LOCK_WORKER) && !locked_byte(fd, BRICK_LOCK_CONSUMER)
-        && pread(fd, &h, sizeof h, 0) == (ssize_t)sizeof h && h.magic == BRICK_MAGIC && h.pid != 0
-        && (pid_t)h.pid != getpid())
-        dead = kill((pid_t)h.pid, 0) != 0 && errno == ESRCH;
-    close(fd);
-    return dead;
-}
-
-struct candidate {
-    int64_t born;
-    char name[96];
-};
-
-struct listing {
-    char bytes[4096] __attribute__((aligned(8)));
-    long length, at;
-};
-
-/* getdents64 itself: readdir would take memory from the heap. */
-static const char *next_name(int folder, struct listing *l)
-{
-    if (l->at >= l->length) {
-        l->length = syscall(SYS_getdents64, folder, l->bytes, sizeof l->bytes);
-        l->at = 0;
-        if (l->length <= 0)
-            return NULL;
-    }
-    struct entry {
-        uint64_t inode;
-        int64_t offset;
-        uint16_t length;
-        uint8_t type;
-        char name[];
-    };
-    const struct entry *e = (const struct entry *)(const void *)(l->bytes + l->at);
-    l->at += e->length;
-    return e->name;
-}
-
-/* The user's own regular files with this prefix. */
-static int is_ours(int folder, const char *name, const char *prefix, struct stat *status)
-{
-    return strncmp(name, prefix, strlen(prefix)) == 0 && strlen(name) < sizeof((struct candidate *)0)->name
-           && fstatat(folder, name, status, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(status->st_mode)
-           && status->st_uid == geteuid() && status->st_nlink == 1;
-}
-
-/* Files of this folder that the process has open already. To open and close one of them once more would drop the
- * locks that this very process holds on it: another copy of this code may live beside us. */
-struct held {
-    ino_t inodes[64];
-    uint32_t count;
-};
-
-/* 0: it cannot be known. */
-static int list_held(struct held *held, int folder)
-{
-    struct listing list = {.length = 0, .at = 0};
-    struct stat home, status;
-    held->count = 0;
-    int descriptors = fstat(folder, &home) == 0 ? open("/proc/self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-    if (descriptors < 0)
-        return 0;
-    for (const char *name; (name = next_name(descriptors, &list)) != NULL;) {
-        if (fstatat(descriptors, name, &status, 0) != 0 || !S_ISREG(status.st_mode) || status.st_dev != home.st_dev)
-            continue;
-        if (held->count < sizeof held->inodes / sizeof held->inodes[0])
-            held->inodes[held->count] = status.st_ino;
-        held->count++;
-    }
-    close(descriptors);
-    return held->count <= sizeof held->inodes / sizeof held->inodes[0];
-}
-
-static int is_held(const struct held *held, ino_t inode)
-{
-    uint32_t i = 0;
-    while (i < held->count && held->inodes[i] != inode)
-        i++;
-    return i < held->count;
-}
-
-void brick_segment_reap(const char *prefix)
-{
-    struct candidate kept[BRICK_DEAD_MAX];
-    struct listing list = {.length = 0, .at = 0};
-    struct held held;
-    struct stat status;
-    uint32_t count = 0;
-    int folder = open(BRICK_DIRECTORY, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder < 0)
-        return;
-    for (const char *name; count <= BRICK_DEAD_MAX && (name = next_name(folder, &list)) != NULL;)
-        count += (uint32_t)is_ours(folder, name, prefix, &status);
-    if (count > BRICK_DEAD_MAX && lseek(folder, 0, SEEK_SET) == 0 && list_held(&held, folder)) {
-        list.length = list.at = 0;
-        uint32_t dead = 0;
-        for (const char *name; (name = next_name(folder, &list)) != NULL;) {
-            if (!is_ours(folder, name, prefix, &status) || is_held(&held, status.st_ino) || !is_dead(folder, name))
-                continue;
-            const int64_t born = (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
-            if (dead < BRICK_DEAD_MAX) {
-                kept[dead].born = born;
-                strcpy(kept[dead++].name, name);
-                continue;
-            }
-            struct candidate *oldest = &kept[0];
-            for (uint32_t i = 1; i < BRICK_DEAD_MAX; i++)
-                oldest = kept[i].born < oldest->born ? &kept[i] : oldest;
-            if (born <= oldest->born) {
-                unlinkat(folder, name, 0);
-            } else {
-                unlinkat(folder, oldest->name, 0);
-                oldest->born = born;
-                strcpy(oldest->name, name);
-            }
-        }
-    }
-    close(folder);
 }

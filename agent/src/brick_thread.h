@@ -98,7 +98,7 @@ struct brick_thread {
     uint64_t refused[16]; /* blocks asked for in vain */
     uint64_t unvisited;   /* how often `visits` was wanted before it was there */
     uint64_t unremembered; /* the same of `memories` */
-    struct brick_segment *segment; /* the one its pointers lead into */
+    struct brick_segment *segment; /* the one its pointers lead into; atomic, for a reopen looks whether there is one */
     struct brick_stack *buckets[BRICK_STACK_BUCKETS];
 };
 

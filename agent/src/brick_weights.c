@@ -156,7 +156,7 @@ static uint64_t ticks_in(uint64_t ns) { return brick_agent.clock == BRICK_CLOCK_
 
 static struct brick_process *process(void)
 {
-    return brick_process_of(__atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE));
+    return brick_process_of(brick_segment_now());
 }
 
 static void tell_watched(const struct brick_weights *w)
@@ -296,14 +296,14 @@ static int tell(struct brick_weights *w)
 
 static uint64_t asked_now(void)
 {
-    const struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    const struct brick_segment *s = brick_segment_now();
     return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
 }
 
 /* In a segment that has none of them yet, what was read is recorded anew. */
 static void follow(struct brick_weights *w)
 {
-    const struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    const struct brick_segment *s = brick_segment_now();
     if (s == w->segment)
         return;
     w->segment = s;
@@ -355,7 +355,7 @@ static int is_recording(void)
 {
     if (brick_state() != BRICK_ON)
         return 0;
-    const struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    const struct brick_segment *s = brick_segment_now();
     return (brick_load_relaxed32(&brick_control_of(s)->flags) & BRICK_CONTROL_OFF) == 0; /* O15 */
 }
 

@@ -226,7 +226,9 @@ static PyMethodDef core_methods[] = {
     {"weights", (PyCFunction)(void (*)(void))core_weights, METH_VARARGS | METH_KEYWORDS, core_weights_doc},
     {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
     {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
-    {"_step_of", core_step_of, METH_O, "A step's key, made of what tensors hold; None in a step, or where they cannot be read."},
+    {"_step_of", core_step_of, METH_VARARGS,
+     "A step's key, made of what tensors hold and of the step that filled the caches (0: they are empty); None in a step, or\n"
+     "where nothing is recorded."},
     {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
     {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick, if it is to be; its first tells where it is defined."},
     {"_launched_by", core_launched_by, METH_VARARGS, "A kernel was launched by a brick that was told when it was over."},

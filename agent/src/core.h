@@ -293,7 +293,7 @@ extern PyType_Spec core_traced_spec, core_traced_object_spec;
 PyObject *core_traced(PyObject *module, PyObject *args);
 extern PyType_Spec core_watched_spec;
 PyObject *core_watched(PyObject *module, PyObject *args);
-PyObject *core_step_of(PyObject *module, PyObject *tensors);
+PyObject *core_step_of(PyObject *module, PyObject *args);
 PyObject *core_native(void); /* the capsule */
 
 #endif

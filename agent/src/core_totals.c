@@ -123,7 +123,7 @@ PyObject *core_totals(PyObject *module, PyObject *unused)
     PyObject *rows = PyList_New(0);
     if (rows == NULL || !brick_agent_owns())
         return rows == NULL ? NULL : Py_BuildValue("(dIN{})", 0.0, 0u, rows);
-    const struct brick_segment *s = __atomic_load_n(&brick_agent.segment, __ATOMIC_ACQUIRE);
+    const struct brick_segment *s = brick_segment_now();
     unsigned torn = 0;
     for (uint32_t path = 0; path < s->header->paths; path++) {
         const uint64_t key = brick_load_acquire(&brick_paths_of(s)[path]); /* O3 */

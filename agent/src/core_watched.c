@@ -144,9 +144,13 @@ PyObject *core_watched(PyObject *module, PyObject *args)
     return (PyObject *)w;
 }
 
-PyObject *core_step_of(PyObject *module, PyObject *tensors)
+PyObject *core_step_of(PyObject *module, PyObject *args)
 {
     uint64_t step = 0;
+    unsigned long long filled;
+    PyObject *tensors;
+    if (!PyArg_ParseTuple(args, "OK:_step_of", &tensors, &filled))
+        return NULL;
     if (brick_off_here() || brick_in_step(core_key()))
         Py_RETURN_NONE;
     PyObject *all = PySequence_Tuple(tensors);
@@ -163,5 +167,5 @@ PyObject *core_step_of(PyObject *module, PyObject *tensors)
     if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
         return NULL;
     PyErr_Clear();
-    return PyLong_FromUnsignedLongLong(step);
+    return PyLong_FromUnsignedLongLong(brick_step_after(step, filled));
 }

@@ -2,7 +2,8 @@
 
 Owns: the paths, how a request becomes a question, where views are built. Must not know: sockets, how a daemon knows
 what it shows. Invariants: what may wait runs in a thread, of which there are few; whatever is asked, the answer is a
-document or an error in JSON; whoever means the segments of another prefix is not told of ours.
+document or an error in JSON; whoever means the segments of another prefix is not told of ours; a client below a path's
+role is refused before anything else is done.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ from starlette.routing import Route
 from brickd import escape, wire
 from brickd.api import streams
 from brickd.api.limits import Limits
+from brickd.api.peer import Role
 from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.api.whole import Whole
-from brickd.errors import BrickdError, WrongQuestion
+from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.coverage import CoverageQuestion
@@ -49,6 +51,7 @@ from brickd.questions.tree import TreeQuestion
 from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.recording.recorder import Recorder
+from brickd.users import as_user, user_name
 from brickd.views import (
     bricks,
     coverage,
@@ -90,7 +93,7 @@ class AgainQuestion(Question):
     """The status of which workers, and how often."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    seconds: float = given(Number(0.1, 3600, "How much time lies between two.", metavar="SECONDS"), 2.0)
+    seconds: float = given(Number(0.1, 3600, "Send the status again after this time.", metavar="SECONDS"), 2.0)
     over: str | None = given(OVER, None)
 
 
@@ -103,6 +106,7 @@ class Endpoint:
     question: type[Question]
     answer: Callable[[Any], Awaitable[Response]]
     help: str
+    role: Role = Role.READ
 
     def document(self) -> dict[str, Any]:
         """As the index has it."""
@@ -114,7 +118,13 @@ class Endpoint:
             }
             for name, parameter in parameters(self.question).items()
         }
-        return {"method": self.method, "path": wire.ROOT + self.path, "parameters": asked, "help": self.help}
+        return {
+            "method": self.method,
+            "path": wire.ROOT + self.path,
+            "role": self.role.name.lower(),
+            "parameters": asked,
+            "help": self.help,
+        }
 
 
 class Application:
@@ -130,38 +140,56 @@ class Application:
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = streams.Streams(limits.streams)
         self._endpoints = [
-            Endpoint("GET", "", Nothing, self._index, "The daemon, and all that it answers."),
-            self._view("status", StatusQuestion, status.answer, "Totals over all workers, and what is wrong."),
+            Endpoint("GET", "", Nothing, self._index, "The daemon, and every path that it answers."),
+            self._view("status", StatusQuestion, status.answer, "Totals over all workers, and problems."),
             self._view("workers", WorkersQuestion, workers.answer, "Every worker in full."),
             self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
             self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
-            self._view("source", SourceQuestion, source.answer, "What kernels were compiled from."),
-            Endpoint("GET", "/hang", HangQuestion, self._hang, "What is open, after two looks at it."),
-            self._view("stragglers", StragglersQuestion, stragglers.answer, "Who is slow, in which brick, since when."),
-            self._view("diff", DiffQuestion, diff.answer, "Where numbers differ first, and whose fault it is."),
+            self._view("source", SourceQuestion, source.answer, "The sources that kernels were compiled from."),
+            Endpoint("GET", "/hang", HangQuestion, self._hang, "The open spans, after two looks."),
             self._view(
-                wire.FINGERPRINTS, FingerprintsQuestion, fingerprints.answer, "What is kept of workers' fingerprints."
+                "stragglers",
+                StragglersQuestion,
+                stragglers.answer,
+                "The workers that are slow, in which brick, since when.",
             ),
-            self._view("coverage", CoverageQuestion, coverage.answer, "What of the workers' numbers was compared."),
+            self._view("diff", DiffQuestion, diff.answer, "Where numbers first differ, and which worker is wrong."),
+            self._view(
+                wire.FINGERPRINTS, FingerprintsQuestion, fingerprints.answer, "The fingerprints that the daemon keeps."
+            ),
+            self._view("coverage", CoverageQuestion, coverage.answer, "Which computed values were compared."),
             self._view("weights", WeightsQuestion, weights.answer, "Whether replicas hold the same parameters."),
-            Endpoint("POST", "/weights/rescan", Rescanning, self._rescan, "Have them read their parameters once more."),
+            self._control("/weights/rescan", Rescanning, self._rescan, "Make workers read their parameters again."),
             self._view("inspect", InspectQuestion, inspect.answer, "One segment in full."),
-            self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, by its name."),
-            Endpoint("GET", "/events", EventsQuestion, self._events, "What happened."),
-            Endpoint("GET", "/events/stream", EventsQuestion, self._events_stream, "The same as it happens."),
-            Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status again and again."),
+            self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, with the name in the path."),
+            Endpoint("GET", "/events", EventsQuestion, self._events, "The events that the daemon logged."),
             Endpoint(
-                "POST", "/set", Setting, self._set, "Tell the workers of a service what to record, or ask what is set."
+                "GET",
+                "/events/stream",
+                EventsQuestion,
+                self._events_stream,
+                "The events, then each new one as it happens.",
             ),
-            Endpoint("POST", "/forget", Forgetting, self._forget, "Drop the totals of dead workers."),
+            Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status, repeatedly."),
+            self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
+            self._control("/forget", Forgetting, self._forget, "Forget the totals of dead workers."),
+            self._control(
+                "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
+            ),
+            self._control("/record/end", Ending, self._end_recording, "End a recording."),
+            Endpoint("GET", "/record", Nothing, self._recordings, "The recordings that were not fetched yet."),
             Endpoint(
-                "POST", "/record", Recording, self._record, "Record, for as long as this is listened to or as is said."
+                "GET",
+                "/record/file",
+                RecordedFile,
+                self._recorded_file,
+                "One file of a recording, byte for byte.",
+                Role.CONTROL,
             ),
-            Endpoint("POST", "/record/end", Ending, self._end_recording, "Have a recording come to its end."),
-            Endpoint("GET", "/record", Nothing, self._recordings, "The recordings that lie with the daemon."),
-            Endpoint("GET", "/record/file", RecordedFile, self._recorded_file, "A file of one of these, as it is."),
-            Endpoint("POST", "/record/remove", RecordedFile, self._remove_recorded_file, "Remove it."),
-            Endpoint("POST", "/down", Nothing, self._down, "End the daemon."),
+            self._control(
+                "/record/remove", RecordedFile, self._remove_recorded_file, "Remove one file of a recording."
+            ),
+            self._control("/down", Nothing, self._down, "Stop the daemon."),
         ]
         self.asgi = Starlette(
             routes=[self._route(endpoint) for endpoint in self._endpoints],
@@ -186,11 +214,20 @@ class Application:
 
     def _route(self, endpoint: Endpoint) -> Route:
         async def handle(request: Request) -> Response:
+            self._require_role(request, endpoint)
             self._require_small_head(request)
             self._require_our_prefix(request)
             return await endpoint.answer(from_query(endpoint.question, await self._pairs(request)))
 
         return Route(wire.ROOT + endpoint.path, handle, methods=[endpoint.method])
+
+    def _require_role(self, request: Request, endpoint: Endpoint) -> None:
+        if request.state.role < endpoint.role:
+            owner = user_name(os.geteuid())
+            raise NotPermitted(
+                f"{endpoint.method} {wire.ROOT}{endpoint.path} is for user {owner}, whose daemon this is, and root;"
+                f" members of its group may only read (as {owner}: {as_user(os.geteuid(), 'VERB')})"
+            )
 
     def _require_small_head(self, request: Request) -> None:
         # uvicorn bounds what it keeps of a head that is not whole yet: one that came at once may be larger.
@@ -232,6 +269,11 @@ class Application:
             return Reply(await self._in_thread(lambda: _told(answer(self._served, asked))))
 
         return Endpoint("GET", f"/{path}", question, answered, help)
+
+    def _control(
+        self, path: str, order: type[Question], answer: Callable[[Any], Awaitable[Response]], help: str
+    ) -> Endpoint:
+        return Endpoint("POST", path, order, answer, help, Role.CONTROL)
 
     async def _hang(self, question: HangQuestion) -> Response:
         before = await self._in_thread(hang.look, self._served, question)
@@ -309,9 +351,9 @@ class Application:
         status = HTTPStatus(error.status_code)
         message = error.detail
         if status is HTTPStatus.NOT_FOUND:
-            message = f"no path {request.scope['path'][:60]}, wanted is one of those that {wire.ROOT} lists"
+            message = f"no path {request.scope['path'][:60]}, expected one of those that {wire.ROOT} lists"
         elif status is HTTPStatus.METHOD_NOT_ALLOWED:
-            message = f"no {request.method} here, wanted is {(error.headers or {}).get('Allow')}"
+            message = f"no {request.method} here, expected {(error.headers or {}).get('Allow')}"
         return Reply(error_body(_KINDS[status], message), status)
 
     async def _failed(self, _: Request, error: Exception) -> Response:
@@ -344,4 +386,4 @@ def _pairs(what: str, text: bytes) -> list[tuple[str, str]]:
         return parse_qsl(text.decode("ascii"), keep_blank_values=True, strict_parsing=True, errors="surrogateescape")
     except ValueError as error:
         seen = text[:60].decode("ascii", "backslashreplace")
-        raise WrongQuestion(f"the {what} begins with {seen}, wanted is name=value&name=value") from error
+        raise WrongQuestion(f"the {what} begins with {seen}, expected name=value&name=value") from error

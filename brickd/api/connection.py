@@ -18,7 +18,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from brickd import wire
 from brickd.api.limits import Limits
-from brickd.api.peer import peer
+from brickd.api.peer import Role, peer
 from brickd.api.replies import error_body
 
 
@@ -27,7 +27,7 @@ class Room:
 
     Attributes:
         limits: of each and of all.
-        group: whose members may ask, beside our user and root.
+        group: whose members may read; our user and root may control as well.
     """
 
     def __init__(self, limits: Limits, group: int | None) -> None:
@@ -39,13 +39,19 @@ class Room:
         self._closed = False
 
     def enter(self, newcomer: Connection) -> bool:
-        """Give a place to a newcomer, somebody else's if need be; whether it has one."""
+        """Give a place to a newcomer, somebody else's if need be; whether it has one.
+
+        Those who only read have half of the places among themselves: the others stay for those who control.
+        """
         self._taken.add(newcomer)
         self._empty.clear()
         if self._closed:
             return False
-        if len(self._taken) > self.limits.connections:
-            longest = min(self._taken, key=lambda each: each.waited_since)
+        rivals, most = self._taken, self.limits.connections
+        if newcomer.role < Role.CONTROL:
+            rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
+        if len(rivals) > most:
+            longest = min(rivals, key=lambda each: each.waited_since)
             if longest is newcomer:  # all others wait for us
                 return False
             longest.abort()
@@ -57,6 +63,11 @@ class Room:
         if not self._taken:
             self._empty.set()
 
+    def shed(self) -> None:
+        """Have everybody leave at once."""
+        for connection in tuple(self._taken):
+            connection.abort()
+
     async def emptied(self, within_seconds: float) -> None:
         """Let nobody in, everybody go who was answered, and after so many seconds those too who were not."""
         self._closed = True
@@ -64,19 +75,20 @@ class Room:
             connection.finish()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), within_seconds)
-        for connection in tuple(self._taken):
-            connection.abort()
+        self.shed()
 
 
 class Connection(H11Protocol):
     """uvicorn's way to speak HTTP, with a deadline for each turn of the client.
 
     Attributes:
+        role: what the client may do.
         waited_since: since when, by the loop's clock, it is the client's turn; infinity where it is ours.
     """
 
     def __init__(self, *arguments: Any, room: Room, **more: Any) -> None:
         super().__init__(*arguments, **more)
+        self.role = Role.NONE
         self.waited_since = math.inf
         self._room = room
         self._deadline: asyncio.TimerHandle | None = None
@@ -86,7 +98,9 @@ class Connection(H11Protocol):
         """Let the client in, or tell it why not."""
         super().connection_made(transport)
         self._wait(self._room.limits.arrive_seconds)
-        if not peer(transport.get_extra_info("socket")).may_ask(self._room.group):
+        self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
+        self.app_state["role"] = self.role  # the application finds it as request.state.role
+        if self.role is Role.NONE:
             self._turn_away(HTTPStatus.FORBIDDEN, wire.STRANGER, "this daemon answers its own user, root and its group")
         elif not self._room.enter(self):
             self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, wire.BUSY, "too many clients at once: ask again")

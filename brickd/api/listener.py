@@ -46,7 +46,7 @@ class Listener:
         if len(os.fsencode(draft)) > _LONGEST:
             most = _LONGEST - len(_DRAFT)
             raise BrickdError(
-                f"{path}: {len(os.fsencode(path))} bytes are too long for a socket, wanted are {most} at most"
+                f"{path}: {len(os.fsencode(path))} bytes are too long for a socket: at most {most} fit"
                 " (set BRICKD_SOCKET)"
             )
         _require_free(path, replace=replace)
@@ -99,6 +99,6 @@ def _require_free(path: Path, *, replace: bool) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(there.st_mode):
-        raise BrickdError(f"{path}: {stat.filemode(there.st_mode)} is there, wanted is a socket or nothing")
+        raise BrickdError(f"{path} exists but is not a socket (mode {stat.filemode(there.st_mode)})")
     if not replace:
-        raise BrickdError(f"{path}: a socket is there, and the daemon's lock is not ours")
+        raise BrickdError(f"{path}: the socket exists, and another process holds the daemon's lock")

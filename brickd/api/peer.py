@@ -1,7 +1,7 @@
 """Who is at the other end of a unix socket.
 
-Owns: what the kernel says of a client, and who may ask. Must not know: HTTP. Invariant: a client is believed for what
-it was when it connected, and for nothing that it says.
+Owns: what the kernel says of a client, and its role. Must not know: HTTP, which path needs which role. Invariant: a
+client is believed for what it was when it connected, and for nothing that it says.
 """
 
 from __future__ import annotations
@@ -10,11 +10,20 @@ import os
 import socket
 import struct
 from asyncio.trsock import TransportSocket
+from enum import IntEnum
 from typing import NamedTuple
 
 _UCRED = struct.Struct("iII")
 _SO_PEERGROUPS = 59  # Linux 4.13; Python has no name for it
 _GROUPS_BYTES = 1024  # the most that Python asks for: 256 groups
+
+
+class Role(IntEnum):
+    """What a client may do; each role may do what those below it may."""
+
+    NONE = 0
+    READ = 1  # a member of the group
+    CONTROL = 2  # the daemon's own user, and root
 
 
 class Peer(NamedTuple):
@@ -24,9 +33,15 @@ class Peer(NamedTuple):
     uid: int
     groups: frozenset[int]
 
-    def may_ask(self, group: int | None) -> bool:
-        """Whether it is our own user, root, or of the group."""
-        return self.uid in (0, os.geteuid()) or group in self.groups
+    def role(self, group: int | None) -> Role:
+        """Its role.
+
+        Args:
+            group: whose members may read; None: no group's.
+        """
+        if self.uid in (0, os.geteuid()):
+            return Role.CONTROL
+        return Role.READ if group in self.groups else Role.NONE
 
 
 def peer(connection: socket.socket | TransportSocket) -> Peer:

@@ -73,9 +73,10 @@ class Server:
             self._listener.close()
 
     async def _accept(self, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
-        return await loop.create_unix_server(
-            self._connection_factory(), sock=self._listener.socket, backlog=self._limits.backlog
-        )
+        # One is accepted at a time: of a crowd that came at once none has a file before the ones too many are closed.
+        server = await loop.create_unix_server(self._connection_factory(), sock=self._listener.socket, backlog=1)
+        self._listener.socket.listen(self._limits.backlog)  # asyncio takes the same number for both
+        return server
 
     async def _accept_again(self, loop: asyncio.AbstractEventLoop, before: asyncio.Server) -> asyncio.Server:
         try:
@@ -93,6 +94,12 @@ class Server:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop is closed: it has ended
                 self._loop.call_soon_threadsafe(self._stopped.set)
+
+    def shed(self) -> None:
+        """Close all clients: their files are needed for what is more important. From any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._room.shed)
 
     def _connection_factory(self) -> Callable[[], Connection]:
         config = uvicorn.Config(

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from brickd.api.peer import Role
 from brickd.api.replies import HEADERS, encoded, error_body, in_pieces
 from brickd.errors import BrickdError
 from brickd.events import Log
@@ -45,14 +46,16 @@ class Streams:
         self._readers: set[Reader] = set()
         self._closed = False
 
-    def enter(self, reader: Reader) -> None:
-        """Count one more.
+    def enter(self, reader: Reader, role: Role) -> None:
+        """Count one more. The last half of the places is for those who control: a recording is a stream.
 
         Raises:
             HTTPException: there are too many.
         """
-        if len(self._readers) >= self._most:
-            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, f"{self._most} streams are open, wanted are no more")
+        most = self._most if role is Role.CONTROL else self._most // 2
+        if len(self._readers) >= most:
+            text = f"{len(self._readers)} streams are open, and the limit is {most}"
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text)
         self._readers.add(reader)
         if self._closed:
             reader.end()
@@ -79,7 +82,7 @@ class Stream(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the reader has enough, or is to have no more."""
-        self._streams.enter(self._reader)
+        self._streams.enter(self._reader, scope["state"]["role"])
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -37,30 +37,34 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "status": Verb("brickd.cli.status:status", "Live totals over all workers, problems first."),
-    "workers": Verb("brickd.cli.workers:workers", "Every worker: its threads, spans, losses, memory, what is open."),
-    "bricks": Verb("brickd.cli.bricks:bricks", "Totals of every brick, apart by worker, service or layer."),
-    "tree": Verb("brickd.cli.tree:tree", "The call tree over all workers: totals, self times, shares."),
-    "source": Verb("brickd.cli.source:source", "What kernels were compiled from: which texts, or one of them."),
-    "roofline": Verb("brickd.cli.roofline:roofline", "How far each brick is from what the machine can, and why."),
-    "hang": Verb("brickd.cli.hang:hang", "What is open per thread, and which worker is the odd one out."),
-    "stragglers": Verb("brickd.cli.stragglers:stragglers", "Which worker is slow, in which brick, and what it costs."),
-    "coverage": Verb("brickd.cli.coverage:coverage", "What of the workers' numbers was compared, and what was not."),
-    "diff": Verb("brickd.cli.diff:diff", "Where workers' numbers differ first, and whose fault it is."),
-    "weights": Verb("brickd.cli.weights:weights", "Whether all replicas hold the same parameters, and who does not."),
-    "up": Verb("brickd.cli.up:up", "Start the daemon: it drains the rings and remembers the dead."),
-    "down": Verb("brickd.cli.down:down", "End the daemon; what it knows is kept for the next one."),
-    "record": Verb("brickd.cli.record:record", "Record what workers do, to be looked at later."),
-    "inspect": Verb("brickd.cli.inspect:inspect", "What one segment holds: header, lanes, ledger, rings."),
-    "events": Verb("brickd.cli.events:events", "What happened, as the daemon noted it."),
-    "set": Verb("brickd.cli.set:set_", "What the workers of a service record from now on."),
+    "status": Verb("brickd.cli.status:status", "Show totals over all workers, problems first."),
+    "workers": Verb("brickd.cli.workers:workers", "List every worker: threads, spans, losses, memory, open spans."),
+    "bricks": Verb("brickd.cli.bricks:bricks", "Show the totals of every brick."),
+    "tree": Verb("brickd.cli.tree:tree", "Show the call tree over all workers: totals, self times, shares."),
+    "source": Verb("brickd.cli.source:source", "List the sources that kernels were compiled from, or print one."),
+    "roofline": Verb("brickd.cli.roofline:roofline", "Compare each brick with the peak performance of a device."),
+    "hang": Verb("brickd.cli.hang:hang", "Show which spans are open, and name the worker that is stuck."),
+    "stragglers": Verb(
+        "brickd.cli.stragglers:stragglers", "Name the worker that is slow, in which brick, at what cost."
+    ),
+    "coverage": Verb("brickd.cli.coverage:coverage", "Show which computed values were compared, and which were not."),
+    "diff": Verb("brickd.cli.diff:diff", "Show where the numbers of workers first differ, and why."),
+    "weights": Verb("brickd.cli.weights:weights", "Check whether replicas hold the same parameters."),
+    "up": Verb("brickd.cli.up:up", "Start the daemon."),
+    "down": Verb("brickd.cli.down:down", "Stop the daemon; the next one continues from its state."),
+    "record": Verb("brickd.cli.record:record", "Record what workers do into a file."),
+    "inspect": Verb("brickd.cli.inspect:inspect", "Show one segment in full: header, lanes, ledger, rings."),
+    "events": Verb("brickd.cli.events:events", "List the events that the daemon logged."),
+    "set": Verb("brickd.cli.set:set_", "Change what the workers of a service record."),
     "prune": Verb("brickd.cli.prune:prune", "Remove the segments of dead workers."),
-    "calibrate": Verb("brickd.cli.calibrate:calibrate", "Measure the most that this machine computes and reads."),
-    "doctor": Verb("brickd.cli.doctor:doctor", "What keeps brickd from working here, each with its fix."),
-    "run": Verb("brickd.cli.run:run", "Run a command whose torch models are timed and compared."),
-    "demo": Verb("brickd.cli.demo:demo", "Four workers on this machine, and what they do while they run."),
-    "completion": Verb("brickd.cli.completion:completion", "The script that completes brickd at a TAB."),
-    "version": Verb("brickd.cli.version:version", "Versions of brickd, Python and the segment format."),
+    "calibrate": Verb("brickd.cli.calibrate:calibrate", "Measure the peak performance of this machine."),
+    "doctor": Verb("brickd.cli.doctor:doctor", "Find what keeps brickd from working here, with the fix."),
+    "run": Verb("brickd.cli.run:run", "Run a command; time and compare its torch models."),
+    "demo": Verb("brickd.cli.demo:demo", "Run a demonstration: four workers, one damaged, one slow."),
+    "completion": Verb(
+        "brickd.cli.completion:completion", "Print the script that completes brickd commands in a shell."
+    ),
+    "version": Verb("brickd.cli.version:version", "Print the versions of brickd, Python and the segment format."),
 }
 
 
@@ -111,14 +115,28 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 
 @click.group(cls=_Group, subcommand_metavar="VERB [ARGS]...", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_version,
+    help="Print the version and exit.",
 )
 def brickd() -> None:
-    """Where the time goes in a multi-process server, live, from shared memory.
+    """Show where the time goes in a multi-process server, while it runs.
+
+    A WORKER is a name such as api/0. A SERVICE is the group of workers that run the same program, such as api.
+    A RECORDING is a file that "brickd record" wrote: a verb that takes one shows it instead of this machine.
 
     \b
-    Exit codes: 0 fine or equal, 1 differs or unhealthy, 2 usage or trouble, 3 no daemon, 4 no such worker,
-    5 not permitted, 6 nothing comparable.
+    Exit codes:
+      0  fine, or equal
+      1  different, or unhealthy
+      2  wrong usage, or an error
+      3  no daemon answers
+      4  no such worker or source
+      5  not permitted
+      6  nothing to compare
     """  # noqa: D301  (click's own mark for "do not fill these lines")
 
 

@@ -59,7 +59,16 @@ _WORST = (
 @asks(BricksQuestion, recorded=True)
 @output_options
 def bricks(question: BricksQuestion, recordings: Sequence[str], output: str) -> None:
-    """Totals of every brick, apart by worker, service or layer."""
+    """Show the totals of every brick.
+
+    One row per brick, the largest self time first.
+
+    \b
+    Examples:
+      brickd bricks --top 20
+      brickd bricks api --over 10s --sort p99
+      brickd bricks --by worker
+    """  # noqa: D301
     document = asked("bricks", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="bricks")
 

@@ -1,7 +1,7 @@
 """The verb `calibrate`.
 
 Owns: what a person may give in place of a measurement, the screen of peaks. Must not know: how a peak is measured, the
-file's form. Invariants: what was known stays until all is measured; what was given is shown as given.
+file's form. Invariants: the known peaks stay until all is measured; what was given is shown as given.
 """
 
 from __future__ import annotations
@@ -46,20 +46,30 @@ class Rate(click.ParamType[float]):
 
 
 @click.command()
-@click.option("--quick", is_flag=True, help="Fewer and shorter rounds: rougher, in a few seconds.")
-@click.option("--peak-flops", type=Rate(), metavar="N", help="Measure nothing: a device's FLOP/s, as its maker says.")
-@click.option("--bandwidth", type=Rate(), metavar="N", help="And the bytes per second of its memory.")
-@click.option("--device", metavar="NAME", help="What that device is called.  [default: given]")
+@click.option("--quick", is_flag=True, help="Measure for a few seconds only, less exactly.")
+@click.option("--peak-flops", type=Rate(), metavar="N", help="The FLOP/s of a device, from its data sheet.")
+@click.option("--bandwidth", type=Rate(), metavar="N", help="The bytes per second of the memory of that device.")
+@click.option("--device", metavar="NAME", help="The name of that device.  [default: given]")
 @output_options
 def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str) -> None:
-    """Measure the most that this machine computes and reads in a second, for `brickd roofline`."""
+    """Measure the peak performance of this machine.
+
+    Measures operations and bytes per second of one core, of all cores and, with torch, of a GPU, and saves them for
+    "brickd roofline". Takes less than half a minute. With --peak-flops and --bandwidth it measures nothing and saves
+    the given device.
+
+    \b
+    Examples:
+      brickd calibrate
+      brickd calibrate --device H100 --peak-flops 9.89e14 --bandwidth 3.35e12
+    """  # noqa: D301
     giving = peak_flops is not None and bandwidth is not None
     if not giving and (peak_flops, bandwidth, device) != (None, None, None):
-        raise click.UsageError("a device that is given has both --peak-flops and --bandwidth")
+        raise click.UsageError("give both --peak-flops and --bandwidth")
     if giving and quick:
         raise click.UsageError("--quick measures, --peak-flops measures nothing: give one of them")
     if device == "":
-        raise click.UsageError("--device wants a name that is not empty")
+        raise click.UsageError("--device needs a name")
     path = peaks.place(runtime())
     known = _known(path)
     peaks.may_save(path)
@@ -100,7 +110,7 @@ def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
         waiting.tell("")
     if not found.devices:
         why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
-        raise BrickdError(f"nothing could be measured ({why}); what was known stays")
+        raise BrickdError(f"nothing could be measured ({why}); the known peaks stay")
     return found.devices, found.skipped
 
 

@@ -44,5 +44,5 @@ def _line(judged: Sequence[Condition], well: bool, seen: Screen) -> str:
     if well:
         said = ", ".join(condition.seen for condition in judged)
         return seen.paint(escape.text(f"healthy: {said}", seen.width), "green")
-    said = "; ".join(f"{each.seen}, wanted is {each.wanted} ({each.command})" for each in judged if not each.healthy)
+    said = "; ".join(f"{each.seen}, expected {each.wanted} ({each.command})" for each in judged if not each.healthy)
     return seen.paint(escape.text(f"unhealthy: {said}", seen.width), "red")

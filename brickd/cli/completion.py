@@ -14,5 +14,8 @@ from brickd.cli.tab import SHELLS, script
 @click.argument("shell", type=click.Choice(SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """The script that makes a shell complete brickd at a TAB."""
+    """Print the script that completes brickd commands in a shell.
+
+    The script begins with a comment that says how to install it.
+    """
     click.echo(script(context.find_root().command, shell), nl=False)

@@ -57,7 +57,11 @@ _COLUMNS = (
 @asks(CoverageQuestion, complete_services, recorded=True)
 @output_options
 def coverage(question: CoverageQuestion, recordings: Sequence[str], output: str) -> None:
-    """Which sites were seen, how often they were compared, by which evidence, and what cannot be seen."""
+    """Show which computed values were compared, and which were not.
+
+    For each site (a kernel and its layers): how many fingerprints were compared with another worker, by which evidence,
+    and the reason if none was.
+    """
     document = asked("coverage", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="sites")
 

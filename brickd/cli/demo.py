@@ -19,6 +19,7 @@ from pathlib import Path
 
 import click
 
+from brickd import removed_file
 from brickd.cli.asking import Read
 from brickd.cli.diff import diff
 from brickd.cli.output import say
@@ -48,9 +49,12 @@ Process = subprocess.Popen[bytes]
 
 @click.command()
 @click.option("--seconds", type=Read(Number(0.5, 600, "")), default=50.0, show_default=True,
-              metavar="SECONDS", help="How long to run; who is slow is told after 50.")  # fmt: skip
+              metavar="SECONDS", help="Run this long. The slow worker is found after 50 seconds.")  # fmt: skip
 def demo(seconds: float) -> None:
-    """Four replicas on this machine, one of them damaged and one slow: who, and where?"""
+    """Run a demonstration: four workers, one damaged, one slow.
+
+    Starts a daemon and four replicas of a small transformer, shows what brickd finds, and cleans up.
+    """
     if importlib.util.find_spec("brick_agent") is None:
         raise BrickdError("the demo's workers need brick-agent, which is not installed here: pip install ./agent")
     with _place(), _running() as processes:
@@ -62,14 +66,14 @@ def demo(seconds: float) -> None:
             verb, *words = line.split()
             _VERBS[verb].main(words, standalone_mode=False)
             click.echo()
-    say("the workers have ended and removed their segments; instrument your own: see README.md")
+    say("the workers have ended and removed their segments; instrument your own: see docs/getting-started.md")
 
 
 @contextlib.contextmanager
 def _place() -> Iterator[None]:
     """Nobody else's segments are shown, and no daemon of anybody's is asked."""
     with tempfile.TemporaryDirectory(prefix="brickd-demo-") as directory:
-        os.environ["BRICKD_SHM_PREFIX"] = prefix = f"brickd-demo-{uuid.uuid4().hex[:8]}-"
+        os.environ["BRICKD_SHM_PREFIX"] = prefix = f"demo-brickd-{uuid.uuid4().hex[:8]}-"
         os.environ["BRICKD_RUNTIME_DIR"] = os.environ["BRICKD_STATE_DIR"] = directory
         for name in ("BRICKD_SOCKET", "BRICKD_KEY_FILE", "BRICKD_GROUP"):
             os.environ.pop(name, None)
@@ -79,6 +83,7 @@ def _place() -> Iterator[None]:
             for name in find(prefix):  # of one that had to be killed
                 with open_file(name) as file:
                     file.unlink()
+            Path(removed_file.path(prefix)).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -127,7 +132,7 @@ def _check(processes: Sequence[Process]) -> None:
     for index, process in enumerate(processes):
         if process.poll() is not None:
             who = f"demo/{index}" if process.stdin is not None else "the daemon"
-            raise BrickdError(f"{who} ended early, with status {process.returncode}: see its words above")
+            raise BrickdError(f"{who} ended early, with status {process.returncode}: see its output above")
 
 
 def _wait(for_what: Callable[[], bool], processes: Sequence[Process], otherwise: str) -> None:

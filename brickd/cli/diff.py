@@ -31,26 +31,35 @@ _FAILS = ("diverged", "within", "incomplete")
 
 @click.command()
 @asks(DiffQuestion, with_recordings(complete_workers))
-@click.option("--all", "every", is_flag=True, help="Every site, and every brick.")
+@click.option("--all", "every", is_flag=True, help="Show every site and every brick.")
 @click.option(
     "--context",
     type=click.IntRange(0),
     metavar="N",
-    help="So many sites before the first that differs, and behind it.",
+    help="Show N sites before and after the first that differs.",
 )
 @click.option(
     "--fail-on",
     "fails",
     type=click.Choice(_FAILS),
     multiple=True,
-    help="Exit 1 also at this verdict; may be given several times. At diverged it always does.",
+    help="Exit 1 also for this verdict; diverged always exits 1. May be given several times.",
 )
 @output_options
 def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
-    """Where the numbers of two workers or more differ first, and whose fault it is.
+    """Show where the numbers of workers first differ, and why.
 
-    A worker of a recording is RECORDING:WORKER. Exits 1 where they diverge, 6 where nothing is comparable.
-    """
+    Compares two or more workers. A pattern ('api/*') or a service stands for its workers; of three or more, the
+    majority tells which one is wrong. RECORDING:WORKER is a worker of a recording. Steps are paired only with --by
+    run, which states that the workers did the same work. Exits 1 if the workers diverge, 6 if nothing can be
+    compared, which never means that they are equal.
+
+    \b
+    Examples:
+      brickd diff api
+      brickd diff api/0 api/1
+      brickd diff base.brick:api/0 new.brick:api/0 --by run
+    """  # noqa: D301
     found = sides.find(question)
     for words in found.words:
         say(words)
@@ -142,7 +151,7 @@ def _counted(document: dict[str, Any]) -> Iterator[str]:
         yield f"missing{where}: {', '.join(lacking[:4])}"
     for other in document["others"]:
         count = f", {units.count(other['diverged'])} diverged" if other["diverged"] else ""
-        yield f"by {other['evidence']}: {other['verdict']}, {units.many(other['compared'], 'comparison')}{count}"
+        yield f"by {other['evidence']}: {_said(other['verdict'])}, {units.many(other['compared'], 'comparison')}{count}"
 
 
 def _unseen(seen: dict[str, Any]) -> Iterator[str]:

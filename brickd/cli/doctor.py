@@ -21,7 +21,11 @@ _COLOURS = {"broken": "red", "advice": "yellow"}
 @click.command()
 @output_options
 def doctor(output: str) -> Exit:
-    """What keeps brickd from working on this machine, each with its fix."""
+    """Find what keeps brickd from working here, with the fix.
+
+    Prints each problem with a command to paste. Use it when "brickd status" shows nothing. Exits 1 if something is
+    broken.
+    """
     findings = _findings()
     healthy = all(finding.state != "broken" for finding in findings)
     document = {
@@ -48,7 +52,7 @@ def render(findings: Sequence[Finding], screen: Screen) -> list[str]:
     lines = []
     for finding in findings:
         if finding.fix is not None:
-            text = f"{finding.state}  {finding.name}: {finding.seen}; wanted: {finding.wanted}"
+            text = f"{finding.state}  {finding.name}: {finding.seen}; expected: {finding.wanted}"
             lines.append(screen.paint(escape.text(text, screen.width), _COLOURS[finding.state]))
             lines.append(
                 f"        {escape.text(finding.fix)}" + (f"  # {escape.text(finding.why)}" if finding.why else "")

@@ -24,10 +24,10 @@ _STEP_SECONDS = 0.02
 
 @click.command()
 @click.option("--wait", type=Read(Number(0, 3600, "")), default=20.0, show_default=True, metavar="SECONDS",
-              help="How long to wait for its end.")  # fmt: skip
+              help="Wait at most this long until the daemon has ended.")  # fmt: skip
 @output_options
 def down(wait: float, output: str) -> None:
-    """End the daemon; what it read is kept for the next one."""
+    """Stop the daemon; the next one continues from its state."""
     here = runtime()
     pid = _holder(here)
     if pid is None:

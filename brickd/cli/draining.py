@@ -11,8 +11,8 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from brickd.collector import WORKERS_MAX
 from brickd.daemon import Daemon
+from brickd.descriptors import Descriptors, divided
 from brickd.errors import DaemonRefused
 from brickd.home import Home
 from brickd.numerics.numerics import WINDOW_BYTES
@@ -33,26 +33,38 @@ def group() -> int | None:
     try:
         return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
     except KeyError:
-        raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is no group of this system") from None
+        raise DaemonRefused(f"BRICKD_GROUP is {name!r}, which is not a group of this system") from None
+
+
+def descriptors() -> Descriptors:
+    """How many workers and clients this process has files for, once it may have as many as anybody lets it.
+
+    Raises:
+        DaemonRefused: for none.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return divided(hard)
 
 
 @contextmanager
-def draining(here: Runtime, group: int | None, *, numerics_bytes: int = WINDOW_BYTES) -> Iterator[Daemon]:
+def draining(
+    here: Runtime, group: int | None, *, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
+) -> Iterator[Daemon]:
     """A daemon that drains.
 
     Args:
         here: where it is.
         group: whose members may ask; None: nobody's.
         numerics_bytes: so much is held of what workers say of their tensors.
+        stays: whether it is a daemon, to which workers leave their segments at a clean end; not a recording alone.
 
     Raises:
         DaemonRefused: it may not start.
     """
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a descriptor for each segment
-    workers_max = min(WORKERS_MAX, hard // 2)  # the other half is for clients and files
     with Home(here, group=group) as home:
-        daemon = Daemon(home, workers_max=workers_max, numerics_bytes=numerics_bytes)
+        most = descriptors().workers
+        daemon = Daemon(home, workers_max=most, numerics_bytes=numerics_bytes, stays=stays)
         daemon.start()
         try:
             yield daemon

@@ -26,10 +26,13 @@ Event = dict[str, Any]
 
 @click.command()
 @asks(EventsQuestion, recorded=True)
-@click.option("--follow", is_flag=True, help="Go on with each event as it happens.")
+@click.option("--follow", is_flag=True, help="Keep running and print each new event.")
 @output_options
 def events(question: EventsQuestion, recordings: Sequence[str], *, follow: bool, output: str) -> None:
-    """What happened, as the daemon noted it."""
+    """List the events that the daemon logged.
+
+    Workers found and dead, what was lost, verdicts; each with the next command.
+    """
     if recordings and follow:
         raise click.UsageError(f"--follow shows what comes, and {recordings[0]} is a recording: give one of them")
     if follow:

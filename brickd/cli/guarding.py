@@ -66,5 +66,8 @@ def _guard(process: int, here: Runtime, group: int | None) -> None:
             with contextlib.suppress(OSError):
                 os.close(fd)
     select.select([process], [], [])  # its locks are free only then
-    with contextlib.suppress(BrickdError), draining(here, group):  # one that is there already does the same
+    with (
+        contextlib.suppress(BrickdError),
+        draining(here, group, stays=False),
+    ):  # one that is there already does the same
         pass

@@ -33,10 +33,17 @@ _AT_ONCE_SECONDS = 0.05
 @asks(HangQuestion, recorded=True)
 @output_options
 def hang(question: HangQuestion, recordings: Sequence[str], output: str) -> Exit:
-    """What is open per thread, and which worker is the odd one out.
+    """Show which spans are open, and name the worker that is stuck.
 
-    Of a recording the last two snapshots are looked at. Exits 1 where one is named.
-    """
+    Looks twice, --watch SECONDS apart. If a service has three or more workers, it names the odd ones: those that
+    the others wait for, or that do not move while the others do. In a recording, it compares the last two
+    snapshots. You can start it long after the hang began. Exits 1 if a worker is named.
+
+    \b
+    Examples:
+      brickd hang
+      brickd hang api --watch 5
+    """  # noqa: D301
     document = asked(
         "hang",
         question,

@@ -74,7 +74,11 @@ _CHECKSUM_COLUMNS = (
 @asks(InspectQuestion, complete_segments, recorded=True)
 @output_options
 def inspect(question: InspectQuestion, recordings: Sequence[str], output: str) -> None:
-    """What one segment holds: header, lanes, ledger, rings."""
+    """Show one segment in full: header, lanes, ledger, rings.
+
+    A segment is named by its worker or its file name. Shows the newest records of each ring; with a daemon, also
+    the newest spans that it drained and the longest of each place.
+    """
     document = asked("inspect", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")
 

@@ -42,8 +42,10 @@ class Screen(NamedTuple):
 def output_options(verb: Callable[..., Result]) -> Callable[..., Result]:
     """Give a verb -o/--output and --json; it receives one keyword, `output`, for `emit`."""
 
-    @click.option("-o", "--output", type=click.Choice(_FORMATS), help="How to print the result; table if not said.")
-    @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+    @click.option(
+        "-o", "--output", type=click.Choice(_FORMATS), help="Print the result in this format (default: table)."
+    )
+    @click.option("--json", "as_json", is_flag=True, help="Same as -o json.")
     @functools.wraps(verb)
     def with_output(*args: Any, output: str | None, as_json: bool, **kwargs: Any) -> Result:
         if as_json and output not in (None, "json"):

@@ -80,6 +80,14 @@ def open_now(worker: dict[str, Any]) -> str:
     return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
 
 
+def removed(of: dict[str, int], screen: Screen) -> list[str]:
+    """How many spans of removed workers are in no total, as a finished line; nothing where there are none."""
+    if not of["workers"]:
+        return []
+    said = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
+    return [escape.text(said, screen.width)]
+
+
 def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
     """How much of what workers compute was compared, and what was not, as a raw string; `coverage`: says more of it."""
     by_input = [service for service in services if service["input"] is not None]

@@ -10,39 +10,62 @@ from collections.abc import Mapping
 import click
 
 from brickd import prune as pruning
-from brickd import units
+from brickd import removed_file, units
 from brickd.cli.answers import asked, told
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.waiting import watch
 from brickd.client import TurnedAway
-from brickd.errors import NoDaemon, NoSuchWorker, SegmentRefused, SegmentUnopened
+from brickd.errors import (
+    CheckpointRefused,
+    DaemonRefused,
+    NoDaemon,
+    NoSuchWorker,
+    SegmentRefused,
+    SegmentUnopened,
+    SegmentUnrecorded,
+)
 from brickd.escape import text as escaped
+from brickd.files import prefix
 from brickd.orders import Forgetting
+from brickd.questions.status import StatusQuestion
 from brickd.questions.workers import WorkersQuestion
 from brickd.runtime import runtime
 from brickd.world import left_behind
 
 
 @click.command()
-@click.option("--dry-run", is_flag=True, help="Tell what would be removed; remove nothing.")
-@click.option("--refused", is_flag=True, help="Also what only has a segment's name, or is of another format.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+@click.option(
+    "--refused", is_flag=True, help="Also remove files that have a segment's name but are not valid segments."
+)
 @asks(WorkersQuestion)
 @output_options
 def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) -> None:
-    """Remove the segments of dead workers, and what a daemon kept of those before them."""
+    """Remove the segments of dead workers.
+
+    A worker is dead if its lock is free and nothing moved for five seconds. Also makes the daemon forget its totals of
+    dead workers. Each removed segment leaves a record, so its spans stay
+    counted as removed.
+    """
     if refused and question.names:
         raise click.UsageError("--refused is of files that are no worker's, and names are of workers: give one of both")
     dead = _dead(question)
     uuids = None if dead is None else set(dead)
-    outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
-    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, bool(kept))
+    noted = 0 if dead is not None else asked("status", StatusQuestion())["removed"]["unasked_workers"]
+    # First: the records of what is then removed need room.
+    wanted = bool(kept or noted or removed_file.look(prefix()).full)
+    forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
+    outcome = pruning.prune(remove=not dry_run, refused_too=refused, uuids=uuids, wait=watch)
+    if outcome.removed and not dry_run:  # the checkpoint may have taken these workers for living ones
+        forgotten += _forget(dead, runtime().checkpoint.exists())
     document = {
         "schema_version": 1,
         "dry_run": dry_run,
         "forgotten": forgotten,
+        "noted": noted,
         "removed": [
             {"segment": one.file, "spans": one.spans, "memory_bytes": one.memory_bytes} for one in outcome.removed
         ],
@@ -53,7 +76,7 @@ def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) 
 
     def table(_: Screen) -> list[str]:
         would = "would " if dry_run else ""
-        if not outcome.removed and not forgotten:
+        if not outcome.removed and not forgotten and not noted:
             return ["nothing to remove: no dead worker has left a segment"]
         lines = [
             f"{would}remove{'' if dry_run else 'd'} {escaped(one.file)}  {units.many(one.spans, 'span')}"
@@ -63,6 +86,9 @@ def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) 
         if forgotten:
             workers = units.many(forgotten, "worker")
             lines.append(f"{'would forget' if dry_run else 'forgot'} the totals of {workers} that a daemon kept")
+        if noted:
+            workers = units.many(noted, "removed worker")
+            lines.append(f"{'would take' if dry_run else 'took'} note of {workers}: their spans stay counted")
         return lines
 
     emit(document, output, table=table, rows="removed")
@@ -80,12 +106,14 @@ def _dead(question: WorkersQuestion) -> dict[str, str] | None:
     dead = {each["uuid"]: each["name"] for each in meant if each["state"] in ("dead", "ended")}
     if not dead:
         who = " or ".join(question.names)
-        raise NoSuchWorker(f"no dead worker {who}: it lives, wanted is one that has ended (see brickd workers)")
+        raise NoSuchWorker(
+            f"no dead worker {who}: it is live, and only ended workers can be removed (see brickd workers)"
+        )
     return dead
 
 
-def _forget(dead: Mapping[str, str] | None, kept: bool) -> int:
-    """Have the dead forgotten: by the daemon, or in the checkpoint that it has left; of how many the totals were."""
+def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
+    """Have the dead forgotten: by the daemon, or where that is wanted in the checkpoint that it left; of how many."""
     try:
         order = Forgetting(() if dead is None else tuple(dead.values()))
         forgotten: int = told("forget", order, post=True)["forgotten"]
@@ -93,15 +121,19 @@ def _forget(dead: Mapping[str, str] | None, kept: bool) -> int:
     except TurnedAway:  # whoever may not ask it is not shown them either
         return 0
     except NoDaemon:
-        if not kept:
+        if not wanted:
             return 0
         from brickd.home import Home
 
-        with Home(runtime()) as home:
-            return home.forget(dead)
+        try:
+            with Home(runtime()) as home:
+                return home.forget(prefix(), dead)
+        except (DaemonRefused, CheckpointRefused) as error:
+            say(f"nothing that a daemon kept is forgotten: {error}")
+            return 0
 
 
 def _hint(one: SegmentRefused, refused_too: bool) -> str:
-    if isinstance(one, SegmentUnopened):
+    if isinstance(one, SegmentUnopened | SegmentUnrecorded):
         return " (brickd doctor says what to do)"
     return "" if refused_too else " (brickd prune --refused removes your own)"

@@ -41,15 +41,25 @@ Told = Iterator[tuple[str, Document]]
 
 
 @click.command()
-@click.option("-o", "--output", "file", metavar="FILE", help="The recording; else one with the time in its name, here.")
+@click.option(
+    "-o", "--output", "file", metavar="FILE", help="Write to FILE (default: brickd-DATE-TIME.brick in this directory)."
+)
 @asks(Recording, complete_workers, keyword="order")
-@click.option("--fetch", metavar="RECORDING", help="Record nothing: fetch one that lies with the daemon still.")
-@click.option("--json", "as_json", is_flag=True, help="Say what it came to as JSON.")
+@click.option("--fetch", metavar="RECORDING", help="Record nothing; fetch this recording from the daemon.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def record(order: Recording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
-    """Record what all workers do, to be looked at later by every verb that reads.
+    """Record what workers do into a file.
 
-    The daemon keeps the eight newest of those that nobody fetched: brickd doctor lists them.
-    """
+    The daemon records or, without one, this process. Ctrl-C ends the recording and keeps it. Every verb that reads
+    takes the file as RECORDING. The daemon keeps the eight newest recordings that were not fetched; "brickd doctor"
+    lists them.
+
+    \b
+    Examples:
+      brickd record -o night.brick --duration 60
+      brickd record --workers api --spans --until-exit
+      brickd record --redact -o share.brick
+    """  # noqa: D301
     out = Path(file or time.strftime("brickd-%Y%m%d-%H%M%S.brick"))
     _require_free(out)
     if fetch is None:
@@ -68,10 +78,10 @@ def _emitted(document: Document, complete: bool, as_json: bool) -> Exit | None:
 def _require_free(out: Path) -> None:
     """Refuse now what would fail once the first file is full, or all is recorded."""
     for taken in [out] if os.path.lexists(out) else _following(out):
-        raise BrickdError(f"{taken} is there already: remove it, or say another with -o")
+        raise BrickdError(f"{taken} already exists: remove it, or use another -o")
     if not os.access(out.parent, os.W_OK | os.X_OK):
-        reason = "no directory that may be written" if out.parent.exists() else "no such directory"
-        raise BrickdError(f"{out.parent}: {reason}: say another with -o FILE")
+        reason = "not a writable directory" if out.parent.exists() else "no such directory"
+        raise BrickdError(f"{out.parent}: {reason}: use another -o FILE")
 
 
 def _following(first: Path) -> list[Path]:
@@ -118,7 +128,7 @@ def _here(order: Recording, out: Path) -> Document:
     from brickd.cli.guarding import guarded
 
     here, group = runtime(), draining.group()
-    with guarded(here, group), draining.draining(here, group) as daemon:
+    with guarded(here, group), draining.draining(here, group, stays=False) as daemon:
         recorder = daemon.record(order, out)
 
         def told() -> Told:
@@ -149,7 +159,7 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
         finally:
             waiting.tell("")
     lies, fetched = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
-    raise NoDaemon(f"the daemon has ended; what it recorded lies in {lies} ({fetched})")
+    raise NoDaemon(f"the daemon has ended; its recording is in {lies} ({fetched})")
 
 
 @contextlib.contextmanager
@@ -176,9 +186,9 @@ def _lying(recording: str) -> Document:
     for each in unfetched():
         if each["recording"] == recording:
             if each["written"]:
-                raise BrickdError(f"recording {recording} is being written still: end it first")
+                raise BrickdError(f"recording {recording} is still being written: end it first")
             return each
-    raise BrickdError(f"no recording {recording} lies with the daemon (brickd doctor lists them)")
+    raise BrickdError(f"the daemon has no recording {recording} (brickd doctor lists them)")
 
 
 def _fetched(document: Document, out: Path) -> bool:

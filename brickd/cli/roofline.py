@@ -45,10 +45,25 @@ _SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 
 @click.command()
 @asks(RooflineQuestion, recorded=True)
-@click.option("--svg", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Draw it into this file.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Also draw the roofline into this file.",
+)
 @output_options
 def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | None, output: str) -> None:
-    """How far each brick is from what a device could do with the same bytes, and what limits it."""
+    """Compare each brick with the peak performance of a device.
+
+    For each brick that reports operations and bytes: how close it is to the roof, what limits it, and how much time
+    there is to gain. The other bricks are counted, with the reason. Needs the peaks from "brickd calibrate".
+
+    \b
+    Examples:
+      brickd roofline
+      brickd roofline --by layer --top 10
+      brickd roofline --device gpu0 --type bfloat16
+    """  # noqa: D301
     bricks = BricksQuestion(question.names, by=question.by, category=question.category, over=question.over)
     told = asked("bricks", bricks, recordings=recordings)
     device = chosen(peaks.load(peaks.place(runtime())), question)

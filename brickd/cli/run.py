@@ -12,17 +12,23 @@ from brickd.cli.output import say
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.option("--service", metavar="NAME", help="What its workers are called together; else by the command.")
+@click.option("--service", metavar="NAME", help="The name of the group of workers (default: the name of the command).")
 @click.option(
-    "--fingerprints", metavar="off|1/N|all", help="Of which steps what is computed is compared; else of one of 64."
+    "--fingerprints",
+    metavar="off|1/N|all",
+    help="Record checksums in these steps: none, one in N, or all (default: 1/64).",
 )
 @click.argument("command", metavar="-- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(command: tuple[str, ...], service: str | None, fingerprints: str | None) -> int:
-    """Run a command: torch models in its processes are timed, and compared.
+    """Run a command; time and compare its torch models.
 
-    Nothing is changed in it. brick_agent has to be installed where the command's Python is. The command takes the
-    place of this process, and ends as it would have.
-    """
+    The program needs no change. brick-agent must be installed in its Python environment. The command replaces this
+    process and ends as it would without brickd.
+
+    \b
+    Examples:
+      brickd run --service api -- uvicorn app:app --workers 4
+    """  # noqa: D301
     try:
         given = launch.inherited()
         environment = launch.environment(command, given, service=service, fingerprints=fingerprints)

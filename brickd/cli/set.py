@@ -24,7 +24,18 @@ from brickd.thinning import ALL, DEFAULT
 @asks(Setting, complete_services)
 @output_options
 def set_(question: Setting, output: str) -> None:
-    """What the workers of a service record from now on; without options, what is set."""
+    """Change what the workers of a service record.
+
+    Applies to the workers that run and to those that start later. Stopping the daemon restores what each worker was
+    started with; the next daemon applies the setting again. "brickd status" counts --recording off as a problem.
+    Weights are read whatever is set. Without options, prints what is set. Needs a daemon.
+
+    \b
+    Examples:
+      brickd set api --spans on
+      brickd set api --fingerprints 1/16 --sites 'layers.*.mlp'
+      brickd set api --fingerprints default --sites all
+    """  # noqa: D301
     document = told("set", question, post=True)
     emit(document, output, table=lambda seen: [escape.text(line, seen.width) for line in _lines(document)])
 

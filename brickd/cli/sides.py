@@ -106,7 +106,7 @@ def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequ
             part = next(part for part in world.parts if part.label == of.get(each.path, ""))
             everybody = [worker.name for worker in world.survey().workers if worker.name.startswith(part.name(""))]
             names += [part.name(each.name)] if each.name else everybody
-        said = diff.answer(world, replace(question, names=tuple(names)), same_work=True)
+        said = diff.answer(world, replace(question, names=tuple(names)))
         recordings = [each.document() for each in worlds]
         words = tuple(word for each in worlds for word in each.words())
         return Found({**said.document, "recordings": recordings}, words + said.words)

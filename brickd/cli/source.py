@@ -45,9 +45,11 @@ _FIGURES = (
 @asks(SourceQuestion, complete_sources, recorded=True)
 @output_options
 def source(question: SourceQuestion, recordings: Sequence[str], output: str) -> None:
-    """What kernels were compiled from: the text of one source, or which there are.
+    """List the sources that kernels were compiled from, or print one.
 
-    HASH is what stands behind the @ of a launch; what it begins with is enough.
+    HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, the text of that source is
+    printed byte for byte; control characters are escaped on a terminal. Without HASH, it lists which sources there are,
+    which kernels of which workers refer to them, and why a text is not known.
     """
     document = asked("source", question, recordings=recordings)
     if document["text"] is not None and output == "table":

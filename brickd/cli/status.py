@@ -56,8 +56,8 @@ _BRICK_COLUMNS = (
 @click.command()
 @asks(StatusQuestion, recorded=True)
 @click.option("--watch", "seconds", type=Read(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
-              metavar="[SECONDS]", help="Again and again; every 2 seconds, if not said.")  # fmt: skip
-@click.option("--check", is_flag=True, help="Say in one line whether all is well; exits 1 where it is not.")
+              metavar="[SECONDS]", help="Show it again every SECONDS (default: 2).")  # fmt: skip
+@click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
 @asks(Bounds, keyword="bounds")
 @output_options
 def status(
@@ -69,13 +69,25 @@ def status(
     bounds: Bounds,
     output: str,
 ) -> Exit | None:
-    """Live totals over all workers, problems first; or those at the end of a recording."""
+    """Show totals over all workers, problems first.
+
+    With a daemon, the bricks are those of the last 60 seconds; otherwise, and with --over start, they count
+    everything since each worker's start. With a recording, the totals at its end. On a pipe, --watch --json prints
+    one document per line.
+
+    \b
+    Examples:
+      brickd status
+      brickd status api --watch
+      brickd status --check --ignore removed
+      brickd status night.brick
+    """  # noqa: D301
     if recordings and seconds is not None:
         raise click.UsageError(f"--watch shows what changes, and {recordings[0]} is a recording: give one of them")
     if check and seconds is not None:
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
-        raise click.UsageError("what is healthy is asked by --check: give it, too")
+        raise click.UsageError("this option needs --check")
     find = partial(answers.find, "status", question, recordings=recordings)
     if seconds is not None:
         again(seconds, find, render, output)
@@ -89,9 +101,9 @@ def status(
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
     if not document["workers"]:
-        return [NOBODY]
+        return [NOBODY, *_problems(document, screen), *phrases.removed(document["removed"], screen)]
     lines = _services(document, screen) + _problems(document, screen)
-    lines += _numerics(document, screen) + _workers(document, screen)
+    lines += phrases.removed(document["removed"], screen) + _numerics(document, screen) + _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 

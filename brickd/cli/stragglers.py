@@ -38,9 +38,10 @@ _WHY_NOT = (
 @asks(StragglersQuestion, complete_services, recorded=True)
 @output_options
 def stragglers(question: StragglersQuestion, recordings: Sequence[str], output: str) -> Exit:
-    """Which worker is slow, in which brick, and what it costs.
+    """Name the worker that is slow, in which brick, at what cost.
 
-    Exits 1 where one is named.
+    Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows what was
+    compared and what could not be. Exits 1 if a worker is named.
     """
     document = asked("stragglers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="stragglers")

@@ -68,7 +68,7 @@ def answer(command: click.Command, instruction: str) -> Exit:
     shell, _, action = instruction.partition("_")
     if shell not in SHELLS or action not in ("source", "complete"):
         known = ", ".join(f"{shell}_complete" for shell in SHELLS)
-        raise BrickdError(f"{VARIABLE} is {instruction!r}, wanted is one of {known}: is it set by mistake?")
+        raise BrickdError(f"{VARIABLE} is {instruction!r}, expected one of {known}: is it set by mistake?")
     if action == "source":
         click.echo(script(command, shell), nl=False)
         return Exit.OK

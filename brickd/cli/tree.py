@@ -63,11 +63,21 @@ class _Line(NamedTuple):
 
 @click.command()
 @asks(TreeQuestion, recorded=True)
-@click.option("--critical", is_flag=True, help="Show the critical path, and what has slack beside it.")
-@click.option("--dot", "as_dot", is_flag=True, help="Print it for Graphviz: brickd tree --dot | dot -Tsvg.")
+@click.option("--critical", is_flag=True, help="Show the critical path, and the slack of everything else.")
+@click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
 @output_options
 def tree(question: TreeQuestion, recordings: Sequence[str], critical: bool, as_dot: bool, output: str) -> None:
-    """The call tree over all workers: totals, self times, shares, and what is launched, moved and needed in it."""
+    """Show the call tree over all workers: totals, self times, shares.
+
+    Below each brick, it shows the kernels that were launched, the bytes that were moved, and what the brick needs. A
+    kernel has a time only if the program reported one.
+
+    \b
+    Examples:
+      brickd tree --depth 3
+      brickd tree --layers api
+      brickd tree --dot | dot -Tsvg > tree.svg
+    """  # noqa: D301
     if as_dot and (critical or output != "table"):
         other = "--critical" if critical else f"--output {output}"
         raise click.UsageError(f"--dot contradicts {other}: give one of them")

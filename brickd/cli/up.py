@@ -27,18 +27,22 @@ from brickd.runtime import Runtime, runtime
 
 
 @click.command()
-@click.option("-d", "--detach", is_flag=True, help="Run in the background; what it says goes to its log.")
+@click.option("-d", "--detach", is_flag=True, help="Run in the background and write a log into the runtime directory.")
 @click.option(
     "--numerics-bytes",
     type=Read(Whole(0, 1 << 40, "")),
     metavar="BYTES",
     default=WINDOW_BYTES,
     show_default=True,
-    help="Hold so many of what workers' tensors come to, to compare; 0: nothing.",
+    help="Keep at most this much of the newest fingerprints in memory, to compare them. 0: none.",
 )
 @output_options
 def up(detach: bool, numerics_bytes: int, output: str) -> None:
-    """Start the daemon: it drains the rings, keeps the totals of the dead, and answers."""
+    """Start the daemon.
+
+    The daemon drains the rings of all workers of this user, keeps the totals of workers that ended or died, compares
+    workers, and answers the other verbs. One daemon runs per user and machine.
+    """
     here = runtime()
 
     def tell(pid: int) -> None:
@@ -56,6 +60,7 @@ def up(detach: bool, numerics_bytes: int, output: str) -> None:
 
 def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
+    from brickd.api.limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
     from brickd.cli import draining
@@ -68,7 +73,9 @@ def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
             daemon.restore()
             return Listener(here.socket, group=group, replace=True)
 
-        server, manager = Server(daemon, listen), Manager(os.environ)
+        limits = Limits.of(draining.descriptors().clients)
+        server, manager = Server(daemon, listen, limits), Manager(os.environ)
+        daemon.sheds(server.shed)
 
         def stop() -> None:
             manager.stopping()

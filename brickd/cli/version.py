@@ -14,7 +14,7 @@ from brickd.cli.output import Screen, emit, output_options
 @click.command()
 @output_options
 def version(output: str) -> None:
-    """Versions of brickd, Python and the segment format."""
+    """Print the versions of brickd, Python and the segment format."""
     document = {
         "schema_version": 1,
         "version": installed(),

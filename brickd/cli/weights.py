@@ -35,13 +35,22 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
 
 @click.command()
 @asks(WeightsQuestion, recorded=True)
-@click.option("--rescan", is_flag=True, help="Have the workers read them once more, and wait for that.")
+@click.option(
+    "--rescan", is_flag=True, help="Make the workers read their parameters again, and wait for that. Needs a daemon."
+)
 @click.option(
     "--timeout", type=Read(Number(0, 86_400, "")), default=60.0, show_default=True, metavar="SECONDS",
-    help="Wait so long for that.",
+    help="Wait at most this long for --rescan.",
 )  # fmt: skip
-@click.option("--against", type=click.Path(path_type=Path), metavar="MANIFEST", help="Compare each worker with that.")
-@click.option("--save", type=click.Path(path_type=Path), metavar="MANIFEST", help="Write what the workers hold.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="MANIFEST",
+    help="Compare each worker with a file that --save wrote.",
+)
+@click.option(
+    "--save", type=click.Path(path_type=Path), metavar="MANIFEST", help="Write a manifest of what the workers hold."
+)
 @output_options
 def weights(
     question: WeightsQuestion,
@@ -52,12 +61,19 @@ def weights(
     save: Path | None,
     output: str,
 ) -> Exit:
-    """Whether replicas hold the same parameters, and which tensor of which worker differs.
+    """Check whether replicas hold the same parameters.
 
-    Exits 1 where one does, and 6 where there is nothing to compare.
-    """
+    Shows the verdict, then each tensor that differs, with its worker and its relative error. Exits 1 if a tensor
+    differs, 6 if there is nothing to compare.
+
+    \b
+    Examples:
+      brickd weights api
+      brickd weights api --save good.json
+      brickd weights --against good.json
+    """  # noqa: D301
     if recordings and rescan:
-        raise click.UsageError("a recording is not read once more: --rescan asks live workers")
+        raise click.UsageError("--rescan needs live workers, not a recording")
     if against and save:
         raise click.UsageError("--against and --save are two questions: ask one of them")
     manifest = None

@@ -41,20 +41,25 @@ _OPEN = Column("OPEN NOW")
 @asks(WorkersQuestion, recorded=True)
 @output_options
 def workers(question: WorkersQuestion, recordings: Sequence[str], output: str) -> None:
-    """Every worker: its threads, spans, losses, memory, what is open."""
+    """List every worker: threads, spans, losses, memory, open spans.
+
+    Also shows how much room is left in each worker's tables and, with a daemon, the processor time and memory of its
+    process. A live worker is marked "off" if it was told to record nothing, "spans" if it keeps each span in detail.
+    """
     document = asked("workers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
-    if not document["workers"]:
-        return [NOBODY]
-    workers = document["workers"]
+    workers, removed = document["workers"], document["removed"]
+    of = {"workers": sum(each["together"] for each in removed), "spans": sum(each["spans"] for each in removed)}
+    said = [*(phrases.problem(problem, screen) for problem in document["problems"]), *phrases.removed(of, screen)]
+    if not workers:
+        return [NOBODY, *said]
     used = any(worker["rss_bytes"] is not None for worker in workers)
     columns = (*_COLUMNS, *(_USAGE if used else ()), _OPEN)
     rows = [(*_cells(worker), *(_usage(worker) if used else ()), phrases.open_now(worker)) for worker in workers]
-    lines = tables.lines(columns, rows, screen.width)
-    return lines + [phrases.problem(problem, screen) for problem in document["problems"]]
+    return tables.lines(columns, rows, screen.width) + said
 
 
 def _cells(worker: dict[str, Any]) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ def judge_source(clock: Clock) -> Finding:
     why = "a span costs about twice as much; nothing else is wrong"
     if clock.current is None:
         fix = "mount -t sysfs sysfs /sys"
-        return Finding("clock", "advice", "the kernel does not say: no /sys", wanted, fix, why)
+        return Finding("clock", "advice", "unknown: /sys is not mounted", wanted, fix, why)
     if clock.current != clock.counter:
         fix = f"{clock.counter}=reliable on the kernel's command line, where the hypervisor vouches for it"
         if clock.counter in clock.available:
@@ -84,15 +84,15 @@ def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
     wrong = [name for name, reads_counter in counters.items() if reads_counter and clock.current != clock.counter]
     if wrong:
-        seen = f"{listed(wrong)}: the processor's counter, which the kernel trusts no more"
-        fix, why = "BRICKD_CLOCK=monotonic", "for the server's environment, or just restart it: its times may be wrong"
+        seen = f"{listed(wrong)}: the processor's counter, which the kernel no longer trusts"
+        fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: its times may be wrong"
         return Finding("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
     if slow:
-        fix, why = "BRICKD_CLOCK=auto", "for the server's environment: a span costs about twice as much"
+        fix, why = "BRICKD_CLOCK=auto", "in the server's environment; until then a span costs about twice as much"
         return Finding("clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow))
     return fine(
         "clock-choice",
-        f"{many(len(counters), 'worker reads', 'workers read')} what they should",
+        f"{many(len(counters), 'worker uses', 'workers use')} the right clock",
         wanted,
         tuple(counters),
     )

@@ -35,14 +35,14 @@ def observe(environment: Mapping[str, str], root: Path = Path("/")) -> Container
     if "KUBERNETES_SERVICE_HOST" in environment:
         return Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
     if (root / "run/.containerenv").exists():
-        return Container("podman", "/run/.containerenv is there")
+        return Container("podman", "/run/.containerenv exists")
     if (root / ".dockerenv").exists():
-        return Container("docker", "/.dockerenv is there")
+        return Container("docker", "/.dockerenv exists")
     if manager := read(root / "run/systemd/container"):
         return Container("other", f"/run/systemd/container says {manager.strip()[:40]}")
     if "container" in environment:
         return Container("other", f"container={environment['container'][:40]} is set")
-    return Container(None, "no trace of one")
+    return Container(None, "no sign of one")
 
 
 def enlarged(container: Container, size_bytes: int) -> str:

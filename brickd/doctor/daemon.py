@@ -61,7 +61,7 @@ def observe(place: Runtime, uid: int) -> Daemon:
     except FileNotFoundError:
         above = next(parent for parent in place.directory.parents if parent.exists())
         may = os.access(above, os.W_OK | os.X_OK)
-        return found if may else found._replace(missing=f"{above} is not yours to write")
+        return found if may else found._replace(missing=f"this user cannot write to {above}")
     except OSError as error:
         return found._replace(missing=error.strerror or str(error))
     if status.st_uid != uid and (theirs := _asked(found._replace(owner=status.st_uid))).pid is not None:
@@ -120,44 +120,44 @@ def judge(daemon: Daemon) -> list[Finding]:
 
 
 def _running(daemon: Daemon) -> Finding:
-    wanted = "a daemon that answers, or none"
+    wanted = "a daemon that answers, or no daemon"
     if daemon.ended:
-        seen = f"nobody listens at {daemon.ended}: its daemon was killed"
-        why = "until then nobody reads the rings, and what they cannot hold is lost"
+        seen = f"no process listens at {daemon.ended}: its daemon was killed"
+        why = "until a daemon runs, the rings are not read, and events that do not fit are lost"
         return Finding("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
-        return fine("daemon", "none runs: what is shown is read from shared memory", wanted)
+        return fine("daemon", "no daemon runs: brickd reads shared memory", wanted)
     if not daemon.silence:
         return fine("daemon", f"{process(daemon.pid)} answers", wanted)
     seen = f"{process(daemon.pid)} runs and does not answer: {daemon.silence}"
-    return Finding("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it read is kept")
+    return Finding("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it has read is kept")
 
 
 def _directory(daemon: Daemon) -> Finding:
-    name, wanted = "daemon-directory", "a directory that you alone may change"
+    name, wanted = "daemon-directory", "a directory that only this user can write"
     if daemon.wrong:
         fix = f"chmod 700 {shlex.quote(daemon.directory)}"
         return Finding(name, "broken", f"{daemon.directory}: {daemon.wrong}", wanted, fix, f"or {_OWN}")
     if daemon.missing:
-        seen = f"{daemon.directory} cannot be made: {daemon.missing}"
-        return Finding(name, "advice", seen, wanted, _OWN, "else no daemon can start")
+        seen = f"{daemon.directory} cannot be created: {daemon.missing}"
+        return Finding(name, "advice", seen, wanted, _OWN, "without it no daemon can start")
     if daemon.owner is not None:
-        return fine(name, f"{daemon.directory} of user {daemon.owner}, whose daemon answers us", wanted)
+        return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, whose daemon answers", wanted)
     if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
         seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
-        why = "make room: what a daemon cannot keep stays in the workers' rings until these are full"
+        why = "or make room: events that the daemon cannot save stay in the workers' rings, until these are full"
         return Finding(name, "advice", seen, f"at least {_ROOM_BYTES // MIB} MiB free", _OWN, why)
     return fine(name, daemon.directory, wanted)
 
 
 def _kept(daemon: Daemon) -> Finding:
-    name, wanted = "checkpoint", "one that can be gone on from, or none yet"
+    name, wanted = "checkpoint", "a checkpoint that can be read, or none yet"
     if daemon.trouble:
         fix = f"df {shlex.quote(daemon.directory)}"
-        return Finding(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "it is tried each second")
+        return Finding(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
     if daemon.damage:
         path = shlex.quote(daemon.checkpoint)
-        why = "totals of dead workers and deferred work in it are lost; a daemon that starts does the same"
+        why = "the totals of dead workers and the deferred work in it are lost; a daemon that starts does the same"
         return Finding(
             name, "broken", f"{daemon.checkpoint}: {daemon.damage}", wanted, f"mv {path} {path}.refused", why
         )

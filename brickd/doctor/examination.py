@@ -6,7 +6,6 @@ depends on its facts alone; a part of the machine that cannot be looked at costs
 
 from __future__ import annotations
 
-import grp
 import os
 from dataclasses import dataclass
 
@@ -24,6 +23,7 @@ from brickd.doctor import (
     numerics,
     processes,
     recordings,
+    removed,
     segments,
     shared_memory,
 )
@@ -37,8 +37,6 @@ from brickd.workers import survey
 class Facts:
     """All that was seen of this machine."""
 
-    uid: int
-    group: str
     prefix: str
     versions: installed.Versions
     container: container.Container
@@ -52,6 +50,7 @@ class Facts:
     recordings: tuple[recordings.Left, ...] = ()
     window: numerics.Window | None = None
     key_file: str = ""
+    removed: removed.Records = removed.NO_RECORDS
 
 
 def examine() -> list[Finding]:
@@ -66,8 +65,6 @@ def observe() -> Facts:
     except OSError:  # the folder cannot be listed: that is a finding of its own
         found = segments.Segments()
     return Facts(
-        uid=os.geteuid(),
-        group=_group(),
         prefix=prefix(),
         versions=installed.observe(),
         container=container.observe(os.environ),
@@ -81,14 +78,8 @@ def observe() -> Facts:
         recordings=recordings.observe(),
         window=numerics.observe(),
         key_file=keys.observe(runtime().state),
+        removed=removed.observe(prefix()),
     )
-
-
-def _group() -> str:
-    try:
-        return grp.getgrgid(os.getegid()).gr_name
-    except KeyError:
-        return str(os.getegid())
 
 
 def judge(facts: Facts) -> list[Finding]:
@@ -102,12 +93,14 @@ def judge(facts: Facts) -> list[Finding]:
         *shared_memory.judge_room(facts.shm, demands, facts.container),
         memory_group.judge(facts.memory, facts.container),
         logind.judge(facts.logind),
-        namespaces.judge_search(around, workers, facts.uid),
+        namespaces.judge_search(around),
         namespaces.judge_mounts(around, workers, facts.container),
         *namespaces.judge_prefix(around, workers, facts.prefix),
-        segments.judge_foreign(workers, facts.group, facts.container),
+        segments.judge_foreign(workers, facts.container),
+        segments.judge_shared(workers),
         *segments.judge_refused(workers),
         segments.judge_dead(workers),
+        removed.judge(facts.removed),
         segments.judge_unread(workers),
         segments.judge_thinned(workers),
         namespaces.judge_removed(around),

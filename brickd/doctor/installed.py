@@ -47,5 +47,10 @@ def unloadable(reason: str) -> Finding:
     """The answer where brickd's own reader does not load: nothing else can be looked at before that is mended."""
     fix = "pip install --force-reinstall ."
     return Finding(
-        "versions", "broken", reason, _WANTED, fix, "in brickd's folder: it was built for another Python or system"
+        "versions",
+        "broken",
+        reason,
+        _WANTED,
+        fix,
+        "in brickd's source folder: this build is for another Python or system",
     )

@@ -28,7 +28,7 @@ def judge(segments: Segments, file: str) -> list[Finding]:
         if worker.key is not None:
             services.setdefault(worker.service, []).append(worker)
     found = [one for workers in services.values() if (one := _service(workers, file)) is not None]
-    return found or [fine("keys", "one in each service", "one for all workers of a service")]
+    return found or [fine("keys", "one key in each service", "one key for all workers of a service")]
 
 
 def _service(workers: list[Known], file: str) -> Finding | None:
@@ -39,17 +39,17 @@ def _service(workers: list[Known], file: str) -> Finding | None:
         return None
     names, first = [worker.name for worker in others], next(worker.name for worker in workers if worker.key == most)
     if most == 0:
-        seen = f"one in {listed(names)}, none in {first}"
+        seen = f"a key in {listed(names)}, none in {first}"
     elif all(worker.key == 0 for worker in others):
-        seen = f"none in {listed(names)}, one in {first}"
+        seen = f"no key in {listed(names)}, one in {first}"
     else:
-        seen = f"in {listed(names)} another than in {first}"
+        seen = f"another key in {listed(names)} than in {first}"
     return Finding(
         name="keys",
         state="advice",
         seen=seen,
-        wanted="one for all workers of a service",
+        wanted="one key for all workers of a service",
         fix=f"BRICKD_KEY_FILE={shlex.quote(file)}",
-        why="for the server's environment; until then no checksum of theirs is comparable with the others'",
+        why="in the server's environment; until then their checksums cannot be compared with the others'",
         about=tuple(names),
     )

@@ -95,13 +95,13 @@ def _user(uid: int, system: bool, root: Path) -> User:
 
 def judge(logind: Logind) -> Finding:
     """Does anybody lose segments by logging out?"""
-    wanted = "RemoveIPC=no, or users who linger"
+    wanted = "RemoveIPC=no, or lingering users"
     if not logind.running:
         return fine("logind", "systemd does not run here", wanted)
     said = f"RemoveIPC={'yes' if logind.remove_ipc else 'no'} ({logind.source or 'the default'})"
     losing: Sequence[str] = [user.name for user in logind.users if not user.system and not user.lingering]
     if not logind.remove_ipc or not losing:
-        reason = "" if not logind.remove_ipc else ", and no user here is touched by it"
+        reason = "" if not logind.remove_ipc else ", which affects no user here"
         return fine("logind", said + reason, wanted)
     return Finding(
         "logind",
@@ -109,6 +109,6 @@ def judge(logind: Logind) -> Finding:
         f"{said} for {listed(losing)}",
         wanted,
         f"loginctl enable-linger {shlex.join(losing)}",
-        "the segments go when their user's last session ends; the workers open new ones",
+        "systemd deletes the segments at the user's last logout; the workers open new ones",
         tuple(losing),
     )

@@ -33,14 +33,14 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, cont
     spans = any(loss.spans for _, loss in cases)
     fix, why = f"brickd inspect {as_argument(name)}", "shows where"
     if loss.settings:
-        fix, why = " ".join(_largest(loss for _, loss in cases)), "for the server's environment"
+        fix, why = " ".join(_largest(loss for _, loss in cases)), "in the server's environment"
     elif kind == "events":
-        fix, why = "brickd up -d", "a daemon reads them before their rings are full"
+        fix, why = "brickd up -d", "a daemon reads the events before the rings are full"
     elif kind == "tensors":
-        why = "shows what has one; why the first has none its stderr said"
+        why = "shows which tensors have one; the worker's stderr says why the first has none"
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
-        why = "or a higher memory limit of the server's control group"
+        why = "or raise the memory limit of the server's control group"
     return Finding(
         name=f"loss-{kind}",
         state="broken" if spans else "advice",

@@ -69,7 +69,7 @@ def _line(text: str, word: str) -> int:
 
 def judge(limit: Limit | None, container: Container) -> Finding:
     """Is there room in it for one more worker, if it is started from here?"""
-    wanted = f"{mib(MOST_BYTES)}, what one worker may take"
+    wanted = f"{mib(MOST_BYTES)}, the most that one worker takes"
     if limit is None:
         return fine("memory-group", "no limit", wanted)
     seen = f"{mib(limit.room_bytes)} of {mib(limit.limit_bytes)} left in {limit.file}"
@@ -77,5 +77,5 @@ def judge(limit: Limit | None, container: Container) -> Finding:
         return fine("memory-group", seen, wanted)
     fix = more_memory(container, limit.file, limit.limit_bytes + (1 << 30))
     return Finding(
-        "memory-group", "advice", seen, wanted, fix, "a worker started here would go unrecorded, rather than be killed"
+        "memory-group", "advice", seen, wanted, fix, "a worker that starts here is not killed, but records nothing"
     )

@@ -6,7 +6,6 @@ process is judged by the segment that it lives in; one that only maps its parent
 
 from __future__ import annotations
 
-import grp
 import shlex
 from collections.abc import Sequence
 
@@ -32,18 +31,14 @@ def _own(process: Process, place: Place) -> list[Mapped]:
     return [segment for segment in process.segments if segment.owned and segment.place == place]
 
 
-def judge_search(processes: Processes, segments: Segments, uid: int) -> Finding:
-    """Could the processes be looked into? `uid`: ours, for root has nobody to ask for more."""
-    wanted = "every process looked into"
-    seen = f"{len(processes.found):,} of {processes.seen:,} processes have to do with brickd"
+def judge_search(processes: Processes) -> Finding:
+    """Could the processes of our user be looked into?"""
+    seen = f"{len(processes.found):,} of this user's {processes.seen:,} processes use brickd"
     if processes.left:
-        seen += f"; {processes.left:,} more were left out: too many"
+        seen += f"; {processes.left:,} more were skipped: too many"
     if processes.closed:
-        seen += f"; {processes.closed:,} could not be looked into"
-        if not segments.live and uid != 0:
-            why = "no worker is seen; one of another user would not be"
-            return Finding("processes", "advice", seen, wanted, "sudo brickd doctor", why)
-    return fine("processes", seen, wanted, _pids(processes.found))
+        seen += f"; {processes.closed:,} could not be inspected"
+    return fine("processes", seen, "every process inspected", _pids(processes.found))
 
 
 def judge_mounts(processes: Processes, segments: Segments, container: Container) -> Finding:
@@ -52,7 +47,7 @@ def judge_mounts(processes: Processes, segments: Segments, container: Container)
     wanted = "one /dev/shm for brickd and its workers"
     if not away and container.kind is not None and segments.empty and not processes.found:
         seen = f"no segment and no worker here, in {container}"
-        why = "a container has a /dev/shm and processes of its own: those of a server beside it are not seen here"
+        why = "a container has its own /dev/shm and processes: a server in another container is not visible here"
         return Finding("shm-namespace", "advice", seen, wanted, shared(container), why)
     if not away:
         return fine("shm-namespace", "no process writes to another /dev/shm", wanted)
@@ -67,7 +62,7 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
         for segment in _own(process, "here"):
             if not segment.file.startswith(prefix):
                 others.setdefault(segment.file[:-_RANDOM_DIGITS], []).append(process)
-    wanted = f"segments that begin with {prefix}"
+    wanted = f"segment names that begin with {prefix}"
     if not others:
         return [fine("prefix", "no worker uses another prefix", wanted)]
     return [
@@ -77,7 +72,7 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
             seen=f"{_who(many)}: {theirs}",
             wanted=wanted,
             fix=f"BRICKD_SHM_PREFIX={shlex.quote(theirs)} brickd status",
-            why="brickd looks for its own prefix alone",
+            why="brickd looks only for its own prefix",
             about=_pids(many),
         )
         for theirs, many in sorted(others.items())
@@ -87,11 +82,13 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
 def judge_removed(processes: Processes) -> Finding:
     """Whose segment was taken away under them?"""
     lost = [process for process in processes.found if _own(process, "removed") and not _own(process, "here")]
-    wanted = "segments that nobody else removes"
+    wanted = "segments that only brickd removes"
     if not lost:
         return fine("removed", "no worker's segment was removed", wanted)
-    why = "instead of rm /dev/shm/*; logind's RemoveIPC does it too. They open new ones with a span, within 10 s"
-    return Finding("removed", "advice", f"{_who(lost)}: it was removed", wanted, "brickd prune", why, _pids(lost))
+    why = "not rm /dev/shm/*; logind's RemoveIPC removes them too. A worker opens a new one at a span, within 10 s"
+    return Finding(
+        "removed", "advice", f"{_who(lost)}: its segment was removed", wanted, "brickd prune", why, _pids(lost)
+    )
 
 
 def judge_locks(processes: Processes, segments: Segments) -> Finding:
@@ -104,11 +101,11 @@ def judge_locks(processes: Processes, segments: Segments) -> Finding:
         if segment.place == "here" and not segment.owned and segment.file in by_file
         if by_file[segment.file].own_pid == process.pid and not by_file[segment.file].pid
     ]
-    wanted = "a lock that each worker holds on its segment"
+    wanted = "each worker holds the lock on its segment"
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
-    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker is taken for dead"
-    return Finding("lock", "advice", f"{_who(unlocked)}: none held", wanted, "brick.init()", why, _pids(unlocked))
+    why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as dead"
+    return Finding("lock", "advice", f"{_who(unlocked)}: holds no lock", wanted, "brick.init()", why, _pids(unlocked))
 
 
 def judge_silence(processes: Processes, container: Container) -> list[Finding]:
@@ -121,7 +118,7 @@ def judge_silence(processes: Processes, container: Container) -> list[Finding]:
     if not alike:
         return [fine("silent", "every process that loads brick_agent has a segment", wanted)]
     return [
-        Finding("silent", "advice", f"{_who(many)}: none", wanted, fix, why, _pids(many))
+        Finding("silent", "advice", f"{_who(many)}: no segment", wanted, fix, why, _pids(many))
         for (why, fix), many in alike.items()
     ]
 
@@ -129,38 +126,26 @@ def judge_silence(processes: Processes, container: Container) -> list[Finding]:
 def _reason(process: Process, container: Container) -> tuple[str, str]:
     settings = process.settings or {}
     if settings.get("BRICKD") == "0":
-        return "BRICKD=0 switched it off", "unset BRICKD"
+        return "BRICKD=0 turns recording off", "unset BRICKD"
     prefix = settings.get("BRICKD_SHM_PREFIX", "")
     if "/" in prefix or len(prefix.encode()) > _PREFIX_BYTES:
         return f"its BRICKD_SHM_PREFIX is longer than {_PREFIX_BYTES} bytes or has a slash", "unset BRICKD_SHM_PREFIX"
     if settings.get("BRICKD_CLOCK", "") not in ("", "auto", "tsc", "monotonic"):
         return "its BRICKD_CLOCK is neither auto nor tsc nor monotonic", "unset BRICKD_CLOCK"
-    if not _is_group(settings.get("BRICKD_GROUP", "")):
-        return "its BRICKD_GROUP names no group of this system", "unset BRICKD_GROUP"
     if process.free_bytes is not None and process.free_bytes < LEAST_BYTES:
         return f"its /dev/shm is full: {mib(process.free_bytes)} free", enlarged(container, 2 * MOST_BYTES)
     return "it has recorded nothing yet, or its stderr says why it cannot", "brick.init()"
 
 
-def _is_group(name: str) -> bool:
-    if not name or name.isdecimal():
-        return True
-    try:
-        grp.getgrnam(name)
-    except KeyError:
-        return False
-    return True
-
-
 def judge_time(processes: Processes) -> Finding:
     """Who lives in another time namespace? That is well: the kernel tells how far its clocks are ahead."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
-    seen = f"{_who(apart)} in another" if apart else "all workers in ours"
-    return fine("time-namespace", seen, "any: the kernel tells how far its clocks are ahead", _pids(apart))
+    seen = f"{_who(apart)} in another" if apart else "all workers in this one"
+    return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
 
 
 def judge_pids(segments: Segments) -> Finding:
     """Who lives in another pid namespace? That is well: locks tell who lives."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
-    seen = f"{listed(apart)} in another" if apart else "all workers in ours"
-    return fine("pid-namespace", seen, "any: locks tell who lives", apart)
+    seen = f"{listed(apart)} in another" if apart else "all workers in this one"
+    return fine("pid-namespace", seen, "any: locks show which workers live", apart)

@@ -50,14 +50,14 @@ def observe() -> Window | None:
 
 def judge(window: Window | None) -> Finding:
     """Is the window long enough for what comes?"""
-    name, wanted = "fingerprints", f"what workers say of their tensors held for {duration(_WANTED_NS)}"
+    name, wanted = "fingerprints", f"fingerprints kept for {duration(_WANTED_NS)}"
     if window is None:
-        return fine(name, "none that a daemon holds", wanted)
+        return fine(name, "no daemon keeps any", wanted)
     seen = f"the last {duration(window.age_ns)} in {mib(window.bytes)}"
     if window.age_ns >= _WANTED_NS or window.gone <= _SHARE * window.fingerprints or window.bytes >= _MOST_BYTES:
         return fine(name, seen, wanted)
-    share = percent(100 * window.gone / window.fingerprints)
-    seen += f": {count(window.gone)} of {count(window.fingerprints)} ({share}) went before another worker had the same"
+    gone = f"{count(window.gone)} of {count(window.fingerprints)} ({percent(100 * window.gone / window.fingerprints)})"
+    seen += f": {gone} were dropped before another worker had the same"
     needed = 1 << (window.bytes * _WANTED_NS // max(1, window.age_ns)).bit_length()
     fix = f"brickd down && brickd up -d --numerics-bytes {min(needed, _MOST_BYTES)}"
-    return Finding(name, "advice", seen, wanted, fix, "else what they compute is compared more seldom")
+    return Finding(name, "advice", seen, wanted, fix, "until then fewer outputs are compared")

@@ -1,6 +1,7 @@
-"""The processes of this machine that brickd should know of: those that load brick_agent or map a segment.
+"""The processes of our user that brickd should know of: those that load brick_agent or map a segment.
 
-Owns: what /proc tells of them. Must not know: what that means. Invariants: a process that may not be looked into, or
+Owns: what /proc tells of them. Must not know: what that means. Invariants: other users' processes are not looked at,
+root's doctor included; a process that may not be looked into, or
 ends meanwhile, costs itself alone, and is counted; however many there are, the search ends after a second and says
 how far it came; a process owns the segment whose lock it holds, whatever else it maps.
 """
@@ -67,7 +68,13 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """What the search found, and how far it came."""
+    """What the search found, and how far it came.
+
+    Attributes:
+        seen: how many processes of our user there were.
+        closed: how many of them could not be looked into.
+        left: how many processes, of any user, were left out.
+    """
 
     found: tuple[Process, ...]
     seen: int
@@ -76,15 +83,18 @@ class Processes:
 
 
 def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
-    """Look into every process that lets us; the youngest first, for what was just started is asked about most."""
+    """Look into every process of our user; the youngest first, for what was just started is asked about most."""
     pids = sorted((int(name) for name in os.listdir(proc) if name.isdigit()), reverse=True) if proc.is_dir() else []
     owners = _owners(read(proc / "locks", 1 << 24) or "")
     found: list[Process] = []
-    closed = seen = 0
+    closed = seen = left = 0
     deadline = time.monotonic() + _LONGEST_SECONDS
-    for pid in pids:
+    for number, pid in enumerate(pids):
         if time.monotonic() > deadline:
+            left = len(pids) - number
             break
+        if _owner(proc / str(pid)) != os.geteuid():
+            continue
         seen += 1
         try:
             maps = (proc / str(pid) / "maps").read_bytes()
@@ -96,7 +106,14 @@ def observe(shm: str, proc: Path = Path("/proc")) -> Processes:
         segments = tuple(_segments(pid, maps, owners, shm))
         if segments or _EXTENSION in maps:
             found.append(_process(pid, segments, shm, proc))
-    return Processes(tuple(sorted(found, key=lambda process: process.pid)), seen, closed, len(pids) - seen)
+    return Processes(tuple(sorted(found, key=lambda process: process.pid)), seen, closed, left)
+
+
+def _owner(process: Path) -> int | None:
+    try:
+        return process.stat().st_uid
+    except OSError:  # it has ended
+        return None
 
 
 def _owners(locks: str) -> set[tuple[int, File]]:

@@ -46,12 +46,12 @@ def observe() -> tuple[Left, ...]:
 
 def judge(left: tuple[Left, ...]) -> Finding:
     """How many are there, and how are they fetched?"""
-    name, wanted = "recordings", "none that nobody fetched"
+    name, wanted = "recordings", "every recording fetched"
     if not left:
         return fine(name, "all were fetched", wanted)
     newest = left[-1]
-    seen = f"{many(len(left), 'recording')} that nobody fetched in {newest.directory}"
+    seen = f"{many(len(left), 'recording')} not fetched in {newest.directory}"
     seen += f", {mib(sum(each.bytes for each in left))}"
-    why = f"the newest; or rm what nobody wants: of more than {ROOM} the oldest goes"
+    why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"
     return Finding(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

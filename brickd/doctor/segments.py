@@ -7,18 +7,22 @@ Invariants: broken is what somebody records and nobody can read; a fix is offere
 from __future__ import annotations
 
 import os
-import pwd
 import shlex
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from brickd import _reader, records
 from brickd.doctor.container import Container, run_as
 from brickd.doctor.finding import Finding, State, fine, listed, mib
-from brickd.errors import NotPermitted, SegmentRefused
-from brickd.files import find, open_file
+from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
+from brickd.files import open_file
 from brickd.losses import Loss, losses
+from brickd.users import user_name
+from brickd.words import many
 from brickd.workers import Survey, Worker
+
+_USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # what brick_agent takes unless it is told otherwise
 
 
 class Known(NamedTuple):
@@ -62,27 +66,31 @@ class Refused(NamedTuple):
     Attributes:
         file: its name.
         reason: why not.
-        owner: its user.
-        ours: whether we may remove it.
         alive: whether a worker lives in it.
         regular: whether it is a file at all: not a link, a folder, a FIFO.
+        costly: whether it adds up and is only too much to be read.
     """
 
     file: str
     reason: str
-    owner: str = ""
-    ours: bool = True
     alive: bool = False
     regular: bool = True
+    costly: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """What was found in /dev/shm; `foreign` has the owner of each segment that we may not read."""
+    """What was found in /dev/shm.
+
+    Attributes:
+        foreign: how many files with a segment's name each other user has, by uid.
+        shared: our own segments that others than our user may open.
+    """
 
     workers: tuple[Known, ...] = ()
     refused: tuple[Refused, ...] = ()
-    foreign: tuple[str, ...] = ()
+    foreign: Mapping[int, int] = field(default_factory=dict)
+    shared: tuple[str, ...] = ()
 
     @property
     def live(self) -> tuple[Known, ...]:
@@ -91,8 +99,8 @@ class Segments:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was found at all."""
-        return not (self.workers or self.refused or self.foreign)
+        """Whether nothing of our user was found."""
+        return not (self.workers or self.refused)
 
     @property
     def hidden(self) -> State:
@@ -105,7 +113,8 @@ def observe(survey: Survey) -> Segments:
     return Segments(
         workers=tuple(map(_known, survey.workers)),
         refused=tuple(map(_refused, survey.refused)),
-        foreign=tuple(_user(uid) for file in find() if (uid := _uid(file)) is not None and not _readable(file)),
+        foreign=survey.foreign,
+        shared=tuple(worker.reading.file for worker in survey.workers if _open_to_others(worker.reading.file)),
     )
 
 
@@ -113,24 +122,11 @@ def _path(file: str) -> str:
     return os.path.join(_reader.DIRECTORY, file)
 
 
-def _readable(file: str) -> bool:
-    return os.access(_path(file), os.R_OK, effective_ids=True, follow_symlinks=False)
-
-
-def _uid(file: str) -> int | None:
-    """Whose file it is; None where it is gone."""
+def _open_to_others(file: str) -> bool:
     try:
-        return os.stat(_path(file), follow_symlinks=False).st_uid
-    except OSError:
-        return None
-
-
-def _user(uid: int) -> str:
-    """A user as sudo takes it."""
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"#{uid}"
+        return os.stat(_path(file), follow_symlinks=False).st_mode & 0o077 != 0
+    except OSError:  # its worker is gone, and its segment with it
+        return False
 
 
 def _known(worker: Worker) -> Known:
@@ -164,53 +160,51 @@ def _made_without(worker: Worker) -> bool:
 
 
 def _refused(error: SegmentRefused) -> Refused:
-    uid = _uid(error.path)
     try:
         with open_file(error.path) as file:
             alive, regular = file.worker() is not None, True
     except (SegmentRefused, NotPermitted, OSError):
         alive, regular = False, False
-    owner = "" if uid is None else _user(uid)
-    return Refused(error.path, error.reason, owner, os.geteuid() in (0, uid), alive, regular)
+    return Refused(error.path, error.reason, alive, regular, isinstance(error, SegmentOverBudget))
 
 
 def judge_dead(segments: Segments) -> Finding:
     """How much have dead workers left?"""
     dead = [worker for worker in segments.workers if worker.pid is None]
-    wanted = "none of dead workers"
+    wanted = "no segments of dead workers"
     if not dead:
-        return fine("segments-dead", f"{len(segments.live):,} of live workers, no other", wanted)
-    seen = f"{len(dead):,} of dead workers ({listed([worker.name for worker in dead])})"
+        return fine("segments-dead", f"{many(len(segments.live), 'segment')} of live workers, no other", wanted)
+    seen = f"{many(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
-    why = "their totals are still shown; take what you want of them first"
+    why = "their totals are still shown: save them first if you need them"
     return Finding("segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead))
 
 
 def judge_unread(segments: Segments) -> Finding:
     """Who keeps spans in detail for nobody?"""
     unread = [worker.name for worker in segments.workers if worker.unread]
-    wanted = "spans in detail only while somebody reads them"
-    return _for_nobody("spans-unread", unread, wanted, "keeps any in detail", "a daemon asks for what is wished")
+    wanted = "spans in detail only while a daemon reads them"
+    return _without_reader("spans-unread", unread, wanted, "no worker keeps spans in detail without a reader")
 
 
 def judge_thinned(segments: Segments) -> Finding:
     """Who records checksums as nobody wants it any more?"""
     thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
-    wanted = "checksums of other steps and sites than configured only while a daemon wants it"
-    return _for_nobody("fingerprints-set", thinned, wanted, "records others", "a daemon sets what is wished")
+    wanted = "the configured fingerprints, unless a daemon has set others"
+    return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
 
 
-def _for_nobody(name: str, who: list[str], wanted: str, what: str, remedy: str) -> Finding:
-    if not who:
-        return fine(name, f"nobody {what} for nobody", wanted)
-    why = f"whoever asked for it was killed; {remedy}"
-    return Finding(name, "advice", f"in {listed(who)}", wanted, "brickd up -d", why, tuple(who))
+def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Finding:
+    if not workers:
+        return fine(name, well, wanted)
+    why = "the process that set it was killed; a daemon restores the configured setting"
+    return Finding(name, "advice", f"set in {listed(workers)}", wanted, "brickd up -d", why, tuple(workers))
 
 
 def judge_refused(segments: Segments) -> list[Finding]:
     """Which files were not believed, and what becomes of them? Those with one fix are told together."""
     if not segments.refused:
-        return [fine("segments-refused", "none was refused", "segments that add up")]
+        return [fine("segments-refused", "no segment was refused", "valid segments")]
     alike: dict[tuple[State, str, str], list[Refused]] = {}
     for refused in segments.refused:
         alike.setdefault(_remedy(refused), []).append(refused)
@@ -219,7 +213,7 @@ def judge_refused(segments: Segments) -> list[Finding]:
             name="segments-refused",
             state=state,
             seen=f"{first.file}: {first.reason}" + (f"; and {len(rest):,} more" if rest else ""),
-            wanted="segments that add up",
+            wanted="valid segments",
             fix=fix,
             why=why,
             about=tuple(refused.file for refused in (first, *rest)),
@@ -229,27 +223,41 @@ def judge_refused(segments: Segments) -> list[Finding]:
 
 
 def _remedy(refused: Refused) -> tuple[State, str, str]:
+    if refused.costly and refused.alive:
+        why = "a live worker writes it, and reading it costs too much: start it with smaller tables, or as another user"
+        return "broken", f"export {_USUAL}", why
+    if refused.costly:
+        return "advice", "brickd prune", "its worker is dead, and reading it costs too much"
     if refused.alive:
-        why = "a live worker writes it and nobody can read it: brick-agent there and brickd here are of two versions"
+        why = "a live worker writes it: its brick-agent and this brickd have different versions"
         return "broken", "pip install ./agent .", why
     if not refused.regular:
         return (
             "advice",
             f"rm -r -- {shlex.quote(_path(refused.file))}",
-            f"only its name is a segment's; user {refused.owner}",
+            "it has a segment's name, but is not a file",
         )
-    if not refused.ours:
-        return "advice", f"sudo -u {shlex.quote(refused.owner)} brickd prune --refused", "it belongs to that user"
-    return "advice", "brickd prune --refused", "only its name is a segment's, or it is of another format"
+    return "advice", "brickd prune --refused", "it is not a segment, or has another format"
 
 
-def judge_foreign(segments: Segments, group: str, container: Container) -> Finding:
-    """Whose segments may we not read? `group`: one of ours that they could be given to."""
-    wanted = "segments that this user may read"
+def judge_foreign(segments: Segments, container: Container) -> Finding:
+    """How many segments do other users have? Each user's brickd reads its own alone."""
+    wanted = "each user's brickd reads that user's segments"
     if not segments.foreign:
-        return fine("segments-foreign", "none of users whose segments we may not read", wanted)
-    users = sorted(set(segments.foreign))
-    seen = f"{len(segments.foreign):,} of {listed(users)}"
-    fix = run_as(container, users[0])
-    why = f"or BRICKD_GROUP={shlex.quote(group)} in the server's environment"
-    return Finding("segments-foreign", segments.hidden, seen, wanted, fix, why, tuple(users))
+        return fine("segments-foreign", "no other user has any", wanted)
+    by_count = sorted(segments.foreign.items(), key=lambda each: (-each[1], each[0]))
+    seen = listed([f"{user_name(uid)} has {count:,}" for uid, count in by_count])
+    about = [user_name(uid) for uid, _ in by_count]
+    # Never more than a remark: other users change no exit code.
+    hint = "" if segments.workers else f"; this user has none (to ask as {about[0]}: {run_as(container, about[0])})"
+    return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
+
+
+def judge_shared(segments: Segments) -> Finding:
+    """Which segments may others than their user open?"""
+    wanted = "segments of mode 0600"
+    if not segments.shared:
+        return fine("segments-mode", "no other user can open one", wanted)
+    fix = f"chmod 600 {shlex.join(map(_path, segments.shared))}"
+    why = "an older brick-agent gave them to BRICKD_GROUP: a member could stop the drain or kill the server"
+    return Finding("segments-mode", "advice", listed(list(segments.shared)), wanted, fix, why, segments.shared)

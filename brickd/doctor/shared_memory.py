@@ -16,7 +16,7 @@ from brickd.doctor.container import Container, enlarged
 from brickd.doctor.finding import Finding, fine, mib
 from brickd.doctor.kernel import read
 
-# README, "What it costs": a segment at its birth, and one with 32 threads and all 1,024 paths.
+# docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10
 MOST_BYTES = 44 << 20
 
@@ -95,15 +95,15 @@ def _filesystem(path: str, mounts: str) -> str:
 
 def judge_place(shm: SharedMemory) -> Finding:
     """Is it there, in memory, and writable at all?"""
-    wanted = "a tmpfs that can be written to"
+    wanted = "a writable tmpfs"
     mount = f"mkdir -p {shm.path} && mount -t tmpfs -o mode=1777 tmpfs {shm.path}"
     if shm.filesystem is None:
-        return Finding("shm", "broken", f"no folder {shm.path}", wanted, mount, "workers have no place to write to")
+        return Finding("shm", "broken", f"{shm.path} does not exist", wanted, mount, "workers cannot record")
     if shm.read_only:
         fix = f"mount -o remount,rw {shm.path}"
         return Finding("shm", "broken", f"{shm.path} is read-only", wanted, fix, "workers cannot write to it")
     if shm.filesystem not in _IN_MEMORY and shm.filesystem != "unknown":
-        seen, why = f"{shm.path} is on {shm.filesystem}", "what workers write goes to a disk"
+        seen, why = f"{shm.path} is on {shm.filesystem}", "workers write to a disk"
         return Finding("shm", "advice", seen, wanted, mount, why)
     return fine("shm", f"{shm.path} is a {shm.filesystem}", wanted)
 
@@ -115,13 +115,13 @@ def judge_access(shm: SharedMemory, container: Container) -> list[Finding]:
     seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
     if not shm.usable:
         return [
-            Finding("shm-access", "broken", seen, wanted, fix, "this user can neither make nor find segments there")
+            Finding("shm-access", "broken", seen, wanted, fix, "this user can neither create nor find segments there")
         ]
     # A volume of a pod's has no sticky bit and is the pod's alone.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         return [
             Finding(
-                "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or may delete our segments"
+                "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or can delete our segments"
             )
         ]
     return [fine("shm-access", seen, wanted)]
@@ -140,10 +140,10 @@ def judge_room(shm: SharedMemory, workers: Sequence[Demand], container: Containe
     fix = enlarged(container, 2 * (shm.size_bytes - shm.free_bytes + need))
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"
-        seen = f"no file more fits, whatever its size, in {container}"
-        return [Finding("shm-room", "broken", seen, "room for files", more, "no worker can make its segment")]
+        seen = f"no room for another file, whatever its size, in {container}"
+        return [Finding("shm-room", "broken", seen, "room for files", more, "no worker can create its segment")]
     if shm.free_bytes < LEAST_BYTES:
-        return [Finding("shm-room", "broken", seen, wanted, fix, "full: workers run on unrecorded")]
+        return [Finding("shm-room", "broken", seen, wanted, fix, "full: workers run, but record nothing")]
     if shm.free_bytes < need:
         return [Finding("shm-room", "advice", seen, wanted, fix, "when it is full, spans are lost")]
     return [fine("shm-room", seen, wanted)]

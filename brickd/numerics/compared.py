@@ -12,7 +12,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from brickd import _reader
 from brickd.composed import pieces, plain
+from brickd.records import events
+from brickd.valid import I32_MAX, require, unicode, whole
 
 SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
 OTHERS = ("", -1)  # the kernel and the layer of what stands for those
@@ -291,22 +294,16 @@ class Compared:
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Compared:
         """What `pieces` said."""
+        findings = (_finding_of(row, document.get("names")) for row in document["findings"])
         return cls(
-            since_ns=document["since_ns"],
-            sites={Place(*row[:3]): _counts_of(row[3:]) for row in document["sites"]},
-            findings={
-                each.place: each for each in (_finding_of(row, document.get("names")) for row in document["findings"])
-            },
-            doubts={
-                Place(service, kernel, layer): Doubt(
-                    frozenset(workers), frozenset(contradict), _case_of(case[0]) if case and case[0] else None
-                )
-                for service, kernel, layer, workers, contradict, *case in document["doubts"]
-            },
+            since_ns=whole(document["since_ns"]),
+            sites={_place_of(*row[:3]): _counts_of(*row[3:]) for row in document["sites"]},
+            findings={each.place: each for each in findings},
+            doubts={_place_of(*row[:3]): _doubt_of(*row[3:]) for row in document["doubts"]},
             apart=_apart_of(document),
-            latest={service: Latest(*each) for service, each in document["latest"].items()},
-            unlooked=document["unlooked"],
-            unkept=document["unkept"],
+            latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
+            unlooked=whole(document["unlooked"]),
+            unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
         )
 
 
@@ -318,21 +315,32 @@ def _without(apart: Apart, workers: Collection[str]) -> Apart:
 
 def _apart_of(document: Mapping[str, Any]) -> dict[Place, Apart]:
     """Of an older document nothing."""
-    uuids = document.get("uuids", ())
+    uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
 
     def named(numbers: Sequence[int]) -> frozenset[str]:
         return frozenset(uuids[number] for number in numbers)
 
     return {
-        Place(service, kernel, layer): tuple((named(one), named(two)) for one, two in of)
+        _place_of(service, kernel, layer): tuple((named(one), named(two)) for one, two in of)
         for service, kernel, layer, of in document.get("apart", ())
     }
 
 
-def _counts_of(row: list[Any]) -> Counts:
-    counts = Counts(*row)
+def _place_of(service: Any, kernel: Any, layer: Any) -> Place:
+    return Place(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
+
+
+def _counts_of(category: Any, *numbers: Any) -> Counts:
+    counts = Counts(unicode(category), *map(whole, numbers))
     # Older ones do not say what was judged: nothing that they counted is told as overlooked.
-    return counts if len(row) == len(Counts._fields) else counts._replace(judged=counts.unlike)
+    return counts if len(numbers) == len(Counts._fields) - 1 else counts._replace(judged=counts.unlike)
+
+
+def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
+    """An older document has no case."""
+    return Doubt(
+        frozenset(map(unicode, workers)), frozenset(map(unicode, contradict)), _case_of(*case) if case else None
+    )
 
 
 def _finding(finding: Finding, names: dict[tuple[str, str], int]) -> list[Any]:
@@ -356,8 +364,16 @@ def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Find
         uuids = [*workers]
         outliers = {uuids[number]: times for number, times in outliers}
         contradict = [uuids[number] for number in contradict]
+    require(workers.keys() >= {*outliers, *contradict}, "outliers among the workers", (outliers, contradict))
     return Finding(
-        Place(*place), category, cases, workers, outliers, frozenset(contradict), _case_of(first), _case_of(newest)
+        _place_of(*place),
+        unicode(category),
+        whole(cases),
+        {unicode(uuid): unicode(name) for uuid, name in workers.items()},
+        {uuid: whole(times) for uuid, times in outliers.items()},
+        frozenset(contradict),
+        _case_of(*first),
+        _case_of(*newest),
     )
 
 
@@ -366,7 +382,14 @@ def _case(case: Case) -> list[Any]:
     return [case.at_ns, *said]
 
 
-def _case_of(row: list[Any]) -> Case:
-    at_ns, *said = row
-    against, other = (Evidence(worker, b64decode(slots), backend, of) for worker, slots, backend, of in said)
-    return Case(at_ns, against, other)
+def _case_of(at_ns: Any, against: Any, other: Any) -> Case:
+    return Case(whole(at_ns), _evidence_of(*against), _evidence_of(*other))
+
+
+def _evidence_of(worker: Any, slots: Any, backend: Any, of: Any) -> Evidence:
+    record = b64decode(slots, validate=True)
+    if record:
+        found, others = events(record)
+        require(len(found) == 1 and not others and "site" in found[0], "one checksum", others)
+        require(found[0]["site"] < _reader.SITES_MAX, "a site", found[0]["site"])
+    return Evidence(unicode(worker), record, unicode(backend), unicode(of))

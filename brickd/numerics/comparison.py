@@ -162,11 +162,6 @@ class Comparison:
         apart = first.members(Class.DIVERGED)
         return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
 
-    @property
-    def declared(self) -> bool:
-        """Whether the host of each said what its steps are."""
-        return all(worker.declared for worker in self.matched.workers if worker.prints)
-
     def born(self) -> list[int]:
         """The sites at which something was born, in the order of execution; what reads a cache may follow."""
         said = [each for each in self.differences if each.differs and each.is_born]

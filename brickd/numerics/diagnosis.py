@@ -86,13 +86,6 @@ def _equal(of: Comparison) -> str:
     return f"{many(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {many(sites, 'site')}{more}"
 
 
-def by_run_alone(run: Comparison, site: Site | None) -> str:
-    """That they differ by run, where what leads shows nothing of it; `site`: where they do first, if that is known."""
-    first = run.first
-    where = f", first at {place(site, first)}" if first is not None and site is not None else ""
-    return f"by run they differ{where} (--by run)"
-
-
 def explained(difference: Difference) -> str:
     """Whose fault a difference is, and why that is said."""
     judgement = difference.judgement
@@ -169,27 +162,43 @@ def after(follow: int | None, born: int) -> str | None:
     return "; ".join(said) or None
 
 
-def nothing(tried: Sequence[Comparison], *, unpaired: str | None = None) -> str:
-    """Why nothing can be compared; `unpaired`: why steps were not."""
-    names = [party.name for party in tried[0].parties]
-    silent = [name for name, found in zip(names, tried[0].matched.workers, strict=True) if not found.prints]
+def nothing(tried: Comparison) -> str:
+    """Why nothing can be compared."""
+    names = [party.name for party in tried.parties]
+    silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.prints]
     if len(names) - len(silent) < 2:
         return (
             f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
             " engine records them)"
         )
-    why = "; ".join(f"by {each.evidence} {', '.join(_why_not(each))}" for each in tried)
-    what = f"nothing of {listed(names)} is comparable: {why}"
-    return what if unpaired is None else f"{what} ({unpaired}: or did they do the same? --by run)"
+    why = ", ".join([_paired(tried), *_reasons(tried)])
+    return f"nothing of {listed(names)} is comparable: by {tried.evidence} {why}{_next(tried)}"
 
 
-def _why_not(of: Comparison) -> Iterator[str]:
+def outputs_not_compared(tried: Comparison) -> str:
+    """That no output was compared, why, and how it may be."""
+    prints = tried.matched.prints
+    if not prints:
+        return "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)"
+    lone = sum(site.lone for site in tried.matched.sites)
+    alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
+    reasons = ", ".join([*_reasons(tried), *alone])
+    return f"outputs not compared (0 of {many(prints, 'fingerprint')}): {reasons}{_next(tried)}"
+
+
+def _next(tried: Comparison) -> str:
+    """What to ask for next: steps are paired only where a person says that the workers did the same."""
+    return "" if tried.evidence == Evidence.RUN else " (did they do the same work? --by run)"
+
+
+def _paired(of: Comparison) -> str:
+    if not of.not_comparable:
+        return f"0 of {many(of.matched.prints, 'fingerprint')} stand beside one of another worker"
+    return f"{sum(of.not_comparable.values()):,} that stand side by side may differ"
+
+
+def _reasons(of: Comparison) -> Iterator[str]:
     found = of.matched
-    yield (
-        f"0 of {many(found.prints, 'fingerprint')} stand beside one of another worker"
-        if not of.not_comparable
-        else (f"{sum(of.not_comparable.values()):,} that stand side by side may differ")
-    )
     for reason, count in of.not_comparable.items():
         yield f"{count:,} {REASONS[reason]}"
     bare = sum(site.bare for site in found.sites)

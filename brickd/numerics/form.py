@@ -15,6 +15,7 @@ from brickd.numerics.contents import CONTENT_BYTES
 from brickd.numerics.holds import Holds
 from brickd.numerics.tensors import TENSORS_MAX, Tensor, Tensors
 from brickd.numerics.weights import Weights
+from brickd.valid import I32_MAX, U64_MAX, unicode, whole
 
 _END = b"\n"  # of the line: JSON has none
 
@@ -24,7 +25,7 @@ def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], worker
     line = {
         "numbers": plain(list(contents)),
         "tensors": composed({service: found.text() for service, found in tensors.items()}),
-        "workers": plain({uuid: (holds.service, holds.refused, len(holds)) for uuid, holds in workers.items()}),
+        "workers": plain({uuid: _head(holds) for uuid, holds in workers.items()}),
     }
     columns = [column.tobytes() for holds in workers.values() for column in holds.columns()]
     return [composed(line).encode(), _END, *contents.values(), *columns]
@@ -44,30 +45,32 @@ def read(line: Any, rest: bytes) -> Weights:
         rest: what stands behind it.
 
     Raises:
-        AttributeError, LookupError, OverflowError, TypeError, ValueError: it cannot be.
+        ValueError: it cannot be; or whatever else comes of a line that is none.
     """
     left = BytesIO(rest)
     found = Weights.of_kept(
-        {number: left.read(CONTENT_BYTES) for number in line["numbers"]},
-        {service: [_tensor(*each) for each in found] for service, found in line["tensors"].items()},
-        {uuid: _holds(left, *each) for uuid, each in line["workers"].items()},
+        {whole(number, 1): left.read(CONTENT_BYTES) for number in line["numbers"]},
+        {unicode(service): [_tensor(*each) for each in found] for service, found in line["tensors"].items()},
+        {unicode(uuid): _holds(left, *each) for uuid, each in line["workers"].items()},
     )
     if more := len(left.read()):
         raise ValueError(f"{more} bytes stand behind the last column")
     return found
 
 
-def _tensor(name: str, layer: int, expert: int) -> Tensor:
-    if not isinstance(name, str) or type(layer) is not int or type(expert) is not int:
-        raise TypeError(f"a tensor is a name and two numbers, not {name!r}, {layer!r} and {expert!r}")
-    return Tensor(name, layer, expert)
+def _head(holds: Holds) -> tuple[str, int, int]:
+    # What a worker says that it dropped is added up, and may come to more than a number here holds.
+    return holds.service, min(holds.refused, U64_MAX), len(holds)
 
 
-def _holds(left: BytesIO, service: str, refused: int, rows: int) -> Holds:
-    holds = Holds(service)
-    if type(refused) is not int or type(rows) is not int or not 0 <= rows <= TENSORS_MAX:
-        raise TypeError(f"a count is a number, not {refused!r}, and rows are {TENSORS_MAX:,} at most, not {rows!r}")
-    holds.refused = refused
+def _tensor(name: Any, layer: Any, expert: Any) -> Tensor:
+    return Tensor(unicode(name), whole(layer, -1, I32_MAX), whole(expert, -1))
+
+
+def _holds(left: BytesIO, service: Any, refused: Any, rows: Any) -> Holds:
+    holds = Holds(unicode(service))
+    holds.refused = whole(refused)
+    whole(rows, most=TENSORS_MAX)
     for column in holds.columns():
         column.frombytes(left.read(rows * column.itemsize))
         if len(column) != rows:

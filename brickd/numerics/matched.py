@@ -116,10 +116,9 @@ class SiteFound(NamedTuple):
 
 
 class WorkerFound(NamedTuple):
-    """What was looked at of one worker; `declared`: of so many prints the host said the step."""
+    """What was looked at of one worker."""
 
     prints: int
-    declared: int
     missing: int
     uncertain: int
 

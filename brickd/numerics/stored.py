@@ -6,13 +6,12 @@ written. Invariant: what is read is what was written, or is refused with the rea
 
 from __future__ import annotations
 
-import json
-
 from brickd.composed import plain
 from brickd.errors import CheckpointRefused
 from brickd.framed import framed, unframed
 from brickd.numerics import form
 from brickd.numerics.weights import Weights
+from brickd.valid import parsed, text, validating
 
 VERSION = 1
 _KIND = "weights file"
@@ -37,9 +36,10 @@ def decode(prefix: str, content: bytes) -> Weights | None:
     """
     whose, _, rest = unframed(_KIND, VERSION, content).partition(_END)
     try:
-        if json.loads(whose) != prefix:
-            return None
-        line, rest = form.parted(rest)
-        return form.read(json.loads(line), rest)
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise CheckpointRefused(f"holds not what this brickd wants: {type(error).__name__}: {error}") from None
+        with validating():
+            if text(parsed(whose)) != prefix:
+                return None
+            line, rest = form.parted(rest)
+            return form.read(parsed(line), rest)
+    except ValueError as error:
+        raise CheckpointRefused(str(error)) from None

@@ -26,10 +26,10 @@ class BricksQuestion(Question):
     """Which bricks, of which workers, in which order."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    sort: str = given(Choice(list(SORTS), "By which figure, the largest first."), "self")
-    by: By | None = given(Choice(get_args(By), "A row for each brick in each of these."), None)
-    category: str | None = given(Name("a category", "Only the bricks of this category.", metavar="NAME"), None)
-    top: int | None = given(Whole(1, None, "Only so many; the rest is counted.", metavar="N"), None)
+    sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), "self")
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
+    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
+    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
     over: str = given(OVER, START)
 
     def __post_init__(self) -> None:

@@ -50,20 +50,24 @@ class DiffQuestion(Question):
         (),
     )
     by: By | None = given(
-        Choice(get_args(By), "By which evidence; if not said, by the strongest that there is.", metavar="EVIDENCE"),
+        Choice(
+            get_args(By),
+            "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), or"
+            " run (the workers did the same work). Default: input, or weights if no output can be compared.",
+        ),
         None,
     )
     step: str | None = given(
         Name(
             "a step",
-            "This one alone: a number, 16 hexadecimal digits, or the text that the host called it by.",
+            "Compare only this step: its number, the 16 hexadecimal digits shown for it, or its text.",
             metavar="STEP",
         ),
         None,
     )
     since: float | None = given(
-        Number(0.001, 1e9, "Only what was recorded in the last so many seconds.", metavar="SECONDS"), None
+        Number(0.001, 1e9, "Compare only what was recorded in the last SECONDS.", metavar="SECONDS"), None
     )
     rtol: float | None = given(
-        Number(0, 1e6, "By run: up to which relative error two are within tolerance.", metavar="ERROR"), None
+        Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), None
     )

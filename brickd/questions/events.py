@@ -12,4 +12,4 @@ from brickd.questions.question import Question, given
 class EventsQuestion(Question):
     """From where on."""
 
-    since: int = given(Whole(0, None, "Only what came after the event of this number.", metavar="N"), 0)
+    since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), 0)

@@ -12,4 +12,4 @@ from brickd.questions.question import Question, given
 class FingerprintsQuestion(Question):
     """Of which workers."""
 
-    uuids: tuple[str, ...] = given(Names("workers' uuids", "Of these workers alone.", key="uuid"), ())
+    uuids: tuple[str, ...] = given(Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), ())

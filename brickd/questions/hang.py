@@ -13,5 +13,7 @@ class HangQuestion(Question):
     """Whom to watch, and for how long."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    watch: float = given(Number(0.01, 3600, "How long to watch whether anything moves.", metavar="SECONDS"), 1.0)
-    longer: float = given(Number(0, 86400, "A span that is younger is not stuck.", metavar="SECONDS"), 1.0)
+    watch: float = given(Number(0.01, 3600, "Wait this long between the two looks.", metavar="SECONDS"), 1.0)
+    longer: float = given(
+        Number(0, 86400, "A span must be open at least this long to count as stuck.", metavar="SECONDS"), 1.0
+    )

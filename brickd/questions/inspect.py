@@ -13,6 +13,4 @@ class InspectQuestion(Question):
     """Which segment, and how much of its rings."""
 
     name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
-    records: int = given(
-        Whole(0, 100_000, "How many of the newest records of each ring to show.", short="-n", metavar="N"), 10
-    )
+    records: int = given(Whole(0, 100_000, "Show the newest N records of each ring.", short="-n", metavar="N"), 10)

@@ -19,7 +19,7 @@ ABOUT_WORKERS = Names("names of workers or services", metavar="[WORKER|SERVICE].
 # Since when what was recorded is counted. So many slots of ten seconds have the windows.
 START = "start"
 SLOTS = {"10s": 1, "60s": 6}
-OVER = Choice([*SLOTS, START], "Count the last 10 or 60 seconds, or all since each worker's start.", metavar="TIME")
+OVER = Choice([*SLOTS, START], "Count the last 10 s, the last 60 s, or everything since each worker's start.")
 
 
 def given(by: Parameter, default: Any = MISSING) -> Any:
@@ -35,7 +35,7 @@ class Question:
         for name, parameter in parameters(type(self)).items():
             value = getattr(self, name)
             if not parameter.takes(value) and not (value is None and default(type(self), name) is None):
-                raise WrongQuestion(f"{parameter.key or name} is {_shown(value)}, wanted is {parameter.wanted}")
+                raise WrongQuestion(f"{parameter.key or name} is {_shown(value)}, expected {parameter.wanted}")
 
 
 Asked = TypeVar("Asked", bound=Question)
@@ -61,7 +61,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
     found: dict[str, Any] = {}
     for key, text in pairs:
         if key not in names:
-            raise WrongQuestion(f"no parameter {_shown(key)}, wanted {'is ' + ' or '.join(names) if names else 'none'}")
+            raise WrongQuestion(f"no parameter {_shown(key)}, expected {' or '.join(names) or 'none'}")
         name, parameter = names[key], parameters(kind)[names[key]]
         if parameter.several:
             found[name] = (*found.get(name, ()), parameter.read(text))
@@ -71,7 +71,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
             found[name] = parameter.read(text)
     for key, name in names.items():
         if name not in found and default(kind, name) is MISSING:
-            raise WrongQuestion(f"no {key} is given, wanted is {parameters(kind)[name].wanted}")
+            raise WrongQuestion(f"no {key} is given, expected {parameters(kind)[name].wanted}")
     return kind(**found)
 
 

@@ -19,11 +19,18 @@ class RooflineQuestion(Question):
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
     device: str = given(
-        Name("a device", "Whose roof: core, machine, gpu0, or one that was given.", metavar="NAME"), "machine"
+        Name(
+            "a device",
+            "Compare with this device: core, machine, gpu0, or a name from calibrate --device.",
+            metavar="NAME",
+        ),
+        "machine",
     )
-    type: str = given(Name("a type of number", "Of which numbers the peak is.", metavar="TYPE"), "float32")
-    level: str = given(Name("a level", "From where the bytes come: L1, L2, L3, memory.", metavar="LEVEL"), "memory")
-    by: By | None = given(Choice(get_args(By), "A row for each brick in each of these."), None)
-    category: str | None = given(Name("a category", "Only the bricks of this category.", metavar="NAME"), None)
-    top: int | None = given(Whole(1, None, "Only so many; the rest is counted.", metavar="N"), None)
+    type: str = given(Name("a type of number", "Use the peak for this type of number.", metavar="TYPE"), "float32")
+    level: str = given(
+        Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), "memory"
+    )
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
+    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
+    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
     over: str = given(OVER, START)

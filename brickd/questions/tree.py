@@ -13,9 +13,9 @@ class TreeQuestion(Question):
     """Whose tree, and how much of it."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    layers: bool = given(Switch("Keep bricks apart that differ in their layer alone."), False)
-    depth: int | None = given(Whole(1, None, "Show so many levels; what is below is counted.", metavar="N"), None)
+    layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), False)
+    depth: int | None = given(Whole(1, None, "Show N levels; deeper ones are counted.", metavar="N"), None)
     min: float = given(
-        Number(0, 100, "Leave out what took less of all that was recorded; it is counted.", metavar="PERCENT"), 0.0
+        Number(0, 100, "Leave out what took less than PERCENT of the time; it is counted.", metavar="PERCENT"), 0.0
     )
     over: str = given(OVER, START)

@@ -13,4 +13,4 @@ class WeightsQuestion(Question):
     """Of which workers, and whether every tensor is to be told."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
-    all: bool = given(Switch("Every tensor, also those that are equal."), False)
+    all: bool = given(Switch("Show every tensor, equal ones too."), False)

@@ -10,6 +10,10 @@
 
 /* Tries before an entry that is changed all the time is taken as it is. */
 #define TRIES 16
+/* 32 KiB: the second read of them finds them in the cache. */
+#define NAMES_AT_ONCE 256u
+/* 16 KiB of a ring: before each of them it is looked for a hole. */
+#define SLOTS_AT_ONCE 256u
 #define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
 
 int brick_refuse(struct brick_reader *r, const char *format, ...)
@@ -21,7 +25,7 @@ int brick_refuse(struct brick_reader *r, const char *format, ...)
     return 0;
 }
 
-int brick_read_fd(const struct brick_source *source, uint64_t offset, void *to, uint64_t length)
+static int read_fd(const struct brick_source *source, uint64_t offset, void *to, uint64_t length)
 {
     uint8_t *at = (uint8_t *)to;
     while (length > 0) {
@@ -37,8 +41,26 @@ int brick_read_fd(const struct brick_source *source, uint64_t offset, void *to, 
     return 1;
 }
 
+static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
+{
+    off_t at = lseek(source->fd, (off_t)offset, SEEK_DATA);
+    if (at >= 0)
+        return (uint64_t)at;
+    return errno == ENXIO ? UINT64_MAX : offset; /* a file system that knows no holes */
+}
+
+struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
+
+/* The first offset in [from, to) that is not in a hole, or `to`. */
+static uint64_t data_within(const struct brick_reader *r, uint64_t from, uint64_t to)
+{
+    uint64_t at = r->source.data == NULL ? from : r->source.data(&r->source, from);
+    return at < to ? at : to;
+}
+
 int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length)
 {
+    r->fetched += length;
     if (r->source.read(&r->source, offset, to, length))
         return 1;
     return brick_refuse(r, "cannot read %llu bytes at %llu: the file was truncated or is unreadable",
@@ -101,18 +123,66 @@ int brick_reader_process(struct brick_reader *r, struct brick_process *to)
 int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers)
 {
     return brick_fetch(r, r->layout.lanes, lanes, r->header.lanes * sizeof *lanes)
-           && brick_fetch(r, r->layout.consumers, consumers, r->header.lanes * sizeof *consumers);
+           && (consumers == NULL
+               || brick_fetch(r, r->layout.consumers, consumers, r->header.lanes * sizeof *consumers));
+}
+
+/* ---- tables ------------------------------------------------------------ */
+
+static uint32_t rows_there(const struct brick_reader *r, uint64_t table, uint64_t size, uint64_t claimed, uint32_t room)
+{
+    const uint64_t rows = claimed < room ? claimed : room, end = table + rows * size;
+    uint64_t known = r->source.data == NULL ? end : table;
+    for (uint64_t at = known; (at = data_within(r, at, end)) < end; at = known)
+        known = at / BRICK_PAGE * BRICK_PAGE + BRICK_PAGE;
+    return (uint32_t)(known < end ? (known - table) / size : rows);
+}
+
+uint32_t brick_reader_name_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.names, sizeof(struct brick_name), claimed, r->header.names);
+}
+
+uint32_t brick_reader_path_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.paths, sizeof(uint64_t), claimed, r->header.paths);
+}
+
+uint32_t brick_reader_site_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.sites, sizeof(uint64_t), claimed, r->header.sites);
+}
+
+/* Two reads, the words of the first and the texts of the second (O3): one alone may bring a text older than its word. */
+static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
+{
+    uint32_t words[NAMES_AT_ONCE];
+    const uint64_t at = r->layout.names + first * (uint64_t)sizeof *to, end = at + count * sizeof *to;
+    if (data_within(r, at, end) == end)
+        return 1;
+    if (!brick_fetch(r, at, to, count * sizeof *to))
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        words[i] = to[i].word;
+    brick_fence_acquire();
+    if (!brick_fetch(r, at, to, count * sizeof *to))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        to[i].word = words[i];
+        if ((words[i] & BRICK_NAME_READY) != 0 && (words[i] & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
+            return brick_refuse(r, "name %u has %u bytes, at most %u fit", first + i, words[i] & BRICK_NAME_LENGTH,
+                                BRICK_NAME_MAX);
+    }
+    return 1;
 }
 
 int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count)
 {
-    if (!brick_fetch(r, r->layout.names, to, count * sizeof *to))
-        return 0;
-    brick_fence_acquire(); /* O3 */
-    for (uint32_t n = 0; n < count; n++)
-        if ((to[n].word & BRICK_NAME_READY) != 0 && (to[n].word & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
-            return brick_refuse(r, "name %u has %u bytes, at most %u fit", n, to[n].word & BRICK_NAME_LENGTH,
-                                BRICK_NAME_MAX);
+    for (uint32_t first = 0; first < count; first += NAMES_AT_ONCE) {
+        const uint32_t left = count - first;
+        if (!names_read(r, to + first, first, left < NAMES_AT_ONCE ? left : NAMES_AT_ONCE))
+            return 0;
+    }
     return 1;
 }
 
@@ -154,9 +224,9 @@ static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, con
     static const uint64_t limit = UINT64_C(1) << 62;
     uint64_t spans = 0;
     for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
-        if (s->histogram[b] > limit)
-            return brick_refuse(r, "lane %u, path %u: bucket %u holds %llu spans", lane, path, b,
-                                (unsigned long long)s->histogram[b]);
+        if (s->histogram[b] > limit - spans) /* neither a bucket nor their sum, which could wrap to the right count */
+            return brick_refuse(r, "lane %u, path %u: the histogram holds more than 2^62 spans, with %llu in bucket %u", lane,
+                                path, (unsigned long long)s->histogram[b], b);
         spans += s->histogram[b];
     }
     uint64_t apart = spans > s->count ? spans - s->count : s->count - spans;
@@ -187,6 +257,29 @@ static int entry_read(struct brick_reader *r, uint64_t sequences, uint64_t summa
         return 0;
     brick_fence_acquire();
     return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
+}
+
+/* The first path from this one on whose block is not in a hole, or `count`: a multiple of BRICK_BLOCK, as `first` is. */
+static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
+{
+    const uint64_t size = sizeof(struct brick_summary);
+    const uint64_t table = r->layout.first + lane * r->layout.stride + r->layout.summaries, end = table + count * size;
+    const uint64_t at = data_within(r, table + first * size, end);
+    return at == end ? count : (uint32_t)((at - table) / size) / BRICK_BLOCK * BRICK_BLOCK;
+}
+
+int brick_reader_whole(struct brick_reader *r)
+{
+    uint8_t last;
+    return brick_fetch(r, r->layout.size - 1, &last, 1);
+}
+
+uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count)
+{
+    uint32_t blocks = 0;
+    for (uint32_t first = 0; first < count && (first = next_block(r, lane, first, count)) < count; first += BRICK_BLOCK)
+        blocks++;
+    return blocks;
 }
 
 static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count, struct brick_summary *into,
@@ -230,6 +323,9 @@ int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count
         return brick_refuse(r, "no memory");
     int whole = 1;
     for (uint32_t first = 0; whole && first < count; first += BRICK_BLOCK) {
+        first = next_block(r, lane, first, count);
+        if (first >= count)
+            break;
         uint32_t left = count - first;
         whole = block_add(r, lane, first, left < BRICK_BLOCK ? left : BRICK_BLOCK, into, doubt, copy);
     }
@@ -251,16 +347,24 @@ static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t
     return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
 }
 
-static int ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
-                     struct brick_record *to)
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Up to the head, or to where a hole begins: there is no record in one, and nobody knows where the next one would begin.
+ * Returns how many slots those are, or -1. */
+static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
+                         struct brick_record *to)
 {
-    for (uint64_t at = from; at < head;) {
-        uint64_t slot = at & (slots - 1), run = slots - slot < head - at ? slots - slot : head - at;
-        if (!brick_fetch(r, ring + slot * sizeof *to, to + (at - from), run * sizeof *to))
-            return 0;
+    uint64_t at = from;
+    while (at < head) {
+        const uint64_t slot = at & (slots - 1), run = least(least(slots - slot, head - at), SLOTS_AT_ONCE);
+        const uint64_t offset = ring + slot * sizeof *to;
+        if (data_within(r, offset, offset + run * sizeof *to) != offset)
+            break;
+        if (!brick_fetch(r, offset, to + (at - from), run * sizeof *to))
+            return -1;
         at += run;
     }
-    return 1;
+    return (int64_t)(at - from);
 }
 
 int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first)
@@ -281,7 +385,8 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
             return -1;
         if (!known)
             continue;
-        if (!ring_copy(r, ring, slots, before, head, to))
+        const int64_t copied = ring_copy(r, ring, slots, before, head, to);
+        if (copied < 0 || ((uint64_t)copied < head - before && !brick_reader_whole(r)))
             return -1;
         brick_fence_acquire();
         known = ring_tail(r, lane, events, head, slots, &after);
@@ -289,9 +394,12 @@ int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, str
             return -1;
         if (!known || after < before)
             continue;
+        const uint64_t end = before + (uint64_t)copied;
         *first = after;
-        memmove(to, to + (after - before), (head - after) * sizeof *to);
-        return (int64_t)(head - after);
+        if (end <= after)
+            return 0;
+        memmove(to, to + (after - before), (end - after) * sizeof *to);
+        return (int64_t)(end - after);
     }
     brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane,
                  (unsigned long long)head, (unsigned long long)before, (unsigned long long)slots);

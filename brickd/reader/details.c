@@ -63,6 +63,7 @@ static struct brick_longest *longest_make(struct brick_details *d, uint32_t path
     }
     made->given = brick_key_unit(key) == BRICK_UNIT_NS;
     d->by_path[path] = made;
+    d->paths++;
     d->end = d->end > path ? d->end : path + 1;
     return made;
 }
@@ -98,15 +99,16 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
                             uint64_t count, uint64_t left)
 {
     uint64_t older = left > BRICK_RECENT ? left - BRICK_RECENT : 0;
-    for (uint64_t i = 0;;) {
+    uint64_t i = 0;
+    while (i < count) { /* a record may reach beyond */
         uint64_t end = i + take_usual(d, lane, slots + i, count - i), newest = i > older ? i : older;
         if (newest < end) {
             memcpy(&lane->newest[lane->kept], &slots[newest], (end - newest) * sizeof *slots);
             lane->kept += (uint32_t)(end - newest);
         }
         i = end;
-        if (i >= count)
-            return i;
+        if (i == count)
+            break;
         const struct brick_span *s = (const struct brick_span *)(const void *)&slots[i];
         if (s->slots == 0 || s->slots > left - i) { /* where the next one begins is not known */
             d->rejected++;
@@ -116,6 +118,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
             return 0;
         i += s->slots;
     }
+    return i;
 }
 
 /* When a record was written. */
@@ -147,4 +150,11 @@ void brick_details_free(struct brick_details *d)
         free(d->by_path[path]);
     free(d->by_path);
     d->by_path = NULL;
+    d->end = d->paths = d->kept = 0;
+}
+
+uint64_t brick_details_resident(const struct brick_details *d)
+{
+    const uint64_t table = d->by_path != NULL ? d->reader->header.paths * sizeof *d->by_path : 0;
+    return table + d->paths * sizeof **d->by_path;
 }

@@ -22,6 +22,7 @@ struct brick_details {
     struct brick_reader *reader;
     struct brick_longest **by_path; /* as many as the header says that there are: a record of another one cannot be */
     uint32_t end;                  /* above the last path that has any */
+    uint32_t paths;                /* that have any */
     uint64_t spans;                /* records that were taken */
     uint64_t rejected;             /* records that could not be */
     uint64_t skipped;              /* records of unknown kinds */
@@ -45,5 +46,7 @@ uint64_t brick_details_take(struct brick_details *d, struct brick_spans *lane, c
 /* Takes a lane's newest among those of the segment. */
 void brick_details_keep(struct brick_details *d, const struct brick_spans *lane);
 void brick_details_free(struct brick_details *d);
+/* Bytes that it holds. */
+uint64_t brick_details_resident(const struct brick_details *d);
 
 #endif

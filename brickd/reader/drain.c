@@ -13,8 +13,7 @@ int brick_drain_open(struct brick_drain *d, uint64_t file_size)
     if (!brick_reader_open(r, file_size))
         return 0;
     d->lanes = calloc(r->header.lanes, sizeof *d->lanes);
-    d->lines = calloc(1, sizeof *d->lines + r->header.lanes * sizeof d->lines->lanes[0]);
-    if (d->lanes == NULL || d->lines == NULL)
+    if (d->lanes == NULL)
         return brick_refuse(r, "no memory for %u lanes", r->header.lanes);
     d->details.reader = r;
     d->events.paths = r->header.paths;
@@ -29,7 +28,11 @@ void brick_drain_free(struct brick_drain *d)
     free(d->events.records);
     free(d->events.checked);
     free(d->lanes);
-    free(d->lines);
+}
+
+uint64_t brick_drain_resident(const struct brick_drain *d)
+{
+    return d->reader.header.lanes * sizeof *d->lanes + brick_details_resident(&d->details);
 }
 
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor)
@@ -51,13 +54,15 @@ static double most(double a, double b) { return a > b ? a : b; }
 static int look(struct brick_drain *d, uint32_t *seen)
 {
     struct brick_reader *r = &d->reader;
+    struct brick_scratch *lines = d->scratch;
     uint32_t all = r->header.lanes;
     *seen = d->passes % LOOK_AROUND == 0 || d->salvage ? all : (uint32_t)least(d->used + UINT64_C(1), all);
     for (;;) {
-        if (!brick_fetch(r, r->layout.process, d->lines, sizeof *d->lines + *seen * sizeof d->lines->lanes[0]))
+        if (!brick_fetch(r, r->layout.process, &lines->process, sizeof lines->process + *seen * sizeof lines->lanes[0]))
             return 0;
+        d->ended = lines->process.reserved[BRICK_PROCESS_ENDED] != 0;
         for (uint32_t n = d->used; n < *seen; n++)
-            if (d->lines->lanes[n].opened != 0)
+            if (lines->lanes[n].opened != 0)
                 d->used = n + 1;
         if (d->used < *seen || *seen == all)
             return 1;
@@ -71,7 +76,7 @@ static int start(struct brick_drain *d, uint32_t seen)
     struct brick_reader *r = &d->reader;
     for (; d->started < seen; d->started++) {
         struct brick_drained_lane *l = &d->lanes[d->started];
-        const struct brick_lane *lane = &d->lines->lanes[d->started];
+        const struct brick_lane *lane = &d->scratch->lanes[d->started];
         int saved = d->started < d->saved;
         if (!brick_fetch(r, r->layout.consumers + d->started * (uint64_t)sizeof l->line, &l->line, sizeof l->line))
             return 0;
@@ -81,9 +86,11 @@ static int start(struct brick_drain *d, uint32_t seen)
     return 1;
 }
 
-int brick_drain_pass(struct brick_drain *d, struct brick_record *batch)
+int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch)
 {
     uint32_t seen;
+    d->scratch = scratch;
+    d->left[BRICK_RING_SPANS] = d->left[BRICK_RING_EVENTS] = BRICK_PASS_SLOTS;
     d->events.count = d->events.slots = d->events.whole = d->events.owed = 0;
     d->fill = d->held = 0;
     d->complete = 1;
@@ -98,9 +105,9 @@ int brick_drain_pass(struct brick_drain *d, struct brick_record *batch)
     d->passes++;
     d->activity = 0;
     for (uint32_t n = 0; n < d->used; n++) {
-        const struct brick_lane *lane = &d->lines->lanes[n];
+        const struct brick_lane *lane = &scratch->lanes[n];
         d->activity += lane->begun + lane->summarized + lane->event_attempts;
-        if (!brick_drain_spans(d, n, batch) || !brick_drain_events(d, n, batch))
+        if (!brick_drain_spans(d, n) || !brick_drain_events(d, n))
             return 0;
         const struct brick_drained_lane *l = &d->lanes[n];
         d->held = most(d->held, brick_event_held(&l->cursor, &l->line, lane->event_head, d->reader.header.event_slots));
@@ -118,7 +125,7 @@ static double waiting(uint64_t head, uint64_t cursor, double room)
     return head < cursor ? 1 : (double)(head - cursor) / room;
 }
 
-double brick_drain_waiting(struct brick_drain *d)
+double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch)
 {
     const struct brick_reader *r = &d->reader;
     const struct brick_header *h = &r->header;
@@ -126,11 +133,11 @@ double brick_drain_waiting(struct brick_drain *d)
     double fullest = 0;
     if (d->refused)
         return 0;
-    if (!brick_fetch(&d->reader, r->layout.lanes, d->lines->lanes, seen * sizeof d->lines->lanes[0]))
+    if (!brick_fetch(&d->reader, r->layout.lanes, scratch->lanes, seen * sizeof scratch->lanes[0]))
         return 1; /* the pass will say why */
     for (uint32_t n = 0; n < seen; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
-        const struct brick_lane *lane = &d->lines->lanes[n];
+        const struct brick_lane *lane = &scratch->lanes[n];
         fullest = most(fullest, waiting(lane->span_head + l->spans_salvaged, l->cursor.span, h->span_slots));
         fullest = most(fullest, waiting(lane->event_head + l->events_salvaged, l->cursor.event.position,
                                         h->event_slots * BRICK_FRESH_PART));

@@ -16,8 +16,19 @@
 /* Event records of one segment that one pass takes at most, and slots of checksums; the rest comes with the next. */
 #define BRICK_EVENTS_MAX 65536u
 
+/* Slots of the rings of each kind that one pass over a segment copies, whatever their heads claim: 8 MiB in all, 2 ms.
+ * The rest comes with the next pass. A ring of the usual size has 4,096 slots. */
+#define BRICK_PASS_SLOTS 65536u
+
 /* Slots that are copied at once: few enough to stay in the second cache until they are taken. */
 #define BRICK_BATCH 4096u
+
+/* What a pass needs while it runs, of each thread and not of each segment. */
+struct brick_scratch {
+    struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
+    struct brick_process process;
+    struct brick_lane lanes[BRICK_LANES_MAX]; /* behind the process line, as in the file */
+};
 
 struct brick_drained_lane {
     struct brick_cursor cursor;
@@ -32,10 +43,8 @@ struct brick_drain {
     struct brick_events events; /* the records are those of the last pass */
     struct brick_track track;   /* where it is recorded */
     struct brick_drained_lane *lanes;
-    struct {
-        struct brick_process process;
-        struct brick_lane lanes[];
-    } *lines;
+    struct brick_scratch *scratch; /* of the pass that runs */
+    uint64_t left[2];              /* slots that it may still copy, by kind of ring */
     uint32_t saved;   /* lanes whose cursors a checkpoint gave */
     uint32_t started; /* lanes whose start was decided */
     uint32_t used;    /* lanes that threads have owned */
@@ -43,6 +52,7 @@ struct brick_drain {
     uint32_t breaks;  /* lanes whose events began with one */
     int refused;
     int complete; /* the last pass came to every head */
+    int ended;    /* the worker came to its end by itself */
     int salvage;
     uint64_t activity; /* a number that changes whenever something was recorded */
     double fill;       /* the largest share of a ring's room that the last pass consumed */
@@ -56,13 +66,15 @@ void brick_drain_free(struct brick_drain *d);
 /* Before the first pass: where the next lane is to go on. 0: there is no such lane. */
 int brick_drain_resume(struct brick_drain *d, const struct brick_cursor *cursor);
 
-/* Reads all that is new, and records it as it is where d->track has a spool. `batch` has room for BRICK_BATCH slots.
- * 0: refused, now or before. */
-int brick_drain_pass(struct brick_drain *d, struct brick_record *batch);
+/* Reads what is new, and records it as it is where d->track has a spool. 0: refused, now or before. */
+int brick_drain_pass(struct brick_drain *d, struct brick_scratch *scratch);
 
 /* How full the fullest ring is of what a pass would find, as far as the lanes in use and the next one tell; where that
  * cannot be told, 1. */
-double brick_drain_waiting(struct brick_drain *d);
+double brick_drain_waiting(struct brick_drain *d, struct brick_scratch *scratch);
+
+/* Bytes that it holds between two passes. */
+uint64_t brick_drain_resident(const struct brick_drain *d);
 
 /* How many lanes have cursors: those of the checkpoint, and those in use. */
 uint32_t brick_drain_lanes(const struct brick_drain *d);

@@ -13,17 +13,19 @@ struct outcome {
     struct brick_record *records;
     size_t count;
     int refused; /* now, not before */
+    uint64_t read; /* bytes */
     struct drain_numbers seen;
 };
 
 /* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
-static _Thread_local struct brick_record batch[BRICK_BATCH] __attribute__((aligned(64)));
+static _Thread_local struct brick_scratch scratch;
 
 static struct outcome pass(Drain *self)
 {
     struct brick_drain *d = &self->drain;
     pthread_mutex_lock(&self->mutex);
-    int before = d->refused, whole = brick_drain_pass(d, batch);
+    const uint64_t fetched = d->reader.fetched;
+    int before = d->refused, whole = brick_drain_pass(d, &scratch);
     struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
     d->events.records = NULL; /* a pass with many would leave its memory to all that come */
     d->events.count = d->events.room = 0;
@@ -38,8 +40,10 @@ static struct outcome pass(Drain *self)
         .held = d->held,
         .breaks = d->breaks,
         .complete = (char)d->complete,
-        .ended = d->lines->process.reserved[BRICK_PROCESS_ENDED] != 0,
+        .ended = (char)d->ended,
+        .resident = brick_drain_resident(d),
     };
+    o.read = d->reader.fetched - fetched;
     pthread_mutex_unlock(&self->mutex);
     return o;
 }
@@ -70,7 +74,7 @@ static PyObject *drains_of(PyObject *module, PyObject *segments)
 static double waiting(Drain *self)
 {
     pthread_mutex_lock(&self->mutex);
-    double fill = brick_drain_waiting(&self->drain);
+    double fill = brick_drain_waiting(&self->drain, &scratch);
     pthread_mutex_unlock(&self->mutex);
     return fill;
 }
@@ -100,36 +104,64 @@ PyObject *reader_rest(PyObject *module, PyObject *args)
     return Py_BuildValue("(NN)", PyBool_FromLong(fds[0].revents), PyBool_FromLong(fds[1].revents));
 }
 
-PyObject *reader_drain(PyObject *module, PyObject *segments)
+/* From the first on, until so many bytes were read; *first: the one that it did not come to, *read: how many were. */
+static PyObject *drained(PyObject *module, PyObject *segments, Py_ssize_t *first, uint64_t bytes, uint64_t *read)
 {
     PyObject *held = drains_of(module, segments), *results = NULL;
-    Py_ssize_t count = held != NULL ? PyTuple_GET_SIZE(held) : 0;
-    struct outcome *outcomes = PyMem_Calloc((size_t)count + 1, sizeof *outcomes);
+    const Py_ssize_t all = held != NULL ? PyTuple_GET_SIZE(held) : 0, from = *first < all ? *first : all;
+    struct outcome *outcomes = PyMem_Calloc((size_t)(all - from) + 1, sizeof *outcomes);
     if (held == NULL || outcomes == NULL) {
         if (held != NULL)
             PyErr_NoMemory();
         goto done;
     }
+    Py_ssize_t end = from;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = 0; i < count; i++)
-        outcomes[i] = pass((Drain *)PyTuple_GET_ITEM(held, i));
+    for (*read = 0; end < all && *read < bytes; end++) {
+        outcomes[end - from] = pass((Drain *)PyTuple_GET_ITEM(held, end));
+        *read += outcomes[end - from].read;
+    }
     Py_END_ALLOW_THREADS
     results = PyList_New(0);
-    for (Py_ssize_t i = 0; i < count; i++) {
+    for (Py_ssize_t i = from; i < end; i++) {
         Drain *d = (Drain *)PyTuple_GET_ITEM(held, i);
-        d->seen = outcomes[i].seen;
-        if (results != NULL && (outcomes[i].count > 0 || outcomes[i].refused)) {
-            PyObject *row = result_of(i, d, &outcomes[i]);
+        struct outcome *o = &outcomes[i - from];
+        d->seen = o->seen;
+        d->read += o->read;
+        if (results != NULL && (o->count > 0 || o->refused)) {
+            PyObject *row = result_of(i, d, o);
             if (row == NULL || PyList_Append(results, row) != 0)
                 Py_CLEAR(results);
             Py_XDECREF(row);
         }
-        free(outcomes[i].records);
+        free(o->records);
     }
+    *first = end;
 done:
     PyMem_Free(outcomes);
     Py_XDECREF(held);
     return results;
+}
+
+PyObject *reader_drain(PyObject *module, PyObject *segments)
+{
+    Py_ssize_t first = 0;
+    uint64_t read;
+    return drained(module, segments, &first, UINT64_MAX, &read);
+}
+
+PyObject *reader_drain_some(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    Py_ssize_t first;
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(args, "OnK:drain_some", &segments, &first, &bytes))
+        return NULL;
+    if (first < 0)
+        return PyErr_Format(PyExc_ValueError, "first is %zd, not 0 or more", first);
+    uint64_t read = 0;
+    PyObject *results = drained(module, segments, &first, bytes, &read);
+    return results != NULL ? Py_BuildValue("(nKN)", first, (unsigned long long)read, results) : NULL;
 }
 
 PyObject *reader_tails(PyObject *module, PyObject *args)

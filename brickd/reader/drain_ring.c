@@ -27,7 +27,7 @@ struct ring {
 static struct ring ring_of(const struct brick_drain *d, uint32_t n, uint32_t which)
 {
     const struct brick_drained_lane *l = &d->lanes[n];
-    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct brick_lane *lane = &d->scratch->lanes[n];
     const struct brick_reader *r = &d->reader;
     uint64_t first = r->layout.first + n * r->layout.stride;
     if (which == BRICK_RING_SPANS)
@@ -44,14 +44,15 @@ struct copied {
     int recorded;
 };
 
-/* Copies what lies below the head, as far as a batch and the ring go in one piece; the next record begins at `next`. */
-static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next,
-                          struct brick_record *batch)
+/* Copies what lies below the head: at most `limit` slots, as far as a batch and the ring go in one piece. The next record
+ * begins at `next`. */
+static struct copied copy(struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next, uint64_t limit)
 {
-    uint64_t slot = at & (ring->slots - 1), count = least(least(ring->slots - slot, ring->head - at), BRICK_BATCH);
+    uint64_t slot = at & (ring->slots - 1);
+    uint64_t count = least(least(ring->slots - slot, ring->head - at), least(BRICK_BATCH, limit));
     const struct brick_stretch stretch = {ring->lane, ring->which, at, count, next - at};
     struct brick_record *room = brick_track_room(&d->track, &stretch);
-    struct brick_record *to = room != NULL ? room : batch;
+    struct brick_record *to = room != NULL ? room : d->scratch->batch;
     if (!brick_fetch(&d->reader, ring->at + slot * sizeof *to, to, count * sizeof *to))
         count = 0;
     return (struct copied){to, count, room != NULL};
@@ -68,16 +69,36 @@ static void looked_at(struct brick_drain *d, const struct copied *c, uint64_t co
 
 static int no_memory(struct brick_drain *d) { return brick_refuse(&d->reader, "no memory for its events"); }
 
+/* How many slots a pass may copy next: what it has left, and then the rest of a record. Where more than a record can have
+ * was passed over, nobody knows where the next one begins: these slots are not worth a copy. */
+static uint64_t more(const struct brick_drain *d, const struct ring *ring, uint64_t at, uint64_t next)
+{
+    const uint64_t left = d->left[ring->which], rest = at < next ? next - at : 0;
+    return left > 0 ? left : rest <= UINT16_MAX ? rest : 0;
+}
+
+static void count_copied(struct brick_drain *d, const struct ring *ring, uint64_t count)
+{
+    d->left[ring->which] -= least(d->left[ring->which], count);
+}
+
+static void pass_over(struct brick_drain *d, uint64_t at, uint64_t next)
+{
+    if (at < next)
+        brick_track_lost(&d->track, next - at);
+}
+
 /* A record may reach beyond the slots that were copied with it: those that come then are only recorded. */
-static int take_spans(struct brick_drain *d, const struct ring *ring, struct brick_record *batch)
+static int take_spans(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_drained_lane *l = &d->lanes[ring->lane];
     uint64_t *cursor = &l->cursor.span;
     struct brick_spans spans; /* not all zeros: it has room for many */
     spans.sequence = l->span_sequence;
     spans.kept = 0;
-    for (uint64_t at = *cursor; at < ring->head;) {
-        struct copied c = copy(d, ring, at, *cursor > at ? *cursor : at, batch);
+    uint64_t at = *cursor;
+    for (uint64_t limit; at < ring->head && (limit = more(d, ring, at, *cursor)) > 0;) {
+        struct copied c = copy(d, ring, at, *cursor > at ? *cursor : at, limit);
         if (c.count == 0)
             return 0;
         if (*cursor < at + c.count) {
@@ -90,18 +111,21 @@ static int take_spans(struct brick_drain *d, const struct ring *ring, struct bri
         }
         looked_at(d, &c, c.count);
         at += c.count;
+        count_copied(d, ring, c.count);
     }
+    pass_over(d, at, *cursor);
     brick_details_keep(&d->details, &spans);
     return 1;
 }
 
-static int take_events(struct brick_drain *d, const struct ring *ring, struct brick_record *batch)
+static int take_events(struct brick_drain *d, const struct ring *ring)
 {
     struct brick_event_cursor *c = &d->lanes[ring->lane].cursor.event;
     const struct brick_events *e = &d->events;
-    for (uint64_t at = c->position;
-         at < ring->head && (at < c->position || e->count + e->slots < BRICK_EVENTS_MAX);) {
-        struct copied copied = copy(d, ring, at, c->position, batch);
+    uint64_t at = c->position;
+    for (uint64_t limit; at < ring->head && (at < c->position || e->count + e->slots < BRICK_EVENTS_MAX)
+                        && (limit = more(d, ring, at, c->position)) > 0;) {
+        struct copied copied = copy(d, ring, at, c->position, limit);
         if (copied.count == 0)
             return 0;
         brick_events_rest(&d->events, copied.slots, least(copied.count, c->position - at));
@@ -114,11 +138,13 @@ static int take_events(struct brick_drain *d, const struct ring *ring, struct br
         uint64_t done = least(copied.count, c->position - at);
         looked_at(d, &copied, done);
         at += done;
+        count_copied(d, ring, copied.count);
     }
+    pass_over(d, at, c->position);
     return 1;
 }
 
-int brick_drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *batch)
+int brick_drain_spans(struct brick_drain *d, uint32_t n)
 {
     const struct ring ring = ring_of(d, n, BRICK_RING_SPANS);
     uint64_t from = d->lanes[n].cursor.span;
@@ -126,13 +152,14 @@ int brick_drain_spans(struct brick_drain *d, uint32_t n, struct brick_record *ba
         return 1;
     if (!judge_head(d, n, "span ring", from, ring.head, ring.slots))
         return 0;
-    int whole = take_spans(d, &ring, batch);
+    int whole = take_spans(d, &ring);
     brick_track_end(&d->track);
     d->fill = most(d->fill, (double)(ring.head - from) / (double)ring.slots);
+    d->complete &= d->lanes[n].cursor.span == ring.head;
     return whole;
 }
 
-int brick_drain_events(struct brick_drain *d, uint32_t n, struct brick_record *batch)
+int brick_drain_events(struct brick_drain *d, uint32_t n)
 {
     const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
     const struct brick_event_cursor *c = &d->lanes[n].cursor.event;
@@ -141,7 +168,7 @@ int brick_drain_events(struct brick_drain *d, uint32_t n, struct brick_record *b
         return 1;
     if (!judge_head(d, n, "event ring", from, ring.head, ring.slots))
         return 0;
-    int whole = take_events(d, &ring, batch);
+    int whole = take_events(d, &ring);
     brick_track_end(&d->track);
     d->fill = most(d->fill, (double)(c->position - from) / ((double)ring.slots * BRICK_FRESH_PART));
     d->complete &= c->position == ring.head;
@@ -188,7 +215,7 @@ static void record_some(struct brick_drain *d, const struct ring *ring, uint64_t
 static int salvage_span(struct brick_drain *d, uint32_t n)
 {
     struct brick_drained_lane *l = &d->lanes[n];
-    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct brick_lane *lane = &d->scratch->lanes[n];
     const struct ring ring = ring_of(d, n, BRICK_RING_SPANS);
     struct brick_spans spans = {.sequence = l->span_sequence, .kept = 0};
     struct brick_record record;
@@ -209,7 +236,7 @@ static int salvage_span(struct brick_drain *d, uint32_t n)
 static int salvage_event(struct brick_drain *d, uint32_t n)
 {
     struct brick_drained_lane *l = &d->lanes[n];
-    const struct brick_lane *lane = &d->lines->lanes[n];
+    const struct brick_lane *lane = &d->scratch->lanes[n];
     const struct ring ring = ring_of(d, n, BRICK_RING_EVENTS);
     uint64_t before = l->cursor.event.position;
     struct brick_record slots[BRICK_CHECKED_SLOTS_MAX];

@@ -12,8 +12,8 @@
 /* What is new in an event ring has this part of it: the rest may be held until a checkpoint has it. */
 #define BRICK_FRESH_PART 0.5
 
-int brick_drain_spans(struct brick_drain *d, uint32_t lane, struct brick_record *batch);
-int brick_drain_events(struct brick_drain *d, uint32_t lane, struct brick_record *batch);
+int brick_drain_spans(struct brick_drain *d, uint32_t lane);
+int brick_drain_events(struct brick_drain *d, uint32_t lane);
 /* Of a lane whose writer is dead: the record above each head, where it is whole. */
 int brick_drain_salvage(struct brick_drain *d, uint32_t lane);
 

@@ -66,7 +66,7 @@ static PyObject *drain_new(PyTypeObject *type, PyObject *args, PyObject *keyword
     if (d == NULL)
         return NULL;
     d->opened = pthread_mutex_init(&d->mutex, NULL) == 0;
-    d->drain.reader.source = (struct brick_source){.read = brick_read_fd, .fd = fd};
+    d->drain.reader.source = brick_source_of(fd);
     d->seen.complete = 1;
     if (!d->opened)
         PyErr_NoMemory();
@@ -93,6 +93,16 @@ static PyObject *drain_salvage(PyObject *self, PyObject *unused)
     lock((Drain *)self);
     ((Drain *)self)->drain.salvage = 1;
     unlock((Drain *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *drain_forget_details(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    lock(d);
+    brick_details_free(&d->drain.details);
+    d->seen.resident = brick_drain_resident(&d->drain);
+    unlock(d);
     Py_RETURN_NONE;
 }
 
@@ -128,16 +138,21 @@ static PyObject *drain_cursors(PyObject *self, PyObject *unused)
     for (uint32_t n = 0; n < count; n++)
         copy[n] = d->drain.lanes[n].cursor;
     unlock(d);
-    PyObject *rows = PyList_New(count);
+    static const struct brick_cursor beginning;
+    PyObject *rows = PyList_New(count), *like = NULL; /* lanes whose rings hold nothing are all alike */
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
         const struct brick_cursor *c = &copy[n];
-        PyObject *row = Py_BuildValue("(KKKKK)", (unsigned long long)c->span, (unsigned long long)c->event.position,
+        const int begins = memcmp(c, &beginning, sizeof *c) == 0;
+        PyObject *row = begins && like != NULL ? Py_NewRef(like) : Py_BuildValue("(KKKKK)", (unsigned long long)c->span, (unsigned long long)c->event.position,
                                       (unsigned long long)c->event.records, (unsigned long long)c->event.sequence,
                                       (unsigned long long)c->spans_lost);
-        if (row == NULL)
+        if (row == NULL) {
             Py_CLEAR(rows);
-        else
-            PyList_SET_ITEM(rows, n, row);
+            break;
+        }
+        if (begins)
+            like = row; /* borrowed of the list */
+        PyList_SET_ITEM(rows, n, row);
     }
     PyMem_Free(copy);
     return rows;
@@ -229,6 +244,7 @@ static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
 static PyMethodDef drain_methods[] = {
     {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
     {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
+    {"forget_details", drain_forget_details, METH_NOARGS, "Give back the memory of the longest and the newest spans."},
     {"record_into", drain_record_into, METH_VARARGS,
      "record_into(spool, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
     {"take_checked", drain_take_checked, METH_NOARGS, "The slots of the checksums of the last pass, each whole; once."},
@@ -245,6 +261,8 @@ static PyMemberDef drain_members[] = {
     {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of checksums that the last pass took."},
     {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
     {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
+    {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "Bytes read, by all passes."},
+    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes that it holds between two passes."},
     {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},
     {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass came to every head."},
     {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker came to its end by itself."},

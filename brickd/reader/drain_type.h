@@ -9,7 +9,7 @@
 
 /* The attributes. */
 struct drain_numbers {
-    unsigned long long activity, spans, rejected, skipped, gaps, checked;
+    unsigned long long activity, spans, rejected, skipped, gaps, checked, resident;
     double fill, held;
     unsigned int breaks;
     char complete, ended;
@@ -22,6 +22,7 @@ typedef struct {
     int opened;                 /* the lock is there */
     PyObject *spool;            /* that the drain's track has; NULL: none */
     struct drain_numbers seen;  /* after the pass that drain() last came back from */
+    unsigned long long read;    /* bytes, by all passes */
 } Drain;
 
 /* Appends (fd, offset, bytes) of the tails to a list; 0 with an exception. */

@@ -81,7 +81,6 @@ static int collect(struct work *w)
         if (m->step != NULL && print->step != *m->step)
             continue;
         edge->prints++;
-        edge->declared += (print->flags & BRICK_CHECKED_STEP) != 0;
         w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = place};
     }
     m->prints = w->entries_count;

@@ -1,7 +1,9 @@
 /* match.h - prints of some workers set side by side.
  *
  * By run: those of one site, step, position and shard, the first of each worker
- * with the first of the others, and so on. By input: those of one site, context
+ * with the first of the others, and so on. A step that began with other inputs was
+ * other work; so is each later step of that worker that reads a state, because other
+ * work filled it. By input: those of one site, context
  * and inputs, whenever they came. Whoever has that in no shard, or in no context,
  * that another has it in, too, stands beside one of another, for the reason why
  * not. What stands side by side is a row; in it there is one print of a worker at
@@ -104,7 +106,6 @@ struct brick_site_found {
 struct brick_edge {
     uint64_t first, last; /* ticks of its prints, of whichever step */
     uint64_t prints;      /* that were looked at */
-    uint64_t declared; /* those whose step the host said */
     uint64_t missing, uncertain; /* as of a site */
 };
 

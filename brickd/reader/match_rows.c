@@ -57,12 +57,14 @@ struct side brick_match_beside(struct work *w, const struct entry *against, cons
     const struct brick_print *a = against->print, *b = e->print;
     const int by_run = !w->m->by_input;
     struct side s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
-    if (s.class != BRICK_CLASS_IDENTICAL || (a->output == b->output && a->dtype == b->dtype))
+    if (s.class != BRICK_CLASS_IDENTICAL)
         return s;
     if (against->work != e->work) {
         s.class = BRICK_CLASS_WORK;
         return s;
     }
+    if (a->output == b->output && a->dtype == b->dtype)
+        return s;
     brick_prints_slots(w->p, a, w->one);
     brick_prints_slots(w->p, b, w->other);
     s.error = brick_tensor_error(w->one, w->other, 0);
@@ -129,7 +131,7 @@ static struct side judge(struct work *w, struct brick_row_found *row, const stru
 
 static int is_same(const struct entry *a, const struct entry *b)
 {
-    return a->print->output == b->print->output && a->print->context == b->print->context;
+    return a->print->output == b->print->output && a->print->context == b->print->context && a->work == b->work;
 }
 
 static int by_output(const void *a, const void *b)

@@ -54,6 +54,18 @@ static int find_cuts(struct work *w)
     return 1;
 }
 
+/* A step reads a state where any worker's does: a worker may lack the print that shows it. */
+static void share_state(struct work *w)
+{
+    for (size_t from = 0, end; from < w->visits_count; from = end) {
+        uint8_t stateful = 0;
+        for (end = from; end < w->visits_count && w->visits[end].at == w->visits[from].at; end++)
+            stateful |= w->visits[end].stateful;
+        for (size_t i = from; i < end; i++)
+            w->visits[i].stateful = stateful;
+    }
+}
+
 int brick_steps_find(struct work *w)
 {
     struct visit *v = w->visits = malloc((w->entries_count + 1) * sizeof *v);
@@ -63,7 +75,8 @@ int brick_steps_find(struct work *w)
     for (size_t i = 0; i < w->entries_count; i++) {
         const struct entry *e = &w->entries[i];
         const uint64_t ticks = e->print->ticks;
-        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .worker = e->worker};
+        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .worker = e->worker,
+                              .stateful = e->print->stateful};
     }
     qsort(v, w->entries_count, sizeof *v, by_step);
     for (size_t i = 0; i < w->entries_count; i++) {
@@ -71,6 +84,7 @@ int brick_steps_find(struct work *w)
         if (last != NULL && last->step == v[i].step && last->worker == v[i].worker) {
             last->first = v[i].first < last->first ? v[i].first : last->first;
             last->last = v[i].last > last->last ? v[i].last : last->last;
+            last->stateful |= v[i].stateful;
             continue;
         }
         if (last == NULL || last->step != v[i].step)
@@ -79,6 +93,7 @@ int brick_steps_find(struct work *w)
         w->m->steps[v[i].at].workers++;
         v[w->visits_count++] = v[i];
     }
+    share_state(w);
     return find_cuts(w);
 }
 
@@ -132,32 +147,61 @@ static const struct start *beside(const struct visit *v) { return &v->beside; }
 /* In the order in which they stand. */
 static void look(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
 {
-    for (size_t i = 0, diverged = 0; i < count; i++) {
+    for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
         struct visit *v = &visits[i];
         if (i > 0 && v->worker != v[-1].worker)
-            diverged = 0;
+            diverged = parted = 0;
         const int differs = !diverged && by(v)->print != NULL && by(v)->differs;
         v->differs += (uint8_t)differs;
-        diverged |= !differs && v->diverged;
+        parted |= differs;
+        diverged |= !differs && v->diverged && !(parted && v->stateful); /* what other work left in a cache explains it */
     }
+}
+
+static uint64_t other_work(const struct visit *v)
+{
+    return v->differs < 2 ? 0 : brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
+}
+
+/* All other work that each worker did before a visit, in the order in which they stand. */
+static void recall(struct visit *visits, size_t count)
+{
+    uint64_t before = 0; /* 0: none */
+    for (size_t i = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        if (i > 0 && v->worker != v[-1].worker)
+            before = 0;
+        if (before != 0)
+            v->before = brick_mixed(brick_mixed(v->before) ^ before) | 1;
+        if (v->differs >= 2)
+            before = brick_mixed(before ^ other_work(v)) | 1;
+    }
+}
+
+/* What each did other work in. Whether anybody did. */
+static int part(struct brick_match *m, struct visit *visits, size_t count)
+{
+    int any = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        v->work = v->stateful && v->before != 0 ? brick_mixed(v->before ^ other_work(v)) | 1 : other_work(v);
+        m->steps[v->at].other += v->work != 0;
+        any |= v->work != 0;
+    }
+    return any;
 }
 
 int brick_steps_part(struct work *w)
 {
-    int any = 0;
-    qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
-    look(w->visits, w->visits_count, own);
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
     look(w->visits, w->visits_count, beside);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
+    look(w->visits, w->visits_count, own);
+    recall(w->visits, w->visits_count);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
+    recall(w->visits, w->visits_count);
     qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
-    for (size_t i = 0; i < w->visits_count; i++) {
-        struct visit *v = &w->visits[i];
-        if (v->differs < 2)
-            continue;
-        v->work = brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
-        w->m->steps[v->at].other++;
-        any = 1;
-    }
+    const int any = part(w->m, w->visits, w->visits_count);
     for (size_t i = 0; any && i < w->entries_count; i++)
         w->entries[i].work = brick_steps_visit(w, w->entries[i].print->step, w->entries[i].worker)->work;
     return any;

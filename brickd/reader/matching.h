@@ -34,11 +34,14 @@ struct visit {
     struct start own, beside;   /* by the worker's clock, and in the order of execution, which contradicts the worker who was
                                    named first in nothing: turned over, two are the same, so it takes both to say that
                                    other work was done */
-    uint64_t work;              /* what began as it did, where that was other work than most did; else 0 */
+    uint64_t before;            /* all other work that its worker did before it, in either of these orders; 0: none */
+    uint64_t work;              /* what began as it did, and filled the caches that it reads, where that was other work than
+                                   most did; else 0 */
     uint32_t worker;
     uint32_t at;                /* which of m->steps it is */
     uint8_t differs;            /* in so many of these orders it began with other inputs before anything of its worker's diverged */
     uint8_t diverged;           /* something that it said does */
+    uint8_t stateful;           /* a print of its step is of what reads a state that no input shows, such as a cache */
     uint8_t cut;                /* some of its prints are not looked at */
     uint8_t worn;               /* it is the first of its worker's, and the first of its prints may have left */
 };
@@ -138,8 +141,8 @@ void brick_steps_begin(struct work *w, const struct entry *e, const struct entry
 /* Of those that have the step, who lacks what these have. */
 void brick_steps_miss(struct work *w, const struct entry *e, size_t count);
 
-/* Who begins a step with other inputs, before anything of his diverged, did other work in it. Whether anybody did. The
- * entries know it. */
+/* Who begins a step with other inputs, before anything of his diverged, did other work in it, and in each later step that
+ * reads a state. Whether anybody did. The entries know it. */
 int brick_steps_part(struct work *w);
 
 /* ---- match_classes.c ---- */

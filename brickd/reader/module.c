@@ -4,6 +4,7 @@
 #include "prints.h"
 #include "recording.h"
 #include "tolerance.h"
+#include "brick_removed.h"
 #include "types.h"
 
 #include <time.h>
@@ -23,11 +24,11 @@ void plain_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *fields(size_t first, size_t end)
+static PyObject *rows_of(const struct brick_field *table, size_t first, size_t end)
 {
     PyObject *rows = PyList_New(0);
     for (size_t i = first; rows != NULL && i < end; i++) {
-        const struct brick_field *f = &brick_fields[i];
+        const struct brick_field *f = &table[i];
         char code[2] = {f->code, 0};
         PyObject *row = Py_BuildValue("(ssIIs)", f->record, f->name, f->offset, f->size / code_size(f->code), code);
         if (row == NULL || PyList_Append(rows, row) != 0)
@@ -37,11 +38,19 @@ static PyObject *fields(size_t first, size_t end)
     return rows;
 }
 
-static PyObject *reader_layout(PyObject *module, PyObject *unused) { return fields(0, BRICK_FROZEN_COUNT); }
+static PyObject *reader_layout(PyObject *module, PyObject *unused)
+{
+    return rows_of(brick_fields, 0, BRICK_FROZEN_COUNT);
+}
 
 static PyObject *reader_later(PyObject *module, PyObject *unused)
 {
-    return fields(BRICK_FROZEN_COUNT, BRICK_FIELD_COUNT);
+    return rows_of(brick_fields, BRICK_FROZEN_COUNT, BRICK_FIELD_COUNT);
+}
+
+static PyObject *reader_removed_layout(PyObject *module, PyObject *unused)
+{
+    return rows_of(brick_removed_fields, 0, BRICK_REMOVED_FIELD_COUNT);
 }
 
 /* ---- clocks ------------------------------------------------------------ */
@@ -94,6 +103,9 @@ static PyMethodDef reader_methods[] = {
      "rest(drains, (fd, fd), interval_ms, looks) -> whether anything moved; sooner back when a descriptor is readable."},
     {"drain", reader_drain, METH_O,
      "drain(segments) -> [(index, event records or None, why it is refused from now on or None)] where there is any."},
+    {"drain_some", reader_drain_some, METH_VARARGS,
+     "drain_some(segments, first, bytes) -> (the one it did not come to, bytes read, as drain says it): from the first one "
+     "on, until so many bytes were read."},
     {"tails", reader_tails, METH_VARARGS,
      "tails(segments, events) -> [(fd, offset, bytes)], to be written in this order."},
     {"watch", reader_watch, METH_O, "watch(directory) -> inotify descriptor, told of each file that comes or goes."},
@@ -120,6 +132,11 @@ static PyMethodDef reader_methods[] = {
     {"weights_put", reader_weights_put, METH_VARARGS,
      "weights_put(records, tensors, contents, uses, generations, ticks, now, first_ticks, firsts, named) -> (news, refused,"
      " contents that somebody held last)."},
+    {"removed_layout", reader_removed_layout, METH_NOARGS, "As layout, of the records of removed segments."},
+    {"removed", reader_removed, METH_O, "removed(content) -> [fields of a record of a removed segment, or None of what is none]."},
+    {"is_removed", reader_is_removed, METH_O, "is_removed(name) -> whether a file of this name holds such records."},
+    {"append_removed", reader_append_removed, METH_VARARGS,
+     "append_removed(prefix, record) -> whether it is in the file, so that its segment may be removed."},
     {"pieces", reader_pieces, METH_O,
      "pieces(events) -> (the others, [(hash, piece, text)] of those of sources: what follows one another in one)."},
     {"source_hash", reader_source_hash, METH_O, "source_hash(text) -> by what the source with this text is known."},
@@ -156,6 +173,13 @@ static int reader_exec(PyObject *module)
     if (PyModule_AddStringConstant(module, "FORMAT", FORMAT) != 0
         || PyModule_AddStringConstant(module, "PREFIX", BRICK_PREFIX) != 0
         || PyModule_AddStringConstant(module, "DIRECTORY", BRICK_DIRECTORY) != 0
+        || PyModule_AddStringConstant(module, "REMOVED_NAME", BRICK_REMOVED_NAME) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_BYTES", (long)sizeof(struct brick_removed)) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_MAX", BRICK_REMOVED_MAX) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_READ_MAX", BRICK_REMOVED_READ_MAX) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_ROOM", BRICK_REMOVED_ROOM) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_ENDED", BRICK_REMOVED_ENDED) != 0
+        || PyModule_AddIntConstant(module, "REMOVED_PRUNED", BRICK_REMOVED_PRUNED) != 0
         || PyModule_AddIntConstant(module, "LOCK_WORKER", BRICK_LOCK_WORKER) != 0
         || PyModule_AddIntConstant(module, "LOCK_CONSUMER", BRICK_LOCK_CONSUMER) != 0
         || PyModule_AddIntConstant(module, "CLOCK_TSC", BRICK_CLOCK_TSC) != 0

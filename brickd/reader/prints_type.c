@@ -446,8 +446,8 @@ static PyObject *matched(const struct brick_match *m, size_t most)
         put(&sites, i, site_of(&m->sites[i]));
     for (size_t i = 0; workers != NULL && i < m->count; i++) {
         const struct brick_edge *e = &m->edges[i];
-        put(&workers, i, Py_BuildValue("(KKKK)", (unsigned long long)e->prints, (unsigned long long)e->declared,
-                                       (unsigned long long)e->missing, (unsigned long long)e->uncertain));
+        put(&workers, i, Py_BuildValue("(KKK)", (unsigned long long)e->prints, (unsigned long long)e->missing,
+                                       (unsigned long long)e->uncertain));
     }
     size_t shared = 0, other = 0;
     for (size_t i = 0; i < m->steps_count; i++) {

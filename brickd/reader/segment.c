@@ -4,9 +4,11 @@
  * where they are large. What does not add up is a ValueError whose text is the
  * reason.
  */
+#include "brick_removed.h"
 #include "copy.h"
 #include "types.h"
 
+#include <structmember.h>
 #include <sys/stat.h>
 
 typedef struct {
@@ -32,7 +34,7 @@ static PyObject *segment_new(PyTypeObject *type, PyObject *args, PyObject *keywo
     Segment *s = (Segment *)type->tp_alloc(type, 0);
     if (s == NULL)
         return NULL;
-    s->reader.source = (struct brick_source){.read = brick_read_fd, .fd = fd};
+    s->reader.source = brick_source_of(fd);
     if (brick_reader_open(&s->reader, (uint64_t)status.st_size))
         return (PyObject *)s;
     refused(s);
@@ -62,12 +64,32 @@ static PyObject *segment_control(PyObject *self, PyObject *unused)
     return unpacked("control", &control);
 }
 
+/* A struct as a dict, and the one that it was made from last: lanes in which little happened are alike. */
+struct shown {
+    const char *record;
+    size_t size;
+    const void *bytes;
+    PyObject *dict;
+};
+
+/* A borrowed reference, or NULL. */
+static PyObject *show(struct shown *last, const void *bytes)
+{
+    if (last->dict == NULL || memcmp(last->bytes, bytes, last->size) != 0) {
+        Py_XSETREF(last->dict, unpacked(last->record, bytes));
+        last->bytes = bytes;
+    }
+    return last->dict;
+}
+
 /* [(number, lane, consumer)] of the lanes that were ever used. */
 static PyObject *segment_lanes(PyObject *self, PyObject *unused)
 {
     struct brick_reader *r = &((Segment *)self)->reader;
     uint32_t count = r->header.lanes;
     PyObject *rows = NULL;
+    struct shown lane = {"lane", sizeof(struct brick_lane), NULL, NULL};
+    struct shown consumer = {"consumer", sizeof(struct brick_consumer), NULL, NULL};
     struct brick_lane *lanes = PyMem_Calloc(count, sizeof *lanes);
     struct brick_consumer *consumers = PyMem_Calloc(count, sizeof *consumers);
     if (lanes == NULL || consumers == NULL)
@@ -79,30 +101,121 @@ static PyObject *segment_lanes(PyObject *self, PyObject *unused)
     for (uint32_t n = 0; rows != NULL && n < count; n++) {
         if (lanes[n].opened == 0)
             continue;
-        PyObject *lane = unpacked("lane", &lanes[n]), *consumer = unpacked("consumer", &consumers[n]);
-        PyObject *row = lane != NULL && consumer != NULL ? Py_BuildValue("(IOO)", n, lane, consumer) : NULL;
+        const int shown = show(&lane, &lanes[n]) != NULL && show(&consumer, &consumers[n]) != NULL;
+        PyObject *row = shown ? Py_BuildValue("(IOO)", n, lane.dict, consumer.dict) : NULL;
         if (row == NULL || PyList_Append(rows, row) != 0)
             Py_CLEAR(rows);
         Py_XDECREF(row);
-        Py_XDECREF(lane);
-        Py_XDECREF(consumer);
     }
+    Py_XDECREF(lane.dict);
+    Py_XDECREF(consumer.dict);
     PyMem_Free(lanes);
     PyMem_Free(consumers);
     return rows;
 }
 
-/* How many names and paths have been given out, never more than there is room for. */
-static int counts(Segment *s, uint32_t *names, uint32_t *paths)
+/* The lines of all lanes; NULL with an exception. */
+static struct brick_lane *lines_of(Segment *s)
+{
+    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
+    if (lines == NULL) {
+        PyErr_NoMemory();
+    } else if (!brick_reader_lanes(&s->reader, lines, NULL)) {
+        refused(s);
+        PyMem_Free(lines);
+        lines = NULL;
+    }
+    return lines;
+}
+
+/* The record that is to be appended before the segment is removed. */
+static PyObject *segment_removed(PyObject *self, PyObject *args)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    unsigned int reason;
+    unsigned long long now_ns;
+    struct brick_process process;
+    struct brick_removed record;
+    if (!PyArg_ParseTuple(args, "IK:removed", &reason, &now_ns))
+        return NULL;
+    if (!brick_reader_process(r, &process))
+        return refused((Segment *)self);
+    struct brick_lane *lines = lines_of((Segment *)self);
+    if (lines == NULL)
+        return NULL;
+    brick_removed_begin(&record, &r->header, &process, reason, now_ns);
+    for (uint32_t n = 0; n < r->header.lanes; n++)
+        brick_removed_add(&record, &lines[n]);
+    PyMem_Free(lines);
+    return PyBytes_FromStringAndSize((const char *)&record, sizeof record);
+}
+
+static PyObject *segment_sums(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    struct brick_lane *lines = lines_of(s);
+    if (lines == NULL)
+        return NULL;
+    unsigned long long activity = 0, summarized = 0, dropped[BRICK_KINDS] = {0};
+    for (uint32_t n = 0; n < s->reader.header.lanes; n++) {
+        activity += lines[n].begun + lines[n].summarized + lines[n].event_attempts;
+        summarized += lines[n].summarized;
+        for (uint32_t kind = 0; kind < BRICK_KINDS; kind++)
+            dropped[kind] += lines[n].event_dropped[kind];
+    }
+    PyMem_Free(lines);
+    PyObject *kinds = PyTuple_New(BRICK_KINDS);
+    for (uint32_t kind = 0; kinds != NULL && kind < BRICK_KINDS; kind++) {
+        PyObject *each = PyLong_FromUnsignedLongLong(dropped[kind]);
+        if (each == NULL)
+            Py_CLEAR(kinds);
+        else
+            PyTuple_SET_ITEM(kinds, kind, each);
+    }
+    return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
+}
+
+/* How many names, paths and sites have been given out, never more than there are. */
+static int counts(Segment *s, uint32_t *names, uint32_t *paths, uint32_t *sites)
 {
     struct brick_process process;
     if (!brick_reader_process(&s->reader, &process)) {
         refused(s);
         return 0;
     }
-    *names = process.names < s->reader.header.names ? (uint32_t)process.names : s->reader.header.names;
-    *paths = process.paths < s->reader.header.paths ? (uint32_t)process.paths : s->reader.header.paths;
+    *names = brick_reader_name_count(&s->reader, process.names);
+    *paths = brick_reader_path_count(&s->reader, process.paths);
+    *sites = brick_reader_site_count(&s->reader, process.sites);
     return 1;
+}
+
+static PyObject *segment_extent(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths, sites, lanes = 0, blocks = 0, last = UINT32_MAX;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
+    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
+    struct brick_consumer *tails = PyMem_Calloc(s->reader.header.lanes, sizeof *tails);
+    const int whole = lines != NULL && tails != NULL && brick_reader_lanes(&s->reader, lines, tails);
+    if (lines == NULL || tails == NULL)
+        PyErr_NoMemory();
+    else if (!whole)
+        refused(s);
+    Py_BEGIN_ALLOW_THREADS
+    for (uint32_t n = 0; whole && n < s->reader.header.lanes; n++)
+        if (lines[n].opened != 0) {
+            lanes += last == UINT32_MAX || memcmp(&lines[last], &lines[n], sizeof *lines) != 0
+                     || memcmp(&tails[last], &tails[n], sizeof *tails) != 0;
+            last = n;
+            blocks += brick_reader_blocks(&s->reader, n, paths);
+        }
+    Py_END_ALLOW_THREADS
+    PyMem_Free(lines);
+    PyMem_Free(tails);
+    if (!whole)
+        return NULL;
+    return Py_BuildValue("(IIIIII)", s->reader.header.lanes, lanes, names, paths, sites, blocks);
 }
 
 /* Of a table of so many rows the one with this number. */
@@ -164,8 +277,8 @@ static PyObject *rows_of(Segment *s, int which, const void *table, size_t size, 
 static PyObject *segment_names(PyObject *self, PyObject *unused)
 {
     Segment *s = (Segment *)self;
-    uint32_t names, paths;
-    if (!counts(s, &names, &paths))
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
         return NULL;
     struct brick_name *copy = PyMem_Calloc(names + 1, sizeof *copy);
     if (copy == NULL)
@@ -180,8 +293,8 @@ static PyObject *segment_names(PyObject *self, PyObject *unused)
 static PyObject *segment_paths(PyObject *self, PyObject *unused)
 {
     Segment *s = (Segment *)self;
-    uint32_t names, paths;
-    if (!counts(s, &names, &paths))
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
         return NULL;
     uint64_t *copy = PyMem_Calloc(paths + 1, sizeof *copy);
     if (copy == NULL)
@@ -196,10 +309,9 @@ static PyObject *segment_paths(PyObject *self, PyObject *unused)
 static PyObject *segment_sites(PyObject *self, PyObject *unused)
 {
     Segment *s = (Segment *)self;
-    struct brick_process process;
-    if (!brick_reader_process(&s->reader, &process))
-        return refused(s);
-    const uint32_t room = s->reader.header.sites, sites = process.sites < room ? (uint32_t)process.sites : room;
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
     uint64_t *copy = PyMem_Calloc(sites + 1, sizeof *copy);
     if (copy == NULL)
         return PyErr_NoMemory();
@@ -213,8 +325,8 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
 {
     Segment *s = (Segment *)self;
     int only = -1;
-    uint32_t names, paths;
-    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !counts(s, &names, &paths))
+    uint32_t names, paths, sites;
+    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !counts(s, &names, &paths, &sites))
         return NULL;
     uint32_t lanes = s->reader.header.lanes;
     if (only >= (int)lanes) {
@@ -223,11 +335,9 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
     }
     PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(paths * sizeof(struct brick_summary)));
     struct brick_lane *lines = PyMem_Calloc(lanes, sizeof *lines);
-    struct brick_consumer *consumers = PyMem_Calloc(lanes, sizeof *consumers);
-    if (bytes == NULL || lines == NULL || consumers == NULL) {
+    if (bytes == NULL || lines == NULL) {
         Py_XDECREF(bytes);
         PyMem_Free(lines);
-        PyMem_Free(consumers);
         return PyErr_NoMemory();
     }
     struct brick_summary *into = (struct brick_summary *)(void *)PyBytes_AS_STRING(bytes);
@@ -235,13 +345,13 @@ static PyObject *segment_summaries(PyObject *self, PyObject *args)
     int whole;
     Py_BEGIN_ALLOW_THREADS
     memset(into, 0, paths * sizeof *into);
-    whole = brick_reader_lanes(&s->reader, lines, consumers);
+    whole = brick_reader_lanes(&s->reader, lines, NULL);
     for (uint32_t n = 0; whole && n < lanes; n++)
         if (lines[n].opened != 0 && (only < 0 || only == (int)n))
             whole = brick_reader_summaries(&s->reader, n, paths, into, &doubt);
+    whole = whole && brick_reader_whole(&s->reader);
     Py_END_ALLOW_THREADS
     PyMem_Free(lines);
-    PyMem_Free(consumers);
     if (!whole) {
         Py_DECREF(bytes);
         return refused(s);
@@ -280,6 +390,10 @@ static PyMethodDef segment_methods[] = {
     {"process", segment_process, METH_NOARGS, "The fields of the process line."},
     {"control", segment_control, METH_NOARGS, "The fields of the control page."},
     {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
+    {"removed", segment_removed, METH_VARARGS, "removed(reason, now_ns) -> the record to append before it is removed."},
+    {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind), added up over lanes."},
+    {"extent", segment_extent, METH_NOARGS,
+     "(lines, lanes, names, paths, sites, blocks of summaries) that a reading of it takes: those that are not in a hole."},
     {"names", segment_names, METH_NOARGS, "[(text, category) or None]."},
     {"paths", segment_paths, METH_NOARGS, "[(parent, name, layer, unit) or None]."},
     {"sites", segment_sites, METH_NOARGS, "[(name, layer, unit) or None]."},
@@ -287,10 +401,15 @@ static PyMethodDef segment_methods[] = {
     {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
     {NULL, NULL, 0, NULL},
 };
+static PyMemberDef segment_members[] = {
+    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "Bytes read, ever."},
+    {NULL, 0, 0, 0, NULL},
+};
 static PyType_Slot segment_slots[] = {
     {Py_tp_new, segment_new},
     {Py_tp_dealloc, plain_dealloc},
     {Py_tp_methods, segment_methods},
+    {Py_tp_members, segment_members},
     {Py_tp_doc, "Segment(fd): a segment whose header was believed; ValueError says why not."},
     {0, NULL},
 };

@@ -20,6 +20,7 @@ extern PyType_Spec prints_spec;    /* prints_type.c */
 
 /* Functions of the module: drain_call.c, calls.c, recording_call.c. */
 PyObject *reader_drain(PyObject *module, PyObject *segments);
+PyObject *reader_drain_some(PyObject *module, PyObject *args);
 PyObject *reader_rest(PyObject *module, PyObject *args);
 PyObject *reader_tails(PyObject *module, PyObject *args);
 PyObject *reader_watch(PyObject *module, PyObject *directory);
@@ -35,6 +36,9 @@ PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* prints_type.
 PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* weights_call.c */
 PyObject *reader_weights_held(PyObject *module, PyObject *args);
 PyObject *reader_weights_put(PyObject *module, PyObject *args);
+PyObject *reader_removed(PyObject *module, PyObject *content); /* removed_call.c */
+PyObject *reader_is_removed(PyObject *module, PyObject *name);
+PyObject *reader_append_removed(PyObject *module, PyObject *args);
 PyObject *reader_pieces(PyObject *module, PyObject *events); /* pieces_call.c */
 PyObject *reader_source_hash(PyObject *module, PyObject *text);
 
@@ -53,6 +57,8 @@ struct reader_state {
 
 /* A struct as a dictionary: every field but the reserved ones. */
 PyObject *unpacked(const char *record, const void *bytes);
+/* The same by another table than that of the segment. */
+PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
 /* How many bytes a field's element has, by its code in the table of the layout. */
 uint32_t code_size(char code);
 void plain_dealloc(PyObject *self);

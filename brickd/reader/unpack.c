@@ -54,11 +54,11 @@ static PyObject *value_of(const uint8_t *at, const struct brick_field *f)
     return values;
 }
 
-PyObject *unpacked(const char *record, const void *bytes)
+PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes)
 {
     PyObject *fields = PyDict_New();
-    for (size_t i = 0; fields != NULL && i < BRICK_FIELD_COUNT; i++) {
-        const struct brick_field *f = &brick_fields[i];
+    for (size_t i = 0; fields != NULL && i < count; i++) {
+        const struct brick_field *f = &table[i];
         if (strcmp(f->record, record) != 0 || strncmp(f->name, "reserved", 8) == 0)
             continue;
         PyObject *v = value_of((const uint8_t *)bytes + f->offset, f);
@@ -67,4 +67,9 @@ PyObject *unpacked(const char *record, const void *bytes)
         Py_XDECREF(v);
     }
     return fields;
+}
+
+PyObject *unpacked(const char *record, const void *bytes)
+{
+    return unpacked_by(brick_fields, BRICK_FIELD_COUNT, record, bytes);
 }

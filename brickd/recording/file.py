@@ -99,5 +99,5 @@ def open_file(path: str, reads: Reads = nobody) -> File:
     mode = os.fstat(fd).st_mode
     if not stat.S_ISREG(mode):
         os.close(fd)
-        raise RecordingRefused(path, f"is no file of a recording: {stat.filemode(mode)}, a regular file is wanted")
+        raise RecordingRefused(path, f"is not a recording: {stat.filemode(mode)}, not a regular file")
     return File(path, fd, reads)

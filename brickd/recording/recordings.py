@@ -35,9 +35,9 @@ class Recordings:
             running = self.running
             if running is not None:
                 at = running.document()["files"][-1]["path"]
-                raise BrickdError(f"a recording is being made already, {at}: end that first (one at a time)")
+                raise BrickdError(f"a recording is already running, {at}: end that first (one at a time)")
             if self._closed:
-                raise BrickdError("the daemon ends: nothing is recorded any more")
+                raise BrickdError("the daemon is stopping: it starts no recording")
             self._current = Recorder(order, first, self._source)
             return self._current
 

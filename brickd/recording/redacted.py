@@ -20,10 +20,10 @@ from brickd.snapshot import Snapshot
 # Kinds of events whose texts name workers, services, bricks, files and numbers of these.
 _TOLD = frozenset(
     {
-        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "recording_began",
-        "recording_ended", "recording_failed", "recording_removed", "recording_resumed", "restored", "set", "straggler",
-        "straggler_gone", "worker_died", "worker_ended", "worker_found", "worker_missed", "worker_moved",
-        "worker_returned",
+        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "rationed",
+        "recording_began", "recording_ended", "recording_failed", "recording_removed", "recording_resumed", "restored",
+        "set", "starved", "straggler", "straggler_gone", "worker_died", "worker_ended", "worker_found", "worker_missed",
+        "worker_moved", "worker_returned",
     }
 )  # fmt: skip
 _LEFT_OUT = "left out: the recording is redacted"

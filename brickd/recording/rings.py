@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from brickd import _reader
+from brickd import _reader, valid
 from brickd.composed import plain
-from brickd.recording import judged
 
 _SAID_BYTES_MAX = 1 << 22
 
@@ -55,7 +54,5 @@ def read_numbers(body: bytes) -> dict[str, int]:
     Raises:
         ValueError: these are none.
     """
-    with judged.judging():
-        return {
-            judged.text(uuid): judged.whole(number) for uuid, number in judged.document(body, _SAID_BYTES_MAX).items()
-        }
+    with valid.validating():
+        return {valid.text(uuid): valid.whole(number) for uuid, number in valid.document(body, _SAID_BYTES_MAX).items()}

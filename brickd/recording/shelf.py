@@ -120,9 +120,9 @@ class Shelf:
         for each in self.all():
             if each.recording == recording:
                 if each.written:
-                    raise BrickdError(f"recording {recording} is being written still: end it first")
+                    raise BrickdError(f"recording {recording} is still being written: end it first")
                 return each
-        raise BrickdError(f"no recording {recording} lies in {self._directory}")
+        raise BrickdError(f"no recording {recording} in {self._directory}")
 
     def open(self, recording: str, number: int) -> int:
         """A file, to be read: its descriptor; raises as `find` does."""

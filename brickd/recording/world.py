@@ -83,7 +83,15 @@ class Inside:
     def control(self) -> _reader.Control:
         """What its consumer asked, as far as that is recorded."""
         flags, rate = self._reading.flags, self._reading.asked_rate
-        return {"flags": flags, "fingerprint_rate": rate, "dump_site": 0, "reopen": 0, "weights": 0, "sites": ()}
+        return {
+            "flags": flags,
+            "fingerprint_rate": rate,
+            "dump_site": 0,
+            "reopen": 0,
+            "weights": 0,
+            "attached": 0,
+            "sites": (),
+        }
 
     def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
         """The number of the first of the last slots that were recorded without a gap, and these."""
@@ -153,7 +161,9 @@ class Recorded:
             RecordingRefused: there is none.
         """
         if len(self._last(2)) < 2:
-            raise RecordingRefused(self._files[-1].form.path, "holds one snapshot, two are wanted to see what moved")
+            raise RecordingRefused(
+                self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
+            )
         return Recorded(self._files, self._backwards, self.events, self._back + 1)
 
     def _shown(self) -> Shown:

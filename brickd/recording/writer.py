@@ -102,7 +102,7 @@ class Writer:
             return snapshot
         workers = [worker for worker in survey.workers if self._rings.wants(worker.name, worker.service)]
         # What was refused belongs to nobody who is named.
-        return replace(snapshot, survey=replace(survey, workers=workers, refused=[], foreign=0))
+        return replace(snapshot, survey=replace(survey, workers=workers, refused=[]))
 
     def _write(self, snapshot: Snapshot) -> bool:
         if self._counts.snapshots % _WHOLE == 0:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
-from brickd import _reader, kept
+from brickd import _reader, kept, valid
 from brickd.composed import composed, plain
 from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.events import Event
@@ -21,7 +21,6 @@ from brickd.numerics import form
 from brickd.numerics.holds import Holds
 from brickd.numerics.tensors import Tensors
 from brickd.numerics.weights import Weights
-from brickd.recording import judged
 from brickd.snapshot import Snapshot
 from brickd.workers import Survey, Usage, Worker
 from brickd.world import Facts
@@ -141,7 +140,7 @@ def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
         "daemon": None if daemon is None else asdict(daemon),
         "counts": asdict(counts),
         "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
-        "foreign": survey.foreign,
+        "foreign": 0,  # earlier versions counted files of other users here and require the member
         "words": survey.words,
         "clocks": survey.clocks,
     }
@@ -187,15 +186,15 @@ class Shown:
 
 def read_beginning(body: bytes) -> Beginning:
     """What `beginning` wrote."""
-    with judged.judging():
-        found = judged.document(body, _OWN_BYTES_MAX)
+    with valid.validating():
+        found = valid.document(body, _OWN_BYTES_MAX)
         redacted = bool(found.get("redacted", False))
         return Beginning(
-            judged.whole(found["began_at_ns"]),
-            judged.optional(found["version"], judged.text),
-            judged.text(found["host"]),
-            judged.text(found["prefix"]),
-            tuple(map(judged.text, found["names"])),
+            valid.whole(found["began_at_ns"]),
+            valid.optional(found["version"], valid.text),
+            valid.text(found["host"]),
+            valid.text(found["prefix"]),
+            tuple(map(valid.text, found["names"])),
             bool(found["spans"]),
             redacted,
             bool(found.get("values", not redacted)),  # before it was asked, all others had them
@@ -204,37 +203,36 @@ def read_beginning(body: bytes) -> Beginning:
 
 def read_ending(body: bytes) -> Ending:
     """What `ending` wrote."""
-    with judged.judging():
-        found = judged.document(body, _OWN_BYTES_MAX)
+    with valid.validating():
+        found = valid.document(body, _OWN_BYTES_MAX)
         if found["why"] not in get_args(Why):
-            raise ValueError(f"why is {found['why']!r}, wanted is one of {', '.join(get_args(Why))}")
+            raise ValueError(f"why is {found['why']!r}, expected one of {', '.join(get_args(Why))}")
         return Ending(found["why"], _counts(found["counts"]))
 
 
 def read_event(body: bytes) -> Event:
     """What `event` wrote."""
-    with judged.judging():
-        number, time_ns, kind, text, *whose = judged.document(body, _EVENT_BYTES_MAX)
-        service, worker, command = (judged.optional(each, judged.text) for each in whose)
+    with valid.validating():
+        number, time_ns, kind, text, *whose = valid.document(body, _EVENT_BYTES_MAX)
+        service, worker, command = (valid.optional(each, valid.text) for each in whose)
         return Event(
-            judged.whole(number), judged.whole(time_ns), judged.text(kind), judged.text(text), service, worker, command
+            valid.whole(number),
+            valid.whole(time_ns),
+            valid.text(kind),
+            valid.text(text),
+            service,
+            worker,
+            command,
         )
 
 
 def read_tables(body: bytes) -> tuple[kept.Tables, bool]:
     """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
-    with judged.judging():
-        document = judged.document(body)
+    with valid.validating():
+        document = valid.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
-            judged.limited(document.get(what, ()), _TABLES_MAX)
-        found = kept.Tables.of(document)
-        for names in found.names.values():
-            judged.names(names)
-        for paths in found.paths.values():
-            judged.paths(paths)
-        for sites in found.sites.values():
-            judged.sites(sites)
-        return found, document.get("afresh") is True
+            valid.limited(document.get(what, ()), _TABLES_MAX)
+        return kept.Tables.of(document), document.get("afresh") is True
 
 
 def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
@@ -245,72 +243,71 @@ def read_snapshot(body: bytes, at_ns: int, tables: kept.Tables) -> Shown:
         at_ns: when it was written, since 1970.
         tables: those that were in force there.
     """
-    with judged.judging():
-        found = judged.document(body)
+    with valid.validating():
+        found = valid.document(body, _reader.CHUNK_BYTES_MAX)
         survey = Survey(
             [_read_worker(each, tables) for each in found["workers"]],
-            [_read_refused(*each) for each in judged.limited(found["refused"], _REFUSED_MAX)],
-            judged.whole(found["foreign"]),
-            tuple(map(judged.text, judged.limited(found["words"], _WORDS_MAX))),
-            _read_clocks(found.get("clocks", {})),
+            [_read_refused(*each) for each in valid.limited(found["refused"], _REFUSED_MAX)],
+            words=tuple(map(valid.text, valid.limited(found["words"], _WORDS_MAX))),
+            clocks=_read_clocks(found.get("clocks", {})),
         )
         daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
-        return Shown(Snapshot(judged.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
+        return Shown(Snapshot(valid.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
 
 
 def read_weights(body: bytes) -> Weights:
     """What `weights` wrote."""
-    with judged.judging():
+    with valid.validating():
         line, rest = form.parted(body)
-        return form.read(judged.document(line), rest)
+        return form.read(valid.document(line, _reader.CHUNK_BYTES_MAX), rest)
 
 
 def _read_worker(found: dict[str, Any], tables: kept.Tables) -> Worker:
-    asked = {
-        "flags": found["flags"],
-        "asked_rate": judged.whole(found.get("asked_rate", 0), most=_reader.RATE_ALL),
-        "left_out": judged.bits(found.get("left_out", "0"), _reader.SITES_MAX),
-    }
-    reading = judged.reading(replace(kept.reading(found["reading"], tables), **asked))
+    reading = replace(
+        kept.reading(found["reading"], tables),
+        flags=valid.whole(found["flags"]),
+        asked_rate=valid.whole(found.get("asked_rate", 0), most=_reader.RATE_ALL),
+        left_out=valid.bits(found.get("left_out", "0"), _reader.SITES_MAX),
+    )
     usage = None
     if found["usage"] is not None:
         percent, rss = found["usage"]
-        usage = Usage(judged.optional(percent, judged.number), judged.whole(rss))
-    added = tuple(_read_origin(*each) for each in judged.limited(found.get("added", ()), ADDED_MAX))
-    together = judged.whole(found["together"], 1)
-    return Worker(judged.text(found["name"]), reading, ledger_of(reading), together, usage, added)
+        usage = Usage(valid.optional(percent, valid.number), valid.whole(rss))
+    added = tuple(_read_origin(*each) for each in valid.limited(found.get("added", ()), ADDED_MAX))
+    together = valid.whole(found["together"], 1)
+    return Worker(valid.text(found["name"]), reading, ledger_of(reading), together, usage, added)
 
 
 def _read_origin(uuid: Any, *numbers: Any) -> Origin:
-    took, ticks, ns = map(judged.whole, numbers)
-    return Origin(judged.text(uuid), took, ticks, ns)
+    took, ticks, ns = map(valid.whole, numbers)
+    return Origin(valid.text(uuid), took, ticks, ns)
 
 
 def _read_clocks(found: dict[str, tuple[Any, Any]]) -> dict[int, tuple[int, int]]:
-    clocks = judged.limited(found, _CLOCKS_MAX).items()
-    return {int(kind): (judged.whole(ticks), judged.whole(ns)) for kind, (ticks, ns) in clocks}
+    clocks = valid.limited(found, _CLOCKS_MAX).items()
+    return {int(kind): (valid.whole(ticks), valid.whole(ns)) for kind, (ticks, ns) in clocks}
 
 
 def _read_refused(path: Any, reason: Any, unopened: Any) -> SegmentRefused:
-    return (SegmentUnopened if unopened else SegmentRefused)(judged.text(path), judged.text(reason))
+    return (SegmentUnopened if unopened else SegmentRefused)(valid.text(path), valid.text(reason))
 
 
 def _read_facts(found: dict[str, Any]) -> Facts:
     return Facts(
-        judged.optional(found["version"], judged.text),
-        judged.whole(found["pid"]),
-        judged.whole(found["started_ns"]),
-        judged.whole(found["uptime_ns"]),
-        judged.text(found["prefix"]),
-        judged.optional(found["checkpoint_problem"], judged.text),
-        judged.whole(found["loop_still_ns"]),
-        judged.optional(found["broken"], judged.text),
-        judged.optional(found["recording_problem"], judged.text),
+        valid.optional(found["version"], valid.text),
+        valid.whole(found["pid"]),
+        valid.whole(found["started_ns"]),
+        valid.whole(found["uptime_ns"]),
+        valid.text(found["prefix"]),
+        valid.optional(found["checkpoint_problem"], valid.text),
+        valid.whole(found["loop_still_ns"]),
+        valid.optional(found["broken"], valid.text),
+        valid.optional(found["recording_problem"], valid.text),
     )
 
 
 def _counts(found: dict[str, Any]) -> Counts:
-    counted = judged.limited(found["not_recorded"], _COUNTS_MAX)
-    lacking = {judged.text(what): judged.whole(n) for what, n in counted.items()}
-    snapshots, events, records = (judged.whole(found.get(name, 0)) for name in ("snapshots", "events", "records"))
+    counted = valid.limited(found["not_recorded"], _COUNTS_MAX)
+    lacking = {valid.text(what): valid.whole(n) for what, n in counted.items()}
+    snapshots, events, records = (valid.whole(found.get(name, 0)) for name in ("snapshots", "events", "records"))
     return Counts(snapshots, events, records, lacking)

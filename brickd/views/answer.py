@@ -1,8 +1,8 @@
 """Answers: what every view gives back.
 
 Owns: what all documents begin with, which workers a view is asked about and over what time, what is said beside a
-document. Must not know: any view, who asks. Invariants: what was not read is said; where nothing may be read, nobody is
-told that nothing is there.
+document. Must not know: any view, who asks. Invariants: where our user has no segments and others have some, the answer
+says whose they are; other users' segments change no document and no exit code.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from brickd.errors import BrickdError, NoDaemon, NotPermitted
+from brickd.errors import BrickdError, NoDaemon
 from brickd.questions.question import SLOTS, START
-from brickd.workers import Survey, Worker, select, unread
+from brickd.users import others_have
+from brickd.workers import Survey, Worker, select
 from brickd.world import Source, World
 
 Document = dict[str, Any]
@@ -72,15 +73,12 @@ def chosen(world: World, names: Sequence[str]) -> Chosen:
     """The workers that are meant: everybody when nothing is named.
 
     Raises:
-        NoSuchWorker: a name that nobody has.
-        NotPermitted: nothing is named, and all that is there belongs to others.
+        NoSuchWorker: a name that no worker and no service has.
     """
     found = world.survey()
-    if not names:
-        require_readable(found)
-    workers = select(found.workers, names, foreign=found.foreign)
-    foreign = (unread(found.foreign),) if found.foreign else ()
-    return Chosen(found, workers, found.words + foreign)
+    services = {each.service for each in found.removed}
+    workers = select(found.workers, names, foreign=found.foreign, services=services)
+    return Chosen(found, workers, found.words + foreign_words(found))
 
 
 def counted(world: World, found: Chosen, over: str | None) -> Counted:
@@ -104,14 +102,13 @@ def counted(world: World, found: Chosen, over: str | None) -> Counted:
         return Counted(found.workers)
     if world.source == "shared memory":
         raise NoDaemon(f"no daemon has looked at the workers {wanted} ago (start one: brickd up -d; or --over {START})")
-    raise BrickdError(f"there is only one look at the workers, two wanted for the last {wanted}: --over {START}")
+    raise BrickdError(
+        f"there is only one snapshot of the workers, and two are needed for the last {wanted}: --over {START}"
+    )
 
 
-def require_readable(found: Survey) -> None:
-    """Refuse to go on where there are segments and none may be read: that is not the same as nothing.
-
-    Raises:
-        NotPermitted: all that is there belongs to others.
-    """
-    if found.foreign and not found.workers and not found.refused:
-        raise NotPermitted(unread(found.foreign))
+def foreign_words(found: Survey) -> tuple[str, ...]:
+    """Whose segments there are, where none is ours: that is not the same as nothing."""
+    if found.foreign and not (found.workers or found.refused or found.removed):
+        return (others_have(found.foreign),)
+    return ()

@@ -2,8 +2,8 @@
 
 Owns: which workers are meant, which evidence is chosen where none is asked for. Must not know: how rows come about, the
 schema of the document, screens. Invariants: verdicts are of one kind of evidence, which is named; where nothing can
-be compared that is a verdict of its own with its reason, and never "equal"; steps of workers under live traffic are not
-paired; what was not looked at is said.
+be compared that is a verdict of its own with its reason, and never "equal"; steps are paired only where a person asks
+for evidence by run; what was not looked at is said.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from brickd.numerics.blame import Verdict
 from brickd.numerics.comparison import Comparison, Evidence, Party, compare
 from brickd.numerics.numerics import Numerics
 from brickd.questions.diff import DiffQuestion, step_number
-from brickd.views.answer import Answer, Sourced, begun, require_readable
+from brickd.views.answer import Answer, Sourced, begun, foreign_words
 from brickd.views.differences import Sides, document, nothing
 from brickd.views.differing_weights import Weighed, why_none
 from brickd.workers import Survey, Worker, select
@@ -48,17 +48,28 @@ class Nothing(NamedTuple):
     """
 
     why: str
-    tried: Sequence[Comparison] = ()
+    tried: Comparison | None = None
     keys: bool = False
 
 
-def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False) -> Answer:
+class Chosen(NamedTuple):
+    """What the answer is made of.
+
+    Attributes:
+        outputs: what was compared at sites; None: only weights are asked for.
+        by_weights: whether weights lead.
+    """
+
+    outputs: Comparison | None
+    by_weights: bool
+
+
+def answer(world: Comparable, question: DiffQuestion) -> Answer:
     """Compare the workers that are meant.
 
     Args:
         world: where they are.
         question: who, and how.
-        same_work: whether a person says that they did the same, step by step.
 
     Raises:
         NoSuchWorker: a name that nobody has.
@@ -69,13 +80,11 @@ def answer(world: Comparable, question: DiffQuestion, *, same_work: bool = False
     workers = [each for each in workers if each.reading.alive or each.name in question.names or _heard(numerics, each)]
     sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
     weighed = Weighed.of(numerics.weights, workers)
-    chosen = _chosen(sides, question, weighed, same_work=same_work)
+    chosen = _chosen(sides, question, weighed)
     if isinstance(chosen, Nothing):
         said = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
-        return Answer({**begun(world), **said}, found.words)
-    # Weights that differ are not passed over because nothing came of it so far.
-    by_weights = not chosen or bool(question.by is None and weighed.differing and not chosen[0].diverged)
-    said = document(sides, chosen, weighed, by_weights=by_weights)
+        return Answer({**begun(world), **said}, found.words + foreign_words(found))
+    said = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
     return Answer({**begun(world), **said}, (*found.words, *_ignored(question, said["evidence"])))
 
 
@@ -93,14 +102,13 @@ def meant(found: Survey, names: Sequence[str]) -> list[Worker]:
 
     Raises:
         NoSuchWorker: a name that nobody has.
-        WrongQuestion: nobody is named, and there are several services.
+        WrongQuestion: no worker is named, and there are several services.
     """
     everybody = [worker for worker in found.workers if worker.together == 1]
     if not names:
-        require_readable(found)
         services = sorted({worker.service for worker in everybody})
         if len(services) > 1:
-            raise WrongQuestion(f"nobody is named, and there are {len(services)} services, {services[0]} among them")
+            raise WrongQuestion(f"name a service: there are {len(services)} services, {services[0]} among them")
         return everybody
     chosen: dict[int, Worker] = {}
     for name in names:
@@ -150,42 +158,39 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- by which evidence
 
 
-def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed, *, same_work: bool) -> list[Comparison] | Nothing:
-    """The comparison that leads, and what else was compared beside it; none where weights lead."""
-    step = None if question.step is None else step_number(question.step)
+def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed) -> Chosen | Nothing:
+    """What is compared, and which evidence leads. Steps are paired only where `--by run` is asked for."""
 
     def by(evidence: Evidence) -> Comparison:
+        step = None if question.step is None else step_number(question.step)
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "nobody"
         why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
-        return Nothing(why, [] if question.by == "weights" else [by(Evidence(question.by or Evidence.INPUT))])
+        return Nothing(why, None if question.by == "weights" else by(Evidence(question.by or Evidence.INPUT)))
     if question.by == "weights":
-        return [] if weighed.known else Nothing(why_none(weighed))
-    if question.by is not None:
-        asked = by(Evidence(question.by))
-        if other := _other_keys(sides, asked):
-            return other
-        return [asked] if _says_something(asked) else Nothing(diagnosis.nothing([asked]) + _beside(weighed), [asked])
-    by_input, by_run = by(Evidence.INPUT), by(Evidence.RUN)
-    if other := _other_keys(sides, by_input):
+        return Chosen(None, by_weights=True) if weighed.known else Nothing(why_none(weighed))
+    outputs = by(Evidence(question.by or Evidence.INPUT))
+    if other := _other_keys(sides, outputs):
         return other
-    unpaired = None if same_work else _unpaired(sides, by_input, by_run)
-    leads = [by_input] if by_input.compared else []
-    if unpaired is None and _says_something(by_run):
-        # Of two that did the same a person says so: what only that shows is shown.
-        leads.insert(0 if same_work and by_run.diverged and not by_input.diverged else len(leads), by_run)
-    if not leads and not weighed.differing and not _weights_alone(question, weighed, by_run):
-        tried = [by_input] if unpaired else [by_input, by_run]
-        return Nothing(diagnosis.nothing(tried, unpaired=unpaired) + _beside(weighed), tried)
-    return leads
+    if question.by is None and _weights_lead(question, weighed, outputs):
+        return Chosen(outputs, by_weights=True)
+    if _says_something(outputs):
+        return Chosen(outputs, by_weights=False)
+    return Nothing(diagnosis.nothing(outputs) + _beside(weighed), outputs)
 
 
-def _weights_alone(question: DiffQuestion, weighed: Weighed, by_run: Comparison) -> bool:
-    """Whether weights are all that was ever said, and all of it is asked about: else they answer another question."""
-    said = question.step is not None or question.since is not None or any(e.prints for e in by_run.matched.workers)
-    return weighed.known and not said
+def _weights_lead(question: DiffQuestion, weighed: Weighed, outputs: Comparison) -> bool:
+    """Whether weights lead where no evidence is asked for.
+
+    Weights that differ lead while no output differs. Equal ones lead where no output was compared, unless the question
+    is about a step or a time.
+    """
+    if weighed.differing:
+        return not outputs.diverged
+    asks_outputs = question.step is not None or question.since is not None
+    return weighed.known and not _says_something(outputs) and not asks_outputs
 
 
 def _beside(weighed: Weighed) -> str:
@@ -194,22 +199,6 @@ def _beside(weighed: Weighed) -> str:
         return f"; {why_none(weighed)}" if weighed.reasons else ""
     said = {Verdict.IDENTICAL: "are equal", Verdict.INCOMPLETE: "are equal as far as they are known"}
     return f"; weights {said.get(weighed.verdict, 'differ')} (--by weights)"
-
-
-def _unpaired(sides: Sides, by_input: Comparison, by_run: Comparison) -> str | None:
-    """Why steps of the same number are not taken for the same work where nobody says that they are; None: they are.
-
-    Under live traffic each replica has batches of its own: a step tells whose work it was by what its first site is
-    given.
-    """
-    if not by_run.declared:
-        return "steps are the host's own only in brick.step"
-    found = [site for site in by_run.matched.sites if any(site.classes)] or by_run.matched.sites
-    first = min(found, key=lambda site: site.moment, default=None)
-    if first is None or not any(site.bare for site in by_input.matched.sites if site.site == first.site):
-        return None
-    kernel = sides.numerics.sites[first.site].kernel
-    return f"{kernel}, the first site, has no inputs that would show whether steps were the same work"
 
 
 def _says_something(of: Comparison) -> bool:
@@ -223,8 +212,8 @@ def _other_keys(sides: Sides, found: Comparison) -> Nothing | None:
     for other in speak[1:]:
         if other.reading.process["key"] != speak[0].reading.process["key"]:
             why = (
-                f"the checksums of {speak[0].name} and {other.name} are made with different keys, wanted is the same"
+                f"the checksums of {speak[0].name} and {other.name} are made with different keys, expected the same"
                 " for both (BRICKD_KEY_FILE)"
             )
-            return Nothing(why, [found], keys=True)
+            return Nothing(why, found, keys=True)
     return None

@@ -49,67 +49,82 @@ class Sides:
     parties: Sequence[Party]
 
 
-def document(sides: Sides, chosen: Sequence[Comparison], weighed: Weighed, *, by_weights: bool) -> Document:
+def document(sides: Sides, outputs: Comparison | None, weighed: Weighed, *, by_weights: bool) -> Document:
     """What is told of workers that were compared.
 
     Args:
         sides: who.
-        chosen: by what they say at sites; the first one leads, unless there is none.
+        outputs: by what they say at sites; None: only weights are asked for.
         weighed: by their weights.
         by_weights: whether these lead.
     """
     names = [worker.name for worker in sides.workers]
-    leads = None if by_weights else chosen[0]
-    said = differing_weights.document(weighed, names) if leads is None else _by_sites(sides, leads, chosen, weighed)
-    others = [
-        {"evidence": each.evidence, "verdict": each.verdict, "compared": each.compared, "diverged": each.diverged}
-        for each in chosen
-        if each is not leads
-    ]
-    if leads is not None and weighed.known:
-        others.append(weighed.other())
+    others: list[Document] = []
+    if outputs is not None and not by_weights:
+        said = _by_sites(sides, outputs, weighed)
+        others += [weighed.other()] if weighed.known else []
+    else:
+        said = differing_weights.document(weighed, names)
+    if outputs is not None and by_weights:
+        others.append(_other(outputs))
+        said["headlines"] += [] if outputs.compared else [diagnosis.outputs_not_compared(outputs)]
     apart = 1 if len(names) == 2 else names.index(said["outlier"]) if said["outlier"] is not None else None
     times = None if apart is None else _times(sides, apart)
     if times is not None and Verdict(said["verdict"]).differs:
         said["headlines"] += _slower(times)
-    return {**said, "others": others, "weights": weighed.summary(), "timing": times}
+    return {**said, "outputs": _outputs(outputs), "others": others, "weights": weighed.summary(), "timing": times}
+
+
+def _other(outputs: Comparison) -> Document:
+    """What was compared at sites, beside weights that lead."""
+    return {
+        "evidence": outputs.evidence,
+        "verdict": outputs.verdict,
+        "compared": outputs.compared,
+        "diverged": outputs.diverged,
+    }
+
+
+def _outputs(compared: Comparison | None) -> Document | None:
+    """How many outputs were compared, of how many fingerprints; None: only weights are asked for."""
+    if compared is None:
+        return None
+    return {
+        "evidence": compared.evidence,
+        "fingerprints": compared.matched.prints,
+        "compared": compared.compared,
+    }
 
 
 def nothing(
-    sides: Sides, why: str, tried: Sequence[Comparison], weighed: Weighed, *, other_keys: bool = False
+    sides: Sides, why: str, tried: Comparison | None, weighed: Weighed, *, other_keys: bool = False
 ) -> Document:
     """What is told of workers of which nothing is comparable.
 
     Args:
         sides: who.
         why: so it is.
-        tried: what was compared in vain; the first one is shown; none: their weights are.
+        tried: what was compared in vain; None: their weights were.
         weighed: by their weights.
         other_keys: whether nothing is for the keys that checksums are made with.
     """
     names = [worker.name for worker in sides.workers]
-    said = _by_sites(sides, tried[0], [], weighed) if tried else differing_weights.document(weighed, names)
-    others = [
-        {"evidence": each.evidence, "verdict": Verdict.NOT_COMPARABLE, "compared": 0, "diverged": 0}
-        for each in tried[1:]
-    ]
-    if other_keys:  # what stands side by side all the same says nothing
-        said |= {"not_comparable": {"key": tried[0].matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
+    said = differing_weights.document(weighed, names) if tried is None else _by_sites(sides, tried, weighed)
+    if other_keys and tried is not None:  # what stands side by side all the same says nothing
+        said |= {"not_comparable": {"key": tried.matched.prints}, "sites": [], "missing": {"a": 0, "b": 0}}
         said |= dict.fromkeys(("compared", "identical", "within", "diverged", "incomplete"), 0)
     said |= {"headlines": [why], "diagnosis": None, "verdict": Verdict.NOT_COMPARABLE, "first": None, "outlier": None}
-    return {**said, "reasons": [why], "others": others, "weights": weighed.summary(), "timing": None}
+    said |= {"reasons": [why], "outputs": _outputs(tried), "others": []}
+    return {**said, "weights": weighed.summary(), "timing": None}
 
 
-def _by_sites(sides: Sides, leads: Comparison, chosen: Sequence[Comparison], weighed: Weighed) -> Document:
+def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
     first, outlier = leads.first, leads.outlier
     site = None if first is None else sides.numerics.sites[first.site]
-    run = next((each for each in chosen if each.evidence == Evidence.RUN), None)
     born = leads.born()
     started = born or ([first.site] if first is not None else [])
-    follow = None if first is None or run is None else following(run, started)
+    follow = None if first is None or leads.evidence != Evidence.RUN else following(leads, started)
     said = [diagnosis.headline(leads, site)]
-    if run is not None and run is not leads and run.verdict.differs and not leads.verdict.differs:
-        said.append(diagnosis.by_run_alone(run, None if run.first is None else sides.numerics.sites[run.first.site]))
     blamed: list[Differing] = []
     if first is not None and site is not None:
         said += filter(None, [diagnosis.before(leads), diagnosis.explained(first)])

@@ -17,7 +17,7 @@ from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
 from brickd.switches import settings
 from brickd.thinning import words_of
-from brickd.views.answer import Answer, Document, begun, require_readable
+from brickd.views.answer import Answer, Document, begun, foreign_words
 from brickd.words import NOBODY
 from brickd.workers import select
 from brickd.world import Details, Inside, World
@@ -46,11 +46,10 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
     elif found.workers:
         workers = found.workers
     else:
-        require_readable(found)
-        raise NoSuchWorker(NOBODY)
+        raise NoSuchWorker("; ".join((NOBODY, *foreign_words(found))))
     if len(workers) > 1:
         names = ", ".join(worker.name for worker in workers[:8])
-        raise BrickdError(f"{len(workers)} workers to choose from, one wanted: brickd inspect WORKER ({names})")
+        raise BrickdError(f"{len(workers)} workers, and inspect shows one: brickd inspect WORKER ({names})")
     if workers[0].reading.file not in files:
         raise NoSuchWorker(f"{workers[0].name} is gone, its segment with it: its totals stay in brickd bricks and tree")
     return workers[0].reading.file, workers[0].name

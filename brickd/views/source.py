@@ -53,7 +53,9 @@ def _meant(said: str | None, every: Iterable[int]) -> list[int]:
     digits = said.removeprefix("@").removeprefix("0x").lower()
     meant = sorted(hash_ for hash_ in every if digits and f"{hash_:016x}".startswith(digits))
     if not meant:
-        raise NoSuchSource(f"no source {said}: no kernel refers to one, and none was told (brickd source lists them)")
+        raise NoSuchSource(
+            f"no source {said}: no kernel refers to it, and no worker sent it (brickd source lists them)"
+        )
     if len(meant) > 1:
         some = ", ".join(f"{hash_:016x}" for hash_ in meant[:_SHOWN_MAX])
         more = f" and {len(meant) - _SHOWN_MAX:,} more" if len(meant) > _SHOWN_MAX else ""

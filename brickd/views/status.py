@@ -1,7 +1,7 @@
 """The view `status`: totals over all workers, and what is wrong.
 
 Owns: the schema of its document. Must not know: terminals, files. Invariant: the ledger of the document is the sum of
-its workers' ledgers.
+its workers' ledgers, and of what was removed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from brickd.ledger import Ledger
 from brickd.questions.status import StatusQuestion
 from brickd.totals import bricks, categories
-from brickd.views import numerics, weighed
+from brickd.views import numerics, removed, weighed
 from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.views.workers import entries, problems, stragglers
 from brickd.world import World
@@ -25,12 +25,16 @@ def answer(world: World, question: StatusQuestion) -> Answer:
     beside = weighed.beside(world, found, workers)
     called = numerics.called_now(found.workers)
     weights = weighed.findings(beside, workers, partial=partial)
+    gone = removed.chosen(found, question.names)
     for worker in workers:
         whole.add(worker.ledger)
+    for each in gone:
+        whole.add_removed(each.counts)
     document = {
         **begun(world),
         "daemon": None if daemon is None else daemon.document(),
         "ledger": whole.document(),
+        "removed": removed.summary(gone),
         "workers": entries(found, workers, partial=partial),
         **over.document(),
         "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
@@ -43,6 +47,7 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         "problems": [
             *weighed.problems(weights or ()),
             *numerics.problems(differing or (), called),
+            *removed.problems(gone, daemon=daemon is not None),
             *problems(found, workers, daemon, slow, partial=partial),
         ],
     }

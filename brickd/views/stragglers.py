@@ -21,7 +21,7 @@ def answer(world: World, question: StragglersQuestion) -> Answer:
     """
     judged = world.stragglers()
     if judged is None:
-        raise NoDaemon("whoever is slow shows in windows of time, which a daemon keeps (start one: brickd up -d)")
+        raise NoDaemon("straggler detection needs a daemon (start one: brickd up -d)")
     _, workers, words = chosen(world, question.names)
     mine = judged.about({worker.name for worker in workers})
     services = {worker.service for worker in workers}

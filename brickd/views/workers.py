@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from brickd import opened
-from brickd.errors import SegmentLeft, SegmentRefused, SegmentUnopened
+from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
 from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
@@ -23,7 +23,7 @@ from brickd.reading import Reading
 from brickd.switches import settings
 from brickd.thinning import words_of
 from brickd.units import duration
-from brickd.views import numerics, weighed
+from brickd.views import numerics, removed, weighed
 from brickd.views.answer import Answer, begun, chosen
 from brickd.words import many
 from brickd.workers import Survey, Worker
@@ -44,13 +44,16 @@ def answer(world: World, question: WorkersQuestion) -> Answer:
     partial, compared = bool(question.names), numerics.known(world)
     differing = () if compared is None else numerics.about(compared, workers, partial=partial)
     weights = weighed.findings(weighed.beside(world, found, workers), workers, partial=partial)
+    gone, daemon = removed.chosen(found, question.names), world.daemon()
     document = {
         **begun(world),
         "workers": entries(found, workers, partial=partial),
+        "removed": removed.entries(gone),
         "problems": [
             *weighed.problems(weights or ()),
             *numerics.problems(differing, numerics.called_now(found.workers)),
-            *problems(found, workers, world.daemon(), stragglers(world, workers), partial=partial),
+            *removed.problems(gone, daemon=daemon is not None),
+            *problems(found, workers, daemon, stragglers(world, workers), partial=partial),
         ],
     }
     return Answer(document, words)
@@ -133,7 +136,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
     found = [
         {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
         for number, lane, _ in reading.lanes
-        if (span := opened.youngest(reading, lane)) is not None
+        if lane["current"] and (span := opened.youngest(reading, lane)) is not None
     ]
     return sorted(found, key=lambda entry: (-(entry["since_ns"] or 0), entry["lane"]))
 
@@ -173,7 +176,7 @@ def _worker(worker: Worker) -> Entry:
         "clock": reading.clock,
         "ledger": worker.ledger.document(),
         "lost": worker.ledger.lost(),
-        "threads": sum(lane["thread"] != 0 for _, lane, _ in reading.lanes) if reading.alive else 0,
+        "threads": sum(n for lane, _, n in reading.alike() if lane["thread"]) if reading.alive else 0,
         "lanes": {"used": len(reading.lanes), "room": header["lanes"]},
         "paths": {"used": min(process["paths"], header["paths"]), "room": header["paths"]},
         "names": {"used": min(process["names"], header["names"]), "room": header["names"]},
@@ -227,7 +230,6 @@ def _quarantined(name: str, file: str | None, reason: str, *, together: int = 1)
 
 
 def _remedy(error: SegmentRefused) -> str:
-    """What cannot be opened `prune` leaves alone."""
-    if isinstance(error, SegmentLeft):
-        return f"sudo -u '#{error.owner}' brickd prune"
-    return "brickd doctor" if isinstance(error, SegmentUnopened) else "brickd prune --refused"
+    """What cannot be opened `prune` leaves alone; what costs too much may be a live worker's."""
+    stays = isinstance(error, SegmentUnopened | SegmentOverBudget)
+    return "brickd doctor" if stays else "brickd prune --refused"

@@ -24,9 +24,14 @@ _RESTED_NS = 100_000  # a thread that had less of the processor since the last l
 class Running:
     """A daemon that answers."""
 
-    def __init__(self, place: Workplace, pid: int) -> None:
-        self._place = place
-        self._process = Path("/proc") / str(pid)
+    def __init__(self, place: Workplace, process: subprocess.Popen[bytes]) -> None:
+        self._place, self._started = place, process
+        self._process = Path("/proc") / str(process.pid)
+
+    def end(self) -> None:
+        """Ask it to end, and wait until it has."""
+        self._started.terminate()
+        self._started.wait()
 
     def _ask(self, *arguments: str, ends: tuple[int, ...] = (0,)) -> Any:
         return json.loads(self._place.python("-m", "brickd", *arguments, "--json", ends=ends).stdout)
@@ -130,7 +135,7 @@ def running(place: Workplace) -> Iterator[Running]:
         try:
             if b"the daemon runs" not in process.stdout.readline():
                 raise RuntimeError("brickd up did not start")
-            yield Running(place, process.pid)
+            yield Running(place, process)
         finally:
             process.terminate()
             process.wait()

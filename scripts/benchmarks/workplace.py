@@ -39,6 +39,17 @@ class Workplace:
         """Where a daemon of the run, and whoever asks it, is at home."""
         return Path(self.environment["BRICKD_RUNTIME_DIR"])
 
+    @contextmanager
+    def seen_here(self) -> Iterator[None]:
+        """Have this process see the segments and the checkpoint of the run, too."""
+        before = dict(os.environ)
+        os.environ |= {name: value for name, value in self.environment.items() if name.startswith("BRICKD")}
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ |= before
+
     def await_burial(self) -> None:
         """Wait until whoever reads has seen all workers end, and has removed their segments."""
         until = time.monotonic() + _BURIAL_SECONDS

@@ -7,17 +7,15 @@ lies between the two. Each thread has a row of its own, so that no two write one
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROWS = 8  # threads
 KINDS = ("spans", "defer", "measured", "finalize")
-_WORDS = 2 * len(KINDS)  # of a row: begun and done of each kind
 _ENDED = 0  # the word that says that it came to its end
 _HEAD = 1
-_BYTES = (_HEAD + ROWS * _WORDS) * 8
 
 
 class Bounds(NamedTuple):
@@ -36,20 +34,23 @@ class Bounds(NamedTuple):
 
 
 class Account:
-    """One worker's."""
+    """One worker's; `kinds`: of what."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, kinds: Sequence[str] = KINDS) -> None:
         """The one at the path; an empty one is made where there is none."""
+        self._kinds = kinds
+        self._row_words = 2 * len(kinds)  # begun and done of each kind
+        size = (_HEAD + ROWS * self._row_words) * 8
         with path.open("a+b") as file:
-            file.truncate(_BYTES)
-            self._bytes = mmap.mmap(file.fileno(), _BYTES)
+            file.truncate(size)
+            self._bytes = mmap.mmap(file.fileno(), size)
         # Whole words, stored and loaded in one: another process looks on.
         self._words = memoryview(self._bytes).cast("Q")
 
     @contextmanager
     def about_to(self, row: int, kind: str, n: int) -> Iterator[None]:
         """So much is done within."""
-        at = _HEAD + row * _WORDS + 2 * KINDS.index(kind)
+        at = _HEAD + row * self._row_words + 2 * self._kinds.index(kind)
         self._words[at] += n
         yield
         self._words[at + 1] += n
@@ -65,7 +66,7 @@ class Account:
 
     def read(self, kind: str) -> Bounds:
         """What was done of a kind until now; of a worker that goes on the upper bound is younger than the lower one."""
-        begun = range(_HEAD + 2 * KINDS.index(kind), len(self._words), _WORDS)
+        begun = range(_HEAD + 2 * self._kinds.index(kind), len(self._words), self._row_words)
         done = sum(self._words[at + 1] for at in begun)
         return Bounds(done, sum(self._words[at] for at in begun))
 

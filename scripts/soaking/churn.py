@@ -24,9 +24,7 @@ SAMPLE_S = 3.0
 _GONE_MAX = 32  # so many may go between two looks: of 64 brickd shows each by itself
 SECOND_HALF = 0.5  # from here on no daemon is killed
 _BIRTHS_MAX = 8  # ordered at once
-_DEAD_MAX = (
-    32  # segments of the dead while no daemon holds them: beyond 64 a new worker removes the oldest, as it is to
-)
+_DEAD_MAX = 32  # dead segments while no daemon holds them: in a small /dev/shm a new worker would remove more
 _LATEST_S = 0.1  # a look at who may be asked to end
 _PATIENCE_S = 120.0
 _REST_S = 0.2

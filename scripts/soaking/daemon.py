@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 
 import psutil
 from benchmarks.workplace import SHM, Workplace
+
+from brickd.files import find
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,17 @@ class Daemon:
         self._over()
         self.kills += 1
 
+    def pause(self) -> None:
+        """SIGSTOP, and wait until it stands."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
     def _over(self) -> int:
         assert self._process is not None
         assert self._process.stdout is not None
@@ -109,7 +123,7 @@ class Daemon:
             return None
         process = psutil.Process(self._process.pid)
         sizes = []
-        for file in SHM.glob(self._place.environment["BRICKD_SHM_PREFIX"] + "*"):
+        for file in map(SHM.joinpath, find(self._place.environment["BRICKD_SHM_PREFIX"])):
             try:
                 sizes.append(file.stat().st_blocks * 512)
             except FileNotFoundError:

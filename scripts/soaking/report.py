@@ -78,17 +78,14 @@ class Report:
 
     def json(self) -> str:
         """For machines."""
-        document = {
-            "schema_version": SCHEMA_VERSION,
-            "passed": self.passed,
+        figures = {
             **self.figures(),
             "ledger": self.ledger.document(),
             **{f"{of}_{each.what}": getattr(each, of) for each in self.grown for of in ("first", "last", "largest")},
             "daemon_growth_ratio": self.daemon_growth,
             "left": dict(self.leaks),
-            "checks": [asdict(check) for check in self.checks],
         }
-        return json.dumps(document, indent=1)
+        return as_json(figures, self.checks)
 
     def text(self) -> str:
         """For people."""
@@ -106,8 +103,20 @@ class Report:
         if self.daemon_growth is not None:
             rows.append(("daemon growth ratio", f"{self.daemon_growth:.3f}"))
         rows += [(f"{what} left", str(n)) for what, n in self.leaks.items()]
-        wide = max(len(name) for name, _ in rows)
-        lines = [f"{name:{wide}}  {value}" for name, value in rows]
-        lines += [f"FAILED  {check.name}: {check.seen}; wanted: {check.wanted}" for check in self.failed]
-        lines.append(f"{len(self.checks) - len(self.failed)} of {len(self.checks)} checks hold")
-        return "\n".join(lines)
+        return as_text(rows, self.checks)
+
+
+def as_json(figures: Mapping[str, Any], checks: Sequence[Check]) -> str:
+    """A report for machines."""
+    passed = all(check.passed for check in checks)
+    said = [asdict(check) for check in checks]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "passed": passed, **figures, "checks": said}, indent=1)
+
+
+def as_text(rows: Sequence[tuple[str, str]], checks: Sequence[Check]) -> str:
+    """A report for people: figures, what does not hold, how many checks hold."""
+    wide = max(len(name) for name, _ in rows)
+    failed = [check for check in checks if not check.passed]
+    lines = [f"{name:{wide}}  {value}" for name, value in rows]
+    lines += [f"FAILED  {check.name}: {check.seen}; wanted: {check.wanted}" for check in failed]
+    return "\n".join([*lines, f"{len(checks) - len(failed)} of {len(checks)} checks hold"])

@@ -24,6 +24,7 @@ _UNWANTED = (
     "defect",
     "quarantined",
     "restored",
+    "starved",
     "worker_missed",
     "worker_returned",
 )

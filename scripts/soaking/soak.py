@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import psutil
 from benchmarks.workplace import Workplace
@@ -26,21 +24,9 @@ from soaking.samples import Samples
 _SHOWN_MAX = 20  # problems; the others are counted
 
 
-@contextmanager
-def _environment(of: Mapping[str, str]) -> Iterator[None]:
-    """Have this process see the segments and the checkpoint of the run, too."""
-    before = dict(os.environ)
-    os.environ |= {name: value for name, value in of.items() if name.startswith("BRICKD")}
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ |= before
-
-
 def run(place: Workplace, wanted: Wanted, progress: Callable[[str], None]) -> Report:
     """All of it."""
-    with _environment(place.environment):
+    with place.seen_here():
         population, daemon, samples = Population(place), Daemon(place), Samples()
         try:
             Churn(wanted, population, daemon, samples).run(progress)

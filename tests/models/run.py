@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
-MODELS = ("ring", "summary", "tail", "restart", "deferred")
+MODELS = ("ring", "summary", "tail", "restart", "deferred", "reopen", "removed", "twin")
 SPIN_MISSING = "spin is missing: apt-get install spin"
 
 # Megabytes, steps and seconds; the largest model needs about half of the first and a tenth of the last.

@@ -69,7 +69,7 @@ def watched() -> None:
             gc.collect()
     del module
     call(1)
-    assert _core._step_of([b"12345678", bytearray(100), 7]) is not None
+    assert _core._step_of([b"12345678", bytearray(100), 7], 5) is not None
 
 
 def peaks() -> None:

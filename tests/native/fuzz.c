@@ -162,8 +162,8 @@ static void check_cursors(const struct brick_drain *d)
 {
     for (uint32_t n = 0; n < d->used; n++) {
         const struct brick_drained_lane *l = &d->lanes[n];
-        if (l->cursor.span != d->lines->lanes[n].span_head + l->spans_salvaged
-            || l->cursor.event.position != d->lines->lanes[n].event_head + l->events_salvaged)
+        if (l->cursor.span != d->scratch->lanes[n].span_head + l->spans_salvaged
+            || l->cursor.event.position != d->scratch->lanes[n].event_head + l->events_salvaged)
             wrong("a cursor that did not come to its head");
     }
 }
@@ -177,7 +177,7 @@ static void check_tails(struct brick_drain *d)
     if (first > lanes || count > lanes - first)
         wrong("a tail of no lane");
     for (uint32_t n = first; n < first + count; n++) {
-        uint64_t head = d->lines->lanes[n].span_head;
+        uint64_t head = d->scratch->lanes[n].span_head;
         if (whole[n].span.position == ~whole[n].span.complement && whole[n].span.position > head)
             wrong("a tail beyond its head");
     }
@@ -229,7 +229,7 @@ static void check_recording(struct brick_recorder *from)
 /* As many passes as the segment stands, changed in between where `changes` says so; 1: it stood them all. */
 static int drained(struct image *image, int changes)
 {
-    static struct brick_record batch[BRICK_BATCH];
+    static struct brick_scratch scratch;
     struct brick_drain d;
     memset(&d, 0, sizeof d);
     d.reader.source = (struct brick_source){.read = read_image, .fd = -1, .base = image};
@@ -246,7 +246,7 @@ static int drained(struct image *image, int changes)
     }
     for (int pass = 0; whole && pass < 3; pass++) {
         d.salvage = random64() % 8 == 0;
-        whole = brick_drain_pass(&d, batch);
+        whole = brick_drain_pass(&d, &scratch);
         check_drain(&d);
         if (records && random64() % 2)
             brick_recorder_write(&recorder, &spool, brick_spool_ready(&spool));

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static uint64_t now = UINT64_C(1000000000);
@@ -39,6 +40,14 @@ static void put(uint64_t offset, const void *value, size_t length)
 }
 
 static void ask(uint32_t flags) { put(brick_agent.segment->layout.control, &flags, sizeof flags); }
+
+/* Since 1.7: as a consumer that attaches. */
+static void attach(void)
+{
+    const uint64_t attached = 1;
+    put(brick_agent.segment->layout.control + offsetof(struct brick_control, reserved) + 8 * BRICK_CONTROL_ATTACHED,
+        &attached, sizeof attached);
+}
 
 static void consume(uint32_t lane, size_t ring, uint64_t position)
 {
@@ -212,6 +221,7 @@ int main(int argc, char **argv)
         return 1;
     uint32_t block = name("block", "block"), attention = name("attention", "attention"), ffn = name("ffn", "ffn");
     uint64_t step = 7, time = 0;
+    attach();
     ask(BRICK_CONTROL_SPANS);
     for (uint32_t layer = 0; layer < 3; layer++) { /* nine records for eight slots */
         brick_layer_begin(layer, NULL);
@@ -263,5 +273,6 @@ int main(int argc, char **argv)
     brick_test_point = copy_out;
     brick_end(attention, NULL, 1, 1);
     unlink(key);
+    shm_unlink(brick_segment_name()); /* a consumer has attached: the writer leaves it */
     return 0;
 }

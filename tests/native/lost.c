@@ -7,16 +7,25 @@
  *   n  it records one span under a new name; as it gives that its number, the other does as with w: how many were it
  *   N  the same, as it gives the number of the path
  *   j  as w; as the next segment is published a third thread records 100 spans as the other, and ends
+ *   k  a third thread records 100 spans as the other, and ends
+ *   r  the other thread records 100 spans; as it binds its lane to the segment, a fourth records until that has another
+ *      name than at the last b: how many were it
+ *   l  as k; as the third gives its lane back, its segment is unlinked and a fourth does as with r
+ *   K  the main thread declares a category; before it is entered, and once more before it is copied, the segment is
+ *      unlinked and a fourth does as with r
+ *   W  its segment is unlinked; as the next one is published /dev/shm is filled; then it records 100 more
  *   x  the other thread ends
  *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
 #include "brick_internal.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 static sem_t asked, answered;
@@ -24,8 +33,10 @@ static char order;
 static uint64_t stop, theirs; /* atomic */
 static uint32_t mine_name, other_name;
 static char before[96];
-static const char *held; /* where the main thread waits for the other */
+static const char *held, *held_next; /* the points where a thread waits for another */
 static uint64_t meanwhile;
+static int fourth_reopens; /* at the held point, and not the other thread */
+static int filling;        /* there */
 
 static void record(uint32_t brick)
 {
@@ -88,20 +99,63 @@ static void *third(void *unused)
     return unused;
 }
 
-static void at(const char *point)
+static void *fourth(void *unused)
+{
+    meanwhile = record_until_moved(mine_name);
+    return unused;
+}
+
+static void run(void *(*body)(void *))
 {
     pthread_t thread;
+    if (pthread_create(&thread, NULL, body, NULL) == 0)
+        pthread_join(thread, NULL);
+}
+
+/* To the last page. */
+static void fill(void)
+{
+    int fd = shm_open("filler", O_RDWR | O_CREAT, 0600);
+    off_t size = 0;
+    for (off_t more = 1 << 20; more >= BRICK_PAGE;)
+        if (fallocate(fd, 0, size, more) == 0)
+            size += more;
+        else
+            more /= 2;
+}
+
+static void at(const char *point)
+{
     if (held == NULL || strcmp(point, held) != 0)
         return;
-    held = NULL;
-    if (strcmp(point, "published") != 0)
+    held = held_next;
+    held_next = NULL;
+    if (filling) {
+        fill();
+    } else if (fourth_reopens) {
+        if (strcmp(point, "bind") != 0) {
+            strcpy(before, brick_segment_name());
+            shm_unlink(before);
+        }
+        run(fourth);
+    } else if (strcmp(point, "published") == 0) {
+        run(third);
+    } else {
         ask('n');
-    else if (pthread_create(&thread, NULL, third, NULL) == 0)
-        pthread_join(thread, NULL);
+    }
+}
+
+/* The next thread that comes to this point waits there until a fourth has opened another segment. */
+static void reopen_at(const char *point)
+{
+    meanwhile = 0;
+    fourth_reopens = 1;
+    held = point;
 }
 
 static uint64_t record_late(const char *where)
 {
+    fourth_reopens = 0;
     held = where;
     record(brick_name("late", 4, NULL));
     return meanwhile;
@@ -162,7 +216,37 @@ int main(void)
         case 'w':
             did = record_until_moved(mine_name);
             break;
+        case 'k':
+            run(third);
+            break;
+        case 'l':
+            reopen_at("leave");
+            run(third);
+            did = meanwhile;
+            break;
+        case 'r':
+            reopen_at("bind");
+            ask('o');
+            did = meanwhile;
+            break;
+        case 'K':
+            brick_name("late", 4, NULL);
+            reopen_at("name_text");
+            held_next = "next";
+            brick_name("late", 4, "second");
+            did = meanwhile;
+            break;
+        case 'W':
+            held = "published";
+            filling = 1;
+            strcpy(before, brick_segment_name());
+            shm_unlink(before);
+            did = record_until_moved(mine_name);
+            for (int n = 0; n < 100; n++)
+                record(mine_name);
+            break;
         case 'j':
+            fourth_reopens = 0;
             held = "published";
             did = record_until_moved(mine_name);
             break;

@@ -266,7 +266,7 @@ static void *recorder(void *unused)
 
 static void *consumer(void *unused)
 {
-    static struct brick_record batch[BRICK_BATCH];
+    static struct brick_scratch scratch;
     struct brick_drain d;
     uint32_t *flags = &brick_control_of(brick_agent.segment)->flags;
     memset(&d, 0, sizeof d);
@@ -277,7 +277,7 @@ static void *consumer(void *unused)
     for (uint32_t turn = 1;; turn++) {
         int done = stopped(&writers_done);
         brick_store_relaxed32(flags, turn % 64 == 0 ? 0 : BRICK_CONTROL_SPANS);
-        if (!brick_drain_pass(&d, batch))
+        if (!brick_drain_pass(&d, &scratch))
             wrong("a ring was refused", &d.reader);
         check_pass(&d);
         for (uint32_t lane = 0; lane < d.used; lane++) {

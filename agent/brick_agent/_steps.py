@@ -1,0 +1,82 @@
+"""Each call of a torch model is a step, with a number that every worker makes the same way.
+
+Owns: that number, and by which step each cache was filled. Must not know: parts, what is recorded of a step.
+Invariants: two calls have the same number only if the model was given the same tensors, and every cache that it was
+given was filled by the same calls; a cache of unknown content gives a number that no other call has; nothing is
+computed with tensors; no cache is kept alive or changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import weakref
+
+from brick_agent._core import _step_of, step
+from brick_agent._passed import given, is_fresh
+
+# typing takes longer to import than everything else here together: only type checkers see it.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Any
+
+_ALL = 2**64 - 1
+_filled: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # the last step that was given a cache
+
+
+def stepped(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes each call a step, unless one is open."""
+    torch = sys.modules["torch"]
+
+    def called(*args: Any, **keywords: Any) -> Any:
+        begun = _begin(torch.Tensor, args, keywords)
+        if begun is None:
+            return plain(*args, **keywords)
+        of, number, caches = begun
+        with of:
+            result = plain(*args, **keywords)
+        if not caches:  # the model may have made one itself
+            _note_returned(torch.Tensor, result, number)
+        return result
+
+    return called
+
+
+def _begin(kind: type, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Any, int, list[Any]] | None:
+    """The step, its number, and the caches that it reads; None: one is open already, or nothing is recorded."""
+    try:
+        passed = given(kind, args, keywords)
+        number = _step_of(passed.tensors, sum(map(_filled_by, passed.caches)) & _ALL)
+        if number is None:
+            return None
+        _note(passed.caches, number)
+        first = passed.tensors[0] if passed.tensors else None
+        rows = first.shape[0] if first is not None and first.dim() > 0 else 0
+        return step(number, kind="forward", rows=rows), number, passed.caches
+    except Exception:
+        return None
+
+
+def _filled_by(cache: Any) -> int:
+    """The number of the step that filled it last; 0: it is empty; any number of this moment: nobody knows."""
+    try:
+        known = _filled.get(cache)
+    except TypeError:  # a list or a tuple, say
+        return time.monotonic_ns()
+    return known if known is not None else 0 if is_fresh(cache) else time.monotonic_ns()
+
+
+def _note(caches: Iterable[Any], number: int) -> None:
+    for each in caches:
+        try:
+            _filled[each] = number
+        except TypeError:
+            continue
+
+
+def _note_returned(kind: type, result: Any, number: int) -> None:
+    try:
+        _note(given(kind, (result,), {}).caches, number)
+    except Exception:
+        return

@@ -1,0 +1,266 @@
+/* brick_removed.h - the records of removed segments, format 1.
+ *
+ * The one home of this format: the worker, `brickd prune` and the daemon share
+ * this file. Prose first, struct and functions after it.
+ *
+ * 1. THE FILE
+ *
+ * /dev/shm/PREFIXremoved-UID holds one record of 256 bytes per removed segment.
+ * It is not a segment. Each user has one, with mode 0600; the first process that
+ * needs it creates it. A record says which worker it was and the sums of its
+ * ledger over all lanes. Totals per brick are not kept.
+ *
+ *   append     the process that removes a segment whose totals no checkpoint holds, before it unlinks the segment:
+ *              shared lock, checks, one write with O_APPEND
+ *   truncate   the daemon (without one, `brickd prune`): saves the records in its checkpoint, takes the exclusive lock,
+ *              truncates if the file holds nothing else
+ *   read       any process of the user, without a lock
+ *
+ * The locks are open file description locks on the whole file. No process waits
+ * for one: an append that cannot have it fails, and a segment without a record
+ * is not removed. 256 divides a page, so a write to a full /dev/shm is whole or
+ * fails, and a reader that sees part of a record sees a wrong CRC.
+ *
+ * 2. COUNTING
+ *
+ * A reader counts each uuid once, and only what it does not show elsewhere:
+ *
+ *   removed = begun, as the record has it
+ *             - begun, as the totals in the checkpoint have it for the same uuid
+ *
+ * It ignores a record whose segment it reads, whatever the record says, and one
+ * whose segment a worker lost and went on without: another segment, or another
+ * record, says in `took` that it has those totals. It also ignores a uuid that
+ * the checkpoint lists as part of a sum.
+ *
+ * A reader looks at the checkpoint first, then at the segments, then at this file,
+ * since a record is appended before its segment is unlinked. It begins again if
+ * the checkpoint was replaced meanwhile. In the daemon a reader holds a lock
+ * during its look, and the daemon truncates the file only under that lock.
+ *
+ * 3. THE LIFE OF A DEAD SEGMENT
+ *
+ *   step                     a kill of either side behind it leaves        a reader counts
+ *   dead                     the segment                                   its totals
+ *   record appended          the segment and a record                      its totals; the record adds nothing
+ *   unlinked                 a record                                      removed
+ *   record in a checkpoint   a record, and its uuid in the checkpoint      removed, once
+ *   file truncated           its uuid in the checkpoint                    removed
+ *
+ *   or with a daemon:
+ *   totals in a checkpoint   the segment, and its uuid in the checkpoint   its totals, once
+ *   unlinked                 its uuid in the checkpoint                    its totals
+ *
+ * Two workers may remove the same segment at once, and a worker may remove one
+ * that a daemon is about to attach to: then there are two records of one uuid,
+ * or a record of a uuid whose totals a checkpoint holds. Section 2 covers both.
+ */
+#ifndef BRICK_REMOVED_H
+#define BRICK_REMOVED_H
+
+#include "brick_shm.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define BRICK_REMOVED_MAGIC UINT64_C(0x564D52444B435242) /* "BRCKDRMV" */
+#define BRICK_REMOVED_FORMAT 1u
+#define BRICK_REMOVED_NAME "removed-"
+
+/* Records that the file takes: 1 MiB. Processes that append at the same moment
+ * may each find room for the last one, so a reader accepts twice as many. */
+#define BRICK_REMOVED_MAX 4096u
+#define BRICK_REMOVED_READ_MAX (2u * BRICK_REMOVED_MAX)
+
+enum brick_removed_reason {
+    BRICK_REMOVED_ROOM = 1,   /* a new worker needed the memory of a dead one's segment */
+    BRICK_REMOVED_ENDED = 2,  /* the worker ended cleanly and no daemon had ever attached */
+    BRICK_REMOVED_PRUNED = 3, /* a person asked for it: `brickd prune` */
+};
+
+struct brick_removed {
+    uint64_t magic;
+    uint16_t format;
+    uint16_t reason;         /* enum brick_removed_reason */
+    uint32_t crc;            /* of this record with 0 in its place */
+    uint8_t uuid[16];        /* this and the next four as in the segment's header */
+    uint8_t service[64];
+    uint8_t coordinates[16]; /* the first 16 bytes */
+    int32_t index;
+    uint32_t reserved;
+    uint64_t started_ns;
+    uint64_t removed_ns;     /* CLOCK_REALTIME */
+    uint64_t took;           /* as in struct brick_process */
+    /* Sums over all lanes, and no_lane. */
+    uint64_t begun;
+    uint64_t summarized;
+    uint64_t rejected[BRICK_REJECTED_REASONS];
+    uint64_t open;
+    uint64_t abandoned;
+    uint64_t nested;
+    uint64_t no_lane;
+    uint64_t span_attempts;
+    uint64_t span_dropped;   /* for any reason */
+    uint64_t event_attempts;
+    uint64_t event_dropped;  /* of any kind */
+    uint64_t marks;
+    uint64_t marks_refused;
+};
+BRICK_ASSERT(sizeof(struct brick_removed) == 256, "a record divides a page");
+
+#define BRICK_REMOVED_LAYOUT(F) \
+    F(removed, magic, 'Q') F(removed, format, 'H') F(removed, reason, 'H') F(removed, crc, 'I') F(removed, uuid, 'B') \
+    F(removed, service, 'B') F(removed, coordinates, 'B') F(removed, index, 'i') F(removed, reserved, 'I') \
+    F(removed, started_ns, 'Q') F(removed, removed_ns, 'Q') F(removed, took, 'Q') F(removed, begun, 'Q') \
+    F(removed, summarized, 'Q') F(removed, rejected, 'Q') F(removed, open, 'Q') F(removed, abandoned, 'Q') \
+    F(removed, nested, 'Q') F(removed, no_lane, 'Q') F(removed, span_attempts, 'Q') F(removed, span_dropped, 'Q') \
+    F(removed, event_attempts, 'Q') F(removed, event_dropped, 'Q') F(removed, marks, 'Q') F(removed, marks_refused, 'Q')
+
+/* For the reader, which shows a record by this table. */
+__attribute__((unused)) static const struct brick_field brick_removed_fields[] = {
+#define BRICK_REMOVED_FIELD(record, field, code)                                                                        \
+    {#record, #field, (uint32_t)offsetof(struct brick_##record, field),                                                 \
+     (uint32_t)sizeof(((struct brick_##record *)0)->field), code},
+    BRICK_REMOVED_LAYOUT(BRICK_REMOVED_FIELD)
+#undef BRICK_REMOVED_FIELD
+};
+#define BRICK_REMOVED_FIELD_COUNT (sizeof(brick_removed_fields) / sizeof(brick_removed_fields[0]))
+
+/* ---- a record ---------------------------------------------------------- */
+
+static inline void brick_removed_begin(struct brick_removed *r, const struct brick_header *h, const struct brick_process *p,
+                                       enum brick_removed_reason reason, uint64_t now_ns)
+{
+    memset(r, 0, sizeof *r);
+    r->magic = BRICK_REMOVED_MAGIC;
+    r->format = BRICK_REMOVED_FORMAT;
+    r->reason = (uint16_t)reason;
+    memcpy(r->uuid, h->uuid, sizeof r->uuid);
+    memcpy(r->service, h->service, sizeof r->service);
+    memcpy(r->coordinates, h->coordinates, sizeof r->coordinates);
+    r->index = h->index;
+    r->started_ns = h->started_ns;
+    r->removed_ns = now_ns;
+    r->took = brick_load_relaxed(&p->reserved[BRICK_PROCESS_TOOK]);
+    r->no_lane = brick_load_relaxed(&p->no_lane);
+}
+
+static inline void brick_removed_add(struct brick_removed *r, const struct brick_lane *lane)
+{
+    r->begun += brick_load_relaxed(&lane->begun);
+    r->summarized += brick_load_relaxed(&lane->summarized);
+    for (uint32_t i = 0; i < BRICK_REJECTED_REASONS; i++)
+        r->rejected[i] += brick_load_relaxed(&lane->rejected[i]);
+    r->open += brick_load_relaxed(&lane->open);
+    r->abandoned += brick_load_relaxed(&lane->abandoned);
+    r->nested += brick_load_relaxed(&lane->nested);
+    r->span_attempts += brick_load_relaxed(&lane->span_attempts);
+    for (uint32_t i = 0; i < BRICK_DROPPED_REASONS; i++)
+        r->span_dropped += brick_load_relaxed(&lane->span_dropped[i]);
+    r->event_attempts += brick_load_relaxed(&lane->event_attempts);
+    for (uint32_t i = 0; i < BRICK_KINDS; i++)
+        r->event_dropped += brick_load_relaxed(&lane->event_dropped[i]);
+    r->marks += brick_load_relaxed(&lane->reserved2[BRICK_LANE_MARKS]);
+    r->marks_refused += brick_load_relaxed(&lane->reserved2[BRICK_LANE_MARKS_REFUSED]);
+}
+
+/* The worker recorded nothing. */
+static inline int brick_removed_is_empty(const struct brick_removed *r)
+{
+    return (r->begun | r->nested | r->no_lane | r->event_attempts | r->marks) == 0;
+}
+
+static inline uint32_t brick_removed_crc(const struct brick_removed *r)
+{
+    struct brick_removed copy = *r;
+    copy.crc = 0;
+    return brick_crc32(0, &copy, sizeof copy);
+}
+
+static inline int brick_removed_is_whole(const struct brick_removed *r)
+{
+    return r->magic == BRICK_REMOVED_MAGIC && r->format == BRICK_REMOVED_FORMAT && r->crc == brick_removed_crc(r);
+}
+
+/* ---- the file ---------------------------------------------------------- */
+
+/* Whether a file of this name holds records, whatever the prefix and the user: "...removed-1000". */
+static inline int brick_removed_is_name(const char *name)
+{
+    const size_t word = sizeof BRICK_REMOVED_NAME - 1;
+    size_t length = strlen(name), digits = 0;
+    while (digits < length && name[length - 1 - digits] >= '0' && name[length - 1 - digits] <= '9')
+        digits++;
+    return digits > 0 && digits <= 10 && length >= digits + word
+           && memcmp(name + length - digits - word, BRICK_REMOVED_NAME, word) == 0;
+}
+
+#define BRICK_REMOVED_PATH_MAX 96
+
+/* This user's file; 0 if the prefix is too long. */
+static inline int brick_removed_path(char path[BRICK_REMOVED_PATH_MAX], const char *prefix)
+{
+    static const char folder[] = BRICK_DIRECTORY "/";
+    char digits[10];
+    size_t count = 0, at = sizeof folder - 1, length = strlen(prefix);
+    if (length > BRICK_REMOVED_PATH_MAX - sizeof folder - sizeof BRICK_REMOVED_NAME - sizeof digits)
+        return 0;
+    memcpy(path, folder, at);
+    memcpy(path + at, prefix, length);
+    memcpy(path + at + length, BRICK_REMOVED_NAME, sizeof BRICK_REMOVED_NAME - 1);
+    at += length + sizeof BRICK_REMOVED_NAME - 1;
+    for (uint32_t uid = (uint32_t)geteuid(); count == 0 || uid != 0; uid /= 10)
+        digits[count++] = (char)('0' + uid % 10);
+    while (count > 0)
+        path[at++] = digits[--count];
+    path[at] = 0;
+    return 1;
+}
+
+static inline int brick_removed_lock(int fd, short type)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 0};
+    return fcntl(fd, F_OFD_SETLK, &lock) == 0;
+}
+
+/* Whether an append may go to this file: ours alone, whole records only, and room for one more. */
+static inline int brick_removed_has_room(int fd, struct stat *status)
+{
+    return fstat(fd, status) == 0 && S_ISREG(status->st_mode) && status->st_nlink == 1 && status->st_uid == geteuid()
+           && (status->st_mode & 077) == 0 && status->st_size % (off_t)sizeof(struct brick_removed) == 0
+           && status->st_size < (off_t)(BRICK_REMOVED_MAX * sizeof(struct brick_removed));
+}
+
+/* 1: the record is in this user's file, or there is nothing to count: the segment may be removed. Waits for nothing. */
+static inline int brick_removed_append(const char *prefix, struct brick_removed *r)
+{
+    char path[BRICK_REMOVED_PATH_MAX];
+    struct rlimit limit;
+    struct stat status;
+    int fd = -1, done = 0;
+    if (brick_removed_is_empty(r))
+        return 1;
+    /* A write beyond this limit is a signal that kills. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur < BRICK_REMOVED_READ_MAX * sizeof *r)
+        return 0;
+    if (brick_removed_path(path, prefix))
+        fd = open(path, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return 0;
+    if (brick_removed_lock(fd, F_RDLCK)) {
+        r->crc = brick_removed_crc(r);
+        if (brick_removed_has_room(fd, &status))
+            done = write(fd, r, sizeof *r) == (ssize_t)sizeof *r && fstat(fd, &status) == 0 && status.st_nlink == 1;
+        /* Memory for the next one: when /dev/shm is full, a record is what gives some back. */
+        if (done)
+            (void)fallocate(fd, FALLOC_FL_KEEP_SIZE, status.st_size, (off_t)sizeof *r);
+        brick_removed_lock(fd, F_UNLCK); /* at once, also where a fork has the descriptor too */
+    }
+    close(fd);
+    return done;
+}
+
+#endif

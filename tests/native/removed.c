@@ -1,0 +1,52 @@
+/* removed SPANS POINT PASS: records so many spans, says "paused", and ends with its standard input; it is killed at the
+ * PASS-th time at POINT. Two points are within the write of a record: at "fork" a child inherits all that is open and
+ * stays, and it says "forked" when the record is written and waits once more; at "rm" somebody removes the file. */
+#include "dies.h"
+
+#include "brick_removed.h"
+
+#include <stdio.h>
+#include <sys/syscall.h>
+
+static int is_at(const char *point) { return fatal != NULL && strcmp(fatal, point) == 0; }
+
+ssize_t write(int fd, const void *bytes, size_t length)
+{
+    int lives[2];
+    char turn;
+    if (length == sizeof(struct brick_removed) && is_at("fork") && pipe(lives) == 0 && fork() == 0) {
+        close(lives[1]);
+        _exit(read(lives[0], &turn, 1) != 0); /* as long as its parent */
+    }
+    if (length == sizeof(struct brick_removed) && is_at("rm")) {
+        char link[32], path[128] = "";
+        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+        if (readlink(link, path, sizeof path - 1) < 0 || unlink(path) != 0)
+            abort();
+    }
+    return syscall(SYS_write, fd, bytes, length);
+}
+
+static void told(const char *point)
+{
+    char turn;
+    if (strcmp(point, "recorded") == 0 && (write(1, "\"forked\"\n", 9) != 9 || read(0, &turn, 1) < 0))
+        abort();
+}
+
+int main(int count, char **arguments)
+{
+    char turn;
+    if (count != 4 || !dies(count - 1, arguments + 1))
+        return 2;
+    if (is_at("fork"))
+        brick_test_point = told;
+    const uint32_t brick = brick_name("b", 1, NULL);
+    for (int spans = atoi(arguments[1]); spans > 0; spans--) {
+        brick_begin(brick, NULL, NULL);
+        brick_end(brick, NULL, 0, 0);
+    }
+    if (write(1, "\"paused\"\n", 9) != 9)
+        return 3;
+    return read(0, &turn, 1) < 0;
+}

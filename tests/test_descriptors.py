@@ -1,0 +1,188 @@
+"""A daemon under a low limit of open files: clients are refused or closed first, workers and the checkpoint go on."""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from faults import Start
+from running import Running, running
+from serving import connected, following, request
+from verbs import document
+
+from brickd import checkpoint
+from brickd.collector import SECOND, Collector
+from brickd.daemon import Daemon
+from brickd.descriptors import RESERVED, divided
+from brickd.errors import DaemonRefused
+from brickd.home import Home
+from brickd.memory import Memory
+from brickd.runtime import runtime
+
+LIMIT = 64
+WORKING = """
+    b = brick.brick("b")
+    while True:
+        with b: pass
+        b.defer(stream=1)
+        brick.finalize(stream=1)
+        report(_core._segment_name())
+        if not os.read(0, 1): break
+"""
+
+
+def test_the_limit_is_divided_into_what_is_reserved_workers_and_clients() -> None:
+    assert divided(64) == (16, 8)
+    assert divided(1_024) == (792, 100)
+    assert divided(524_288) == (1_024, 100)
+    for limit in range(LIMIT, 4_096):
+        workers, clients = divided(limit)
+        assert RESERVED + workers + 2 * clients <= limit
+        assert min(workers, clients) >= 8
+
+
+@pytest.mark.parametrize("limit", [0, 20, LIMIT - 1])
+def test_a_limit_that_leaves_too_little_is_refused_with_the_least_one(limit: int) -> None:
+    with pytest.raises(DaemonRefused, match=rf"^{limit} open files are allowed, at least 64 are needed.*-n 64\)$"):
+        divided(limit)
+
+
+@contextmanager
+def half_open(count: int) -> Iterator[list[socket.socket]]:
+    """Clients that connect and send half a request."""
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(count):
+            clients.append(stack.enter_context(connected(runtime().socket)))
+            clients[-1].send(request("/v1")[:20])
+        yield clients
+
+
+def is_closed(client: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(client, select.POLLHUP)
+    return bool(poll.poll(0))
+
+
+def deferred(daemon: Running) -> dict[str, int]:
+    return {each["name"]: each["ledger"]["deferred"]["bounded"] for each in daemon.ask("/workers")["workers"]}
+
+
+def kept() -> dict[str, int]:
+    """The deferred work of each worker as the checkpoint has it."""
+    memory = checkpoint.load(runtime().checkpoint)
+    assert memory is not None
+    return {each.name: each.deferred.counts["bounded"] for each in memory.known.values()}
+
+
+def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: Start, prefix: str) -> None:
+    with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon:
+        one = worker(WORKING, BRICKD_SERVICE="one")
+        one.heard()
+        daemon.until("worker_found")
+        with half_open(2 * LIMIT) as clients:
+            two = worker(WORKING, BRICKD_SERVICE="two")
+            two.heard()
+            one.go()
+            one.heard()
+            while kept() != {"one/0": 2, "two/0": 1}:
+                pass
+            assert deferred(daemon) == {"one/0": 2, "two/0": 1}
+            _, most = divided(LIMIT)
+            assert sum(not is_closed(each) for each in clients) <= most
+            assert not is_closed(clients[-1]), "the newest are kept"
+        assert document("status", code=0)["problems"] == []
+        kinds = {each["kind"] for each in daemon.ask("/events")["events"]}
+        assert not kinds & {"checkpoint_failed", "starved", "quarantined", "defect"}
+
+
+def test_streams_take_half_of_the_places_and_the_next_are_refused(prefix: str) -> None:
+    with running(before=("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")) as daemon, ExitStack() as clients:
+        said = []
+        for _ in range(2 * divided(LIMIT).clients):
+            client = clients.enter_context(connected(runtime().socket))
+            client.send(request("/v1/events/stream"))
+            said.append(client.recv(1 << 10).split()[1])
+        assert said == 4 * [b"200"] + 12 * [b"429"]
+        assert daemon.ask("")["pid"] == daemon.pid
+
+
+@contextmanager
+def no_descriptor_left(pid: int, but: int = 0) -> Iterator[None]:
+    """A process can open no more files than it has open, or so many."""
+    listed = os.listdir(f"/proc/{pid}/fd")  # with its own, where the process is this one
+    numbers = {int(each) for each in listed if os.path.lexists(f"/proc/{pid}/fd/{each}")}
+    free = [number for number in range(len(numbers) + but + 1) if number not in numbers]
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free[but], hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("what", ["a new worker", "the checkpoint"])
+def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: str, what: str) -> None:
+    with running() as daemon, ExitStack() as stack:
+        one = worker(WORKING, BRICKD_SERVICE="one")
+        one.heard()
+        daemon.until("worker_found")
+        streams = [stack.enter_context(following(runtime().socket, "/v1/events/stream?since=99")) for _ in range(4)]
+        while kept() != {"one/0": 1}:
+            pass
+        with no_descriptor_left(daemon.pid):
+            if what == "a new worker":
+                worker(WORKING, BRICKD_SERVICE="two").heard()
+                wanted = {"one/0": 1, "two/0": 1}
+            else:
+                one.go()
+                one.heard()
+                wanted = {"one/0": 2}
+            while kept() != wanted:
+                pass
+        for stream in streams:  # each was ended
+            list(stream)
+        event = daemon.until("starved")
+        assert event["text"].endswith(" that are allowed: all clients were closed")
+
+
+def test_a_checkpoint_for_which_no_descriptor_is_left_has_clients_closed(prefix: str) -> None:
+    closed: list[str] = []
+    with Home(runtime()) as home:
+        daemon = Daemon(home)
+        daemon.sheds(lambda: closed.append("all"))
+        with no_descriptor_left(os.getpid()), pytest.raises(OSError, match="Too many open files"):
+            daemon._keep(b"content")
+        assert closed == ["all"]
+        daemon._keep(b"content")
+        assert (runtime().checkpoint.read_bytes(), closed) == (b"content", ["all"])
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_worker_for_which_no_descriptor_was_left_is_looked_for_again_after_a_second(
+    worker: Start, prefix: str, left: int
+) -> None:
+    starved: list[int] = []
+    loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, starve=lambda: starved.append(left))
+    loop.tick(0)
+    for each in [worker("brick.init(); pause()") for _ in range(2)]:
+        each.paused()
+    with no_descriptor_left(os.getpid(), left):  # with one it is enough for a look, and for one of them
+        loop.tick(10 * SECOND)
+        loop.tick(10 * SECOND)
+    assert (starved, len(loop.drains)) == ([left], left)
+    loop.tick(11 * SECOND)
+    loop.tick(11 * SECOND)
+    assert (starved, len(loop.drains)) == ([left], 2)
+    loop.end(12 * SECOND)
+
+
+def test_a_daemon_may_have_as_many_files_as_its_hard_limit_says(prefix: str) -> None:
+    with running(before=("sh", "-c", 'ulimit -S -n 40; exec "$@"', "sh")) as daemon:
+        soft, hard = resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard > 40

@@ -1,0 +1,20 @@
+"""Names that come to be while they are copied."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+from conftest import ROOT
+from faults import NATIVE, Compile
+
+READER = ROOT / "brickd" / "reader"
+SOURCES = (NATIVE / "names.c", READER / "copy.c", READER / "entry.c")
+
+
+@pytest.mark.parametrize("number", [0, 255, 256, 1023])
+@pytest.mark.parametrize("read", [1, 2])
+def test_a_name_whose_text_is_copied_before_its_word_is_not_torn(compiled: Compile, number: int, read: int) -> None:
+    program = compiled("names", SOURCES, "-I", str(READER))
+    ended = subprocess.run([program, str(number), str(read)], check=True, capture_output=True)
+    assert ended.stdout in (b"late", b"not ready")

@@ -1,0 +1,178 @@
+"""A dead segment's life in any order of steps: at every moment each of its spans is shown or removed, once.
+
+Workers are dead from the start, so that what they did is known. Somebody records one, unlinks it, dies in between, or
+copies it, so that two files have its uuid; a daemon attaches, keeps, removes, is killed around its checkpoint, and
+begins again; a person forgets and prunes.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import pytest
+from conftest import SHM
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from removals import dead_image
+from sandbox import PREFIX
+
+from brickd import _reader, removed, removed_file, roster, workers
+from brickd.checkpoint import decode
+from brickd.collector import STILL_NS, Collector
+from brickd.memory import Background, Memory
+from brickd.prune import prune
+from brickd.segment import Segment
+from brickd.workers import Survey, survey
+
+POINTS = st.sampled_from(["saving", "saved", "emptying", "nowhere"])
+
+
+class Killed(BaseException):
+    """The daemon is: nothing of it goes on."""
+
+
+class RemovedMachine(RuleBasedStateMachine):
+    workers = Bundle("workers")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prefix = f"{PREFIX}{os.getpid()}-{uuid.uuid4().hex[:6]}-"
+        self.spans: dict[str, int] = {}
+        self.recorded: set[str] = set()
+        self.kept = b""
+        self.daemon: Collector | None = None
+        self.now_ns = 0
+        self.point = "nowhere"
+
+    def teardown(self) -> None:
+        self._close()
+        for file in SHM.glob(f"{self.prefix}*"):
+            file.unlink()
+
+    # ---- workers
+
+    @rule(target=workers, spans=st.integers(1, 5))
+    def a_worker_has_died(self, spans: int) -> str:
+        number = f"{len(self.spans) + 1:032x}"
+        (SHM / f"{self.prefix}{number}").write_bytes(dead_image(bytes.fromhex(number), spans))
+        self.spans[number] = spans
+        return number
+
+    @rule(who=workers)
+    def somebody_records_it(self, who: str) -> None:
+        """A new worker that found it dead, perhaps a while ago."""
+        fd = os.memfd_create("image")
+        os.write(fd, dead_image(bytes.fromhex(who), self.spans[who]))
+        record = Segment(who, fd).removed(_reader.REMOVED_ROOM)
+        os.close(fd)
+        if (SHM / f"{self.prefix}{who}").exists() and _reader.append_removed(self.prefix, record):
+            self.recorded.add(who)
+
+    @rule(who=workers)
+    def somebody_unlinks_it(self, who: str) -> None:
+        if who in self.recorded:
+            (SHM / f"{self.prefix}{who}").unlink(missing_ok=True)
+
+    @rule(who=workers, name=st.sampled_from(["!", "copy-"]))
+    def somebody_copies_it(self, who: str, name: str) -> None:
+        """Its twin, which comes before it or after it in the order of names."""
+        if (SHM / f"{self.prefix}{who}").exists():
+            draft = SHM / f".{self.prefix}{name}{who}"
+            draft.write_bytes(dead_image(bytes.fromhex(who), self.spans[who]))
+            draft.rename(SHM / f"{self.prefix}{name}{who}")
+
+    @rule(who=workers, name=st.sampled_from(["!", "copy-"]))
+    def somebody_unlinks_the_copy(self, who: str, name: str) -> None:
+        if who in self.recorded or (SHM / f"{self.prefix}{who}").exists():
+            (SHM / f"{self.prefix}{name}{who}").unlink(missing_ok=True)
+
+    # ---- a daemon
+
+    @precondition(lambda self: self.daemon is None)
+    @rule()
+    def a_daemon_begins(self) -> None:
+        memory = decode(self.kept) if self.kept else Memory(self.prefix)
+        self.daemon = Collector(memory, self._keep, lambda *_, **__: None)
+
+    def _keep(self, content: bytes) -> None:
+        if self.point == "saving":
+            raise Killed
+        self.kept = content
+        if self.point == "saved":
+            raise Killed
+
+    @precondition(lambda self: self.daemon is not None)
+    @rule(seconds=st.sampled_from([1, 6]), point=POINTS)
+    def it_looks_and_keeps(self, seconds: int, point: str) -> None:
+        assert self.daemon is not None
+        self.now_ns += seconds * STILL_NS // 5
+        self.point = point
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                if point == "emptying":
+                    patch.setattr(removed_file, "truncate", self._die)
+                self.daemon.change()
+                self.daemon.tick(self.now_ns, look=True)
+        except Killed:
+            self._close()
+        self.point = "nowhere"
+
+    def _die(self, *_: object) -> bool:
+        raise Killed
+
+    @precondition(lambda self: self.daemon is not None)
+    @rule()
+    def it_ends(self) -> None:
+        assert self.daemon is not None
+        self.daemon.end(self.now_ns)
+        self.daemon = None
+
+    def _close(self) -> None:
+        """The kernel closes what it had open."""
+        if self.daemon is not None:
+            for each in self.daemon.roster.attached.values():
+                each.segment.close()
+        self.daemon = None
+
+    # ---- a person
+
+    @precondition(lambda self: self.daemon is not None)
+    @rule(who=workers)
+    def its_totals_are_forgotten(self, who: str) -> None:
+        assert self.daemon is not None
+        if who in self.daemon.memory.gone:
+            with self.daemon.roster.lock:
+                self.daemon.roster.forget([who])
+                self.daemon.memory.removed.take_note()
+
+    @precondition(lambda self: self.daemon is None)
+    @rule()
+    def the_dead_are_pruned(self) -> None:
+        prune(remove=True, prefix=self.prefix, wait=lambda _: None)
+
+    # ---- what is seen
+
+    def _seen(self) -> Survey:
+        if self.daemon is None:
+            return survey(self.prefix, decode(self.kept).background() if self.kept else Background())
+        with self.daemon.roster.lock:
+            background, held = self.daemon.roster.background(self.now_ns), self.daemon.roster.held()
+        return survey(self.prefix, background, held)
+
+    @invariant()
+    def each_span_is_shown_or_removed_once(self) -> None:
+        found = self._seen()
+        shown = sum(each.ledger.spans["begun"] for each in found.workers)
+        assert shown + sum(each.counts.spans for each in found.removed) == sum(self.spans.values())
+        together = sum(each.together for each in found.workers) + sum(each.workers for each in found.removed)
+        assert together == len(self.spans), "nobody twice"
+
+
+def test_a_dead_worker_is_shown_or_removed_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roster, "GONE_MAX", 2)
+    monkeypatch.setattr(removed, "ALONE_MAX", 2)
+    monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # they are dead
+    quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
+    run_state_machine_as_test(RemovedMachine, settings=quick)

@@ -1,0 +1,107 @@
+"""A healthy fleet under live traffic: `diff` raises no alarm, and says how much it compared.
+
+Three uvicorn workers have one model and one system prompt. Every request is unique, in batches of 1 to 4. So decode
+steps of two workers often share their last token and never their caches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+from begun import Server, told, until
+from running import running
+from sandbox import apart
+from verbs import brickd, document
+
+REASON = "is not installed: .ci/run does it"
+for needed in ("torch", "transformers", "fastapi", "uvicorn"):
+    pytest.importorskip(needed, reason=f"{needed} {REASON}")
+pytestmark = pytest.mark.slow
+
+WORKERS = 3
+REQUESTS = 90
+SEED_MAX = 10_000
+APP = """
+import os, threading, torch
+from fastapi import FastAPI
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.set_num_threads(1)
+torch.manual_seed(1)
+config = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=128, num_hidden_layers=4,
+                     num_attention_heads=4, num_key_value_heads=2)
+model = LlamaForCausalLM(config).eval()
+system = torch.randint(0, 128, (1, 12), generator=torch.Generator().manual_seed(0))
+app, one_at_a_time = FastAPI(), threading.Lock()
+@app.post("/generate")
+def generate(seed: int = 0):
+    rows = seed % 4 + 1
+    own = torch.randint(0, 128, (rows, 6), generator=torch.Generator().manual_seed(seed))
+    prompt = torch.cat([system.expand(rows, -1), own], 1)
+    with one_at_a_time, torch.inference_mode():
+        made = model.generate(prompt, max_new_tokens=8, do_sample=False, pad_token_id=0)
+    return {"pid": os.getpid(), "tokens": made.tolist()}
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def isolated() -> Iterator[str]:
+    with apart() as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def server(isolated: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("uvicorn")
+    (folder / "app.py").write_text(APP)
+    with pytest.MonkeyPatch.context() as patch, running():
+        patch.setenv("BRICKD_EVENTS", "65536")  # none is lost, however late the daemon reads
+        one = Server(folder, sys.executable, "-m", "uvicorn", "app:app", "--workers", str(WORKERS), "--host",
+                     "127.0.0.1", "--port", "PORT", "--log-level", "warning")  # fmt: skip
+        try:
+            until(one.up)
+            found: set[int] = set()
+            for seed in range(1, SEED_MAX):
+                found.add(one.ask(seed)["pid"])
+                if len(found) == WORKERS and seed >= REQUESTS:
+                    break
+            yield one
+        finally:
+            one.end()
+
+
+def test_a_healthy_fleet_whose_requests_are_unique_has_equal_weights_and_no_output_compared(server: Server) -> None:
+    until(lambda: told("weights").get("services", [{}])[0].get("equal") == WORKERS)
+    said = document("diff", "api")
+    assert (said["evidence"], said["verdict"], said["diverged"]) == ("weights", "identical", 0)
+    assert (said["outputs"]["evidence"], said["outputs"]["compared"]) == ("input", 0)
+    prints = said["outputs"]["fingerprints"]
+    assert prints > 1_000
+    first, second, *_ = (ended := brickd("diff", "api")).stdout.splitlines()
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert first.startswith("by weights: identical, api/0, api/1 and api/2: ")
+    assert second.startswith(f"  outputs not compared (0 of {prints:,} fingerprints): ")
+    assert second.endswith("(did they do the same work? --by run)")
+    assert brickd("status", "--check").returncode == 0
+
+
+def test_by_run_no_two_steps_of_it_are_paired_though_many_share_their_last_token(server: Server) -> None:
+    shared = document("diff", "api", "--by", "input", code=6)["not_comparable"]
+    assert shared["stateful"] > 0, "which are given the same token, and have other caches"
+    said = document("diff", "api", "--by", "run", code=6)
+    assert (said["compared"], said["diverged"], said["not_comparable"]) == (0, 0, {})
+    assert said["coverage"]["steps"]["shared"] == 0
+
+
+def test_by_run_the_steps_of_equal_requests_are_paired_and_equal(server: Server) -> None:
+    server.workers(WORKERS, seed=SEED_MAX)
+    steps = 8  # the prompt's and each token's but the last
+
+    def attention() -> list[int]:
+        sites = told("diff", "api", "--by", "run").get("sites", ())
+        return [site["identical"] for site in sites if site["kernel"] == "layers.*.self_attn"]
+
+    until(lambda: attention() and min(attention()) >= steps * (WORKERS - 1))
+    said = document("diff", "api", "--by", "run")
+    assert (said["verdict"], said["diverged"], len(attention())) == ("identical", 0, 4)

@@ -1,0 +1,190 @@
+"""Segments that claim more than they hold: what a reader reads and keeps follows what is there, not the claim."""
+
+from __future__ import annotations
+
+import os
+import struct
+from dataclasses import replace
+from typing import Any
+
+import forge
+import pytest
+from forge import BLOCK, PAGE, file, golden, place, put, segment_of
+from hypothesis import given
+from hypothesis import strategies as st
+from rings import SLOT, events, rings, spans
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.losses import losses
+from brickd.reading import Reading
+from brickd.segment import Segment, _shared_paths
+
+LINES = 1024 * (384 + 64)  # of as many lanes as there can be, both lines
+
+
+def summary(image: bytearray, path: int, lane: int, duration: int) -> None:
+    """One span on a path of a lane."""
+    histogram = [0] * 128
+    histogram[1] = 1
+    put(image, "summary", {"count": 1, "total": duration, "min": duration, "max": duration}, path, lane)
+    put(image, "summary", {"squares": float(duration**2), "histogram": tuple(histogram)}, path, lane)
+    at = forge.regions(image)
+    struct.pack_into("<Q", image, at["area"] + lane * at["stride"] + 8 * path, 2)
+
+
+def said(reading: Reading) -> dict[str, Any]:
+    """All that a reading says, but for the rows behind the last one that is there."""
+    names = list(reading.names)
+    while names and names[-1] is None:
+        names.pop()
+    return {
+        "lanes": reading.lanes,
+        "paths": reading.paths,
+        "sites": reading.sites,
+        "names": names,
+        "summaries": bytes(reading.summaries),
+        "odd": reading.odd,
+    }
+
+
+def test_a_segment_that_claims_all_it_may_costs_what_it_holds() -> None:
+    with file() as fd:
+        forge.sparse(fd)
+        held = os.fstat(fd).st_blocks * 512
+        segment = Segment("sparse", fd)
+        reading = segment.read()
+        assert segment.extent() == (1024, 1, 0, 0, 0, 0)
+        assert segment.fetched < 4 * LINES
+        assert os.fstat(fd).st_blocks * 512 == held < 400 * 1024
+    assert (len(reading.lanes), reading.names, reading.paths, reading.sites) == (1024, [], [], [])
+    assert reading.process["paths"] == 65472, "what it claims is shown"
+    assert len({id(lane) for _, lane, _ in reading.lanes}) == 1, "lanes in which nothing happened are one object"
+
+
+@pytest.mark.parametrize("record", ["lane", "consumer"])
+def test_lanes_of_which_either_line_differs_cost_something_each(record: str) -> None:
+    with rings(lanes=64) as r:
+        for lane in range(64):
+            r.put("lane", lane, opened=1)
+        segment = Segment("sparse", r.fd)
+        assert segment.extent().lanes == 1
+        for lane in range(0, 64, 2):
+            r.put(record, lane, **{"thread" if record == "lane" else "spans_lost": 7})
+        reading = segment.read()
+        assert segment.extent().lanes == len(reading.alike()) == 64
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 1), st.integers(0, 191)), st.integers(38, 44), max_size=6),
+    st.sets(st.integers(1, 63), max_size=4),
+)
+def test_a_segment_with_holes_reads_as_the_same_bytes_without_any(
+    totals: dict[tuple[int, int], int], named: set[int]
+) -> None:
+    image = bytearray(forge.empty(lanes=2, paths=192, names=64, sites=64))
+    image += bytes(forge.header_value(image, "size") - len(image))
+    put(image, "process", {"names": 64, "paths": 192, "sites": 64})
+    for lane in range(2):
+        put(image, "lane", {"opened": 1}, lane)
+    for (lane, path), duration in totals.items():
+        struct.pack_into("<Q", image, forge.place(image, "path", path), 1 << 63 | 0xFFFF)
+        summary(image, path, lane, duration)
+    for number in named:
+        put(image, "name", {"word": 0x80000002, "text": b"ab"}, number)
+    whole = forge.seal(image)
+    with file(whole) as dense, file(whole, holes=True) as sparse:
+        segment = Segment("sparse", sparse)
+        wanted = said(Segment("dense", dense).read())
+        got = said(segment.read())
+        paths = len(got["paths"])
+        assert (got["names"], got["lanes"], got["odd"]) == (wanted["names"], wanted["lanes"], 0)
+        assert got["paths"] == wanted["paths"][:paths]
+        assert not any(wanted["paths"][paths:])
+        assert got["summaries"] == wanted["summaries"][: len(got["summaries"])]
+        assert not any(wanted["summaries"][len(got["summaries"]) :])
+        assert segment.extent().blocks == len({(lane, path // BLOCK) for lane, path in totals})
+
+
+def test_blocks_of_summaries_that_are_holes_are_not_read() -> None:
+    image = bytearray(forge.empty(lanes=1, paths=65472, names=64, sites=64))
+    image += bytes(forge.regions(image)["size"] - len(image))
+    put(image, "process", {"names": 1, "paths": 65472})
+    put(image, "lane", {"opened": 1})
+    for path in (0, 64 * 500 + 63, 65471):
+        struct.pack_into("<Q", image, forge.place(image, "path", path), 1 << 63 | 0xFFFF)
+        summary(image, path, 0, 40)
+    with file(forge.seal(image), holes=True) as fd:
+        segment = Segment("sparse", fd)
+        assert segment.extent() == (1, 1, 0, 65472, 0, 3)
+        before = segment.fetched
+        reading = segment.read()
+        blocks = 3 * (BLOCK * _reader.SUMMARY_BYTES + 2 * BLOCK * 8)
+        assert segment.fetched - before < blocks + 65472 * 8 + 32 * PAGE
+    assert sum(row is not None for row in reading.paths) == 3
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 4)), max_size=5))
+def test_lanes_that_are_alike_are_counted_each(runs: list[tuple[int, int]]) -> None:
+    with segment_of(golden()) as segment:
+        reading = segment.read()
+    (_, one, consumer), (_, other, _) = reading.lanes
+    changed: _reader.Lane = {**one, "thread": 7, "amounts": 3}
+    kinds = [(one, consumer), (other, consumer), (changed, consumer)]
+    together = [kinds[kind] for kind, times in runs for _ in range(times)]
+    shared = replace(reading, lanes=[(number, *lane) for number, lane in enumerate(together)])
+    apart = replace(shared, lanes=[(n, lane.copy(), tails.copy()) for n, lane, tails in shared.lanes])
+    assert sum(times for _, _, times in shared.alike()) == len(together) == len(apart.alike())
+    assert ledger_of(shared) == ledger_of(apart)
+    assert losses(shared, ledger_of(shared)) == losses(apart, ledger_of(apart))
+
+
+def test_tables_of_many_rows_are_not_remembered_after_their_segments() -> None:
+    for rows, remembered in ((4096, 1), (4097, 0)):
+        image = bytearray(forge.empty(lanes=1, paths=8192, names=64, sites=64))
+        image += bytes(forge.regions(image)["size"] - len(image))
+        put(image, "process", {"names": 1, "paths": rows})
+        struct.pack_into("<Q", image, place(image, "path", rows - 1), 1 << 63 | rows << 32 | 0xFFFF)
+        before = _shared_paths.cache_info().misses
+        with segment_of(forge.seal(image)) as segment:
+            assert len(segment.read().paths) == rows
+        assert _shared_paths.cache_info().misses - before == remembered
+
+
+def test_names_that_are_in_a_hole_are_not_read() -> None:
+    image = bytearray(forge.empty(lanes=1, paths=64, names=65472, sites=64))
+    image += bytes(forge.regions(image)["size"] - len(image))
+    put(image, "process", {"names": 65472})
+    for number in (1, 65471):
+        put(image, "name", {"word": 0x80000002, "text": b"ab"}, number)
+    with file(forge.seal(image), holes=True) as fd:
+        segment = Segment("sparse", fd)
+        names = segment.read().names
+        assert segment.fetched < 2 * 2 * 256 * 128 + 16 * PAGE
+    assert {number: name for number, name in enumerate(names) if name is not None} == {1: ("ab", 0), 65471: ("ab", 0)}
+
+
+def test_a_file_that_was_cut_is_refused_though_its_end_looks_like_a_hole() -> None:
+    with file(golden(), holes=True) as fd:
+        segment = Segment("cut", fd)
+        segment.read()
+        os.ftruncate(fd, len(golden()) - PAGE)
+        with pytest.raises(Exception, match="truncated"):
+            segment.read()
+
+
+@pytest.mark.parametrize("ring", ["span", "event"])
+def test_a_ring_that_is_a_hole_holds_nothing_whatever_its_head_claims(ring: str) -> None:
+    with rings(**{f"{ring}_slots": 1 << 20}) as r:
+        r.move(0, ring, 1 << 20)
+        segment = Segment("sparse", r.fd)
+        before = segment.fetched
+        assert segment.ring(0, events=ring == "event") == (0, b"")
+        assert segment.fetched - before < PAGE
+        r.heads[0, ring] = 0
+        rows = [{"sequence": n + 1} for n in range(64)]
+        r.write(0, ring, spans(*rows) if ring == "span" else events(*rows))
+        before = segment.fetched
+        first, slots = segment.ring(0, events=ring == "event")
+        assert (first, slots[: 64 * SLOT]) == (0, os.pread(r.fd, 64 * SLOT, place(r.page, f"{ring}_ring")))
+        assert segment.fetched - before < 8 * PAGE, "what is behind the first hole is not read"

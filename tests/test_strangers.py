@@ -1,0 +1,238 @@
+"""Other users of the machine: whatever they put where segments are, nothing here changes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from conftest import SHM, reading
+from faults import Start
+from forge import put, seal, with_header
+from running import running
+from serving import ask
+from verbs import SPANS, brickd, document, started
+
+from brickd.checkpoint import encode, save
+from brickd.errors import NotPermitted, SegmentRefused
+from brickd.files import find, listing, open_file
+from brickd.memory import Memory
+from brickd.removed import Counts
+from brickd.runtime import runtime
+from brickd.segment import open_segment
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
+
+STRANGER = 65534
+
+
+def theirs(file: Path, image: bytes = b"x\n", mode: int = 0o666, uid: int = STRANGER) -> Path:
+    """A file that a stranger put there, complete when it gets its name."""
+    draft = SHM / f".{file.name}"
+    draft.write_bytes(image)
+    draft.chmod(mode)
+    os.chown(draft, uid, uid)
+    return draft.rename(file)
+
+
+@contextmanager
+def lived_in(file: Path) -> Iterator[None]:
+    """A process that is not its worker holds the worker's lock on it."""
+    with file.open("r+b") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX, 1, 0)
+        yield
+
+
+def copy_of(name: str, **header: object) -> bytes:
+    """The same segment with other fields in its header."""
+    image = bytearray((SHM / name).read_bytes())
+    put(image, "header", header)
+    return seal(image)
+
+
+def test_a_strangers_segment_with_a_workers_uuid_takes_nothing_from_the_worker(worker: Start, prefix: str) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="api")
+    victim = reading(prefix)
+    file = theirs(SHM / f"{prefix}0", copy_of(victim.file, uid=STRANGER))
+    with lived_in(file), running() as daemon:
+        daemon.until("worker_found")
+        first = daemon.once("/workers", lambda said: said["workers"])
+        assert [(each["segment"], each["state"]) for each in first["workers"]] == [(victim.file, "live")]
+        file.unlink()
+        assert daemon.ask("/status")["problems"] == []
+        assert not [each for each in daemon.ask("/events")["events"] if each["kind"] == "quarantined"]
+
+
+@pytest.mark.parametrize("by_daemon", [False, True])
+def test_a_strangers_segment_has_no_name_and_no_vote(worker: Start, prefix: str, by_daemon: bool) -> None:
+    started(worker, SPANS, BRICKD_SERVICE="good", BRICKD_WORKER="0")
+    theirs(SHM / f"{prefix}7", copy_of(reading(prefix).file, uid=STRANGER, uuid=os.urandom(16), index=7))
+    with lived_in(SHM / f"{prefix}7"):
+        if not by_daemon:
+            assert [each["name"] for each in document("workers")["workers"]] == ["good/0"]
+            assert brickd("status", "--check").returncode == 0
+            assert brickd("inspect", "good/7").returncode == 4
+            return
+        with running() as daemon:
+            daemon.until("worker_found")
+            assert [each["name"] for each in daemon.ask("/workers")["workers"]] == ["good/0"]
+            assert brickd("status", "--check").returncode == 0
+            found = [each for each in daemon.ask("/events")["events"] if each["kind"] == "worker_found"]
+            assert [each["worker"] for each in found] == ["good/0"]
+
+
+@pytest.mark.parametrize("by_daemon", [False, True])
+def test_a_strangers_junk_changes_no_exit_code_and_no_word(worker: Start, prefix: str, by_daemon: bool) -> None:
+    started(worker)
+
+    def said() -> list[tuple[int, str]]:
+        ended = [brickd(*words) for words in (("status", "--check"), ("workers",), ("doctor",), ("prune", "--dry-run"))]
+        return [(each.returncode, each.stderr) for each in ended]
+
+    before = said()
+    theirs(SHM / f"{prefix}junk")
+    os.symlink("/etc/passwd", SHM / f"{prefix}link")
+    os.chown(SHM / f"{prefix}link", STRANGER, STRANGER, follow_symlinks=False)
+    os.mkfifo(SHM / f"{prefix}fifo")
+    os.chown(SHM / f"{prefix}fifo", STRANGER, STRANGER)
+    if not by_daemon:
+        assert said() == before
+        return
+    with running() as daemon:
+        daemon.until("worker_found")
+        assert brickd("status", "--check").returncode == 0
+        assert daemon.ask("/status")["problems"] == []
+
+
+def test_where_only_another_user_has_segments_every_verb_says_whose_and_how_to_ask(prefix: str) -> None:
+    for number in range(3):
+        theirs(SHM / f"{prefix}{number}", with_header(uid=4321, uuid=os.urandom(16)), uid=4321)
+    theirs(SHM / f"{prefix}junk", uid=1234)
+    said = "user root has no segments here, and brickd reads only those of its own user: #4321 has 3 segments, "
+    for verb in ("status", "workers", "bricks", "tree"):
+        ended = brickd(verb)
+        assert ended.returncode == 0
+        assert said in ended.stderr
+        assert ended.stderr.endswith("(sudo -u '#4321' brickd status)\n")
+    named = brickd("status", "api")
+    assert (named.returncode, said in named.stderr) == (4, True)
+    inspected = brickd("inspect")
+    assert (inspected.returncode, said in inspected.stderr) == (4, True)
+    assert brickd("status", "--check").returncode == 0
+    (finding,) = [each for each in json.loads(brickd("doctor", "--json").stdout)["findings"]
+                  if each["name"] == "segments-foreign"]  # fmt: skip
+    assert finding["state"] == "ok"
+    assert "#4321 has 3" in finding["seen"]
+
+
+def test_the_doctor_names_an_own_segment_that_a_group_may_read(worker: Start, prefix: str) -> None:
+    started(worker)
+    file = SHM / reading(prefix).file
+
+    def found() -> tuple[str, list[str]]:
+        (one,) = [each for each in json.loads(brickd("doctor", "--json").stdout)["findings"]
+                  if each["name"] == "segments-mode"]  # fmt: skip
+        return one["state"], one["about"]
+
+    assert found() == ("ok", [])
+    file.chmod(0o640)
+    assert found() == ("advice", [file.name])
+
+
+def test_files_of_other_users_are_counted_by_owner_and_never_opened(prefix: str) -> None:
+    own = SHM / f"{prefix}own"
+    own.write_bytes(b"")
+    for number in range(2):
+        theirs(SHM / f"{prefix}{number}", uid=4321)
+    theirs(SHM / f"{prefix}2")
+    found = listing(prefix)
+    assert (found.own, found.counts()) == ([own.name], {4321: 2, STRANGER: 1})
+    assert listing(prefix, found.others) == found
+    assert find(prefix) == [own.name]
+    with pytest.raises(NotPermitted, match=r"belongs to user #4321; brickd reads only the segments of user root"):
+        open_file(f"{prefix}0")
+
+
+@pytest.mark.parametrize(("kind", "uid"), [("a file", STRANGER), ("a FIFO", STRANGER), ("a FIFO", 0)])
+def test_a_strangers_checkpoint_is_not_believed(prefix: str, kind: str, uid: int) -> None:
+    memory = Memory(prefix)
+    memory.removed.add("theirs", False, 3, Counts(spans=1_000))
+    path = runtime().checkpoint
+    if kind == "a FIFO":
+        os.mkfifo(path)
+    else:
+        save(path, encode(memory))
+    os.chown(path, uid, uid)
+    status = document("status")
+    assert (status["ledger"]["spans"]["removed"], status["problems"]) == (0, [])
+    ended = brickd("status", "--check")
+    assert ended.returncode == 0
+    assert f"{path}: " in ended.stderr
+    with running() as daemon:
+        assert daemon.ask("/status")["ledger"]["spans"]["removed"] == 0
+
+
+def test_an_own_file_with_the_inode_number_that_a_strangers_had_is_ours(prefix: str) -> None:
+    file = theirs(SHM / f"{prefix}0")
+    known = listing(prefix).others
+    # As where /dev/shm is not a tmpfs: other file systems give the number of a removed file to the next one.
+    file = file.rename(SHM / f"{prefix}own")
+    os.chown(file, os.geteuid(), -1)
+    assert listing(prefix, known).own == [file.name]
+
+
+def test_whose_a_file_is_the_effective_user_decides(prefix: str) -> None:
+    (SHM / f"{prefix}0").write_bytes(b"")
+    os.seteuid(STRANGER)
+    try:
+        (SHM / f"{prefix}1").write_bytes(b"")
+        assert listing(prefix) == ([f"{prefix}1"], listing(prefix).others)
+        assert listing(prefix).counts() == {0: 1}
+        open_file(f"{prefix}1").close()
+        with pytest.raises(NotPermitted):
+            open_file(f"{prefix}0")
+    finally:
+        os.seteuid(0)
+
+
+KEYED = """
+brick.source("int main;", name="gemm")
+brick.checksum("gemm", bytearray(64), layer=0, input=bytearray(64))
+with brick.span("b"): pass
+pause()
+"""
+
+
+def test_every_file_and_socket_is_its_users_alone_whatever_the_umask(worker: Start, prefix: str) -> None:
+    without_umask = ("sh", "-c", 'umask 0; exec "$@"', "sh")
+    worker(KEYED, before=without_umask, BRICKD_SERVICE="api").paused()
+    places = runtime()
+    with running(without_umask) as daemon:
+        daemon.until("worker_found")
+        assert ask(places.socket, "/v1/record", b"duration=0.01").status == 200
+        daemon.once("/source", lambda said: said["sources"])
+        paths = [*SHM.glob(f"{prefix}*"), *places.directory.rglob("*"), *places.state.rglob("*")]
+        names = {path.name for path in paths}
+        assert {"lock", "checkpoint", "socket", "key", "recordings", "sources"} <= names
+        for path in paths:
+            mode = stat.S_IMODE(path.lstat().st_mode)
+            assert mode == (0o700 if path.is_dir() else 0o600), f"{path} has mode {mode:o}"
+
+
+def test_root_reads_no_segment_of_another_user_though_it_could(prefix: str) -> None:
+    file = theirs(SHM / f"{prefix}0", with_header(uid=4321), mode=0o600, uid=4321)
+    with pytest.raises(NotPermitted):
+        open_segment(file.name)
+    ended = brickd("inspect", file.name)
+    assert (ended.returncode, "#4321 has 1 segment" in ended.stderr) == (4, True)
+
+
+def test_a_segment_in_another_users_name_is_refused(prefix: str) -> None:
+    (SHM / f"{prefix}0").write_bytes(with_header(uid=4321))
+    with pytest.raises(SegmentRefused, match="says that user 4321 made it, but user 0 owns it"):
+        open_segment(f"{prefix}0")

@@ -1,0 +1,144 @@
+"""Which segments a tick drains: cheap ones always, costly ones in turns, and no more than a tick may read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+from rings import Rings, events, rings, spans
+
+from brickd import turns
+from brickd.attached import Attached
+from brickd.memory import Known
+from brickd.segment import Segment
+from brickd.sources import Sources
+from brickd.turns import Found, Turns
+
+
+@contextmanager
+def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
+    """Some segments whose lane was looked at once."""
+    with ExitStack() as opened:
+        made = [opened.enter_context(rings(span_slots=64, event_slots=64)) for _ in range(many)]
+        attached = [
+            Attached(Segment(str(number), r.fd), r.drain(), Known(), Sources(), 0, 0) for number, r in enumerate(made)
+        ]
+        for r in made:
+            r.move(0, "span", 0)
+        yield made, attached
+
+
+def ticked(order: Turns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
+    """A tick: whose events it took."""
+    found: list[Found] = []
+    order.tick(found.append, goes_on)
+    return [each.each.segment.name for each in found]
+
+
+def tell(made: list[Rings]) -> None:
+    for r in made:
+        r.add(0, "event", events({"sequence": r.heads.get((0, "event"), 0) + 1}))
+
+
+def fill(r: Rings) -> None:
+    head = r.heads.get((0, "span"), 0)
+    r.add(0, "span", spans(*({"sequence": head + n + 1} for n in range(64))))
+
+
+def test_all_are_drained_where_a_tick_has_room_for_all() -> None:
+    with segments(4) as (made, attached):
+        order = Turns(attached)
+        tell(made)
+        assert ticked(order) == ["0", "1", "2", "3"]
+        assert not order.unreached
+
+
+def quiet_bytes(order: Turns) -> int:
+    """What a tick reads of a segment with one event."""
+    before = order.order[0].drain.read
+    ticked(order)
+    return order.order[0].drain.read - before
+
+
+@pytest.mark.parametrize("costly", [0, 1, 2, 3])
+def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
+    monkeypatch: pytest.MonkeyPatch, costly: int
+) -> None:
+    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    with segments(6) as (made, attached):
+        order, heavy = Turns(attached), [made[number] for number in (costly, 4, 5)]
+        cheap = [r for r in made if r not in heavy]
+        tell(made)
+        quiet = quiet_bytes(order)
+        for r in heavy:
+            fill(r)
+        ticked(order)
+        monkeypatch.setattr(turns, "TICK_BYTES", 6 * quiet + 1)
+        order.arrange()
+        seen = []
+        for _ in range(6):
+            tell(cheap)
+            for r in heavy:
+                if r.heads[0, "span"] == attached[made.index(r)].drain.cursors()[0][0]:
+                    fill(r)
+                    tell([r])
+            taken = ticked(order)
+            assert taken[:3] == [str(made.index(r)) for r in cheap]
+            seen += taken[3:]
+            assert len(order.unreached) == 2
+        assert seen == [str(costly), "4", "5"] * 2, "none waits for ever"
+
+
+def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    with segments(3) as (made, attached):
+        order = Turns(attached)
+        tell(made)
+        quiet = quiet_bytes(order)
+
+        def unreached(limit: int) -> list[str]:
+            """Of a tick after one in which the first took a whole ring more than the others."""
+            fill(made[0])
+            tell(made[1:])
+            monkeypatch.setattr(turns, "TICK_BYTES", 1 << 30)
+            ticked(order)
+            monkeypatch.setattr(turns, "TICK_BYTES", limit)
+            order.arrange()
+            tell(made)
+            ticked(order)
+            return [each.segment.name for each in order.unreached]
+
+        assert unreached(1) == ["2", "0"]
+        assert unreached(4 * quiet) == []
+        assert order.order[-1] is attached[0], "the costly one is the last"
+        fill(made[1])
+        ticked(order)
+        order.arrange()
+        assert order.order[-1] is attached[1], "the other one is cheap again"
+
+
+def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    with segments(3) as (made, attached):
+        order = Turns(attached)
+        tell(made)
+        monkeypatch.setattr(turns, "TICK_BYTES", 4 * quiet_bytes(order))
+        order.arrange()
+        times = iter([True, False])
+        tell(made)
+        assert ticked(order, lambda: next(times)) == ["0", "1"]
+        tell(made)
+        assert ticked(order) == ["0", "1", "2"], "the third was not reached, and is not drained before those"
+
+
+def test_a_tick_stops_after_a_piece_where_there_is_no_time_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    with segments(3) as (made, attached):
+        order = Turns(attached)
+        tell(made)
+        assert ticked(order, lambda: False) == ["0"]
+        assert order.unreached == attached[1:]
+        assert ticked(order, lambda: False) == ["1"]
+        assert ticked(order) == ["2"]
+        assert not order.unreached

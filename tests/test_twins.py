@@ -1,0 +1,222 @@
+"""Two files of our own with one uuid: at most one of them counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import SHM
+from faults import Start
+from forge import with_header
+from removals import dead_image, record_of
+from verbs import started
+
+from brickd import _reader
+from brickd.checkpoint import decode, save
+from brickd.collector import SECOND, Collector
+from brickd.files import identifier_of
+from brickd.memory import Memory
+from brickd.runtime import runtime
+from brickd.workers import survey
+from brickd.world import SharedMemory
+
+UUID = bytes(range(16))
+Hold = Callable[[str], Callable[[], None]]  # has a process live in a file; what it returns ends that
+
+
+class Life:
+    """One collector after another over one prefix; its checkpoint goes from each to the next."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix, self.second = prefix, 0
+        self.loop: Collector
+        self.start(Memory(prefix))
+
+    def start(self, memory: Memory) -> None:
+        self.loop = Collector(memory, lambda kept: save(runtime().checkpoint, kept), lambda *_, **__: None)
+
+    def look(self) -> None:
+        self.second += 1
+        self.loop.tick(self.second * SECOND, look=True)
+
+    def restart(self) -> None:
+        self.loop.end(self.second * SECOND)
+        self.start(decode(runtime().checkpoint.read_bytes()))
+
+    @property
+    def drained(self) -> list[str]:
+        return [each.segment.name.removeprefix(self.prefix) for each in self.loop.roster.drained()]
+
+    def shown(self) -> tuple[list[str], dict[str, str]]:
+        """Which files count for a verb that asks the daemon, and why the others do not."""
+        with self.loop.roster.lock:
+            found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held())
+        refused = {each.path.removeprefix(self.prefix): each.reason for each in found.refused}
+        return [each.reading.file.removeprefix(self.prefix) for each in found.workers], refused
+
+
+@pytest.fixture
+def life(prefix: str) -> Iterator[Life]:
+    """The daemons of one test."""
+    one = Life(prefix)
+    yield one
+    one.loop.end(100 * SECOND)
+
+
+def place(prefix: str, *names: str) -> None:
+    """Segments of one uuid."""
+    for name in names:
+        draft = SHM / f".{prefix}{name}"
+        draft.write_bytes(with_header(uuid=UUID))
+        draft.rename(SHM / f"{prefix}{name}")
+
+
+def place_dead(prefix: str, name: str, spans: int) -> None:
+    """A dead segment of the same uuid with so many spans."""
+    draft = SHM / f".{prefix}{name}"
+    draft.write_bytes(dead_image(UUID, spans))
+    draft.rename(SHM / f"{prefix}{name}")
+
+
+@pytest.fixture
+def held(worker: Start, prefix: str) -> Hold:
+    """Has a process live in a file, and returns what ends it."""
+
+    def hold(name: str) -> Callable[[], None]:
+        file = os.fspath(SHM / f"{prefix}{name}")
+        process = started(
+            worker, f"import fcntl\nf = open({file!r}, 'r+b')\nfcntl.lockf(f, fcntl.LOCK_EX, 1, 0)\npause()"
+        )
+        return process.kill
+
+    return hold
+
+
+def test_the_file_that_the_checkpoint_knows_wins_whatever_comes_first_in_order(
+    life: Life, prefix: str, held: Hold
+) -> None:
+    place(prefix, "b")
+    held("b")
+    life.look()
+    life.look()
+    assert life.drained == ["b"]
+    place(prefix, "a")
+    held("a")
+    life.look()
+    assert life.drained == ["b"]
+    life.restart()
+    life.look()
+    assert life.drained == ["b"]
+    assert life.shown() == (["b"], {"a": f"is a copy of {prefix}b: both have the same uuid"})
+    known = life.loop.memory.known[UUID.hex()]
+    assert known.file == identifier_of(f"{prefix}b")
+
+
+def test_without_a_checkpoint_neither_of_two_that_live_is_read_until_one_ends(
+    life: Life, prefix: str, held: Hold
+) -> None:
+    place(prefix, "a", "b")
+    held("a")
+    ends = held("b")
+    for _ in range(2):
+        life.look()
+        shown, refused = life.shown()
+        assert (life.drained, shown, set(refused)) == ([], [], {"a", "b"})
+        assert "a worker lives in each: neither is read until one of them ends" in refused["a"]
+    ends()
+    for _ in range(2):
+        life.look()
+    assert life.drained == ["a"]
+    assert life.shown() == (["a"], {"b": f"is a copy of {prefix}a: both have the same uuid"})
+
+
+@pytest.mark.parametrize("alive", ["a", "b"])
+def test_without_a_checkpoint_the_only_one_that_lives_wins(life: Life, prefix: str, held: Hold, alive: str) -> None:
+    place(prefix, "a", "b")
+    held(alive)
+    for _ in range(2):
+        life.look()
+    assert life.drained == [alive]
+    assert life.shown()[0] == [alive]
+
+
+def test_of_two_that_nobody_lives_in_one_counts(life: Life, prefix: str) -> None:
+    place(prefix, "a", "b")
+    life.look()
+    shown, refused = life.shown()
+    assert (shown, list(refused)) == (["a"], ["b"])
+
+
+def test_of_two_that_nobody_lives_in_the_one_with_more_spans_counts(life: Life, prefix: str) -> None:
+    for name, spans in (("a", 5), ("b", 9), ("c", 7)):
+        place_dead(prefix, name, spans)
+    (alone,) = survey(prefix).workers
+    assert (alone.reading.file, alone.ledger.spans["begun"]) == (f"{prefix}b", 9)
+    for _ in range(10):
+        life.look()
+        found = survey(prefix, life.loop.memory.background(), life.loop.roster.held())
+        assert [each.ledger.spans["begun"] for each in found.workers] == [9]
+
+
+def test_a_record_counts_what_an_earlier_copy_of_the_segment_does_not_show(life: Life, prefix: str) -> None:
+    place_dead(prefix, "copy", 5)
+    assert _reader.append_removed(prefix, record_of(UUID, 9))
+    for _ in range(10):
+        found = survey(prefix, life.loop.memory.background(), life.loop.roster.held())
+        assert sum(each.ledger.spans["begun"] for each in found.workers) == 5
+        assert sum(each.counts.spans for each in found.removed) == 4
+        life.look()
+    assert not (SHM / f"{prefix}copy").exists()
+    # As where the copy cannot be removed.
+    background = replace(life.loop.memory.background(), buried=frozenset({UUID.hex()}))
+    assert sum(each.counts.spans for each in survey(prefix, background).removed) == 4
+
+
+def test_a_copy_in_the_place_of_a_drained_copy_waits_until_that_one_is_gone(life: Life, prefix: str) -> None:
+    place_dead(prefix, "a", 5)
+    place_dead(prefix, "b", 5)
+    life.look()
+    life.look()
+    place_dead(prefix, "a", 5)  # another file with the name of the one that is drained
+    for _ in range(10):
+        life.look()
+    assert [each.ledger.spans["begun"] for each in survey(prefix, life.loop.memory.background()).workers] == [5]
+    assert not list(SHM.glob(f"{prefix}*"))
+
+
+def test_without_a_daemon_the_same_rules_hold(prefix: str, held: Hold) -> None:
+    def shown() -> list[str]:
+        return [each.reading.file.removeprefix(prefix) for each in SharedMemory().survey().workers]
+
+    place(prefix, "a", "b", "c")
+    assert shown() == ["a"]
+    ends = held("b")
+    assert shown() == ["b"]
+    held("c")
+    assert shown() == []
+    Path(SHM / f"{prefix}a").unlink()
+    ends()
+    life = Life(prefix)
+    for _ in range(2):
+        life.look()
+    life.loop.end(3 * SECOND)
+    held("b")
+    assert shown() == ["c"], "the checkpoint knows it"
+
+
+def test_a_copy_is_judged_again_when_the_original_is_gone(life: Life, prefix: str, held: Hold) -> None:
+    place(prefix, "b")
+    ends = held("b")
+    life.look()
+    place(prefix, "a")
+    held("a")
+    life.look()
+    assert (life.drained, list(life.shown()[1])) == (["b"], ["a"])
+    ends()
+    for _ in range(10):
+        life.look()
+    assert not (SHM / f"{prefix}b").exists(), "its worker ended"
+    assert (life.drained, life.shown()) == (["a"], (["a"], {}))

@@ -1,0 +1,213 @@
+"""A run of the tests has places of its own, and one that touches the user's fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, SHM
+from faults import Start
+from sandbox import within
+from test_removed_machine import RemovedMachine
+from untouched import Places, Untouched, users_places
+
+from brickd import _reader
+from brickd.cli import demo
+from brickd.files import find
+from brickd.files import prefix as configured
+from brickd.runtime import runtime
+
+Look = Callable[[], list[str]]
+UUID = 32 * "a"
+
+
+def watched() -> list[Places]:
+    """Those of this test, as if they were the user's."""
+    return users_places()[:1]
+
+
+def test_no_prefix_of_the_tests_is_below_the_default_one(prefix: str) -> None:
+    assert not prefix.startswith(_reader.PREFIX)
+    assert not RemovedMachine().prefix.startswith(_reader.PREFIX)
+
+
+def test_the_prefix_of_the_demo_is_not_below_the_default_one_whose_daemon_would_drain_it() -> None:
+    with within({}), demo._place():
+        assert not configured().startswith(_reader.PREFIX)
+
+
+def test_what_comes_goes_or_changes_in_the_users_directories_is_told() -> None:
+    run, state = runtime().directory, runtime().state
+    (run / "checkpoint").write_bytes(b"one")
+    state.mkdir()
+    (state / "key").write_bytes(b"secret")
+    check = Untouched(watched())
+    assert check.look() == []
+    (run / "checkpoint").write_bytes(b"two")
+    (run / "weights").write_bytes(b"new")
+    (state / "key").unlink()
+    told = check.look()
+    assert f"{run}/checkpoint: changed" in told
+    assert f"{run}/weights: created" in told
+    assert f"{state}/key: removed" in told
+    assert {line.partition(": ")[2] for line in told if line.startswith((f"{run}: ", f"{state}: "))} == {"changed"}
+
+
+def test_a_file_of_the_same_size_put_in_anothers_place_is_told() -> None:
+    checkpoint = runtime().checkpoint
+    checkpoint.write_bytes(b"one")
+    before = checkpoint.stat()
+    check = Untouched(watched())
+    (runtime().directory / "draft").write_bytes(b"two")
+    (runtime().directory / "draft").rename(checkpoint)
+    os.utime(checkpoint, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert f"{checkpoint}: changed" in check.look()
+
+
+def test_a_directory_that_was_not_there_before_is_told() -> None:
+    state = runtime().state
+    check = Untouched(watched())
+    (state / "sources").mkdir(parents=True)
+    assert {f"{state}: created", f"{state}/sources: created"} <= set(check.look())
+
+
+@pytest.mark.parametrize("name", [UUID, "removed-0"])
+def test_what_a_dead_worker_leaves_below_the_users_prefix_is_told(prefix: str, name: str) -> None:
+    check = Untouched(watched())
+    (SHM / f"{prefix}{name}").write_bytes(b"left")
+    (SHM / f"{prefix}longer-{name}").write_bytes(b"of another prefix")
+    assert check.look() == [f"/dev/shm/{prefix}{name}: created"]
+
+
+def test_segments_of_workers_that_live_or_lived_before_are_the_users(worker: Start, prefix: str) -> None:
+    before = worker("brick.init(); pause()")
+    before.paused()
+    check = Untouched(watched())
+    late = worker("brick.init(); pause()")
+    late.paused()
+    assert len(find(prefix)) == 2
+    assert check.look() == []
+    before.kill()
+    assert check.look() == []
+    late.kill()
+    (told,) = check.look()
+    assert told.endswith(": created")
+
+
+def test_what_changes_beside_a_daemon_that_runs_all_the_time_is_its_own_affair() -> None:
+    runtime().checkpoint.write_bytes(b"one")
+    early = Untouched(watched())
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX, 1); print(flush=True); input()"
+    command = [sys.executable, "-c", hold, str(runtime().lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        daemon.stdout.readline()
+        check = Untouched(watched())
+        runtime().checkpoint.write_bytes(b"two")
+        assert check.look() == []
+        assert f"{runtime().checkpoint}: changed" in early.look(), "it may be a daemon of the tests"
+        daemon.kill()
+    assert f"{runtime().checkpoint}: changed" in check.look()
+
+
+# ---- a whole run
+
+# What no test may do: it reaches the places of the user by the names that it is given outside the environment.
+BAD = """
+import os
+from pathlib import Path
+
+import pytest
+
+USERS = [Path(each) for each in os.environ["USERS"].split()]
+
+@pytest.mark.parametrize("path", USERS, ids=str)
+def test_bad(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("theirs")
+"""
+CLEAN = """
+import os
+
+import pytest
+
+SHARED = []
+
+@pytest.fixture(scope="module")
+def shared():
+    SHARED.append({name: value for name, value in os.environ.items() if name.startswith("BRICKD")})
+
+def test_clean(shared):
+    from brickd import files
+    from brickd.runtime import runtime
+
+    own = {name: value for name, value in os.environ.items() if name.startswith("BRICKD")}
+    names = {"BRICKD_SHM_PREFIX", "BRICKD_RUNTIME_DIR", "BRICKD_STATE_DIR"}
+    for found in (own, *SHARED):
+        assert found.keys() == names
+        assert not any("users" in value for value in found.values())
+    assert own["BRICKD_RUNTIME_DIR"] != SHARED[0]["BRICKD_RUNTIME_DIR"]
+    for name in names:
+        del os.environ[name]
+    assert "users" not in str(runtime())
+"""
+
+
+def run(folder: Path, text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A run of one file with the fixtures and the hooks of this suite."""
+    (folder / "test_it.py").write_text(text)
+    path = os.pathsep.join(map(str, (ROOT / "tests", ROOT / "scripts")))
+    command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", *options]
+    return subprocess.run(
+        [*command, "-c", "/dev/null", f"--rootdir={folder}", folder / "test_it.py"],
+        capture_output=True, text=True, check=False, cwd=folder, env=os.environ | {"PYTHONPATH": path} | environment,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def users(tmp_path: Path, prefix: str) -> dict[str, str]:
+    """The environment of a user who has set all of it."""
+    return {
+        "BRICKD_RUNTIME_DIR": f"{tmp_path}/users/run",
+        "BRICKD_STATE_DIR": f"{tmp_path}/users/state",
+        "BRICKD_SOCKET": f"{tmp_path}/users/socket",
+        "BRICKD_KEY_FILE": f"{tmp_path}/users/key",
+        "BRICKD_SHM_PREFIX": f"{prefix}users-",
+        "BRICKD_SERVICE": "users",
+        "BRICKD": "0",
+        "XDG_RUNTIME_DIR": f"{tmp_path}/users/session",
+        "XDG_STATE_HOME": f"{tmp_path}/users/kept",
+    }
+
+
+def test_a_run_begins_clean_whatever_the_environment_says(tmp_path: Path, users: dict[str, str]) -> None:
+    ended = run(tmp_path, CLEAN, "-p", "no:xdist", **users)
+    assert ended.returncode == 0, ended.stdout
+
+
+@pytest.mark.parametrize("options", [("-p", "no:xdist"), pytest.param(("-n", "2"), marks=pytest.mark.slow)], ids=str)
+def test_a_run_that_touches_the_users_places_fails_and_names_them(
+    tmp_path: Path, users: dict[str, str], options: tuple[str, ...]
+) -> None:
+    bad = [
+        f"{users['BRICKD_RUNTIME_DIR']}/checkpoint",
+        f"{users['BRICKD_STATE_DIR']}/recordings/1.brick",
+        users["BRICKD_SOCKET"],
+        users["BRICKD_KEY_FILE"],
+        f"/dev/shm/{users['BRICKD_SHM_PREFIX']}{UUID}",
+        f"{users['XDG_STATE_HOME']}/brickd/key",
+    ]
+    with within(users):
+        del os.environ["BRICKD_RUNTIME_DIR"]
+        default = runtime().checkpoint
+    if default.is_relative_to(tmp_path):  # and is not the one of a service of this machine
+        bad.append(str(default))
+    ended = run(tmp_path, BAD, *options, **users, USERS=" ".join(bad))
+    assert ended.returncode == 1, ended.stdout
+    assert f"{len(bad)} passed" in ended.stdout
+    for path in bad:
+        assert f"{path}: created" in ended.stdout
