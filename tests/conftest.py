@@ -27,7 +27,7 @@ import pytest
 import sandbox
 from hypothesis import Phase, settings
 from loaded import Process, loaded
-from sandbox import apart
+from sandbox import apart, started_in
 from untouched import Untouched, users_places
 
 from brickd.files import find
@@ -69,6 +69,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.freeze()
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Slow tests have longer before they count as hanging."""
+    for item in items:
+        if item.get_closest_marker("slow") is not None:
+            item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
+
+
+_SLOW_SECONDS = 600
+_FAILED = pytest.StashKey[bool]()
 
 ROOT = Path(__file__).parent.parent
 SHM = sandbox.SHM
@@ -169,10 +179,22 @@ def workers(forked: bool = True) -> Iterator[Callable[..., Worker]]:
 
 
 @pytest.fixture(autouse=True)
-def isolated() -> Iterator[str]:
+def isolated(request: pytest.FixtureRequest) -> Iterator[str]:
     """Each test has places of its own. A module whose tests share what they start gives this its own scope."""
     with apart() as name:
         yield name
+        if request.node.stash.get(_FAILED, False):  # one that passes has ended what it started
+            for pid in started_in(name):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have its fixtures know how a test ended."""
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,15 @@ def within(variables: Mapping[str, str]) -> Iterator[None]:
         for name, value in variables.items():
             patch.setenv(name, value)
         yield
+
+
+def started_in(prefix: str) -> Iterator[int]:
+    """The processes that a command began with this prefix, or one that begins so, in its environment."""
+    entry = b"\0BRICKD_SHM_PREFIX=" + prefix.encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if entry in b"\0" + (process / "environ").read_bytes():
+                yield int(process.name)
 
 
 @contextmanager

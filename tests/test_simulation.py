@@ -45,7 +45,7 @@ def simulate(seed: int, folder: Path, *, damage: float = 0.0) -> World:
     path = folder / "checkpoint"
     path.unlink(missing_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        world = World(f"{PREFIX}sim-{seed:05}-", path, patch, chance)
+        world = World(f"{PREFIX}sim-{uuid.uuid4().hex[:8]}-", path, patch, chance)
         faults = world.faults
         faults.kill = chance.choice((0.0, 0.02, 0.1))
         faults.tear = chance.choice((0.0, 0.0, 0.02))

@@ -130,6 +130,22 @@ def test_bad(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("theirs")
 """
+FAILS = """
+import os, signal, subprocess, sys
+from pathlib import Path
+
+def test_it(prefix, worker):
+    Path(f"/dev/shm/{prefix}left").touch()
+    text = "import os; os.write(1, b'.'); os.read(0, 1)"
+    process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process.stdout.read(1)
+    forked = worker("pause()")
+    forked.paused()
+    Path(os.environ["TOLD"]).write_text(f"{prefix} {process.pid} {forked.pid}")
+    assert os.environ["HANGS"]
+    os.kill(os.getpid(), signal.SIGALRM)  # as when its time is over
+    forked.process.stdout.read(1)
+"""
 CLEAN = """
 import os
 
@@ -211,3 +227,16 @@ def test_a_run_that_touches_the_users_places_fails_and_names_them(
     assert f"{len(bad)} passed" in ended.stdout
     for path in bad:
         assert f"{path}: created" in ended.stdout
+
+
+@pytest.mark.parametrize("hangs", ["", "1"], ids=["fails", "hangs"])
+def test_a_test_that_fails_or_hangs_leaves_no_process_and_no_segment(tmp_path: Path, hangs: str) -> None:
+    told = tmp_path / "told"
+    ended = run(tmp_path, FAILS, "-p", "no:xdist", "-o", "timeout=60", TOLD=str(told), HANGS=hangs)
+    assert ended.returncode == 1, ended.stdout
+    assert ("Timeout" in ended.stdout) == bool(hangs)
+    prefix, *pids = told.read_text().split()
+    assert not [*SHM.glob(f"{prefix}*")]
+    assert len(pids) == 2
+    for pid in pids:
+        assert not Path(f"/proc/{pid}").exists()
