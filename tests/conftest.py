@@ -39,9 +39,11 @@ if TYPE_CHECKING:
     from serving import Daemon
 
 # The same examples at each run: few where somebody waits, many with `scripts/test --hypothesis-profile thorough`.
+# What --hypothesis-seed draws: `nightly`.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # which can take longer than all the examples
 settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=250, phases=SHRUNK)
+settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile("quick")
 
 # A shell's background jobs, and what nohup starts, ignore these, and so would every process of the tests.
