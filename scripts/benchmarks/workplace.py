@@ -99,7 +99,7 @@ def workplace(what: str = "bench") -> Iterator[Workplace]:
         folder = Path(name)
         prometheus = folder / "prometheus"
         prometheus.mkdir()
-        prefix = f"brickd-{what}-{os.getpid()}-"
+        prefix = f"bench-brickd-{what}-{os.getpid()}-"
         environment = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
         environment |= {
             "BRICKD_RUNTIME_DIR": str(folder / "runtime"),
