@@ -38,11 +38,9 @@ from brickd.segment import open_segment
 if TYPE_CHECKING:
     from serving import Daemon
 
-# The same examples at each run: few where somebody waits, many with `scripts/test --hypothesis-profile thorough`.
-# What --hypothesis-seed draws: `nightly`.
+# The same few examples at each run where somebody waits; many, which --hypothesis-seed draws, by night.
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=25)
 SHRUNK = [phase for phase in Phase if phase != Phase.explain]  # which can take longer than all the examples
-settings.register_profile("thorough", derandomize=True, deadline=None, max_examples=250, phases=SHRUNK)
 settings.register_profile("nightly", derandomize=False, deadline=None, max_examples=250, phases=SHRUNK, print_blob=True)
 settings.load_profile("quick")
 
@@ -75,7 +73,7 @@ def pytest_collection() -> Generator[None, object, object]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests have longer before they count as hanging."""
     for item in items:
-        if item.get_closest_marker("slow") is not None:
+        if item.get_closest_marker("slow") is not None or item.get_closest_marker("nightly") is not None:
             item.add_marker(pytest.mark.timeout(_SLOW_SECONDS))
 
 

@@ -438,7 +438,7 @@ def test_whatever_stands_in_a_checkpoint_is_refused_or_does_no_harm(dead: Dead, 
 NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

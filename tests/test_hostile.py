@@ -270,7 +270,7 @@ def test_any_changed_byte_gives_data_or_a_refusal(stretch: str) -> None:
     print(f"{stretch}: {tried} mutants, {refused} refused")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_every_word_replaced_by_an_extreme_one_gives_data_or_a_refusal() -> None:
     image, at = golden(), forge.regions(golden())
     words = [n for start, length, step in STRETCHES.values() if step == 1 for n in range(start, start + length, 8)]

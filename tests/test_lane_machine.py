@@ -406,6 +406,6 @@ def test_a_lane_does_what_its_model_does(machine: type[LaneMachine]) -> None:
     run(machine, 25, 40)  # what fails is made small by the slow test: that takes minutes
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lane_does_what_its_model_does_for_long(machine: type[LaneMachine]) -> None:
     run(machine, 600, 80, Phase.shrink)

@@ -66,6 +66,7 @@ def test_of_two_files_with_one_uuid_each_span_is_shown_or_removed_once() -> None
     assert result.found == run.HOLDS, result.output
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", MUTANTS, ids=[f"{case.model}-{case.mutant}" for case in MUTANTS])
 def test_a_mutant_of_the_models_is_caught(case: Case) -> None:
     result = run.check(case)

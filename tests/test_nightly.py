@@ -56,14 +56,25 @@ def test_a_step_that_has_ended_is_not_run_again_unless_it_is_named(nightly: Modu
     assert (tmp_path / "ran").read_text().split() == ["one", "two", "two"]
 
 
+INTERRUPTED = """
+import importlib.machinery, sys
+from pathlib import Path
+
+script, folder = sys.argv[1:]
+nightly = importlib.machinery.SourceFileLoader("nightly", script).load_module()
+waits = ["sh", "-c", f"echo > {folder}/begun; exec cat {folder}/never"]
+nightly.night({"one": ["true"], "two": waits}, Path(folder), 7, [])
+"""
+
+
 def test_a_step_that_was_interrupted_runs_again(nightly: ModuleType, tmp_path: Path) -> None:
-    steps = {"one": shell("true"), "two": shell(f"kill -INT {os.getpid()}; kill -STOP $$")}
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            nightly.night(steps, tmp_path, 7, [])
-    finally:
-        signal.signal(signal.SIGINT, before)
+    for name in ("begun", "never"):
+        os.mkfifo(tmp_path / name)
+    command = [sys.executable, "-W", "ignore", "-c", INTERRUPTED, str(SCRIPT), str(tmp_path)]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as run:
+        assert (tmp_path / "begun").read_text() == "\n"
+        os.killpg(run.pid, signal.SIGINT)  # as Ctrl-C does
+    assert run.returncode == -signal.SIGINT
     assert nightly.kept(tmp_path).keys() == {"one"}
 
 

@@ -434,7 +434,7 @@ def test_what_goes_of_a_service_that_is_forgotten_is_counted_for_no_other_one() 
     assert counts[0, 0] == [2, 1, 0, 0, 1, 0], "what there was no room for, and has gone, of the third service"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_a_million_sites_so_many_are_counted_apart_and_the_others_together() -> None:
     prints = _reader.Prints(MiB)
     for number in range(1_000_000 // 16_384):

@@ -175,8 +175,18 @@ def test_a_disk_that_is_full_is_tried_once_a_second_however_much_waits_for_it(tm
             world.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seeds", [range(n, n + 500) for n in range(1000, 6000, 500)], ids=str)
+FIRST = int(os.environ.get("TESTS_SEED", "1000"))  # each night another
+SWEEPS = [range(first, first + 500) for first in range(FIRST, FIRST + 10_000, 500)]
+
+
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        pytest.param(SWEEPS[0], marks=pytest.mark.slow),
+        *(pytest.param(sweep, marks=pytest.mark.nightly) for sweep in SWEEPS[1:]),
+    ],
+    ids=str,
+)
 def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: Path) -> None:
     kills = 0
     for seed in seeds:
@@ -184,7 +194,7 @@ def test_every_event_counts_once_in_thousands_of_orders(seeds: range, tmp_path: 
     assert kills > len(seeds)
 
 
-@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 500), marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 500), marks=pytest.mark.nightly)], ids=str)
 def test_a_damaged_checkpoint_is_a_visible_break_and_nothing_counts_twice(seeds: range, tmp_path: Path) -> None:
     worlds = [simulate(seed, tmp_path, damage=0.5) for seed in seeds]
     broken = [world for world in worlds if world.damaged]
@@ -439,7 +449,7 @@ def caught(folder: Path, damage: float) -> int | None:
     return None
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_a_mutant_is_caught(mutant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     MUTANTS[mutant](monkeypatch)

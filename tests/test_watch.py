@@ -214,7 +214,7 @@ def test_healthy_workers_are_never_told_of() -> None:
     assert sum(counts.met for counts in found.sites.values()) == 1200
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_million_fingerprints_of_the_healthy_are_compared_and_nothing_is_told() -> None:
     service = Service(8, bytes_max=64 << 20)
     record = np.frombuffer(Said(GOOD, (Tensor(7),)).slots(), np.uint8)
