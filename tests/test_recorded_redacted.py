@@ -18,7 +18,7 @@ from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, rings
-from running import running
+from running import Running, running
 from tapes import read
 from test_record import STILL, record, recording
 from test_recorded_checked import Tape
@@ -314,8 +314,11 @@ class Engine:
         return {*self.keyed(), *self.values()}
 
 
-def recorded(worker: Start, file: Path, *arguments: str, rounds: int = 4) -> Engine:
+def recorded(worker: Start, file: Path, *arguments: str, daemon: Running | None = None, rounds: int = 4) -> Engine:
+    """What a worker did while the daemon, or `brickd record` itself, recorded it."""
     process = started(worker, KEY + ENGINE.replace("ROUNDS", str(rounds)), **STILL)
+    if daemon is not None:
+        daemon.until("worker_found")  # or it would be told later that its spans are wanted
     with recording("-o", str(file), *arguments) as recorder:
         process.go()
         told = process.heard()
@@ -336,8 +339,8 @@ def found(engine: Engine, files: Sequence[Path]) -> set[bytes]:
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
 def test_nothing_that_is_a_customers_is_in_a_redacted_recording(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext():
-        engine = recorded(worker, file, "--redact", "--spans")
+    with running() if by == "the daemon" else nullcontext() as daemon:
+        engine = recorded(worker, file, "--redact", "--spans", daemon=daemon)
     assert found(engine, [file]) == set()
     said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
     there = json.loads(said.stdout)

@@ -27,8 +27,8 @@ VALUES = ("min", "max", "mean", "l2")
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
 def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext():
-        engine = recorded(worker, file, "--spans")
+    with running() if by == "the daemon" else nullcontext() as daemon:
+        engine = recorded(worker, file, "--spans", daemon=daemon)
     assert found(engine, [file]) == set(engine.keyed())
     said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
     there = json.loads(said.stdout)
@@ -46,8 +46,8 @@ def test_of_tensors_checksums_alone_are_in_a_recording_and_all_else_is(worker: S
 @pytest.mark.parametrize("by", ["the daemon", "itself"])
 def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start, tmp_path: Path, by: str) -> None:
     file = tmp_path / "run.brick"
-    with running() if by == "the daemon" else nullcontext():
-        engine = recorded(worker, file, "--spans", "--values")
+    with running() if by == "the daemon" else nullcontext() as daemon:
+        engine = recorded(worker, file, "--spans", "--values", daemon=daemon)
     assert found(engine, [file]) == engine.words()
     said = brickd("inspect", "-n", "100", "--json", str(file), "api/0")
     there = json.loads(said.stdout)
@@ -61,7 +61,7 @@ def test_with_values_all_is_in_it_and_it_says_what_that_gives_away(worker: Start
 def test_no_file_of_a_set_has_values_nor_has_one_that_nobody_fetched(worker: Start, tmp_path: Path) -> None:
     with running() as daemon:
         arguments = ("--max-size", "65536", "--files", "100")
-        engine = recorded(worker, tmp_path / "run.brick", *arguments, rounds=100)
+        engine = recorded(worker, tmp_path / "run.brick", *arguments, daemon=daemon, rounds=100)
         assert daemon.process.poll() is None
     files = sorted(tmp_path.glob("run*.brick"))
     assert len(files) > 1
