@@ -54,9 +54,9 @@ class Rate(click.ParamType[float]):
 def calibrate(quick: bool, peak_flops: float | None, bandwidth: float | None, device: str | None, output: str) -> None:
     """Measure the peak performance of this machine.
 
-    Measures operations and bytes per second of one core, of all cores and, with torch, of a GPU, and saves them for
-    "brickd roofline". Takes less than half a minute. With --peak-flops and --bandwidth it measures nothing and saves
-    the given device.
+    Measures operations and bytes per second of one core and of all cores. With torch, it also measures a GPU. Saves the
+    results for "brickd roofline". Takes less than half a minute. With --peak-flops and --bandwidth, it measures nothing
+    and saves the values that you give.
 
     \b
     Examples:

@@ -59,8 +59,8 @@ _COLUMNS = (
 def coverage(question: CoverageQuestion, recordings: Sequence[str], output: str) -> None:
     """Show which computed values were compared, and which were not.
 
-    For each site (a kernel and its layers): how many fingerprints were compared with another worker, by which evidence,
-    and the reason if none was.
+    For each site (a kernel and its layers), shows how many fingerprints were compared with another worker, and by which
+    evidence. If nothing was compared, it shows the reason.
     """
     document = asked("coverage", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="sites")

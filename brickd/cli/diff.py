@@ -49,10 +49,10 @@ _FAILS = ("diverged", "within", "incomplete")
 def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
     """Show where the numbers of workers first differ, and why.
 
-    Compares two or more workers. A pattern ('api/*') or a service stands for its workers; of three or more, the
-    majority tells which one is wrong. RECORDING:WORKER is a worker of a recording. Steps are paired only with --by
-    run, which states that the workers did the same work. Exits 1 if the workers diverge, 6 if nothing can be
-    compared, which never means that they are equal.
+    Compares two or more workers. A pattern ('api/*') or a service stands for its workers. With three or more workers,
+    brickd names the worker that differs from the majority. RECORDING:WORKER is a worker of a recording. With --by run,
+    you state that the workers did the same work, so brickd pairs their steps. Exits 1 if the workers diverge. Exits 6
+    if nothing can be compared; this never means that the workers are equal.
 
     \b
     Examples:

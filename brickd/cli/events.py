@@ -31,7 +31,7 @@ Event = dict[str, Any]
 def events(question: EventsQuestion, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """List the events that the daemon logged.
 
-    Workers found and dead, what was lost, verdicts; each with the next command.
+    An event reports a worker that was found or died, a loss, or a new verdict. Each event has the next command to run.
     """
     if recordings and follow:
         raise click.UsageError(f"--follow shows what comes, and {recordings[0]} is a recording: give one of them")

@@ -35,9 +35,9 @@ _AT_ONCE_SECONDS = 0.05
 def hang(question: HangQuestion, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
-    Looks twice, --watch SECONDS apart. If a service has three or more workers, it names the odd ones: those that
-    the others wait for, or that do not move while the others do. In a recording, it compares the last two
-    snapshots. You can start it long after the hang began. Exits 1 if a worker is named.
+    Reads each thread twice, --watch SECONDS apart. If a service has three or more workers, it names a worker for which
+    the others wait, and a worker that does not move while the others do. In a recording, it compares the last two
+    snapshots. You can start it long after the hang began. Exits 1 if it names a worker.
 
     \b
     Examples:

@@ -76,8 +76,8 @@ _CHECKSUM_COLUMNS = (
 def inspect(question: InspectQuestion, recordings: Sequence[str], output: str) -> None:
     """Show one segment in full: header, lanes, ledger, rings.
 
-    A segment is named by its worker or its file name. Shows the newest records of each ring; with a daemon, also
-    the newest spans that it drained and the longest of each place.
+    Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, it also
+    shows the newest spans that the daemon drained, and the longest span of each place.
     """
     document = asked("inspect", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="lanes")

@@ -44,9 +44,8 @@ from brickd.world import left_behind
 def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers.
 
-    A worker is dead if its lock is free and nothing moved for five seconds. Also makes the daemon forget its totals of
-    dead workers. Each removed segment leaves a record, so its spans stay
-    counted as removed.
+    A worker is dead if its lock is free and its segment did not change for five seconds. The daemon also forgets its
+    totals of dead workers. Each removed segment leaves a record, so its spans still count as removed.
     """
     if refused and question.names:
         raise click.UsageError("--refused is of files that are no worker's, and names are of workers: give one of both")

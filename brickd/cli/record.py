@@ -50,9 +50,9 @@ Told = Iterator[tuple[str, Document]]
 def record(order: Recording, file: str | None, fetch: str | None, as_json: bool) -> Exit | None:
     """Record what workers do into a file.
 
-    The daemon records or, without one, this process. Ctrl-C ends the recording and keeps it. Every verb that reads
-    takes the file as RECORDING. The daemon keeps the eight newest recordings that were not fetched; "brickd doctor"
-    lists them.
+    The daemon makes the recording. Without a daemon, this process makes it. Ctrl-C ends the recording and keeps the
+    file. Every verb that reads takes the file as RECORDING. If a recording stays at the daemon, fetch it with --fetch.
+    The daemon keeps the eight newest of them, and "brickd doctor" lists them.
 
     \b
     Examples:

@@ -55,8 +55,8 @@ _SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | None, output: str) -> None:
     """Compare each brick with the peak performance of a device.
 
-    For each brick that reports operations and bytes: how close it is to the roof, what limits it, and how much time
-    there is to gain. The other bricks are counted, with the reason. Needs the peaks from "brickd calibrate".
+    For each brick that reports operations and bytes, shows how close it is to the roof, what limits it, and how much
+    time you can gain. Counts the other bricks, with the reason. Needs the peaks from "brickd calibrate".
 
     \b
     Examples:

@@ -23,7 +23,7 @@ def run(command: tuple[str, ...], service: str | None, fingerprints: str | None)
     """Run a command; time and compare its torch models.
 
     The program needs no change. brick-agent must be installed in its Python environment. The command replaces this
-    process and ends as it would without brickd.
+    process, and its exit code is the exit code of the command.
 
     \b
     Examples:

@@ -26,9 +26,10 @@ from brickd.thinning import ALL, DEFAULT
 def set_(question: Setting, output: str) -> None:
     """Change what the workers of a service record.
 
-    Applies to the workers that run and to those that start later. Stopping the daemon restores what each worker was
-    started with; the next daemon applies the setting again. "brickd status" counts --recording off as a problem.
-    Weights are read whatever is set. Without options, prints what is set. Needs a daemon.
+    Applies to the workers that run now and to workers that start later. Stopping the daemon restores the setting with
+    which each worker was started. The next daemon applies the changed setting again. "brickd status" reports
+    --recording off as a problem. The setting does not affect weights. Without options, prints the current setting.
+    Needs a daemon.
 
     \b
     Examples:

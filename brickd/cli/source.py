@@ -48,7 +48,7 @@ def source(question: SourceQuestion, recordings: Sequence[str], output: str) -> 
     """List the sources that kernels were compiled from, or print one.
 
     HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, the text of that source is
-    printed byte for byte; control characters are escaped on a terminal. Without HASH, it lists which sources there are,
+    printed unchanged; on a terminal, control characters are escaped. Without HASH, it lists which sources there are,
     which kernels of which workers refer to them, and why a text is not known.
     """
     document = asked("source", question, recordings=recordings)

@@ -71,9 +71,9 @@ def status(
 ) -> Exit | None:
     """Show totals over all workers, problems first.
 
-    With a daemon, the bricks are those of the last 60 seconds; otherwise, and with --over start, they count
-    everything since each worker's start. With a recording, the totals at its end. On a pipe, --watch --json prints
-    one document per line.
+    With a daemon, the table of bricks shows the last 60 seconds. Without a daemon, or with --over start, it counts
+    everything since each worker's start. For a recording, it shows the totals at the end. On a pipe, --watch --json
+    prints one document per line.
 
     \b
     Examples:

@@ -49,7 +49,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
     help="Compare each worker with a file that --save wrote.",
 )
 @click.option(
-    "--save", type=click.Path(path_type=Path), metavar="MANIFEST", help="Write a manifest of what the workers hold."
+    "--save", type=click.Path(path_type=Path), metavar="MANIFEST", help="Write a manifest of the workers' parameters."
 )
 @output_options
 def weights(
@@ -64,7 +64,7 @@ def weights(
     """Check whether replicas hold the same parameters.
 
     Shows the verdict, then each tensor that differs, with its worker and its relative error. Exits 1 if a tensor
-    differs, 6 if there is nothing to compare.
+    differs. Exits 6 if nothing can be compared.
 
     \b
     Examples:

@@ -43,8 +43,9 @@ _OPEN = Column("OPEN NOW")
 def workers(question: WorkersQuestion, recordings: Sequence[str], output: str) -> None:
     """List every worker: threads, spans, losses, memory, open spans.
 
-    Also shows how much room is left in each worker's tables and, with a daemon, the processor time and memory of its
-    process. A live worker is marked "off" if it was told to record nothing, "spans" if it keeps each span in detail.
+    Also shows how much room is left in each worker's tables. With a daemon, it also shows the processor time and memory
+    of each process. "off" marks a live worker that records nothing because of "brickd set". "spans" marks a worker that
+    records each span in detail.
     """
     document = asked("workers", question, recordings=recordings)
     emit(document, output, table=lambda screen: _render(document, screen), rows="workers")
