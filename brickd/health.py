@@ -146,7 +146,7 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
         bool(each["set"] and each["set"]["spans"] == "on" and not each["drained"]) for each in status["workers"]
     )
     if unread:
-        seen = f"no daemon, and spans that nobody reads are on in {many(unread, 'worker')}"
+        seen = f"no daemon, and spans that no process reads are on in {many(unread, 'worker')}"
         return _judged(name, False, seen, "one that reads them", "brickd up -d")
     return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
 
@@ -178,11 +178,11 @@ def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
 
 def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Condition:
     if found is None and age_ns is not None:
-        seen = f"nobody judged, with no look at the workers for {duration(age_ns)}"
+        seen = f"no worker judged, with no look at the workers for {duration(age_ns)}"
         return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
     if found is None:
-        return _judged("straggler", True, "nobody compared", "none without a daemon")
+        return _judged("straggler", True, "no worker compared", "none without a daemon")
     workers = list(dict.fromkeys(each["worker"] for each in found))
-    seen = f"{workers[0]} slow" if workers else "nobody slow"
+    seen = f"{workers[0]} slow" if workers else "no worker slow"
     more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
     return _judged("straggler", not workers, seen + more, "none", "brickd stragglers")

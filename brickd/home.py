@@ -117,7 +117,7 @@ class Home:
         except (FileNotFoundError, NotADirectoryError):
             return True
         except OSError as error:
-            raise DaemonRefused(f"{self._runtime.lock}: {error.strerror}: whether it is ours cannot be seen") from None
+            raise DaemonRefused(f"{self._runtime.lock}: {error.strerror}: it is not known who holds it") from None
 
     def __enter__(self) -> Self:
         return self

@@ -37,11 +37,11 @@ def sentence(verdict: Verdict) -> str:
             elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
             dead = "".join(f", {each}" for each in _states(verdict, "dead"))
             living = count - verdict.states["dead"]
-            return f"all {living}{' that live' if dead else ''} wait {where}{elsewhere}{dead}: nobody stands apart"
+            return f"all {living}{' that live' if dead else ''} wait {where}{elsewhere}{dead}: no worker stands apart"
         case "none_stuck":
-            return f"nobody is stuck: {_listed(_states(verdict, 'moving', 'idle', 'dead'))}"
+            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'dead'))}"
         case "no_majority":
-            return f"no majority, nobody is named: {_listed(_everything(verdict, places))}"
+            return f"no majority, so no worker is named: {_listed(_everything(verdict, places))}"
         case "too_few":
             workers = units.many(count, "worker is", "workers are")
             return f"{workers} too few to compare: {_listed(_everything(verdict, places))}"

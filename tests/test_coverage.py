@@ -117,15 +117,15 @@ def test_coverage_says_of_every_site_how_far_it_is_looked_at(worker: Start, pref
         assert screen[11].startswith("since ")
         assert screen[1:11] == [
             f"! mlp layer 1: api/1 differs, 1 case looked at  {said['findings'][0]['command']}",
-            "KERNEL     LAYERS  BY     STATE                     FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
-            f"mlp             1  input  differs                              9         9       {unlike}        0",
-            "embedding       -  -      off: sensitive                       0         0       0        0",
-            "bare            -  -      no inputs said                       9         0       0        0",
-            "attn            -  -      stateful                             9         0       0        0",
-            "own             -  -      nobody else had the same             9         0       0        0",
-            "down            -  input  compared                             9         9       0        0",
-            "mlp             0  input  compared                             9         9       0        0",
-            "bricks whose numbers nobody checks: forward",
+            "KERNEL     LAYERS  BY     STATE                         FINGERPRINTS  COMPARED  UNLIKE  EVICTED",
+            f"mlp             1  input  differs                                  9         9       {unlike}        0",
+            "embedding       -  -      off: sensitive                           0         0       0        0",
+            "bare            -  -      no inputs said                           9         0       0        0",
+            "attn            -  -      stateful                                 9         0       0        0",
+            "own             -  -      no other worker had the same             9         0       0        0",
+            "down            -  input  compared                                 9         9       0        0",
+            "mlp             0  input  compared                                 9         9       0        0",
+            "bricks whose numbers are never compared: forward",
         ]
         assert brickd("coverage", "nobody").returncode == 4
 

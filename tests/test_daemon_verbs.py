@@ -126,7 +126,7 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
     told = document("workers")
     daemon.end()
     alone = document("workers")
-    (unread,) = (each for each in alone["problems"] if "nobody reads them" in each["text"])
+    (unread,) = (each for each in alone["problems"] if "no process reads them" in each["text"])
     alone["problems"].remove(unread)
     assert still(alone) == still(told)
     off, spans, usual = (
@@ -260,13 +260,13 @@ def test_where_all_is_well_it_says_so_in_a_line(worker: Start, daemon: Daemon) -
     started(worker)
     assert checked() == (
         0, f"healthy: 0 lost, 0 dead, 0 quarantined, daemon {os.getpid()}, checkpoint written, no numbers compared,"
-        " no weights compared, nobody compared, 0 removed",
+        " no weights compared, no worker compared, 0 removed",
     )  # fmt: skip
     daemon.end()
     assert checked() == (
         0,
         "healthy: 0 lost, 0 dead, 0 quarantined, no daemon, no checkpoint, no numbers compared,"
-        " no weights compared, nobody compared, 0 removed",
+        " no weights compared, no worker compared, 0 removed",
     )
 
 

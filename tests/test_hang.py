@@ -174,7 +174,7 @@ def test_nobody_is_named_where_all_wait_or_too_few_are_there(worker: Start) -> N
 def test_a_span_that_is_younger_than_asked_for_is_not_stuck(worker: Start) -> None:
     service(worker, [STUCK.format("all_reduce")] * 3)
     verdict = document("hang", "--watch", "0.01", "--longer", "3600")["services"][0]
-    assert (verdict["verdict"], verdict["text"]) == ("none_stuck", "nobody is stuck: 3 go on")
+    assert (verdict["verdict"], verdict["text"]) == ("none_stuck", "no worker is stuck: 3 go on")
 
 
 def test_a_worker_with_nothing_open_is_idle_and_has_its_row(worker: Start) -> None:
@@ -262,7 +262,7 @@ SERVICE = st.lists(WORKER, max_size=8).map(
         ),
         (
             2 * ["all_reduce"] + 2 * ["all_reduce_below"],
-            "no majority, nobody is named: 2 wait in all_reduce (layer 2) for 42.0 s, "
+            "no majority, so no worker is named: 2 wait in all_reduce (layer 2) for 42.0 s, "
             "2 wait in all_reduce (layer 3) for 42.0 s",
         ),
         (["moe_gemm"] + 7 * ["idles"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others are idle"),
@@ -273,20 +273,20 @@ SERVICE = st.lists(WORKER, max_size=8).map(
         (["moe_gemm"] + 7 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["serve moe_gemm"] + 7 * ["serve moves"], "api/0 is stuck in moe_gemm for 42.0 s; 7 others go on"),
         (["moe_gemm", "idles"] + 6 * ["moves"], "api/0 is stuck in moe_gemm for 42.0 s; 6 others go on, 1 is idle"),
-        (8 * ["all_reduce"], "all 8 wait in all_reduce for 42.0 s: nobody stands apart"),
-        (8 * ["serve moves"], "all 8 wait in serve for 42.0 s and go on in other threads: nobody stands apart"),
-        (7 * ["moves"] + ["idles"], "nobody is stuck: 7 go on, 1 is idle"),
+        (8 * ["all_reduce"], "all 8 wait in all_reduce for 42.0 s: no worker stands apart"),
+        (8 * ["serve moves"], "all 8 wait in serve for 42.0 s and go on in other threads: no worker stands apart"),
+        (7 * ["moves"] + ["idles"], "no worker is stuck: 7 go on, 1 is idle"),
         (
             2 * ["all_reduce"] + 2 * ["moe_gemm"],
-            "no majority, nobody is named: 2 wait in all_reduce for 42.0 s, 2 wait in moe_gemm for 42.0 s",
+            "no majority, so no worker is named: 2 wait in all_reduce for 42.0 s, 2 wait in moe_gemm for 42.0 s",
         ),
         (
             ["moe_gemm", "moe_gemm", "moves", "idles"],
-            "no majority, nobody is named: 2 wait in moe_gemm for 42.0 s, 1 goes on, 1 is idle",
+            "no majority, so no worker is named: 2 wait in moe_gemm for 42.0 s, 1 goes on, 1 is idle",
         ),
         (
             ["moves moe_gemm", "moves serve", "moves", "moves"],
-            "no majority, nobody is named: 1 waits in moe_gemm for 42.0 s, 1 waits in serve for 42.0 s, 4 go on",
+            "no majority, so no worker is named: 1 waits in moe_gemm for 42.0 s, 1 waits in serve for 42.0 s, 4 go on",
         ),
         (["moe_gemm", "moves"], "2 workers are too few to compare: 1 waits in moe_gemm for 42.0 s, 1 goes on"),
     ],
@@ -298,7 +298,7 @@ def test_a_verdict_is_one_sentence(lanes: list[str], said: str) -> None:
 def test_of_ages_that_are_not_known_nothing_is_said() -> None:
     ages = (42, None, 42, 42)
     waiting = [made(f"api/{number}", ["all_reduce"], age_s=age) for number, age in enumerate(ages)]
-    assert sentence(judge(waiting)) == "all 4 wait in all_reduce: nobody stands apart"
+    assert sentence(judge(waiting)) == "all 4 wait in all_reduce: no worker stands apart"
     moving = [made(f"api/{number}", ["moves"]) for number in range(1, 4)]
     assert sentence(judge([made("api/0", ["moe_gemm"], age_s=None), *moving])) == (
         "api/0 is stuck in moe_gemm; 3 others go on"
@@ -310,10 +310,10 @@ def test_of_ages_that_are_not_known_nothing_is_said() -> None:
     [
         ("all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
         ("serve all_reduce", "3 of 4 wait in all_reduce for 42.0 s; api/3 is dead"),
-        ("moves", "nobody is stuck: 3 go on, 1 is dead"),
+        ("moves", "no worker is stuck: 3 go on, 1 is dead"),
         (
             "serve moves",
-            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 is dead: nobody stands apart",
+            "all 3 that live wait in serve for 42.0 s and go on in other threads, 1 is dead: no worker stands apart",
         ),
     ],
 )

@@ -112,7 +112,7 @@ def test_a_directory_that_could_not_be_seen_for_a_moment_stays_locked(
             if why == errno.ENOENT:
                 assert home.restore(prefix)
             else:
-                with pytest.raises(DaemonRefused, match="Input/output error: whether it is ours cannot be seen"):
+                with pytest.raises(DaemonRefused, match="Input/output error: it is not known who holds it"):
                     home.restore(prefix)
         assert not home.restore(prefix)
         assert len(refused()) == 3

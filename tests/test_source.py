@@ -130,7 +130,7 @@ def test_a_text_that_is_too_long_is_counted_as_that_and_no_ring_is_blamed(worker
     assert (loss.kind, str(loss)) == ("sources", f"1 source not sent: {TOO_LONG}")
     missing = brickd("source", f"{_reader.source_hash(text):016x}")
     assert missing.returncode == 4
-    assert missing.stderr.endswith("kernels refer to it, and nobody has told it yet\n")
+    assert missing.stderr.endswith("kernels refer to it, and no worker has sent its text yet\n")
 
 
 def test_a_ring_full_of_other_events_keeps_a_text_waiting_and_loses_none_of_it(worker: Start) -> None:

@@ -47,7 +47,7 @@ def test_the_findings_come_first_and_then_the_workers_side_by_side(three: Daemon
         "! api/2 slow since 22:13: moe_gemm +11 %, costs 33.0 ms/s",
         "",
         "moe_gemm of api: costs 33.0 ms/s, 3.3 % of the time, low confidence",
-        "WORKER  MEAN (self)  BESIDE MEDIAN  CALLS  ELEMENTS EACH  SCORE",
+        "WORKER  MEAN (self)  VERSUS MEDIAN  CALLS  ELEMENTS EACH  SCORE",
         *ended.stdout.splitlines()[4:],
     ]
     rows = [line.split() for line in ended.stdout.splitlines()[4:]]
@@ -87,7 +87,7 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
     assert (ended.returncode, ended.stdout.splitlines()) == (
         0,
         [
-            "nobody is slow: 4 bricks were compared over 1.0 min",
+            "no worker is slow: 4 bricks were compared over 1.0 min",
             "api: 3 workers, 4 bricks compared; not compared: 1 of which too little was seen, 1 in which little time is"
             " spent",
         ],
@@ -97,7 +97,7 @@ def test_where_nobody_is_slow_it_is_said_what_was_compared_and_what_was_not(thre
 def test_where_nothing_was_compared_nobody_is_said_not_to_be_slow(three: Daemon) -> None:
     three.judged = judge(Fleet(workers=2, bricks={"gemm": GEMM}).looks(6, seed=1))
     first, second = brickd("stragglers").stdout.splitlines()
-    assert first == "nobody is judged: 0 bricks were compared over 1.0 min"
+    assert first == "no worker is judged: 0 bricks were compared over 1.0 min"
     assert second == "api: 2 workers, 0 bricks compared; not compared: 1 in which fewer than 3 workers did anything"
 
 
@@ -110,9 +110,9 @@ def test_what_stands_out_and_is_not_called_slow_is_said_with_the_reason(three: D
 
 def test_before_enough_was_seen_it_says_so(three: Daemon) -> None:
     three.judged = judge(fleet().looks(2, seed=1))
-    assert brickd("stragglers").stdout == "nobody is judged yet: 20.0 s were seen, 4 slots of 10 s are wanted\n"
+    assert brickd("stragglers").stdout == "no worker is judged yet: 20.0 s were seen, 4 slots of 10 s are needed\n"
     three.judged = judge(())
-    assert brickd("stragglers").stdout == "nobody is judged yet: 0 ns were seen, 4 slots of 10 s are wanted\n"
+    assert brickd("stragglers").stdout == "no worker is judged yet: 0 ns were seen, 4 slots of 10 s are needed\n"
 
 
 def test_an_old_judgement_says_how_old_it_is(three: Daemon) -> None:
@@ -132,18 +132,18 @@ def test_after_a_minute_without_a_look_nobody_is_judged_any_more(three: Daemon) 
     three.judged = judged.at(judged.ended.now_ns + 75 * SECOND)
     ended = brickd("stragglers")
     assert (ended.returncode, ended.stdout) == (
-        0, "nobody is judged any more: the last look at the workers was 1.3 min ago (brickd events)\n",
+        0, "no worker is judged now: the last look at the workers was 1.3 min ago (brickd events)\n",
     )  # fmt: skip
     said = document("stragglers")
     assert (said["stragglers"], said["compared"]["current"], said["compared"]["age_ns"]) == ([], False, 75 * SECOND)
     screen = brickd("status").stdout.splitlines()
     assert screen[0].endswith("1 PROBLEM")
-    assert screen[1] == "! nobody is judged any more: the last look at all workers was 1.3 min ago  brickd events"
+    assert screen[1] == "! no worker is judged now: the last look at all workers was 1.3 min ago  brickd events"
     assert document("status")["stragglers"] is None
     checked = brickd("status", "--check")
     assert (checked.returncode, checked.stdout) == (
         1,
-        "unhealthy: nobody judged, with no look at the workers for 1.3 min, expected a look each 10 s (brickd"
+        "unhealthy: no worker judged, with no look at the workers for 1.3 min, expected a look each 10 s (brickd"
         " events)\n",
     )
     assert brickd("status", "--check", "--ignore", "straggler").returncode == 0

@@ -106,7 +106,7 @@ def test_the_table_names_worker_tensor_error_and_checksums(worker: Start) -> Non
     watching(worker, "2", more='{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}')
     shown = lines(code=1)
     assert shown[0] == "api/2 differs in layers.1.mlp.up.weight, 1 of 3 tensors: relative error 0.5"
-    assert shown[3].split() == ["WORKER", "TENSOR", "LAYER", "EXPERT", "ERROR", "CHECKSUM", "WANTED"]
+    assert shown[3].split() == ["WORKER", "TENSOR", "LAYER", "EXPERT", "ERROR", "CHECKSUM", "EXPECTED"]
     assert shown[4].split()[:5] == ["api/2", "layers.*.mlp.up.weight", "1", "-", "0.5"]
     (row,) = sheet("weights")
     assert (row["worker"], row["tensor"], row["why"]) == ("api/2", "layers.*.mlp.up.weight", "outlier")
@@ -146,7 +146,7 @@ def test_with_nothing_to_compare_it_says_why_and_exits_6(worker: Start, prefix: 
     assert lines(code=6) == ["nothing to compare", "api/7: watches no weights (brick.weights(model) does)"]
     watching(worker, "0")
     assert lines(code=6)[1] == (
-        "api/0: 3 tensors not compared: nobody else holds this shard (--against MANIFEST compares with a file)"
+        "api/0: 3 tensors not compared: no other worker holds this shard (--against MANIFEST compares with a file)"
     )
 
 

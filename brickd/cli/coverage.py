@@ -38,7 +38,7 @@ _STATES = {
     "silent": "nothing recorded",
     "no_inputs": "no inputs said",
     "stateful": "stateful",
-    "alone": "nobody else had the same",
+    "alone": "no other worker had the same",
     "compared": "compared",
 }
 _COLUMNS = (
@@ -95,7 +95,7 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     bricks = [each["brick"] for each in document["bricks_without_sites"] if each["service"] == name]
     if bricks:
         more = f" and {len(bricks) - _BRICKS:,} more" if len(bricks) > _BRICKS else ""
-        said = f"bricks whose numbers nobody checks: {', '.join(bricks[:_BRICKS])}{more}"
+        said = f"bricks whose numbers are never compared: {', '.join(bricks[:_BRICKS])}{more}"
         lines.append(escape.text(said, screen.width))
     return lines
 

@@ -52,7 +52,7 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     findings, compared = document["stragglers"], document["compared"]
     age = units.duration(compared["age_ns"])
     if not compared["current"]:
-        said = f"nobody is judged any more: the last look at the workers was {age} ago"
+        said = f"no worker is judged now: the last look at the workers was {age} ago"
         return [escape.text(f"{said} ({command(document, 'brickd events')})")]
     lines = [f"as of {age} ago: there was no look at the workers since"] if compared["age_ns"] > _OLD_NS else []
     lines += [screen.paint(escape.text(f"! {said}", screen.width), "yellow") for said in document["headlines"]]
@@ -87,10 +87,10 @@ def _nobody(document: dict[str, Any]) -> Iterator[str]:
     compared = document["compared"]
     seconds = units.duration(compared["length_ns"])
     if compared["slots"] < compared["slots_wanted"]:
-        yield f"nobody is judged yet: {seconds} were seen, {compared['slots_wanted']} slots of 10 s are wanted"
+        yield f"no worker is judged yet: {seconds} were seen, {compared['slots_wanted']} slots of 10 s are needed"
         return
     judged = sum(service["bricks_judged"] for service in compared["services"])
-    verdict = "nobody is slow" if judged else "nobody is judged"
+    verdict = "no worker is slow" if judged else "no worker is judged"
     yield f"{verdict}: {units.many(judged, 'brick was', 'bricks were')} compared over {seconds}"
     for service in compared["services"]:
         said = f"{service['service']}: {units.many(service['workers'], 'worker')}"
@@ -116,7 +116,7 @@ def _score(score: float | None) -> str:
 _TIMES = (
     Figure(Column("WORKER"), "worker", str),
     Figure(Column("MEAN (self)", "right"), "mean_ns", units.duration),
-    Figure(Column("BESIDE MEDIAN", "right"), "excess_percent", _signed),
+    Figure(Column("VERSUS MEDIAN", "right"), "excess_percent", _signed),
     Figure(Column("CALLS", "right", spare=2), "calls", units.count),
     Figure(Column("ELEMENTS EACH", "right", spare=3), "elements_per_call", units.count),
     Figure(Column("SCORE", "right", spare=1), "score", _score),

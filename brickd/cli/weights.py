@@ -205,7 +205,7 @@ def _of_worker(worker: Mapping[str, Any], *, recorded: bool) -> Iterator[str]:
 
 
 _REASONS = {
-    "alone": "nobody else holds this shard (--against MANIFEST compares with a file)",
+    "alone": "no other worker holds this shard (--against MANIFEST compares with a file)",
     "missing": "no other worker has them",
     "generation": "the others' are of another generation",
     "key": "its checksums are of another key (give all the same BRICKD_KEY_FILE)",
@@ -223,7 +223,7 @@ _ROWS_SHOWN = (
     *_TENSOR,
     Figure(Column("ERROR", "right"), "error", str),
     Figure(Column("CHECKSUM", spare=2), "checksum", identifier),
-    Figure(Column("WANTED", spare=3), "wanted", identifier),
+    Figure(Column("EXPECTED", spare=3), "wanted", identifier),
 )
 _TENSORS = (
     Figure(Column("SERVICE", spare=2), "service", str),

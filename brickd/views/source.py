@@ -66,7 +66,7 @@ def _meant(said: str | None, every: Iterable[int]) -> list[int]:
 def _lacking(head: Head | None) -> str:
     """Why it cannot be shown."""
     if head is None or head.pieces == 0:
-        return "kernels refer to it, and nobody has told it yet"
+        return "kernels refer to it, and no worker has sent its text yet"
     if head.pieces is None:
         return "its file cannot be read any more"
     if head.size is None:

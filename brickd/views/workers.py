@@ -85,7 +85,7 @@ def problems(
         for finding, said in (slow.headlines() if slow is not None else ())
     ]
     if slow is not None and not slow.current:
-        text = f"nobody is judged any more: the last look at all workers was {duration(slow.age_ns)} ago"
+        text = f"no worker is judged now: the last look at all workers was {duration(slow.age_ns)} ago"
         found.append({"text": text, "command": "brickd events"})
     off = Counter(worker.service for worker in workers if worker.reading.alive and worker.reading.off)
     found += [
@@ -97,7 +97,7 @@ def problems(
     ]
     unread = sum(worker.reading.unread for worker in workers) if daemon is None else 0
     if unread:
-        text = f"spans are on in {many(unread, 'worker')} and nobody reads them: who asked for them was killed"
+        text = f"spans are on in {many(unread, 'worker')} and no process reads them: their reader was killed"
         found.append({"text": text, "command": "brickd up -d"})
     thinned = sum(worker.reading.thinned_for_nobody for worker in workers) if daemon is None else 0
     if thinned:
