@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import platform
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,6 +89,14 @@ shapes = st.one_of(
     st.tuples(st.integers(0, 5000)),
     st.tuples(st.integers(1, 70), st.integers(1, 70)),
 )
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the variants are those of x86-64")
+def test_there_is_a_variant_for_each_width_that_the_processor_has(variants: Variants) -> None:
+    flags = set(re.findall(r"\w+", Path("/proc/cpuinfo").read_text()))
+    needs = {"avx2": {"avx2", "fma", "f16c"}, "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl"}}
+    wide = [name for name, needed in needs.items() if needed <= flags]
+    assert variants.names == ["generic", "sse2", *wide]
 
 
 @given(
