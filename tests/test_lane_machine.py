@@ -387,6 +387,42 @@ def test_spans_of_other_around_each_other_count_their_time_once(lane: LaneMachin
     assert (other.again, other.total - other.again) == (other.child, other.total - other.child)
 
 
+def test_a_span_that_takes_no_time_counts_and_one_that_ends_before_it_began_is_rejected(lane: LaneMachine) -> None:
+    lane.begin(1, 0, None, 1)
+    lane._end(1, 0, 0, 0, 0)
+    lane.begin(1, 0, None, 1)
+    lane._end(1, 0, 0, 0, -1)
+    summary = lane.model.summaries[1]
+    assert (summary.count, summary.min, summary.max, lane.model.rejected_clock) == (1, 0, 0, 1)
+
+
+def test_a_tail_is_believed_up_to_one_ring_behind_the_head(lane: LaneMachine) -> None:
+    lane.ask(SPANS)
+    lane.record_and_consume(1, 0)
+    lane.record_some(1, 0, SLOTS, 1)
+    for back, refused in ((SLOTS + 1, 1), (SLOTS, 1)):
+        lane.move_a_tail_near_the_head("span", back)
+        lane.record_some(1, 0, 1, 1)
+        lane.the_reader_sees_what_the_model_says()
+        assert lane.model.counters["tails_refused"] == refused
+
+
+def test_a_tail_before_the_first_record_is_not_believed(lane: LaneMachine) -> None:
+    lane.defer(1, 0, 0, None, 0, 0, EVENT_SLOTS - EVENT_SLOTS // 8)
+    lane.move_a_tail_near_the_head("event", EVENT_SLOTS - EVENT_SLOTS // 8 + 1)
+    lane.defer(1, 0, 0, None, 0, 0, 1)
+    assert lane.model.counters["tails_refused"] == 1
+
+
+def test_the_highest_layer_begins_and_ends_and_the_next_number_is_no_layer(lane: LaneMachine) -> None:
+    for layer, brick in ((LAYER_MAX, 1), (LAYER_MAX + 1, 2)):
+        lane.layer_begin(layer, 0)
+        lane.record_some(brick, 0, 1, 1)
+        lane.layer_end(layer, 0)
+    assert [path[1:3] for path in lane.model.paths[1:]] == [(1, LAYER_MAX), (2, -1)]
+    assert (lane.model.counters["amounts"], lane.model.counters["unmatched"]) == (1, 0)
+
+
 HEALTHY = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
