@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import struct
 from pathlib import Path
 
+import forge
 import pytest
 from conftest import SHM, Worker, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, order, program, read_file
@@ -117,6 +119,7 @@ def test_a_thread_that_had_ended_before_is_not_forgotten(lost: os.PathLike[str],
         order(process, "bomx")
         taken_away(prefix, how)
         (more,) = order(process, "w")
+        assert (reading(prefix).odd, reading(prefix).moving) == (0, 0), "nothing changes any more"
         assert counts(reading(prefix)) == {"mine": 100 + more, "other thread's": 100}
         assert exact(reading(prefix)) == {"begun": 200 + more, "summarized": 200 + more}
 
@@ -237,6 +240,41 @@ def test_threads_that_record_while_another_opens_the_next_segment_lose_nothing_u
             spans = exact(reading(prefix))
             assert spans.keys() <= {"begun", "summarized", "no_lane"}, "nothing stays open, nothing ends unbegun"
             assert spans["begun"] + spans.get("no_lane", 0) == tried
+
+
+@pytest.mark.parametrize("how", WAYS)
+def test_rings_and_what_they_dropped_stay_in_the_lost_segment(lost: os.PathLike[str], prefix: str, how: str) -> None:
+    with native(lost, BRICKD_EVENTS="64") as process:  # type: ignore[arg-type]
+        order(process, "b")
+        (file,) = find(prefix)
+        with open_segment(file, os.O_RDWR) as segment:
+            segment.command(2)
+        order(process, 42 * "m" + 70 * "d")
+        ((_, lane, _),) = reading(prefix).lanes
+        assert (lane["span_attempts"], lane["span_head"], lane["span_dropped"]) == (4200, 4096, (104, 0))
+        kept = lane["event_records"]
+        assert (lane["event_attempts"], lane["event_head"], sum(lane["event_dropped"])) == (70, kept, 70 - kept)
+        assert 0 < kept < 70
+        taken_away(prefix, how)
+        order(process, "w")
+        ((_, lane, _),) = reading(prefix).lanes
+        assert (lane["span_attempts"], lane["span_head"], lane["span_dropped"]) == (0, 0, (0, 0))
+        assert (lane["event_attempts"], lane["event_head"], lane["event_records"]) == (0, 0, 0)
+        assert not any(lane["event_dropped"])
+
+
+def test_a_summary_is_marked_as_changing_while_it_is_copied_into_the_next_segment(
+    lost: os.PathLike[str], prefix: str
+) -> None:
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bm")
+        process.process.stdin.write(b"D")  # type: ignore[union-attr]
+        assert process.end() == -signal.SIGKILL
+    with (SHM / reading(prefix).file).open("rb") as file:
+        page = file.read(forge.PAGE)
+        file.seek(forge.regions(page)["area"])
+        sequences = struct.unpack("<64Q", file.read(64 * 8))
+    assert [n for n, sequence in enumerate(sequences) if sequence % 2] == [1]
 
 
 @needs_namespaces

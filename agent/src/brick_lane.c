@@ -166,6 +166,7 @@ static void block_move(struct brick_thread *t, const struct left *old, uint32_t 
         brick_store_relaxed(&t->sequences[path], sequence | 1);
         brick_fence_release();
         t->summaries[path] = old->summaries[path];
+        BRICK_POINT("moved");
         brick_store_release(&t->sequences[path], (sequence | 1) + 1);
     }
 }

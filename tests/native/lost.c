@@ -14,6 +14,7 @@
  *   K  the main thread declares a category; before it is entered, and once more before it is copied, the segment is
  *      unlinked and a fourth does as with r
  *   W  its segment is unlinked; as the next one is published /dev/shm is filled; then it records 100 more
+ *   D  its segment is unlinked; it dies as the first summary has been copied into the next one
  *   x  the other thread ends
  *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
@@ -23,6 +24,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,7 +38,7 @@ static char before[96];
 static const char *held, *held_next; /* the points where a thread waits for another */
 static uint64_t meanwhile;
 static int fourth_reopens; /* at the held point, and not the other thread */
-static int filling;        /* there */
+static int filling, dying; /* there */
 
 static void record(uint32_t brick)
 {
@@ -130,7 +132,9 @@ static void at(const char *point)
         return;
     held = held_next;
     held_next = NULL;
-    if (filling) {
+    if (dying) {
+        raise(SIGKILL);
+    } else if (filling) {
         fill();
     } else if (fourth_reopens) {
         if (strcmp(point, "bind") != 0) {
@@ -244,6 +248,13 @@ int main(void)
             did = record_until_moved(mine_name);
             for (int n = 0; n < 100; n++)
                 record(mine_name);
+            break;
+        case 'D':
+            held = "moved";
+            dying = 1;
+            strcpy(before, brick_segment_name());
+            shm_unlink(before);
+            did = record_until_moved(mine_name);
             break;
         case 'j':
             fourth_reopens = 0;
