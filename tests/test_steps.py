@@ -7,14 +7,18 @@ import os
 import struct
 import subprocess
 import sys
+import textwrap
+from typing import Any
 
 import pytest
 from conftest import SHM, reading
+from forge import rows
 from recorded import Start, counts, record, spans, summaries
 
-from brickd import _reader
+from brickd import _reader, dtypes
 from brickd.ledger import ledger_of
 from brickd.losses import losses
+from brickd.segment import open_segment
 
 
 def test_a_step_is_a_span_of_its_kind_that_counts_its_valid_rows(worker: Start, prefix: str) -> None:
@@ -116,6 +120,82 @@ def test_a_given_time_that_cannot_be_is_rejected_and_counted(worker: Start, pref
     (told,) = losses(got, ledger_of(got))
     assert "1 span not recorded" in told.text
     assert "a given time is invalid" in told.text
+
+
+def in_the_ring(worker: Start, prefix: str, program: str) -> list[dict[str, Any]]:
+    """The spans that a program records, as the ring has them, in the order of their ends."""
+    process = worker(f"brick.init()\npause()\n{textwrap.dedent(program)}\npause()")
+    process.paused()
+    with open_segment(reading(prefix).file, os.O_RDWR) as segment:
+        segment.command(_reader.CONTROL_SPANS)
+        process.go()
+        process.paused()
+        found = rows(dtypes.span_records(segment.ring(0, events=False)[1]))
+    process.go()
+    assert process.end() == 0
+    return found
+
+
+def test_a_text_as_a_steps_key_is_its_fnv_1a_and_a_number_is_itself(worker: Start, prefix: str) -> None:
+    program = """
+    for key in ("", "a", "foobar", "request-9", "Anfrage \u00e4", 0, 7, -1, 2**64 - 1, 2**64 + 5):
+        with brick.step(key): pass
+    with brick.span("b", step="foobar"): pass
+    """
+    assert [f"{each['step']:016x}" for each in in_the_ring(worker, prefix, program)] == [
+        *("cbf29ce484222325", "af63dc4c8601ec8c", "85944171f73967e8", "d8186151be9469fc", "e2c6eb70cfb98dd4"),
+        *("0000000000000000", "0000000000000007", "ffffffffffffffff", "ffffffffffffffff", "0000000000000005"),
+        "85944171f73967e8",
+    ]
+
+
+def test_a_span_keeps_nothing_of_the_one_whose_memory_it_has(worker: Start, prefix: str) -> None:
+    program = """
+    b = brick.brick("b")
+    with brick.step(17):
+        with b(step=5, elements=3, bytes=4): pass
+        with b(elements=6): pass
+        with brick.step(9, rows=8, valid=7): pass
+        with b(bytes=2): pass
+        with b(): pass
+    """
+    found = in_the_ring(worker, prefix, program)
+    span, step = _reader.KIND_SPAN, _reader.KIND_STEP
+    assert [(each["kind"], each["step"], each["elements"], each["bytes"]) for each in found] == [
+        *((span, 5, 3, 4), (span, 17, 6, 0), (step, 9, 8, 7), (span, 17, 0, 2), (span, 17, 0, 0)),
+        (step, 17, 0, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "total"),
+    [("0.49", 0), ("0.5", 1), ("1.5", 2), ("2.5", 3), ("999.99", 1000), ("2.0**48", 2**48), ("2**48", 2**48)],
+)
+def test_a_given_time_is_rounded_to_whole_nanoseconds_and_a_half_upward(
+    worker: Start, prefix: str, elapsed: str, total: int
+) -> None:
+    got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})')
+    assert [(row["count"], row["total_ns"]) for row in summaries(got).values()] == [(1, total)]
+
+
+@pytest.mark.parametrize("elapsed", ["2**48 + 1", "2.0**48 + 1", "2.0**63", "1e300"])
+def test_a_given_time_beyond_the_greatest_is_rejected(worker: Start, prefix: str, elapsed: str) -> None:
+    got = record(worker, prefix, f'brick.brick("kernel").record({elapsed})')
+    assert (counts(got), spans(got)) == ({}, {"begun": 1, "rejected": 1})
+
+
+def test_the_highest_layer_is_16777214_and_the_next_is_none(worker: Start, prefix: str) -> None:
+    got = record(
+        worker,
+        prefix,
+        """
+        b = brick.brick("b")
+        for number in (16_777_214, 16_777_215, -1):
+            with brick.layer(number), b: pass
+        """,
+    )
+    assert counts(got) == {("b[16777214]",): 1, ("b",): 2}
+    assert [lane["amounts"] for _, lane, _ in got.lanes] == [2]
 
 
 def test_a_given_time_without_a_path_of_its_own_is_rejected_rather_than_mixed_with_ticks(
