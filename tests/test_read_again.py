@@ -1,0 +1,224 @@
+"""What changes while a reader copies it is read again: a writer acts between any two of the reader's reads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import forge
+import numpy as np
+import pytest
+from conftest import ROOT
+from faults import NATIVE, Compile
+from rings import Rings, events, rings, spans
+
+from brickd import dtypes
+
+READER = ROOT / "brickd" / "reader"
+SOURCES = (NATIVE / "between.c", READER / "copy.c", READER / "entry.c")
+PATHS, SLOTS = 128, 16
+TRIES = 16  # of copy.c
+Writer = Callable[[int], None]  # acts before the reader's read of this number, from 1
+_CALL = ctypes.CFUNCTYPE(None)
+
+
+class Between:
+    """A reader of one segment, and what becomes of the segment between its reads."""
+
+    def __init__(self, library: ctypes.CDLL, made: Rings) -> None:
+        self._library, self.rings = library, made
+        self.reads, self.reason = 0, ""
+
+    def sequence(self, path: int, number: int) -> None:
+        at = forge.regions(self.rings.page)["area"] + 8 * path
+        os.pwrite(self.rings.fd, struct.pack("<Q", number), at)
+
+    def entry(self, path: int, count: int, *, total: int | None = None, buckets: int | None = None) -> None:
+        """An entry of spans of 10 ticks."""
+        total = 10 * count if total is None else total
+        self.rings.put("summary", path, count=count, total=total, squares=total * 10, min=10, max=10, elements=total)
+        self.rings.put("summary", path, histogram=count if buckets is None else buckets)
+
+    def summaries(self, writer: Writer) -> tuple[dtypes.Array | None, tuple[int, int]]:
+        """The copy, None if it was refused; how many entries were odd and how many moved."""
+        into, doubt = np.zeros(PATHS, dtypes.dtype("summary")), (ctypes.c_uint64 * 2)()
+        whole = self._ask(self._library.between_summaries, writer, PATHS, into.ctypes, ctypes.byref(doubt))
+        return into if whole else None, (doubt[0], doubt[1])
+
+    def ring(self, writer: Writer, *, of_events: bool = False) -> tuple[int, list[int]] | None:
+        """The number of the first slot, and the numbers of the records; None: it was refused."""
+        to, first = np.zeros(SLOTS, dtypes.dtype("record")), ctypes.c_uint64()
+        count = self._ask(self._library.between_ring, writer, int(of_events), to.ctypes, ctypes.byref(first))
+        return None if count < 0 else (first.value, [int(each) for each in to["sequence"][:count]])
+
+    def _ask(self, what: Any, writer: Writer, number: int, to: Any, also: Any) -> int:
+        self.reads = 0
+        reason = ctypes.create_string_buffer(200)
+
+        def before() -> None:
+            self.reads += 1
+            writer(self.reads)
+
+        what.restype = ctypes.c_int64 if what is self._library.between_ring else ctypes.c_int
+        result = int(what(self.rings.fd, _CALL(before), number, to.data_as(ctypes.c_void_p), also, reason))
+        self.reason = reason.value.decode()
+        return result
+
+
+@pytest.fixture
+def between(compiled: Compile) -> Iterator[Between]:
+    library = compiled("between.so", SOURCES, "-shared", "-fPIC", "-I", str(READER))
+    with rings(paths=PATHS, span_slots=SLOTS, event_slots=SLOTS) as made:
+        yield Between(ctypes.CDLL(str(library)), made)
+
+
+# ---- summaries ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [0, 63, 64, 127])
+def test_a_span_that_ends_while_its_summary_is_copied_is_in_the_copy_whole_or_not_at_all(
+    between: Between, path: int
+) -> None:
+    for enters in range(1, 11):
+        for leaves in range(enters, 12):
+            between.sequence(path, 2)
+            between.entry(path, 1)
+
+            def writer(read: int, enters: int = enters, leaves: int = leaves) -> None:
+                if read == enters:
+                    between.sequence(path, 3)
+                    between.entry(path, 2, total=10)
+                if read == leaves:
+                    between.entry(path, 2)
+                    between.sequence(path, 4)
+
+            copy, doubt = between.summaries(writer)
+            assert copy is not None, between.reason
+            row = copy[path]
+            assert (int(row["count"]), int(row["total"])) in ((1, 10), (2, 20)), (enters, leaves)
+            assert doubt == (0, 0)
+            assert int(copy["count"].sum()) == row["count"]
+
+
+def test_a_summary_that_changes_during_each_try_is_taken_as_it_is_and_told_to_move(between: Between) -> None:
+    between.sequence(5, 2)
+    between.entry(5, 1)
+    copy, doubt = between.summaries(lambda read: between.sequence(5, 2 * read))
+    assert copy is not None
+    assert (doubt, between.reads) == ((0, 1), 3 + 3 * TRIES)
+
+
+def test_a_summary_whose_writer_stays_inside_is_taken_as_it_is_and_told_to_be_odd(between: Between) -> None:
+    between.sequence(5, 3)
+    between.entry(5, 1)
+    copy, doubt = between.summaries(lambda _: None)
+    assert copy is not None
+    assert (doubt, between.reads) == ((1, 0), 3 + 3 * TRIES)
+
+
+def test_a_summary_that_is_still_at_the_last_try_is_sure(between: Between) -> None:
+    between.entry(5, 1)
+    copy, doubt = between.summaries(lambda read: between.sequence(5, 2 * min(read, 3 * TRIES + 1)))
+    assert copy is not None
+    assert doubt == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "ended"),
+    [(2, 4, 1), (2, 3, 1), (3, 3, 1), (3, 4, 1), (3, 5, 2), (3, 6, 2), (2, 6, 2), (2, 5, 2)],
+)
+def test_a_summary_that_moves_may_be_off_by_the_spans_that_ended_meanwhile_and_no_more(
+    between: Between, before: int, after: int, ended: int
+) -> None:
+    def writer(read: int) -> None:
+        between.sequence(5, before if read % 3 == 1 else after)
+
+    for apart in (-ended - 1, -ended, 0, ended, ended + 1):
+        between.entry(5, 10, buckets=10 + apart)
+        copy, _ = between.summaries(writer)
+        assert (copy is not None) == (abs(apart) <= ended), (apart, between.reason)
+
+
+# ---- rings -------------------------------------------------------------------------------------------------------
+
+
+def fill(between: Between, ring: str, until: int) -> None:
+    """Write records up to a head, each with the number of its slot and 1."""
+    head = between.rings.heads.get((0, ring), 0)
+    make = events if ring == "event" else spans
+    for number in range(head, until):
+        between.rings.add(0, ring, make({"sequence": number + 1}))
+
+
+@pytest.mark.parametrize("ring", ["span", "event"])
+@pytest.mark.parametrize("tail", [0, 5, 15])
+def test_slots_that_are_given_back_and_written_anew_while_a_ring_is_copied_are_not_in_the_copy(
+    between: Between, ring: str, tail: int
+) -> None:
+    seen = set()
+    for read in range(1, 7):
+        for given in (0, 1, 7, SLOTS - 1, SLOTS):
+            between.rings.heads.clear()
+            fill(between, ring, tail + SLOTS)
+            between.rings.tail(0, ring, tail)
+
+            def writer(at: int, read: int = read, given: int = given) -> None:
+                if at == read:
+                    between.rings.tail(0, ring, tail + given)
+                    fill(between, ring, tail + SLOTS + given)
+
+            copy = between.ring(writer, of_events=ring == "event")
+            assert copy is not None, between.reason
+            first, numbers = copy
+            assert numbers == list(range(first + 1, first + 1 + len(numbers))), (read, given)
+            assert first in (tail, tail + given)
+            assert first + len(numbers) in (tail + SLOTS, tail + SLOTS + given)
+            seen.add((first - tail, len(numbers)))
+    assert {(0, SLOTS), (7, 9), (SLOTS - 1, 1), (SLOTS, 0), (7, SLOTS)} <= seen
+
+
+def test_a_tail_that_goes_back_while_a_ring_is_copied_has_it_copied_again(between: Between) -> None:
+    fill(between, "span", 10)
+    between.rings.tail(0, "span", 7)
+    calm = between.ring(lambda _: None)
+    once = between.reads
+    assert calm == (7, [8, 9, 10])
+    assert between.ring(lambda read: between.rings.tail(0, "span", 6 if read > 3 else 7)) == (6, [7, 8, 9, 10])
+    assert between.reads == 2 * once
+
+
+@pytest.mark.parametrize("read", [2, 4])
+def test_a_tail_that_is_half_written_while_a_ring_is_copied_is_read_again(between: Between, read: int) -> None:
+    fill(between, "span", 10)
+    between.rings.tail(0, "span", 7)
+
+    def writer(at: int) -> None:
+        if at == read:
+            between.rings.tail(0, "span", 7, 0)
+        elif at == read + 1:
+            between.rings.tail(0, "span", 8)
+
+    assert between.ring(writer) == (8, [9, 10])
+
+
+def test_a_ring_whose_tail_cannot_be_at_any_try_is_refused(between: Between) -> None:
+    fill(between, "span", 10)
+    between.rings.tail(0, "span", 11)
+    assert between.ring(lambda _: None) is None
+    assert between.reads == 2 * TRIES
+    assert between.reason == "lane 0: head 10 and tail 11 of a ring of 16 slots cannot be"
+    between.rings.tail(0, "span", 10)
+    assert between.ring(lambda _: None) == (10, [])
+    fill(between, "span", 10 + SLOTS)
+    assert between.ring(lambda _: None) == (10, list(range(11, 11 + SLOTS)))
+    fill(between, "span", 11 + SLOTS)
+    assert between.ring(lambda _: None) is None, "a slot that the tail still holds is overwritten"
+
+
+def test_a_tail_that_is_right_at_the_last_try_is_believed(between: Between) -> None:
+    fill(between, "span", 10)
+    last = 2 * TRIES
+    assert between.ring(lambda read: between.rings.tail(0, "span", 9 if read >= last else 11)) == (9, [10])
