@@ -20,7 +20,7 @@ from brickd.records import named_later
 from brickd.shares import Share, Slot, slot
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.totals import bricks
-from brickd.windows import Windows, since
+from brickd.windows import Window, Windows, since
 from brickd.workers import Survey, Worker
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
@@ -99,10 +99,11 @@ def test_a_window_holds_what_was_recorded_in_it_and_nothing_else(first: MadeUp, 
 
 
 @pytest.mark.parametrize("alive", [True, False])
-def test_who_came_within_the_window_is_in_it_with_all(alive: bool) -> None:
+@pytest.mark.parametrize("born_ns", [0, 3 * SECOND])
+def test_who_came_within_the_window_is_in_it_with_all(alive: bool, born_ns: int) -> None:
     came = MadeUp()
     work(came, "a", 5, 7)
-    assert after(snapshot(), worker(came, 1, born_ns=3 * SECOND, alive=alive)) == {"a": (2, 2, 12)}
+    assert after(snapshot(), worker(came, 1, born_ns=born_ns, alive=alive)) == {"a": (2, 2, 12)}
 
 
 @pytest.mark.parametrize("alive", [True, False])
@@ -134,6 +135,13 @@ def test_who_goes_on_from_a_segment_that_nobody_saw_is_not_in_the_window() -> No
     goes_on = MadeUp()
     work(goes_on, "a", 5)
     assert after(snapshot(), worker(goes_on, 2, took=UUID[1], born_ns=SECOND)) == {}
+
+
+def test_a_snapshot_of_this_very_moment_begins_no_window() -> None:
+    windows = Windows()
+    windows.take(snapshot(now_ns=SECOND))
+    assert windows.over([], SECOND, 1) is None
+    assert windows.over([], SECOND + 1, 1) == Window([], 1)
 
 
 def test_what_a_worker_did_before_it_died_stays_in_the_window() -> None:
@@ -188,6 +196,14 @@ def test_those_that_were_added_up_within_the_window_count_what_they_did_in_it() 
     assert after(began, added_up(*gone, worker(third, 3, alive=False, born_ns=SECOND), before=2)) == {}
 
 
+def test_a_sum_of_fewer_workers_than_there_were_is_not_in_the_window() -> None:
+    made = [MadeUp() for _ in range(3)]
+    for each in made:
+        work(each, "a", 5)
+    gone = [worker(each, number, alive=False) for number, each in enumerate(made, 1)]
+    assert since((snapshot(added_up(*gone)),), [added_up(*gone[:2])]) == []
+
+
 def test_who_is_still_there_takes_nothing_from_those_that_were_added_up() -> None:
     stays, first, second = MadeUp(), MadeUp(), MadeUp()
     work(stays, "a", 5)
@@ -238,11 +254,11 @@ def test_a_window_begins_at_the_snapshot_that_is_nearest_to_its_length() -> None
         work(made, "a", seconds)
     now = [worker(made, 1)]
     lengths = {}
-    for slots in (1, 6):
+    for slots in (1, 6, 20):
         window = windows.over(now, 194 * SECOND, slots)
         assert window is not None
         lengths[slots] = (window.length_ns // SECOND, counts(window.workers)["a"][0])
-    assert lengths == {1: (14, 2), 6: (64, 7)}
+    assert lengths == {1: (14, 2), 6: (64, 7), 20: (64, 7)}
 
 
 def test_a_window_is_shorter_where_nothing_older_is_known() -> None:

@@ -1,0 +1,73 @@
+"""Windows: what is subtracted of which path, whatever numbers it has before and after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from made_up import MadeUp
+from test_windows import added_up, after, snapshot, work, worker
+
+from brickd import _reader, dtypes
+from brickd.deferred import Deferred
+from brickd.overlay import laid_over, overlay
+from brickd.windows import since
+from brickd.workers import Worker
+
+
+def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:
+    """A worker as it is now, with deferred work that was only bounded: its path, its part of the time, its latency."""
+    one, deferred = worker(made, 1), Deferred()
+    for path, part_ns, latency_ns in bounds:
+        deferred.bound.add(path, part_ns, 1, 0)
+        deferred.latency.add(path, latency_ns, 0, 0)
+    deferred.counts["bounded"] = len(bounds)
+    return replace(one, reading=laid_over(one.reading, overlay(deferred)))
+
+
+def test_bounds_and_latencies_of_deferred_work_are_those_of_the_window_whatever_paths_came_since() -> None:
+    made = MadeUp()
+    gemm = made.mark("gemm", _reader.UNIT_DEFERRED)
+    began = snapshot(bounded(made, (gemm, 10, 100)))
+    work(made, "has the number that the bounds had", 1)
+    (found,) = since((began,), [bounded(made, (gemm, 10, 100), (gemm, 5, 70))])
+    place = [path is not None and path.unit == _reader.UNIT_BOUND for path in found.reading.paths].index(True)
+    for table, total in ((found.reading.summaries, 5), (found.reading.latency, 70)):
+        row = dtypes.summaries(bytes(table))[place]
+        assert (row["count"], row["total"]) == (1, total)
+
+
+def stack(made: MadeUp, ticks: int, *names: str) -> None:
+    """Spans within each other, the innermost of so many ticks."""
+    for name in names:
+        made.begin(name, layer=len(name))
+    made.spend(ticks)
+    for _ in names:
+        made.end()
+
+
+def test_what_is_subtracted_of_a_path_is_found_by_all_that_stands_above_it() -> None:
+    first, second = MadeUp(), MadeUp()
+    stack(first, 5, "a", "b")
+    stack(first, 1, "b")
+    stack(second, 7, "b")
+    stack(second, 9, "c", "a", "b")
+    stack(second, 3, "a", "b")
+    stack(second, 2, "c", "bb")
+    began = snapshot(worker(first, 1), worker(second, 2))
+    stack(second, 20, "a", "b")
+    stack(second, 40, "c", "bb")
+    for order in ((first, second), (second, first)):
+        gone = [worker(made, 1 if made is first else 2, alive=False) for made in order]
+        (found,) = since((began,), [added_up(*gone)])
+        rows = dtypes.summaries(bytes(found.reading.summaries))
+        assert sorted(rows["total"][rows["count"] > 0]) == [20, 20, 40, 40]
+        assert int(rows["count"].sum()) == 4
+
+
+def test_of_a_path_that_is_not_there_any_more_nothing_is_subtracted() -> None:
+    before, now = MadeUp(), MadeUp(room=2)
+    work(before, "a", 5)
+    work(before, "b", 7)
+    work(now, "a", 5, 6)
+    work(now, "c", 9, 9)
+    assert after(snapshot(worker(before, 1)), worker(now, 1)) == {"a": (1, 1, 6), "other": (2, 2, 18)}
