@@ -1,0 +1,340 @@
+"""A roster over one daemon's life and the next: who is remembered, who is missed, who goes on elsewhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import forge
+import pytest
+from conftest import SHM
+from faults import Start
+from forge import golden
+from test_roster import segment
+
+from brickd import _reader, roster
+from brickd.attached import Stage
+from brickd.budget import kept_of
+from brickd.checkpoint import decode
+from brickd.collector import SECOND, Collector
+from brickd.errors import SegmentRefused, SegmentUndrained
+from brickd.memory import Cursor, Memory, Wish
+from brickd.segment import Segment, open_segment
+from brickd.workers import survey
+
+
+class Life:
+    """One daemon's loop after another: what each keeps the next one begins with."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix, self.kept, self.second = prefix, b"", 0
+        self.told: list[tuple[str, str]] = []
+        self.loop: Collector
+        self.start()
+
+    def start(self) -> None:
+        memory = decode(self.kept) if self.kept else Memory(self.prefix)
+        self.loop = Collector(memory, self._keep, lambda kind, text, **_: self.told.append((kind, text)), clock=int)
+
+    def _keep(self, content: bytes) -> None:
+        self.kept = content
+
+    @property
+    def memory(self) -> Memory:
+        """As the next daemon would find it."""
+        return decode(self.kept)
+
+    def tick(self) -> None:
+        self.second += 1
+        self.loop.tick(self.second * SECOND, look=True)
+
+    def restart(self) -> None:
+        self.loop.end(self.second * SECOND)
+        self.start()
+
+    def shown(self) -> int:
+        """How many workers whoever asks is shown."""
+        with self.loop.roster.lock:
+            found = survey(self.prefix, self.loop.memory.background(), self.loop.roster.held()).workers
+        return sum(each.together for each in found)
+
+
+@pytest.fixture
+def life(prefix: str) -> Iterator[Life]:
+    one = Life(prefix)
+    yield one
+    one.loop.end(1000 * SECOND)
+
+
+def irremovable(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the system let nobody remove a segment from now on."""
+    unlink = os.unlink
+
+    def refused(path: Any, **also: Any) -> None:
+        if os.path.basename(os.fspath(path)).startswith(prefix):
+            raise PermissionError(1, "Operation not permitted", path)
+        unlink(path, **also)
+
+    monkeypatch.setattr(os, "unlink", refused)
+
+
+DENIED = "its worker ended and is remembered, and the file cannot be removed: permission denied"
+
+
+def remembered(life: Life, prefix: str, uuid: bytes) -> None:
+    """A worker that is gone, whose segment is there again: a daemon was killed before it had removed it."""
+    segment(prefix, "dead", uuid, ended=1)
+    life.tick()
+    assert list(life.memory.gone) == [uuid.hex()]
+    assert not (SHM / f"{prefix}dead").exists()
+    segment(prefix, "dead", uuid, ended=1)
+    life.restart()
+
+
+def test_the_segment_of_a_worker_that_is_remembered_is_removed_and_counts_nothing(life: Life, prefix: str) -> None:
+    remembered(life, prefix, os.urandom(16))
+    before = len(os.listdir("/proc/self/fd"))
+    life.tick()
+    assert not (SHM / f"{prefix}dead").exists()
+    assert (life.shown(), life.loop.roster.attached, life.loop.directory.quarantined) == (1, {}, {})
+    assert (life.memory.buried, len(os.listdir("/proc/self/fd"))) == ([], before)
+
+
+def test_the_segment_of_a_worker_that_is_remembered_is_told_if_it_cannot_be_removed(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uuid = os.urandom(16)
+    remembered(life, prefix, uuid)
+    irremovable(prefix, monkeypatch)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    life.told.clear()
+    life.tick()
+    assert life.told == [("quarantined", f"{prefix}dead: {DENIED}")]
+    assert life.loop.directory.refused()[f"{prefix}dead"].reason == DENIED
+    assert life.memory.buried == [uuid.hex()]
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    with life.loop.roster.lock:
+        life.loop.roster.forget([uuid.hex()])
+    life.restart()
+    life.tick()
+    assert (life.shown(), life.loop.roster.attached) == (0, {}), "what is forgotten is not counted anew"
+
+
+def test_a_worker_whose_segment_cannot_be_removed_at_its_end_is_buried_at_once(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    irremovable(prefix, monkeypatch)
+    uuid = os.urandom(16)
+    segment(prefix, "dead", uuid, ended=1)
+    life.tick()
+    assert life.loop.memory.buried == [uuid.hex()]
+    assert (life.shown(), life.loop.roster.attached) == (1, {})
+    life.tick()
+    assert life.loop.directory.refused()[f"{prefix}dead"].reason == DENIED
+    assert life.shown() == 1
+
+
+def test_the_segment_of_a_worker_that_is_remembered_as_gone_is_drained_if_it_lives(
+    life: Life, prefix: str, worker: Start
+) -> None:
+    uuid = os.urandom(16)
+    remembered(life, prefix, uuid)
+    file = os.fspath(SHM / f"{prefix}dead")
+    process = worker(f"import fcntl\nf = open({file!r}, 'r+b')\nfcntl.lockf(f, fcntl.LOCK_EX, 1, 0)\npause()")
+    process.paused()
+    life.tick()
+    assert Path(file).exists()
+    assert list(life.loop.roster.attached) == [uuid.hex()]
+    assert (life.shown(), list(life.loop.memory.gone), list(life.loop.memory.known)) == (1, [], [uuid.hex()])
+    process.kill()
+    life.tick()
+    assert not Path(file).exists()
+    assert (life.shown(), list(life.memory.gone), life.memory.buried) == (1, [uuid.hex()], [])
+
+
+# ---- what a checkpoint says, and limits
+
+
+@pytest.mark.parametrize("lanes", ["all", "one more"])
+def test_cursors_of_as_many_lanes_as_a_segment_has_are_gone_on_from_and_those_of_more_are_not(
+    life: Life, prefix: str, lanes: str
+) -> None:
+    uuid = os.urandom(16)
+    segment(prefix, "dead", uuid)
+    life.tick()
+    life.restart()
+    known = life.loop.memory.known[uuid.hex()]
+    known.name = "of the checkpoint"
+    more = forge.header_value(golden("1.2"), "lanes") + (lanes != "all")
+    known.cursors += [Cursor(0, 0, 0, 0, 0)] * (more - len(known.cursors))
+    life.tick()
+    assert (life.loop.memory.known[uuid.hex()] is known) == (lanes == "all")
+
+
+def test_the_oldest_of_those_that_are_gone_are_added_up_where_they_take_too_much(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        segment(prefix, str(number), os.urandom(16), ended=1)
+        life.tick()
+    gone, taken = life.loop.memory.gone, sum(kept_of([each.reading for each in life.loop.memory.gone.values()]))
+    first, *others = gone
+    monkeypatch.setattr(roster, "GONE_BYTES", taken)
+    assert not life.loop.roster.remove_read(0, lambda: True)
+    monkeypatch.setattr(roster, "GONE_BYTES", taken - 1)
+    assert not life.loop.roster.remove_read(0, lambda: False), "there is no time for it now"
+    assert (list(gone), life.loop.roster.crowded) == ([first, *others], True)
+    assert life.loop.roster.remove_read(0, lambda: True), "the memory changed, and is to be kept"
+    assert (list(gone), life.loop.roster.crowded) == (others, False)
+    assert [each.workers for each in life.loop.memory.older.values()] == [1]
+    assert life.shown() == 3
+
+
+def test_who_goes_on_in_a_segment_that_is_given_up_is_drained_no_more_either(life: Life, prefix: str) -> None:
+    uuids = [os.urandom(16) for _ in range(3)]
+    segment(prefix, "0", uuids[0])
+    life.tick()
+    for number in (1, 2):
+        segment(prefix, str(number), uuids[number], took=int.from_bytes(uuids[number - 1][:8], "little"))
+        (SHM / f"{prefix}{number - 1}").unlink()
+        life.tick()
+    attached = life.loop.roster.attached
+    assert [each.stage for each in attached.values()] == 3 * [Stage.DRAINED]
+    life.loop.roster.give_up(attached[uuids[2].hex()], SegmentRefused(f"{prefix}2", "made up"))
+    assert [each.stage for each in attached.values()] == 3 * [Stage.OVER]
+    assert life.loop.memory.known == {}
+
+
+def test_a_segment_is_given_up_that_was_renamed_more_often_than_it_may_be_open(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(prefix, "0", os.urandom(16))
+    life.tick()
+    (attached,) = life.loop.roster.attached.values()
+
+    def renamed(name: str, access: int) -> Segment:
+        """It takes the name of another one just before that is opened."""
+        os.rename(SHM / attached.segment.name, SHM / name)
+        return open_segment(name, access)
+
+    monkeypatch.setattr(roster, "open_segment", renamed)
+    for number in range(1, roster.SPARES_MAX + 2):
+        assert attached.stage is Stage.DRAINED
+        segment(prefix, str(number), os.urandom(16))
+        life.loop.look(SECOND)
+        assert len(attached.spares) == number
+        attached.segment.name = f"{prefix}{number}"
+    assert attached.stage is Stage.OVER
+    reason = f"was renamed {roster.SPARES_MAX} times while it was opened"
+    assert reason in [each.reason for each in life.loop.directory.refused().values()]
+
+
+def test_who_is_known_and_has_no_segment_any_more_is_told_to_be_missed(life: Life, prefix: str) -> None:
+    segment(prefix, "0", os.urandom(16))
+    life.tick()
+    (known,) = life.loop.memory.known.values()
+    known.name = "api/0"
+    life.restart()
+    (SHM / f"{prefix}0").unlink()
+    life.tick()
+    missed = "api/0 ended while no daemon ran: its totals went with its segment"
+    assert ("worker_missed", missed) in life.told
+    assert life.loop.memory.known == {}
+
+
+def test_who_went_on_in_another_segment_while_no_daemon_ran_is_not_missed_and_keeps_its_deferred_work(
+    life: Life, prefix: str
+) -> None:
+    uuid = os.urandom(16)
+    segment(prefix, "0", uuid)
+    life.tick()
+    (before,) = life.loop.memory.known.values()
+    before.name = "api/7"
+    assert before.deferred.counts["started"] > 0
+    life.restart()
+    (SHM / f"{prefix}0").unlink()
+    segment(prefix, "1", new := os.urandom(16), took=int.from_bytes(uuid[:8], "little"))
+    life.loop.look(life.second * SECOND)
+    assert list(life.loop.memory.known) == [new.hex()]
+    (known,) = life.loop.memory.known.values()
+    assert (known.name, known.deferred.counts) == ("api/7", before.deferred.counts)
+    assert "worker_missed" not in [kind for kind, _ in life.told]
+
+
+def test_who_is_known_is_not_missed_while_a_file_waits_that_may_be_its_own(
+    life: Life, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segment(prefix, "0", os.urandom(16))
+    life.tick()
+    life.restart()
+    known = dict(life.loop.memory.known)
+
+    def no_memory(name: str, access: int) -> Segment:
+        raise SegmentUndrained(name, "cannot be opened now: Cannot allocate memory")
+
+    with monkeypatch.context() as full:
+        full.setattr(roster, "open_segment", no_memory)
+        life.tick()
+    assert (life.loop.roster.attached, life.loop.memory.known) == ({}, known)
+    life.tick()
+    assert life.loop.roster.attached.keys() == known.keys()
+
+
+def test_a_segment_that_another_daemon_drains_is_not_and_costs_no_descriptor(
+    life: Life, prefix: str, worker: Start
+) -> None:
+    segment(prefix, "0", os.urandom(16))
+    file = os.fspath(SHM / f"{prefix}0")
+    process = worker(f"import fcntl\nf = open({file!r}, 'r+b')\nfcntl.lockf(f, fcntl.LOCK_EX, 1, 1)\npause()")
+    process.paused()
+    before = len(os.listdir("/proc/self/fd"))
+    life.tick()
+    assert (life.loop.roster.attached, len(os.listdir("/proc/self/fd"))) == ({}, before)
+    assert str(process.pid) in life.loop.directory.quarantined[f"{prefix}0"].refused.reason
+    process.kill()
+    life.tick()
+    assert [each.segment.name for each in life.loop.roster.drained()] == [f"{prefix}0"]
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_worker_is_asked_what_is_wanted_of_it_until_the_daemon_ends_and_to_stay_for_good(
+    life: Life, prefix: str, stays: bool
+) -> None:
+    segment(prefix, "0", os.urandom(16))
+    life.loop.memory.wishes["s"] = Wish(spans=True)
+    if not stays:
+        life.loop.roster.stays = False
+    life.tick()
+    with open_segment(f"{prefix}0") as asked:
+        assert (asked.control()["flags"], bool(asked.control()["attached"])) == (_reader.CONTROL_SPANS, stays)
+        life.restart()
+        assert (asked.control()["flags"], bool(asked.control()["attached"])) == (0, stays)
+
+
+def test_a_worker_that_was_taken_for_dead_and_goes_on_is_told_and_keeps_its_name_and_deferred_work(
+    life: Life, prefix: str
+) -> None:
+    uuid = os.urandom(16)
+    segment(prefix, "0", uuid, ended=1)
+    life.tick()
+    (gone,) = life.loop.memory.gone.values()
+    gone.name = "api/7"
+    segment(prefix, "1", os.urandom(16), took=int.from_bytes(uuid[:8], "little"))
+    life.tick()
+    (known,) = life.loop.memory.known.values()
+    assert (life.loop.memory.gone, known.name, life.shown()) == ({}, "api/7", 1)
+    assert known.deferred.counts["orphaned"] == gone.reading.deferred["orphaned"] > 0
+    assert "worker_returned" in [kind for kind, _ in life.told]
+
+
+def test_what_a_dead_worker_had_handed_to_devices_is_orphaned(life: Life, prefix: str) -> None:
+    segment(prefix, "0", os.urandom(16))
+    life.tick()
+    (known,) = life.loop.memory.known.values()
+    assert (pending := known.deferred.pending) > 0
+    life.second += 10
+    life.tick()
+    (gone,) = life.loop.memory.gone.values()
+    assert (gone.reading.deferred["orphaned"], gone.reading.deferred["pending"]) == (pending, 0)
