@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sysconfig
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -140,6 +142,84 @@ def test_a_summary_that_moves_may_be_off_by_the_spans_that_ended_meanwhile_and_n
         between.entry(5, 10, buckets=10 + apart)
         copy, _ = between.summaries(writer)
         assert (copy is not None) == (abs(apart) <= ended), (apart, between.reason)
+
+
+# ---- a process's own summaries --------------------------------------------------------------------------------------
+
+WORDS = 144  # of a summary
+OWN_TRIES = 1000  # of core_totals.c
+Words = ctypes.c_uint64 * WORDS
+
+
+class Own:
+    """A summary in this process, and a process that reads it: `test` is called before each load but the first."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self.sequence, self.words = ctypes.c_uint64(2), Words(*WORDS * [1])
+        self.loads = 0
+
+    def enter(self) -> None:
+        """A span ends: half of it is written."""
+        self.sequence.value += 1
+        self.words[: WORDS // 2] = [self.words[-1] + 1] * (WORDS // 2)
+
+    def leave(self) -> None:
+        self.words[:] = [self.words[0]] * WORDS
+        self.sequence.value += 1
+
+    def copy(self, writer: Writer) -> tuple[bool, set[int]]:
+        """Whether it was still, and the numbers in the copy."""
+        self.loads = 0
+
+        def before() -> None:
+            self.loads += 1
+            writer(self.loads)
+
+        to = Words()
+        still = self._library.totals_copy(ctypes.byref(self.sequence), self.words, to, _CALL(before))
+        return bool(still), set(to)
+
+
+@pytest.fixture
+def own(compiled: Compile) -> Own:
+    included = zlib.crc32((ROOT / "agent" / "src" / "core_totals.c").read_bytes())  # so that it is compiled anew
+    python = ("-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
+    flags = ("-shared", "-fPIC", *python, f"-DINCLUDED={included}")
+    return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))
+
+
+def test_a_process_reads_its_own_summary_whole_whatever_a_thread_does_meanwhile(own: Own) -> None:
+    for enters in (1, 2, 70, 71, 72, 142, 143, 144, 145):
+        for leaves in range(enters, enters + 300, 13):
+            before = own.words[-1]
+
+            def writer(load: int, enters: int = enters, leaves: int = leaves) -> None:
+                if load == enters:
+                    own.enter()
+                if load == leaves:
+                    own.leave()
+
+            still, copied = own.copy(writer)
+            assert still
+            assert copied in ({before}, {before + 1}), (enters, leaves)
+            if own.sequence.value % 2:
+                own.leave()
+
+
+def test_a_process_that_finds_its_own_summary_changed_at_each_try_says_so(own: Own) -> None:
+    own.enter()
+    once = WORDS - 1  # the squares are loaded as the number that they are; the sequence again only where it was even
+    assert own.copy(lambda _: None)[0] is False
+    assert own.loads == OWN_TRIES * once
+
+    def writer(load: int) -> None:
+        if load % (once + 1) == 1:
+            own.sequence.value += 2
+
+    own.leave()
+    assert own.copy(writer)[0] is False
+    assert own.loads == OWN_TRIES * (once + 1)
 
 
 # ---- rings -------------------------------------------------------------------------------------------------------

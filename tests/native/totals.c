@@ -1,0 +1,25 @@
+/* totals.c - how a process reads its own summaries, with a call to the test before each relaxed load of a word. */
+#include "core.h"
+
+#include "brick_internal.h"
+
+static void (*test)(void);
+
+static uint64_t load_late(const uint64_t *at)
+{
+    test();
+    return brick_load_relaxed(at);
+}
+#define brick_load_relaxed(at) load_late(at)
+#include "core_totals.c"
+#undef brick_load_relaxed
+
+struct brick_agent brick_agent; /* no segment is looked at but what the test made */
+double brick_clock_tick_ns(const struct brick_header *h) { return (double)h->clock; }
+
+int totals_copy(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to, void (*before)(void));
+int totals_copy(const uint64_t *sequence, const struct brick_summary *from, struct brick_summary *to, void (*before)(void))
+{
+    test = before;
+    return copy_summary(sequence, from, to);
+}
