@@ -168,6 +168,8 @@ def test_a_reading_whose_names_are_nowhere_is_refused(kept: Reading) -> None:
 def test_a_file_that_is_not_there_is_no_memory(tmp_path: Path) -> None:
     assert checkpoint.load(tmp_path / "checkpoint") is None
     assert checkpoint.load(tmp_path / "no" / "checkpoint") is None
+    (tmp_path / "file").touch()
+    assert checkpoint.load(tmp_path / "file" / "checkpoint") is None
 
 
 def test_a_full_disk_leaves_the_last_one_and_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,6 +192,42 @@ def test_a_full_disk_leaves_the_last_one_and_no_draft(tmp_path: Path, monkeypatc
 def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "checkpoint", b"x")
     assert (tmp_path / "checkpoint").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_is_replaced_whole_whatever_lies_in_its_way_and_costs_no_descriptor(tmp_path: Path) -> None:
+    path, draft = tmp_path / "checkpoint", tmp_path / "checkpoint.new"
+    draft.write_bytes(b"a draft that is longer, of a daemon that was killed")
+    before = len(os.listdir("/proc/self/fd"))
+    checkpoint.save(path, b"the next one")
+    assert (path.read_bytes(), len(os.listdir("/proc/self/fd"))) == (b"the next one", before)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_bytes(b"another file")
+    draft.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="symbolic link"):
+        checkpoint.save(path, b"not through a link")
+    assert (elsewhere.read_bytes(), path.read_bytes()) == (b"another file", b"the next one")
+    assert not draft.is_symlink()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_what_is_no_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "checkpoint")
+    with pytest.raises(CheckpointRefused):
+        checkpoint.load(tmp_path / "checkpoint")
+    with pytest.raises(IsADirectoryError):
+        checkpoint.load(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
+def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "checkpoint", checkpoint.encode(Memory("brickd-")))
+    os.chown(tmp_path / "checkpoint", 65534, -1)
+    with pytest.raises(CheckpointRefused, match=r"belongs to user .*, not "):
+        checkpoint.load(tmp_path / "checkpoint")
+
+
+def test_it_says_its_version_in_its_first_line() -> None:
+    assert checkpoint.encode(Memory("brickd-")).startswith(b"brickd checkpoint 2 ")
 
 
 # ---- several readings as one

@@ -1,0 +1,255 @@
+"""The daemon's memory: who is buried, who is added up, what stands beside segments, what an older checkpoint says."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from test_forgetting import read
+
+from brickd import checkpoint, memory, thinning
+from brickd.deferred import Deferred
+from brickd.errors import CheckpointRefused
+from brickd.ledger import ledger_of
+from brickd.memory import OTHERS, Background, Cursor, Gone, Known, Memory, Wish
+from brickd.overlay import laid_over, lifted, overlay
+from brickd.removed import Counts, Removed
+
+ONE, TWO, THREE, FOUR = (f"{number:016x}{number:016x}" for number in (1, 2, 3, 4))
+
+
+def gone(uuid: str, name: str = "api/0") -> Gone:
+    return Gone(name, read(uuid))
+
+
+def removed(uuid: str, spans: int, *, took: str = "") -> Removed:
+    counts = Counts(spans=spans)
+    return Removed(uuid, took, "api", -1, "", 0, 10, 20, False, 1, counts)
+
+
+def restarted(before: Memory) -> Memory:
+    return checkpoint.decode(checkpoint.encode(before))
+
+
+def document(before: Memory) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads("".join(before.pieces()))
+    return found
+
+
+# ---- buried
+
+
+def test_of_those_that_are_buried_the_newest_are_kept_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "BURIED_MAX", 3)
+    here = Memory("brickd-")
+    here.bury("a", "b")
+    here.bury("b", "a", "c")
+    assert here.buried == ["a", "b", "c"]
+    here.bury("d", "a")
+    assert here.buried == ["b", "c", "d"]
+    assert restarted(here).buried == ["b", "c", "d"]
+    monkeypatch.setattr(memory, "BURIED_MAX", 2)
+    with pytest.raises(ValueError, match="2"):
+        Memory.of(document(here))
+
+
+def test_a_record_of_one_that_is_buried_or_went_on_is_not_taken_in() -> None:
+    here = Memory("brickd-", buried=[ONE])
+    assert here.fold([removed(ONE, 5), removed(TWO, 7), removed(THREE, 9, took=FOUR[:16])]) == [
+        removed(TWO, 7),
+        removed(THREE, 9, took=FOUR[:16]),
+    ]
+    assert here.fold([removed(FOUR, 3)]) == [], "it went on in the third"
+    assert here.fold([], {TWO[:16]}) == []
+    assert (list(here.removed.alone), here.buried) == ([THREE], [ONE, TWO]), (
+        "somebody goes on in a segment that is drained"
+    )
+
+
+def test_a_record_of_one_that_went_on_in_one_that_is_gone_is_not_taken_in() -> None:
+    goes_on = gone(TWO)
+    goes_on.reading.process["took"] = int.from_bytes(bytes.fromhex(ONE)[:8], "little")
+    here = Memory("brickd-", gone={TWO: goes_on})
+    assert here.fold([removed(ONE, 5)]) == []
+    assert here.removed.alone == {}
+
+
+def test_one_that_is_added_up_leaves_of_its_record_what_its_totals_do_not_show_and_is_buried() -> None:
+    here, one = Memory("brickd-"), gone(ONE)
+    shown = ledger_of(one.reading).counts()
+    here.fold([removed(ONE, shown.spans + 5), removed(TWO, 3)])
+    here.add_up(one)
+    assert here.buried == [ONE]
+    assert list(here.removed.alone) == [TWO]
+    (left,) = here.removed.sums.values()
+    assert (left.workers, left.counts) == (1, Counts(spans=5))
+    assert here.fold([removed(ONE, shown.spans + 9)]) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_totals_that_are_dropped_are_counted_as_removed_and_those_of_one_with_its_record(workers: int) -> None:
+    here, one = Memory("brickd-"), gone(ONE)
+    one.workers = workers
+    shown = ledger_of(one.reading).counts()
+    here.fold([removed(ONE, shown.spans + 5)])
+    here.drop(one)
+    assert here.removed.sums["api", True] == Removed.several("api", True, workers, shown)
+    assert here.buried == ([ONE] if workers == 1 else [])
+    assert (list(here.removed.alone) == []) == (workers == 1)
+
+
+def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("brickd.removed.ALONE_MAX", 1)
+    here = Memory("brickd-", known={ONE: Known()}, gone={TWO: gone(TWO)})
+    here.fold([removed(uuid, 3) for uuid in (ONE, TWO, THREE, FOUR)])
+    here.limit_removed()
+    assert (list(here.removed.alone), here.buried) == ([ONE, TWO, FOUR], [THREE])
+
+
+# ---- added up
+
+
+def test_as_many_services_as_may_are_kept_apart_and_a_known_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "OLDER_MAX", 2)
+    here = Memory("brickd-")
+    clock = read(ONE).clock
+    into = [here.add_up(gone(ONE).of_service(service)) for service in ("a", "b", "c", "b", "d")]
+    assert [*here.older] == [f"a/{clock}", f"b/{clock}", f"/{clock}"]
+    assert [(each.name, each.reading.service, each.workers) for each in here.older.values()] == [
+        ("a", "a", 1),
+        ("b/older", "b", 2),
+        (f"{OTHERS}/older", OTHERS, 2),
+    ]
+    assert into[-2:] == [here.older[f"b/{clock}"], here.older[f"/{clock}"]]
+
+
+def test_several_in_one_have_nobodys_own_name_and_all_of_their_spans() -> None:
+    one, other = gone(ONE, "api/0"), gone(TWO, "api/1")
+    both = one.and_(other)
+    assert (both.name, both.workers, both.reading.uuid) == ("api/older", 2, ONE)
+    assert (both.reading.header["index"], both.reading.coordinates) == (-1, "")
+    assert ledger_of(both.reading).spans["begun"] == 2 * ledger_of(one.reading).spans["begun"] > 0
+    assert both.and_(both).workers == 4
+
+
+# ---- beside the segments
+
+
+def test_names_are_those_of_single_workers_that_have_one() -> None:
+    known = {ONE: Known("api/0"), TWO: Known()}
+    here = Memory("brickd-", known=known, gone={THREE: gone(THREE, "api/2"), FOUR: gone(FOUR, "")})
+    here.older["api/TSC"] = one = gone(f"{5:032x}", "api/5")
+    assert here.names() == {ONE: "api/0", THREE: "api/2", one.reading.uuid: "api/5"}
+    one.workers = 2
+    assert here.names() == {ONE: "api/0", THREE: "api/2"}
+    assert here.background().names == here.names() | {one.reading.uuid: "api/5"}
+
+
+def test_files_are_those_of_workers_whose_segment_was_drained() -> None:
+    here = Memory("brickd-", known={ONE: Known(file=(1, 2)), TWO: Known()}, gone={THREE: gone(THREE)})
+    found = here.background()
+    assert (found.files, found.overlays) == ({ONE: (1, 2)}, {})
+    assert found.begun == {uuid[:16]: uuid for uuid in (ONE, TWO, THREE)}
+
+
+def test_a_lost_segment_is_found_by_the_first_half_of_its_uuid() -> None:
+    found = Memory("brickd-", known={ONE: Known()}).background()
+    assert found.before(int.from_bytes(bytes.fromhex(ONE)[:8], "little")) == ONE
+    assert found.before(int.from_bytes(bytes.fromhex(TWO)[:8], "little")) is None
+    zero = Background(begun={"00" * 8: "0" * 32})
+    assert zero.before(0) is None, "it took nothing along"
+
+
+def deferring(started: int) -> Deferred:
+    work = Deferred()
+    work.counts["started"] = started
+    return work
+
+
+def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> None:
+    known = {ONE: Known(deferred=deferring(1)), TWO: Known(deferred=deferring(2))}
+    dead = Gone("api/2", laid_over(read(THREE), overlay(deferring(3))))
+    found = Memory("brickd-", known=known, gone={THREE: dead}).background()
+
+    def started(uuid: str, before: str | None) -> int | None:
+        over = found.overlay(uuid, before)
+        return None if over is None else over.counts["started"]
+
+    assert [started(ONE, before) for before in (None, TWO, THREE)] == [1, 1, 1]
+    assert [started(FOUR, before) for before in (None, ONE, TWO, THREE)] == [None, 1, 2, 3]
+    assert lifted(dead.reading).counts == {"started": 3}
+
+
+# ---- what a checkpoint says
+
+
+def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Memory("brickd-", known={ONE: Known()}, gone={TWO: gone(TWO)}, wishes={"api": Wish()})
+    here.removed.fold([removed(THREE, 3)])
+    copy = here.copy()
+    for of in (here.known, here.gone, here.wishes, here.removed.alone):
+        of.clear()
+    here.older["api/TSC"] = gone(FOUR)
+    assert [len(of) for of in (copy.known, copy.gone, copy.wishes, copy.removed.alone, copy.older)] == [1, 1, 1, 1, 0]
+
+
+def test_a_worker_of_a_checkpoint_comes_back_with_all_that_is_known_of_it() -> None:
+    cursors = [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)]
+    before = Memory("brickd-", known={ONE: Known("api/0", cursors, Deferred(), 2**65, (3, 4))}, newest_event=2**62)
+    before.closed = False
+    after = restarted(before)
+    (known,) = after.known.values()
+    assert (known.name, known.cursors, known.finalizes_dropped, known.file) == ("api/0", cursors, 2**64 - 1, (3, 4))
+    assert (after.newest_event, after.closed) == (2**62, False)
+    written = document(before)
+    assert written["known"][ONE][3] == os.geteuid(), "as earlier brickds expect"
+    del written["known"][ONE][5]
+    assert Memory.of(written).known[ONE].file is None
+    for uid, fits in ((-1, True), (-2, False), (2**32 - 1, True), (2**32, False)):
+        written["known"][ONE][3] = uid
+        if fits:
+            assert Memory.of(written).known[ONE].cursors == cursors
+        else:
+            with pytest.raises(ValueError, match=str(uid)):
+                Memory.of(written)
+
+
+def test_what_an_older_checkpoint_does_not_say_is_as_it_was_then() -> None:
+    written = document(Memory("brickd-", wishes={"api": Wish(spans=True)}))
+    assert Memory.of(written).wishes == {"api": Wish(spans=True)}
+    for later in ("removed", "compared", "sources"):
+        del written[later]
+    written["wishes"]["api"] = [False, True]
+    older = Memory.of(written)
+    assert older.wishes == {"api": Wish(off=True, fingerprints=thinning.DEFAULT, sites=())}
+    assert (older.removed.alone, older.compared.findings) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("what", "value"),
+    [("newest_event", 2**62 + 1), ("newest_event", -1), ("closed", 1), ("prefix", 7), ("buried", [7])],
+)
+def test_a_memory_that_cannot_be_is_refused(what: str, value: object) -> None:
+    with pytest.raises(ValueError, match=r"expected|not"):
+        Memory.of(document(Memory("brickd-")) | {what: value})
+
+
+def test_a_wish_names_as_many_sites_as_an_order_may() -> None:
+    assert Wish.of([True, False, "all", ["x"] * 64]).sites == ("x",) * 64
+    with pytest.raises(ValueError, match="64"):
+        Wish.of([True, False, "all", ["x"] * 65])
+    wanted = {"spans": "off", "recording": "on", "fingerprints": thinning.DEFAULT, "sites": [thinning.ALL]}
+    assert Wish().document() == wanted
+    assert Wish(sites=("mlp.*",)).document()["sites"] == ["mlp.*"]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+def test_several_that_are_gone_are_at_least_one(workers: int) -> None:
+    written = Memory("brickd-", gone={ONE: Gone("api/0", read(ONE), workers)})
+    if workers:
+        assert restarted(written).gone[ONE].workers == workers
+    else:
+        with pytest.raises(CheckpointRefused):
+            restarted(written)
