@@ -1,0 +1,167 @@
+"""How far one stands apart from the others: the score by its formula, and the bounds of each rule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import astuple
+
+import pytest
+
+from brickd.standing import NOWHERE, Field, Standing, median
+
+Row = Sequence[float | None]
+
+SIX = [0.0] * 6
+
+
+def standing(row: Row, *others: Row) -> Standing:
+    """Of the first, beside these, or beside four that are all alike."""
+    alike = [[0.0] * len(row)] * 4
+    return Field({"it": row, **{f"other {n}": other for n, other in enumerate(others or alike)}}).standing("it")
+
+
+# ---- the score
+
+
+def test_beside_equals_without_noise_the_error_is_the_floor() -> None:
+    assert standing([0.3] * 6).score == pytest.approx(0.3 / 0.0015)
+
+
+@pytest.mark.parametrize(("others", "usual"), [((-0.1, 0.0, 0.1), 0.1), ((-0.1, 0.0, 0.0, 0.1), 0.1)])
+def test_the_spread_of_the_others_counts_more_of_few(others: Sequence[float], usual: float) -> None:
+    """The median of how far all are from the middle, in terms of sigma, and three parts of their number more."""
+    seen = standing([0.5] * 6, *([other] * 6 for other in others))
+    middle = 0.05 if len(others) == 3 else 0.0
+    sizes = sorted(abs(each - middle) for each in (0.5, *others))
+    usual = median(sizes)
+    spread = 1.4826 * (1 + 3 / (1 + len(others))) * usual
+    assert seen.excess == pytest.approx(0.5 - middle)
+    assert seen.score == pytest.approx(seen.excess / math.hypot(spread, 0.0015))
+
+
+def test_the_noise_of_all_counts_by_the_median_step_between_neighbours() -> None:
+    unsteady = [0.01, -0.01] * 3
+    sigma = 1.4826 * 0.02 / math.sqrt(2)
+    seen = standing([0.5] * 6, *[unsteady] * 4)
+    assert seen.score == pytest.approx(0.5 / math.hypot(sigma * math.sqrt(1.2 / 6), 0.0015))
+
+
+def test_what_changes_slowly_is_hardly_noise() -> None:
+    """The others rise from slot to slot by as much as they would jump up and down."""
+    rising = [-0.05, -0.03, -0.01, 0.01, 0.03, 0.05]
+    jumping = [0.01, -0.01] * 3
+    scores = [standing([0.5] * 6, *[other] * 4).score for other in (rising, jumping)]
+    assert scores[0] == pytest.approx(scores[1])
+
+
+def test_its_own_noise_counts_where_it_is_more_than_that_of_all() -> None:
+    """Of six values, three of which are free: as wide as Student's t."""
+    seen = standing([1.1, 0.9] * 3)
+    own = math.sqrt(6 * 0.1**2 / 3)
+    assert seen.excess == pytest.approx(1)
+    assert seen.score == pytest.approx(1 / math.hypot(own * math.sqrt(1.2 / 6), 0.0015))
+
+
+def test_more_slots_make_it_surer() -> None:
+    def score(slots: int) -> float:
+        return standing([0.5] * slots, *[([0.01, -0.01] * 4)[:slots]] * 4).score
+
+    assert score(8) > score(6) > score(4)
+
+
+def test_the_least_and_the_largest_slot_leave_no_trace_in_how_far_it_is() -> None:
+    assert standing([1.0, 9.0, 1.0, 1.0, -9.0, 1.0]).excess == 1
+    assert standing([1.0, 9.0, 9.0, 1.0, 1.0, 1.0]).excess == 3
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [0.0, 0.0, 1.0, 1.0, 1.0, 1.0],
+        [1.0, 0.25, 1.0, 1.0, 0.25, 1.0],
+        [1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
+        [0.5, 1.5, 0.5, 1.5, 1.0, 1.0],
+        [-1.0, -1.0, -1.0, -1.0, 0.5, 0.5],
+    ],
+)
+@pytest.mark.parametrize("common", [2.0, -2.0, 64.0])
+def test_what_all_have_in_common_changes_nothing(row: list[float], common: float) -> None:
+    others = [[0.25, -0.25] * 3, [0.0] * 6, [0.125] * 6, [-0.125] * 6]
+    moved = [[each + common for each in values] for values in (row, *others)]
+    seen = standing(row, *others)
+    assert astuple(standing(*moved)) == pytest.approx(astuple(seen))
+
+
+# ---- who is compared
+
+
+def test_three_rows_are_compared_and_two_are_not() -> None:
+    rows = {"a": [0.0] * 6, "b": [0.0] * 6, "c": [1.0] * 6}
+    assert Field(rows).excess == {"a": 0.0, "b": 0.0, "c": 1.0}
+    assert Field({name: rows[name] for name in "ac"}).excess == {}
+
+
+def test_a_row_of_four_values_is_compared_and_one_of_three_is_not() -> None:
+    rows: dict[str, Row] = {
+        "a": SIX,
+        "b": SIX,
+        "c": SIX,
+        "d": [None, 1, None, 1, 1, 1],
+        "e": [None, 1, None, None, 1, 1],
+    }
+    assert Field(rows).excess == {"a": 0, "b": 0, "c": 0, "d": 1}
+    # With the one of three values it would be three.
+    assert Field({name: rows[name] for name in "abe"}).excess == {}
+
+
+# ---- how steady
+
+
+@pytest.mark.parametrize(
+    ("row", "steady"),
+    [
+        ([1.0, 1.25, 2.0, 2.0, 2.75, 3.0], True),  # one is half as far as all together
+        ([1.0, 2.0, 2.0, 3.0, 1.0, 3.0], False),  # two are
+        ([2.0, -7.0, 2.0, 2.0, 2.0, 2.0], True),
+        ([2.0, -7.0, 2.0, 2.0, -7.0, 2.0], False),
+    ],
+)
+def test_steady_is_more_than_half_as_far_in_all_slots_but_one(row: list[float], *, steady: bool) -> None:
+    assert standing(row).steady is steady
+
+
+# ---- who has changed lately
+
+
+@pytest.mark.parametrize(
+    ("row", "slots", "first"),
+    [
+        ([0.0, 0.0, 1.0, 1.0, 1.0, 1.0], 4, 2),
+        ([0.5, 0.5, 1.0, 1.0, 1.0, 1.0], 4, 2),  # half as far as now is not as now
+        ([0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 6, 3),  # three are too few
+        ([0.0, 0.0, 1.0, None, 1.0, 1.0], 5, 2),  # of four one says nothing
+        ([0.0, 0.0, 1.0, None, 1.0, 1.0, 1.0], 4, 2),
+        ([0.0, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
+        ([None, None, 1.0, 1.0, 1.0, 1.0], 4, 2),
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 1.0], 6, 0),
+        ([1.0, 1.0, 1.0, 1.0, 1.0, 0.0], 6, 5),  # no slot is left: the last
+    ],
+)
+def test_who_has_changed_is_judged_by_the_slots_since_then(row: Row, slots: int, first: int) -> None:
+    seen = standing(row)
+    assert (seen.slots, seen.first) == (slots, first)
+
+
+def test_too_few_values_stand_nowhere() -> None:
+    assert (NOWHERE.score, NOWHERE.excess, NOWHERE.slots, NOWHERE.steady) == (0, 0, 0, False)
+
+
+# ---- the middle
+
+
+@pytest.mark.parametrize(
+    ("values", "middle"), [([7], 7), ([5, 1], 3), ([9, 1, 2], 2), ([8, 1, 2, 4], 3), ([9, 1, 2, 4, 3], 3)]
+)
+def test_the_middle_of_an_even_number_is_between_two(values: list[float], middle: float) -> None:
+    assert median(values) == middle

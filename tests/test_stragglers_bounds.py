@@ -1,0 +1,298 @@
+"""Who is named at a bound of each rule, right below it and right above: judged on looks without noise.
+
+How far each worker is apart is given, and not computed of its times, so that a bound can be met exactly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from slots import BEGAN_NS, SECOND
+
+from brickd.beside import Beside, Life, Look
+from brickd.findings import About, Judged
+from brickd.instant import Moment
+from brickd.shares import Slot
+from brickd.stragglers import judge
+
+# Of five workers these four lie so about the median that the fifth scores 5 or 2.5 exactly.
+AROUND = (0.0, 0.0, -0.003, 0.003)
+SCORES_5, SCORES_HALF = 0.036364229536180195, 0.018182114768090098
+GEMM = About("api", "api/0", "gemm")
+
+
+@dataclass(frozen=True)
+class Side:
+    """What one worker did in one brick in each slot, and how far it is apart from the others."""
+
+    apart: float | Sequence[float] = 0.0
+    calls: int | Sequence[int] = 100
+    mean_ns: float = 1e7
+    elements: int = 0
+
+    def beside(self, slot: int) -> Beside:
+        """What it is in a slot."""
+        apart = self.apart if isinstance(self.apart, float) else self.apart[slot]
+        calls = self.calls if isinstance(self.calls, int) else self.calls[slot]
+        return Beside(apart, calls, calls * self.mean_ns, self.elements)
+
+
+EQUAL = Side()
+
+
+def judged(
+    bricks: Mapping[str, Sequence[Side | None]],
+    *,
+    waits: Sequence[str] = (),
+    named: Sequence[About] = (),
+    slots: int = 6,
+    length_ns: int = 10 * SECOND,
+) -> Judged:
+    """Judge slots in which the workers did this; those bricks are collectives, and those are named already."""
+    lives = {f"api/{number}": Life("api", f"uuid {number}") for number in range(max(map(len, bricks.values())))}
+    categories = {("api", name): "collective" if name in waits else "FFN" for name in bricks}
+    looks = []
+    for slot in range(slots):
+        sides = {
+            ("api", name): {
+                f"api/{number}": side.beside(slot) for number, side in enumerate(workers) if side is not None
+            }
+            for name, workers in bricks.items()
+        }
+        began, ended = (Moment(ns, BEGAN_NS + ns) for ns in (slot * length_ns, (slot + 1) * length_ns))
+        looks.append(Look(Slot(began, ended, {}, categories), lives, sides, {}))
+    return judge(looks, {about: Moment(0, 0) for about in named})
+
+
+def below(value: float) -> float:
+    return math.nextafter(value, 0)
+
+
+def above(value: float) -> float:
+    return math.nextafter(value, math.inf)
+
+
+def first(apart: float | Sequence[float], others: Sequence[float] = (0.0,) * 4, **more: Any) -> list[Side]:
+    """Workers of which the first is so far apart."""
+    return [replace(EQUAL, apart=apart, **more), *(replace(EQUAL, apart=other) for other in others)]
+
+
+def found(judged: Judged) -> list[About]:
+    return [finding.about for finding in judged.findings]
+
+
+def reasons(judged: Judged) -> list[tuple[str, str]]:
+    return [(passed.about.brick, passed.reason) for passed in judged.passed]
+
+
+# ---- how far, how sure, how steady
+
+
+@pytest.mark.parametrize(("named", "least"), [((), 0.01), ((GEMM,), 0.005)])
+def test_one_percent_is_enough_to_be_named_and_half_of_it_to_stay(named: Sequence[About], least: float) -> None:
+    assert found(judged({"gemm": first(least)}, named=named)) == [GEMM]
+    less = judged({"gemm": first(below(least))}, named=named)
+    assert (less.findings, less.passed) == ((), ())
+
+
+@pytest.mark.parametrize(("named", "least", "score"), [((), SCORES_5, 5.0), ((GEMM,), SCORES_HALF, 2.5)])
+def test_a_score_of_five_is_enough_to_be_named_and_half_of_it_to_stay(
+    named: Sequence[About], least: float, score: float
+) -> None:
+    enough = judged({"gemm": first(least, AROUND)}, named=named)
+    assert found(enough) == [GEMM]
+    assert enough.findings[0].row.score == score
+    less = judged({"gemm": first(below(least), AROUND)}, named=named)
+    assert (less.findings, less.passed) == ((), ())
+
+
+def test_a_worker_that_is_slow_in_four_of_six_slots_is_not_named_and_stays_if_it_is() -> None:
+    """Two slots are less than half as far above the median as all of them together."""
+    unsteady = {"gemm": first([1.0, 0.427, 1.0, 1.0, 0.427, 1.0])}
+    assert found(judged(unsteady)) == []
+    assert reasons(judged(unsteady)) == [("gemm", "it is slow in some of the slots only")]
+    assert found(judged(unsteady, named=[GEMM])) == [GEMM]
+    # A slot of them that is a little more than half as far is as the others.
+    assert found(judged({"gemm": first([1.0, 0.427, 1.0, 1.0, 0.43, 1.0])})) == [GEMM]
+
+
+@pytest.mark.parametrize(("named", "median_ns"), [((), 1e6), ((GEMM,), 0.5e6)])
+def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
+    named: Sequence[About], median_ns: float
+) -> None:
+    """Twice as long as the median, ten times in ten seconds."""
+
+    def costs(mean_ns: float) -> Judged:
+        twice, equal = Side(math.log(2), 10, mean_ns), Side(0.0, 10, mean_ns)
+        return judged({"gemm": [twice, *[equal] * 4]}, named=named)
+
+    assert found(costs(median_ns)) == [GEMM]
+    assert costs(median_ns).findings[0].cost_ns_per_s == median_ns
+    assert found(costs(below(median_ns))) == []
+    assert reasons(costs(below(median_ns)))[0][1].startswith("it costs ")
+
+
+# ---- elements
+
+
+def test_more_elements_explain_a_worker_where_they_explain_half_of_it() -> None:
+    """It does four times as much, which is half of sixteen times as long, in logarithms."""
+
+    def takes(apart: float) -> Judged:
+        return judged({"gemm": [Side(apart, elements=400), *[Side(elements=100)] * 4]})
+
+    assert reasons(takes(2 * math.log(4))) == [("gemm", "its calls have 300 % more elements")]
+    assert found(takes(2 * math.log(4))) == []
+    assert found(takes(above(2 * math.log(4)))) == [GEMM]
+
+
+@pytest.mark.parametrize(("its", "usual"), [(100, 0), (0, 100), (0, 0)])
+def test_elements_that_are_not_said_explain_nothing(its: int, usual: int) -> None:
+    assert found(judged({"gemm": [Side(0.5, elements=its), *[Side(elements=usual)] * 4]})) == [GEMM]
+
+
+def test_a_call_of_one_element_or_less_has_elements_as_well() -> None:
+    for its, usual in ((200, 100), (100, 50)):
+        assert reasons(judged({"gemm": [Side(0.5, elements=its), *[Side(elements=usual)] * 4]})) == [
+            ("gemm", "its calls have 100 % more elements")
+        ]
+
+
+# ---- what counts
+
+
+def test_a_slot_of_half_as_many_calls_as_usual_counts_and_one_of_less_does_not() -> None:
+    def began(calls: int) -> int:
+        seen = judged({"gemm": first(0.1, calls=[calls, *[100] * 5])})
+        assert seen.findings[0].row.calls == 500 + calls
+        return seen.findings[0].since.now_ns // (10 * SECOND)
+
+    assert (began(50), began(49)) == (0, 1)
+
+
+def test_the_row_of_a_worker_has_all_that_it_did() -> None:
+    row = judged({"gemm": first(0.1, elements=250)}).findings[0].row
+    assert (row.calls, row.mean_ns, row.elements_per_call) == (600, 1e7, 2.5)
+
+
+def test_of_three_workers_it_is_samples_that_are_too_few_and_of_two_it_is_workers() -> None:
+    (three,), (two,) = (judged({"gemm": [EQUAL] * workers}, slots=3).coverage for workers in (3, 2))
+    assert ((three.few_samples, three.few_workers), (two.few_samples, two.few_workers)) == ((1, 0), (0, 1))
+
+
+# ---- how certain
+
+SURE = {"slots": 6, "workers": 5, "calls": 500, "apart": 0.015}
+
+
+@pytest.mark.parametrize(
+    ("less", "confidence"),
+    [
+        ({}, "high"),
+        ({"slots": 5}, "medium"),
+        ({"slots": 4}, "low"),
+        ({"workers": 4}, "medium"),
+        ({"workers": 3}, "low"),
+        ({"calls": 499}, "medium"),
+        ({"calls": 100}, "medium"),
+        ({"calls": 99}, "low"),
+        ({"apart": below(0.015)}, "medium"),
+    ],
+)
+def test_confidence_is_high_where_all_is_there_and_low_where_something_is_scarce(
+    less: dict[str, float], confidence: str
+) -> None:
+    """The calls are those of the worker that made the fewest; 0.015 scores 10, twice what is wanted."""
+    case = SURE | less
+    slots, workers, calls = int(case["slots"]), int(case["workers"]), int(case["calls"])
+    fewest = Side(calls=[calls // slots + (slot < calls % slots) for slot in range(slots)])
+    sides = [Side(case["apart"], 200), fewest, *[Side(calls=200)] * (workers - 2)]
+    assert [finding.confidence for finding in judged({"gemm": sides}, slots=slots).findings] == [confidence]
+
+
+# ---- collectives
+
+
+def test_who_is_slow_in_a_brick_is_not_late_as_well_however_much_others_wait() -> None:
+    seen = judged({"gemm": first(0.1), "all_reduce": first(0.9)}, waits=["all_reduce"])
+    assert (found(seen), seen.passed) == ([GEMM], ())
+    assert seen.findings[0].corroborated_by == ("all_reduce",)
+
+
+def test_who_is_late_in_several_collectives_is_named_in_the_one_that_costs_most() -> None:
+    for costs in ((0.2, 0.3, 0.1), (0.1, 0.2, 0.3), (0.3, 0.2, 0.1)):
+        names = ("all_gather", "all_reduce", "broadcast")
+        seen = judged({name: first(cost) for name, cost in zip(names, costs, strict=True)}, waits=names)
+        assert found(seen) == [About("api", "api/0", names[costs.index(0.3)])]
+    alike = judged({"all_gather": first(0.2), "all_reduce": first(0.2)}, waits=["all_gather", "all_reduce"])
+    assert [about.brick for about in found(alike)] == ["all_gather"]
+
+
+@pytest.mark.parametrize(
+    ("wait", "awaited"),
+    [
+        (first(SCORES_HALF, AROUND), True),
+        (first(below(SCORES_HALF), AROUND), False),  # the others wait, and it may be chance
+        (first(0.0), False),  # nobody waits
+        (first(-0.9), False),  # it waits for the others
+        (first([-0.9, -0.9, 0.1, 0.1, 0.1, 0.1]), False),  # lately they wait for it, and less than it did for them
+        ([None, *[EQUAL] * 4], False),  # it takes no part
+        ([Side(0.9), EQUAL], False),  # of two nobody can say who is late
+    ],
+)
+def test_a_wait_corroborates_where_it_is_half_as_sure_as_a_finding(wait: Sequence[Side | None], awaited: bool) -> None:
+    seen = judged({"gemm": first(0.1), "all_reduce": wait}, waits=["all_reduce"])
+    assert [finding.corroborated_by for finding in seen.findings] == [("all_reduce",) if awaited else ()]
+
+
+def test_work_explains_a_wait_where_it_explains_half_of_it() -> None:
+    """The others wait half of the time for it; it works a quarter of the time more than they do, and is not slow."""
+
+    def works(mean_ns: float) -> Judged:
+        more = [Side(0.0, mean_ns=mean_ns), *[Side(mean_ns=2.5e7)] * 4]
+        return judged({"gemm": more, "all_reduce": first(0.5)}, waits=["all_reduce"])
+
+    half = works(5e7)
+    assert found(half) == []
+    assert reasons(half) == [
+        ("all_reduce", "it spends 250 ms/s more than others in gemm, of which it is not known to be slow")
+    ]
+    assert [finding.outside for finding in works(4.99e7).findings] == [True]
+
+
+def test_more_work_in_several_bricks_is_added_up_and_the_one_of_most_is_said() -> None:
+    def works(*means: float) -> Judged:
+        bricks = {name: [Side(mean_ns=mean), *[Side(mean_ns=1e7)] * 4] for name, mean in zip("abc", means, strict=True)}
+        return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
+
+    assert "100 ms/s more than others in b," in works(1.5e7, 2e7, 1.9e7).passed[0].reason
+    assert "100 ms/s more than others in c," in works(1.5e7, 2e7, 2e7).passed[0].reason
+    # What it does less of counts as well.
+    assert found(works(0.0, 2e7, 2e7)) == [About("api", "api/0", "all_reduce")]
+
+
+def test_work_is_more_than_the_median_of_the_others_also_of_those_that_take_no_part() -> None:
+    """Of four others three do nothing of it: all of its quarter of the time is more than they do."""
+    seen = judged(
+        {"gemm": [Side(mean_ns=2.5e7), Side(mean_ns=2.5e7), None, None, None], "all_reduce": first(0.5)},
+        waits=["all_reduce"],
+    )
+    assert "250 ms/s more than others in gemm" in seen.passed[0].reason
+
+
+# ---- how much is judged
+
+
+def test_six_slots_are_judged_and_four_are_enough() -> None:
+    # Of ten slots the first four are forgotten, in which it was slow.
+    assert found(judged({"gemm": first([1.0] * 4 + [0.0] * 6)}, slots=10)) == []
+    assert judged({"gemm": first(0.1)}, slots=7).slots == 6
+    assert [len(judged({"gemm": first(0.1)}, slots=slots).findings) for slots in (3, 4, 5)] == [0, 1, 1]
+
+
+def test_before_the_first_look_a_judgement_has_no_time() -> None:
+    assert judged({"gemm": [EQUAL]}, slots=0).ended == Moment(0, 0)
