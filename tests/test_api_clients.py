@@ -353,6 +353,15 @@ def test_members_of_the_group_take_no_place_of_those_who_control(open_folder: Pa
             assert answer(rest(client)).status == 200
 
 
+@pytest.mark.parametrize(("held", "stay"), [(5, 5), (6, 5)])
+def test_members_of_the_group_have_half_of_the_places(open_folder: Path, held: int, stay: int) -> None:
+    path = open_folder / "socket"
+    limits = Limits(connections=11, arrive_seconds=PATIENT)
+    with serving(path, limits, group=4321) as daemon, held_by_a_member(path, held):
+        assert ask(path, "/v1").status == 200  # let in behind them
+        assert len(daemon.server._room._taken) == stay
+
+
 def test_what_the_kernel_says_of_a_peer() -> None:
     one, other = socket.socketpair()
     with one, other:

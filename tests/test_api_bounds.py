@@ -1,0 +1,245 @@
+"""The limits of the API, each right at it and one beyond."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import answer, ask, connected, request, rest, serving
+from starlette.exceptions import HTTPException
+from test_api_clients import PATIENT, closed
+
+from brickd.api import streams
+from brickd.api.limits import Limits
+from brickd.api.peer import Role
+from brickd.api.replies import Reply, failure, in_pieces
+from brickd.api.whole import Whole
+from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, SegmentRefused, WrongQuestion
+
+PIECE = 64 * 1024
+FILE_PIECE = 256 * 1024
+
+
+@pytest.fixture
+def path(prefix: str, tmp_path: Path) -> Path:
+    return tmp_path / "socket"
+
+
+# ---- what is asked
+
+
+def test_a_head_of_as_many_bytes_as_may_be_is_answered_and_one_of_a_byte_more_is_not(path: Path) -> None:
+    """The path, the query, and the headers' names and values."""
+    spelled = len("/v1/statusname=api") + len("hostbrickd") + len("x")
+    with serving(path, Limits(head_bytes=300)):
+        for more, status in ((0, 404), (1, 431)):
+            said = ask(path, "/v1/status?name=api", None, f"x: {(300 - spelled + more) * 'y'}")
+            assert (said.status, said.document["error"]["kind"]) == (
+                status, "no_such_worker" if status == 404 else "too_large",
+            )  # fmt: skip
+
+
+def test_a_body_of_as_many_bytes_as_may_be_is_read_and_one_of_a_byte_more_is_not(path: Path) -> None:
+    with serving(path, Limits(body_bytes=100)):
+        kinds = [ask(path, "/v1/set", size * b"x").document["error"]["kind"] for size in (100, 101)]
+    assert kinds == ["wrong_question", "too_large"]
+
+
+# ---- how many ask
+
+
+def test_as_many_clients_as_may_be_stay_and_for_one_more_the_oldest_goes(path: Path) -> None:
+    with serving(path, Limits(connections=4, arrive_seconds=PATIENT)), ExitStack() as clients:
+        silent = [clients.enter_context(connected(path)) for _ in range(3)]
+        assert ask(path, "/v1").status == 200  # the fourth, let in behind them
+        assert not any(closed(client, 0) for client in silent)
+        silent.append(clients.enter_context(connected(path)))
+        assert ask(path, "/v1").status == 200
+        assert [closed(client, 0) for client in silent] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("clients", "connections", "most"), [(8, 8, 4), (31, 31, 15), (32, 32, 16), (100, 100, 16), (101, 100, 16)]
+)
+def test_streams_take_half_of_the_places_and_sixteen_at_the_most(clients: int, connections: int, most: int) -> None:
+    limits = Limits.of(clients)
+    assert (limits.connections, limits.streams) == (connections, most)
+
+
+def test_who_only_reads_has_half_of_the_streams_whoever_has_the_others() -> None:
+    for most, readers in ((4, 2), (5, 2), (1, 0)):
+        open_ = streams.Streams(most)
+        for _ in range(readers):
+            open_.enter(streams.Reader(), Role.READ)
+        with pytest.raises(HTTPException, match=f"{readers} streams are open, and the limit is {readers}$"):
+            open_.enter(streams.Reader(), Role.READ)
+        for _ in range(most - readers):
+            open_.enter(streams.Reader(), Role.CONTROL)
+        with pytest.raises(HTTPException, match=f"{most} streams are open, and the limit is {most}$"):
+            open_.enter(streams.Reader(), Role.CONTROL)
+
+
+def test_a_stream_that_begins_when_all_are_ended_ends() -> None:
+    open_, before, after, left = streams.Streams(4), streams.Reader(), streams.Reader(), streams.Reader()
+    open_.enter(before, Role.CONTROL)
+    open_.enter(left, Role.CONTROL)
+    open_.leave(left)
+    open_.close()
+    open_.enter(after, Role.CONTROL)
+    assert [(each.ended, each.woken.is_set()) for each in (before, after, left)] == [(True, True)] * 2 + [
+        (False, False)
+    ]
+
+
+# ---- how it is answered
+
+
+def sent(sending: Callable[[Callable[[Any], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]) -> list[Any]:
+    """What is sent."""
+    messages: list[Any] = []
+
+    async def send(message: Any) -> None:
+        messages.append(message)
+
+    asyncio.run(sending(send))
+    return messages
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces"), [(0, [0]), (1, [1]), (PIECE, [PIECE]), (PIECE + 1, [PIECE, 1]), (2 * PIECE, [PIECE, PIECE])]
+)
+@pytest.mark.parametrize("more", [False, True])
+def test_a_body_goes_in_pieces_and_the_last_one_says_so(size: int, pieces: list[int], *, more: bool) -> None:
+    body = os.urandom(size)
+    messages = sent(lambda send: in_pieces(send, body, more=more))
+    assert [len(each["body"]) for each in messages] == pieces
+    assert b"".join(each["body"] for each in messages) == body
+    assert [each["more_body"] for each in messages] == [True] * (len(pieces) - 1) + [more]
+
+
+def test_a_reply_is_json_that_nobody_keeps_and_ends_its_connection() -> None:
+    first, last = sent(lambda send: Reply(b"{}\n")({}, None, send))  # type: ignore[arg-type]
+    assert (first["status"], dict(first["headers"])) == (
+        200,
+        {
+            b"connection": b"close",
+            b"cache-control": b"no-store",
+            b"content-type": b"application/json",
+            b"content-length": b"3",
+        },
+    )
+    assert (last["body"], last["more_body"]) == (b"{}\n", False)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NoSuchWorker("no"), 404),
+        (NotPermitted("no"), 403),
+        (SegmentRefused("/dev/shm/x", "no"), 409),
+        (WrongQuestion("no"), 400),
+        (NoSuchSource("no"), 400),
+        (BrickdError("no"), 400),
+    ],
+)
+def test_each_error_has_its_status(error: BrickdError, status: int) -> None:
+    assert failure(error).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces"),
+    [
+        (0, []),
+        (1, [1]),
+        (FILE_PIECE, [FILE_PIECE]),
+        (FILE_PIECE + 1, [FILE_PIECE, 1]),
+    ],
+)
+@pytest.mark.parametrize("grown", [0, 7])
+def test_a_file_goes_in_pieces_and_is_as_long_as_it_was(
+    tmp_path: Path, size: int, pieces: list[int], grown: int
+) -> None:
+    first, *rest_ = whole(tmp_path, size, size + grown)
+    assert dict(first["headers"])[b"content-length"] == b"%d" % size
+    assert [len(each["body"]) for each in rest_] == pieces
+    assert [each["more_body"] for each in rest_] == [True] * (len(pieces) - 1) + [False] * bool(pieces)
+
+
+def test_a_file_that_becomes_shorter_is_not_said_to_be_whole(tmp_path: Path) -> None:
+    messages = whole(tmp_path, FILE_PIECE + 9, FILE_PIECE)
+    assert [(len(each["body"]), each["more_body"]) for each in messages[1:]] == [(FILE_PIECE, True)]
+
+
+def whole(folder: Path, size: int, then: int) -> list[Any]:
+    """What is sent of a file that has another size by then."""
+    file = folder / "file"
+    file.write_bytes(bytes(size))
+
+    async def here(function: Callable[..., bytes], *arguments: Any) -> bytes:
+        return function(*arguments)
+
+    fd = os.open(file, os.O_RDONLY)
+    try:
+        answering = Whole(fd, here)
+        os.truncate(file, then)
+        return sent(answering.stream_response)
+    finally:
+        os.close(fd)
+
+
+# ---- what is told again and again
+
+
+@pytest.mark.parametrize(
+    ("takes", "missed"), [(0.0, None), (0.5, None), (1.0, None), (1.25, 1), (1.75, 1), (2.0, 2), (3.5, 3)]
+)
+def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_missed(
+    takes: float, missed: int | None
+) -> None:
+    """Each second, by a clock that the document turns."""
+
+    async def told() -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        now = [1000.0]
+        loop.time = lambda: now[0]  # type: ignore[method-assign]
+        reader = streams.Reader()
+        reader.woken.set()  # nobody waits
+
+        async def document() -> bytes:
+            now[0] += takes
+            return b"{}\n"
+
+        found = []
+        async for each in streams.again(reader, 1.0, "status", document):
+            found.append(each)
+            if len(found) == 2:
+                break
+        return found
+
+    first, second = asyncio.run(told())
+    assert first == b"event: status\ndata: {}\n\n"
+    assert second == (first if missed is None else b'event: missed\ndata: {"missed":%d}\n\n' % missed)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [("0.1", 200), ("0.09", 400), ("3600", 200), ("3600.1", 400)])
+def test_a_status_may_be_told_ten_times_a_second_and_once_an_hour(path: Path, seconds: str, status: int) -> None:
+    with serving(path), connected(path) as client:
+        client.sendall(request(f"/v1/status/stream?seconds={seconds}"))
+        assert int(client.recv(12)[9:]) == status
+
+
+# ---- one request
+
+
+def test_whoever_sends_on_after_its_refusal_is_told_once(path: Path) -> None:
+    with serving(path, Limits(arrive_seconds=0.1)), connected(path) as client:
+        client.sendall(b"nonsense\r\n\r\nmore\r\n\r\n")
+        client.sendall(request("/v1"))
+        said = rest(client)
+    assert said.count(b"HTTP/1.1 ") == 1
+    assert answer(said).headers["connection"] == "close"
