@@ -713,6 +713,12 @@ def test_who_is_right(said: dict[int, Sequence[int]], outliers: set[int], compar
     assert (set(found.outliers), found.against is not None) == (outliers, comparable)
 
 
+def test_of_who_contradicts_himself_what_he_says_most_stands_beside_what_he_says_else() -> None:
+    """Not what he said last, nor what stands first."""
+    assert opinions([(0, 1, 1, 9), (0, 2, 3, 4), (0, 3, 2, 7)]).contradiction == (4, 7)
+    assert opinions([(1, 1, 5, 9), (1, 2, 3, 4), (0, 2, 1, 2), (0, 1, 2, 1)]).contradiction == (1, 2)
+
+
 def group(said: Mapping[int, Sequence[int]]) -> list[tuple[int, int, int, int]]:
     rows = [(worker, output) for worker, outputs in said.items() for output in outputs]
     return [(*row, rows.count(row), number) for number, row in enumerate(dict.fromkeys(rows))]

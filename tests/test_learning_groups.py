@@ -1,0 +1,173 @@
+"""A group of prints read with what is known of numeric classes: who says the same, who cannot tell, what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from added_up import BIT, FAR, OTHER, THIRD, USUAL, said, tensor
+from said import Said, Tensor, add
+
+from brickd import _reader
+from brickd.numerics.compared import CLASSES_MAX, Apart, Case, Evidence, Place
+from brickd.numerics.learning import Learning, Read, Turns
+
+HERE = Place("api", "k1", 3)
+APART: Apart = ((frozenset({"u0", "u1"}), frozenset({"u2", "u3", "u6"})),)
+UUIDS = {worker: f"u{worker}" for worker in range(17)}
+
+
+def far(number: int) -> Tensor:
+    """No rounding of any other."""
+    return Tensor(1000 + number, 1.0, (0.5 * number,) * 16)
+
+
+def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4) -> Learning:
+    """Workers that said one thing each of the same; each print has its worker's number."""
+    prints = _reader.Prints(1 << 20)
+    for worker, output in enumerate(outputs):
+        add(prints, worker, [Said(output, (Tensor(1000),))])
+    turns = Turns(questions)
+    turns.begin()
+    return Learning(prints, turns, UUIDS.values(), {HERE: apart} if apart else {})
+
+
+def alone(*outputs: int) -> list[tuple[int, int, int, int]]:
+    """A group in which each worker has said its output once."""
+    return [(worker, output, 1, worker) for worker, output in enumerate(outputs)]
+
+
+# ---- who says the same
+
+
+def test_those_of_two_classes_say_the_same_beside_one_that_is_of_neither() -> None:
+    """As the one that most say: what stands for it is the newest that does."""
+    read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
+    for who in range(4):
+        assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, who) == Read(
+            [(0, 1, 1, 0), (1, 1, 1, 1), (2, 1, 1, 1), (3, 3, 1, 3)], whole=True
+        )
+
+
+def test_where_nobody_is_apart_all_classes_say_the_same() -> None:
+    found = learning([tensor(0, USUAL), tensor(0, THIRD), tensor(0, OTHER)], (*APART, *two("u0", "u1")))
+    assert found.read(HERE, alone(1, 2, 3), UUIDS, 0).group == [(0, 1, 1, 0), (1, 1, 1, 0), (2, 1, 1, 0)]
+
+
+def two(one: str, other: str) -> Apart:
+    return ((frozenset({one}), frozenset({other})),)
+
+
+def test_who_contradicts_himself_says_what_his_class_does() -> None:
+    read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1), tensor(0, OTHER)])
+    group = [*alone(1, 1, 2, 3), (4, 2, 7, 4), (4, 3, 1, 3)]
+    assert read.read(HERE, group, UUIDS, 0).group == [
+        *alone(1, 1),
+        (2, 1, 1, 1),
+        (3, 3, 1, 3),
+        (4, 1, 7, 4),
+        (4, 3, 1, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("group", "uuids"),
+    [
+        (alone(1, 1), UUIDS),
+        ([(0, 1, 1, 0), (1, 1, 1, 0), (1, 2, 1, 1)], UUIDS),  # one contradicts himself
+        (alone(1, 2), {0: "u0"}),  # one has gone
+    ],
+)
+def test_where_one_output_alone_is_sure_nothing_is_asked(
+    group: list[tuple[int, int, int, int]], uuids: dict[int, str]
+) -> None:
+    found = learning([tensor(0, USUAL), tensor(0, OTHER)], apart=())
+    assert found.read(HERE, group, uuids, 0) == Read(group, whole=True)
+    assert found.turns.take(HERE)
+
+
+# ---- many outputs
+
+
+def test_one_that_may_be_of_a_class_of_those_that_are_compared_waits_and_cannot_tell() -> None:
+    """Four outputs are compared with each other; a fifth is near one of them."""
+    for what, once in ((OTHER, False), (BIT, True)):
+        found = learning([tensor(0, USUAL), far(1), far(2), far(3), tensor(0, what), far(4)])
+        assert found.read(HERE, alone(1, 2, 3, 4, 5, 6), UUIDS, 0) == Read(
+            [*alone(1, 2, 3, 4), (5, 6, 1, 5)], whole=False, once=once
+        )
+
+
+def test_four_outputs_are_compared_and_sixteen_are_looked_at() -> None:
+    def read(*outputs: Tensor) -> Read:
+        return learning(outputs).read(HERE, alone(*range(1, len(outputs) + 1)), UUIDS, 0)
+
+    first, near, many = tensor(0, USUAL), tensor(0, OTHER), [far(number) for number in range(1, 16)]
+    assert read(first, *many[:2], near).whole
+    assert [read(first, *many[:n], near).whole for n in (3, 14, 15)] == [False, False, True]
+
+
+def test_what_is_judged_is_compared_however_few_say_it() -> None:
+    """It is the sixth, and of the class of the first."""
+    outputs = [tensor(0, USUAL), far(1), far(2), far(3), far(4), far(5), tensor(0, OTHER)]
+    found = learning(outputs)
+    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 6) == Read(
+        [*alone(1, 2, 3, 4, 5, 6), (6, 1, 1, 0)], whole=True
+    )
+    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 0) == Read(alone(1, 2, 3, 4, 5, 6), whole=False)
+
+
+# ---- what is asked, and kept
+
+
+def test_before_a_look_has_begun_nothing_is_asked() -> None:
+    turns = Turns()
+    assert not turns.take(HERE)
+    assert turns.denied
+
+
+def test_a_place_whose_turn_it_is_asks_as_often_as_it_waited() -> None:
+    turns = Turns(2)
+    turns.wait(HERE, 0, once=False)
+    turns.wait(HERE, 1, once=True)
+    assert turns.begin() == [0, 1]
+    assert [turns.take(HERE) for _ in range(3)] == [True, True, False]
+
+
+def test_what_waits_is_so_much_at_the_most() -> None:
+    turns = Turns(2000)
+    for number in range(1025):
+        turns.wait(Place("api", f"k{number}", 0), number, once=False)
+    assert len(turns.begin()) == 1024
+
+
+@pytest.mark.parametrize(
+    ("others", "known", "kept"),
+    [(CLASSES_MAX - 1, (), True), (CLASSES_MAX, (), False), (CLASSES_MAX, two("a", "b"), True)],
+)
+def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *, kept: bool) -> None:
+    prints = _reader.Prints(1 << 20)
+    for content in range(3):
+        for worker, what in enumerate((USUAL, OTHER)):
+            add(prints, worker, said({content: what}))
+    turns = Turns()
+    turns.begin()
+    apart: dict[Place, Apart] = {Place("api", f"other {number}", 0): () for number in range(others - bool(known))}
+    if known:
+        apart[HERE] = known
+    found = Learning(prints, turns, ["u0", "u1", "a", "b"], apart)
+    assert found.read(HERE, [(0, 1, 1, 4), (1, 2, 1, 5)], UUIDS, 0).whole
+    assert found.fresh == {HERE}
+    assert found.apart.get(HERE, ()) == ((*known, *two("u0", "u1")) if kept else ())
+
+
+@pytest.mark.parametrize(
+    ("what", "apart", "explained"), [(OTHER, APART, True), (OTHER, (), False), (FAR, APART, False)]
+)
+def test_two_classes_explain_a_case_that_rounding_may_have_made(what: int, apart: Apart, *, explained: bool) -> None:
+    against, other = (
+        Evidence(uuid, said({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
+    )
+    case = Case(1, against, other)
+    assert learning((), apart).explains(HERE, case) is explained
+    assert not learning((), apart).explains(HERE, case.bare())
