@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from said import Said, Tensor, add
@@ -21,8 +22,8 @@ def off(checksum: int, by: float = 0.0, **values: int) -> Tensor:
     return Tensor(checksum, 1.0, (by, *(0.0,) * 15), **values)
 
 
-def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False) -> Judgement:
-    """The second one beside the first, in a step that began well."""
+def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False, **row_is: Any) -> Judgement:
+    """The second one beside the first, in a step that began well; what its row says may be told."""
     prints = _reader.Prints(1 << 20)
     for number, said in enumerate((one, other)):
         add(prints, number, [Said(GOOD, SAME, site=2), replace(said, ticks=1)])
@@ -30,7 +31,7 @@ def judged(one: Said, other: Said, site: Site = MLP, *, by_input: bool = False) 
     against, worst = (blame.read(prints, member.number) for member in row.members)
     assert against is not None
     assert worst is not None
-    return blame.judged(row, site, against, worst)
+    return blame.judged(row._replace(**row_is), site, against, worst)
 
 
 GOOD, WRONG = off(1), off(2, 0.5)
@@ -105,6 +106,30 @@ def test_inputs_that_rounding_tells_apart_explain_what_is_not_many_times_as_much
     assert judged(Said(off(1, dtype=INT64), SAME), Said(off(2, 1.0, dtype=INT64), NEARLY)).blame != Blame.CULPRIT
 
 
+def test_eight_times_the_error_of_its_inputs_is_no_more_than_an_operator_makes_of_it() -> None:
+    def blamed(**row_is: Any) -> Blame | None:
+        return judged(Said(GOOD, SAME), Said(WRONG, NEARLY), **row_is).blame
+
+    assert blamed(error=0.5, inputs_error=0.0625, tolerance=0.0625) == Blame.UNKNOWN
+    assert blamed(error=0.5000001, inputs_error=0.0625, tolerance=0.0625) == Blame.CULPRIT
+    assert blamed(error=None, inputs_error=0.0625, tolerance=0.0625) == Blame.CULPRIT
+    # Inputs that are further apart than rounding makes it explain anything.
+    assert blamed(error=0.9, inputs_error=0.0625, tolerance=0.0624) == Blame.PROPAGATED
+    assert blamed(error=0.9, inputs_error=0.0625, tolerance=None) == Blame.PROPAGATED
+    assert blamed(error=0.9, inputs_error=None, tolerance=0.0625) == Blame.PROPAGATED
+
+
+def test_rounding_may_make_what_is_no_further_apart_than_it_makes_it() -> None:
+    def rounding(error: float | None, rounding: float | None) -> bool:
+        return judged(Said(GOOD, SAME), Said(WRONG, SAME), error=error, rounding=rounding).rounding
+
+    assert [rounding(each, 0.25) for each in (0.24, 0.25, 0.26, None)] == [True, True, False, False]
+    assert not rounding(0.0, 0.0), "of whole numbers it makes none"
+    assert not rounding(0.25, None)
+    assert not judged(Said(GOOD, SAME), Said(off(2, 1e-9), SAME), error=0.1, rounding=0.2).rounding, "nothing differs"
+    assert not judged(Said(GOOD, SAME), Said(off(2, shape=9), SAME)).rounding
+
+
 def test_inputs_beyond_those_there_is_room_for_are_known_to_be_equal_and_not_how_much_they_differ() -> None:
     def more(said: Said) -> Said:
         return replace(said, flags=_reader.CHECKED_MORE)
@@ -120,6 +145,14 @@ def test_nan_is_born_where_no_input_has_any_and_passed_on_where_one_has() -> Non
     assert judged(Said(GOOD, SAME), Said(nan, nan_in)).not_finite == NotFinite.PASSED_ON
     assert judged(Said(GOOD), Said(nan)).not_finite == NotFinite.UNKNOWN
     assert judged(Said(off(1, nan=3), SAME), Said(off(2, 0.5, nan=3), SAME)).not_finite is None
+    # Where the inputs of one were not read, or one had more than there is room for, nobody knows.
+    unread = (off(7, dtype=0),)
+    for one, other in ((SAME, unread), (unread, SAME), (SAME, SAME * 2)):
+        assert judged(Said(GOOD, one), Said(nan, other)).not_finite == NotFinite.UNKNOWN
+    more = Said(nan, SAME, flags=_reader.CHECKED_MORE)
+    assert judged(Said(GOOD, SAME), more).not_finite == NotFinite.UNKNOWN
+    assert judged(more, Said(GOOD, SAME)).not_finite == NotFinite.UNKNOWN
+    assert judged(Said(GOOD, SAME), replace(more, inputs=nan_in)).not_finite == NotFinite.PASSED_ON
 
 
 def test_other_experts_are_a_verdict_of_their_own() -> None:
@@ -135,6 +168,14 @@ def test_what_is_not_comparable_says_why_and_what_is_within_alarms_nobody() -> N
     shape = judged(Said(GOOD, SAME), Said(off(2, shape=9), SAME))
     assert (shape.verdict, shape.reason, shape.blame) == (Verdict.NOT_COMPARABLE, "shape", None)
     assert judged(Said(GOOD, SAME), Said(off(2, 1e-9), SAME)).verdict == Verdict.WITHIN
+
+
+def test_a_print_has_a_step_where_it_was_given_one_be_it_zero() -> None:
+    prints = _reader.Prints(1 << 20)
+    steps = ((0, 0), (0, _reader.CHECKED_STEP), (5, 0), (5, _reader.CHECKED_STEP))
+    add(prints, 0, [Said(GOOD, step=step, flags=flags) for step, flags in steps])
+    found = [blame.read(prints, number) for number in range(4)]
+    assert [each and each.document()["step"] for each in found] == [None, f"{0:016x}", f"{5:016x}", f"{5:016x}"]
 
 
 def test_what_is_shown_of_a_print_has_no_number_that_json_lacks() -> None:

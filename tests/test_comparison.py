@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,6 +73,24 @@ def test_a_cache_that_holds_what_came_before_is_no_second_birth() -> None:
     said = compared(good, read, by="run")
     assert where(said) == ("norm", 0, 1, 0, "culprit")
     assert {site["kernel"]: site["blame"] for site in said["sites"]}["scores"] == "propagated"
+    assert said["headlines"][3] == "2 other sites follow from it"
+
+
+def healed(bad: Sequence[Said], site: int) -> list[Said]:
+    """The same, but that a site was given what the good ones gave it: what is wrong there was born there."""
+    return [replace(each, inputs=GOOD[at].inputs) if each.site == site else each for at, each in enumerate(bad)]
+
+
+def test_what_is_born_at_another_site_follows_from_nothing_and_is_counted() -> None:
+    said = compared(GOOD, healed(chain(NORM), MLP), by="run")
+    assert said["headlines"][3] == "1 other site follows from it; something was born at 1 other site as well"
+    # What a cache may explain leads, and another such one may follow from it.
+    said = compared(GOOD, healed(chain(SCORES), MLP), by="run")
+    assert (where(said)[-1], said["headlines"][3]) == (
+        "here_or_cache", "something was born at 1 other site as well",
+    )  # fmt: skip
+    said = compared(GOOD, healed(chain(NORM), SCORES), by="run")
+    assert {site["kernel"]: site["blame"] for site in said["sites"]}["scores"] == "here_or_cache"
     assert said["headlines"][3] == "2 other sites follow from it"
 
 
