@@ -225,11 +225,16 @@ def test_what_is_not_there_is_counted_and_what_is_not_whole_is_not_given(
         ([piece(made(1, ticks=5) + made(3, ticks=30) + made(4, ticks=40), 0)], 40),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10), piece(made(5, ticks=30) + made(6, ticks=40), 11)], 30),
         ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(9, ticks=7), 20, lane=1)], 30),
+        # Of two lanes the later one, whichever is read first.
+        ([piece(made(1, ticks=5), 0), piece(made(3, ticks=30), 10), piece(made(1), 0, lane=1),
+          piece(made(3, ticks=7), 10, lane=1)], 30),
+        ([piece(made(1, ticks=5), 0), piece(made(3, ticks=7), 10), piece(made(1), 0, lane=1),
+          piece(made(3, ticks=30), 10, lane=1)], 30),
         # Nothing does.
         ([piece(made(1, ticks=5) + TWO[:SLOT], 0)], None),
         ([piece(made(1, ticks=5), 0), piece(defer(4), 10)], None),
     ],
-)
+)  # fmt: skip
 def test_what_stands_behind_all_that_is_lost_is_known_where_anything_does(
     bodies: list[bytes], until: int | None
 ) -> None:
@@ -242,6 +247,14 @@ def test_a_checksum_in_two_files_is_whole_where_both_are_given_in_a_row() -> Non
     assert sequences(taken([one, two])[0][MINE]) == [1, 2, 3]
     assert taken([one]) == ({MINE: ONE}, {MINE: Lost(cut=1)})
     assert taken([two]) == ({MINE: THREE}, {MINE: Lost()})
+
+
+def test_what_is_lost_is_counted_anew_when_it_is_read_again() -> None:
+    with read([tape(piece(ONE + TWO[:SLOT], 0), piece(THREE, 10))]) as contents:
+        found = Checked(contents, {MINE})
+        for _ in range(2):
+            assert list(found) == [(MINE, ONE), (MINE, THREE)]
+            assert found.lost == {MINE: Lost(cut=1, missing=1)}
 
 
 def test_several_workers_are_read_in_one_pass() -> None:
