@@ -1,0 +1,105 @@
+"""How far a site is looked at, by the counts of its fingerprints: each bound, and which state comes before which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from made_up import MadeUp
+
+from brickd import _reader
+from brickd.ledger import ledger_of
+from brickd.numerics.compared import Compared, Counts, Place
+from brickd.numerics.seen import SiteState, state_of, thinned
+from brickd.workers import Worker
+
+HERE = Place("api", "mlp", 3)
+
+
+@pytest.mark.parametrize(
+    ("met", "unlike", "repeats"),
+    [
+        (100, 0, True),
+        (99, 0, False),
+        (105, 5, True),  # 100 equal, twenty times five
+        (104, 5, False),
+        (125, 6, False),  # 119 equal, less than twenty times six
+        (126, 6, True),
+        (0, 0, False),
+    ],
+)
+def test_a_kernel_repeats_itself_where_a_hundred_came_out_equal_and_twenty_times_as_many_as_not(
+    met: int, unlike: int, *, repeats: bool
+) -> None:
+    assert Counts("ffn", met, met=met, unlike=unlike).repeats is repeats
+
+
+def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
+    assert Counts("ffn", prints=10, bare=3, stateful=2, met=1).alone == 4
+    assert Counts("ffn", prints=1, met=2).alone == 0
+
+
+def test_more_of_each_count_is_added_to_the_same() -> None:
+    once = Counts("ffn").and_(1, 2, 3, 4, 5, 6, judged=7)
+    assert once == Counts("ffn", prints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
+    assert once.and_(10, 20, 30, 40, 50, 60) == Counts("ffn", 11, 22, 33, 44, 55, 66, 7)
+
+
+@pytest.mark.parametrize(
+    ("counts", "state"),
+    [
+        ({"prints": 9, "met": 2, "unlike": 1}, SiteState.UNJUDGED),
+        ({"prints": 9, "met": 2, "unlike": 1, "judged": 1}, SiteState.COMPARED),
+        ({"prints": 9, "met": 2, "stateful": 3}, SiteState.COMPARED),
+        ({"prints": 9, "stateful": 1}, SiteState.STATEFUL),
+        ({"prints": 9, "bare": 9}, SiteState.NO_INPUTS),
+        ({"prints": 9, "bare": 8}, SiteState.ALONE),
+        ({"prints": 9}, SiteState.ALONE),
+        ({}, SiteState.SILENT),
+    ],
+)
+def test_the_state_of_a_site_that_is_recorded_is_by_its_counts(counts: dict[str, int], state: SiteState) -> None:
+    for nothing in ([], [HERE]):
+        assert state_of(Compared(), HERE, Counts("ffn", **counts), nothing, [HERE]) == state
+
+
+def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
+    def state(category: str = "ffn", prints: int = 0, **places: Any) -> SiteState:
+        return state_of(Compared(), HERE, Counts(category, prints), places.get("off", ()), places.get("on", ()),
+                        places.get("left_out", ()))  # fmt: skip
+
+    assert state(off=[HERE]) == SiteState.OFF
+    assert state(off=[HERE], left_out=[HERE]) == SiteState.OFF
+    assert state(off=[HERE], on=[HERE], left_out=[HERE]) == SiteState.LEFT_OUT
+    assert state("closed", left_out=[HERE]) == SiteState.LEFT_OUT
+    assert state("closed") == SiteState.CLOSED
+    assert state("closed", prints=1) == SiteState.ALONE
+    assert state(prints=1, off=[HERE], left_out=[HERE]) == SiteState.ALONE
+
+
+def test_what_differs_leads_and_then_what_contradicts_itself() -> None:
+    found: Any = {HERE: None}
+    counts = Counts("ffn", 9, met=9, unlike=9)
+    assert state_of(replace(Compared(), findings=found, doubts=found), HERE, counts, (), ()) == SiteState.DIFFERS
+    assert state_of(replace(Compared(), doubts=found), HERE, counts, (), ()) == SiteState.UNREPEATED
+
+
+def worker(asked: int = 0, header: int = 0, own: int = 0, *, alive: bool = True) -> Worker:
+    made = MadeUp().reading()
+    told: Any = {**made.header, "rate": header}
+    process: Any = {**made.process, "rate": own}
+    reading = replace(made, header=told, process=process, asked_rate=asked, pid=1 if alive else None)
+    return Worker("api/0", reading, ledger_of(reading))
+
+
+def test_of_those_who_record_the_fewest_steps_it_is_said_how_many_of_how_many() -> None:
+    every = _reader.RATE_ALL
+    assert thinned([]) == thinned([worker(asked=5, alive=False)]) == (every, False, 0, 0)
+    assert thinned([worker(), worker()]) == (every, False, 2, 2)
+    assert thinned([worker(asked=7), worker(header=7), worker(asked=9, header=1)]) == (7, False, 2, 3)
+    assert thinned([worker(own=6), worker(asked=7)]) == (6, True, 1, 2)
+    assert thinned([worker(own=6), worker(asked=6)]) == (6, False, 1, 2)
+    # What is asked for goes before what a worker has of its own, which is none beyond the whole.
+    assert thinned([worker(own=every + 1), worker(asked=7, own=6)]) == (7, False, 1, 2)
+    assert thinned([worker(own=every + 1)]) == (every, False, 1, 1)
