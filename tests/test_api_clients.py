@@ -137,6 +137,15 @@ def test_a_request_that_does_not_arrive_in_time_is_not_waited_for(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize("beginning", [b"", INDEX[:10]])
+def test_a_daemon_that_ends_waits_for_no_request_that_is_not_whole(path: Path, beginning: bytes) -> None:
+    with serving(path, Limits(arrive_seconds=PATIENT, farewell_seconds=3600)) as daemon, connected(path) as client:
+        client.sendall(beginning)
+        assert ask(path, "/v1").status == 200  # let in behind it
+        daemon.server.stop()
+        assert closed(client, 10_000)
+
+
 def test_an_answer_may_take_longer_than_its_request(worker: Start, path: Path) -> None:
     started(worker)
     with serving(path, Limits(arrive_seconds=0.1)):

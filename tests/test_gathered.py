@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from said import Said, Tensor
-from sided import Sided
+from sided import NOW, Sided
 
-from brickd.errors import NoSuchWorker
+from brickd.errors import NoSuchWorker, SegmentRefused
 from brickd.gathered import Gathered, Part
+from brickd.numerics.numerics import Numerics
 from brickd.views.diff import meant
+from brickd.workers import Survey, Worker
 
+CLOCK = 1
 SAID = [Said(Tensor(1), (Tensor(7),))]
 
 
@@ -33,3 +40,43 @@ def test_a_pattern_is_of_names_and_the_file_before_it_is_that_file() -> None:
     assert names("run[1].brick:api") == names("run[1].brick:api/?")
     with pytest.raises(NoSuchWorker):
         names("*.brick:api/0")
+
+
+class Other(Sided):
+    """A world of more than workers, whose clock shows this."""
+
+    def __init__(self, name: str, clocks: dict[int, tuple[int, int]]) -> None:
+        super().__init__([SAID])
+        self.name, self.clocks = name, clocks
+
+    def survey(self) -> Survey:
+        one = super().survey().workers[0]
+        header: Any = {**one.reading.header, "clock": CLOCK}
+        still = replace(one, name=f"{self.name}/1", reading=replace(one.reading, header=header, now_ticks=None))
+        refused = [SegmentRefused(f"/dev/shm/{self.name}", "no segment")]
+        removed: Any = (f"removed of {self.name}",)
+        return Survey([one, still], refused, words=(f"words of {self.name}",), clocks=self.clocks, removed=removed)
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        assert self.name == "a", "of this one nobody was asked for"
+        super().hear(of, numerics, mark)
+
+
+def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
+    found = Gathered([Part("", Other("a", {})), Part("b.brick", Other("b", {}))]).survey()
+    assert [each.name for each in found.workers] == ["api/0", "a/1", "b.brick:api/0", "b.brick:b/1"]
+    assert [each.path for each in found.refused] == ["/dev/shm/a", "/dev/shm/b"]
+    assert found.words == ("words of a", "words of b")
+    assert [str(each) for each in found.removed] == ["removed of a", "removed of b"]
+
+
+def test_a_worker_whose_clock_nobody_read_has_that_of_its_own_world() -> None:
+    clocks = {"a": {CLOCK: (7, 0)}, "b": {CLOCK + 1: (9, 0), CLOCK: (8, 0)}, "c": {CLOCK + 1: (9, 0)}}
+    found = Gathered([Part(f"{name}.brick", Other(name, of)) for name, of in clocks.items()]).survey()
+    assert [each.reading.now_ticks for each in found.workers] == [NOW, 7, NOW, 8, NOW, None]
+
+
+def test_a_world_of_which_nobody_is_asked_for_is_not_heard() -> None:
+    worlds = Gathered([Part("", Other("a", {})), Part("b.brick", Other("b", {}))])
+    one = worlds.survey().workers[0]
+    assert list(worlds.numerics([one]).speakers) == [one.reading.uuid]
