@@ -1,0 +1,335 @@
+"""The rules of the loop, one at a time: when it looks, drains, judges, keeps and rests, and what becomes of trouble."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+from conftest import SHM
+from rings import events, spans
+from test_collector import segment as rings_of
+from test_removed_kept import append
+from test_roster import segment
+
+from brickd import removed_file
+from brickd.attached import Attached
+from brickd.checkpoint import decode
+from brickd.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, Collector, Rest
+from brickd.memory import Cursor, Known, Memory, Wish
+
+MS = SECOND // 1000
+
+
+class Loop(Collector):
+    """A loop whose memory is kept in a list, unless `full`."""
+
+    def __init__(self, prefix: str, clock: Callable[[], int] = int) -> None:
+        self.kept: list[bytes] = []
+        self.tried, self.full, self.starved = 0, False, 0
+        self.told: list[str] = []
+        super().__init__(
+            Memory(prefix), self._save, lambda kind, *_, **__: self.told.append(kind), clock=clock, starve=self._starved
+        )
+
+    def _save(self, content: bytes) -> None:
+        self.tried += 1
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.kept.append(content)
+
+    def _starved(self) -> None:
+        self.starved += 1
+
+    @property
+    def files(self) -> list[str]:
+        return [each.segment.name.removeprefix(self.memory.prefix) for each in self.roster.drained()]
+
+
+@pytest.fixture
+def loop(prefix: str) -> Iterator[Loop]:
+    one = Loop(prefix)
+    yield one
+    one.full = False
+    one.ending.clear()
+    one.end(2**40)
+
+
+def place(prefix: str, name: str, **process: int) -> None:
+    segment(prefix, name, os.urandom(16), **process)
+
+
+# ---- look
+
+
+def test_files_are_looked_for_every_five_seconds_and_whenever_something_came(loop: Loop, prefix: str) -> None:
+    loop.tick(0)
+    place(prefix, "a")
+    loop.tick(LOOK_NS - 1)
+    assert loop.files == []
+    loop.tick(LOOK_NS)
+    assert loop.files == ["a"]
+    place(prefix, "b")
+    loop.tick(LOOK_NS + 1)
+    assert loop.files == ["a"]
+    loop.tick(LOOK_NS + 2, look=True)
+    assert loop.files == ["a", "b"]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_after_a_slow_listing_the_next_one_waits_unless_the_user_asks(prefix: str, asked: bool) -> None:
+    moments = itertools.count(0, 10 * MS)
+    loop = Loop(prefix, clock=lambda: next(moments))
+    loop.tick(0)
+    place(prefix, "a")
+    rests_until = (1 + LOOK_RESTS) * 10 * MS
+    loop.tick(rests_until - 1, look=True, asked=asked)
+    assert loop.files == (["a"] if asked else [])
+    loop.tick(rests_until)
+    assert loop.files == ["a"], "that something came is not forgotten"
+    loop.end(SECOND)
+
+
+def test_without_a_descriptor_left_the_loop_asks_for_some_and_looks_again_in_a_second(
+    loop: Loop, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(prefix, "a")
+
+    def exhausted(_: str) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as out:
+        out.setattr(os, "scandir", exhausted)
+        loop.tick(0)
+    assert (loop.starved, loop.told, loop.files) == (1, ["blind"], [])
+    loop.tick(SECOND - 1)
+    assert loop.files == []
+    loop.tick(SECOND)
+    assert (loop.starved, loop.files) == (1, ["a"])
+
+
+def test_a_look_waits_for_those_who_read_only_when_the_last_one_is_long_ago(loop: Loop, prefix: str) -> None:
+    loop.tick(0)
+    place(prefix, "a")
+    with loop.roster.reading:
+        loop.tick(LOOK_NS)
+        loop.tick(2 * LOOK_NS - 1)
+    assert loop.files == []
+    loop.tick(2 * LOOK_NS - 1)
+    assert loop.files == ["a"]
+
+
+# ---- rest
+
+
+def test_a_loop_in_which_nothing_happens_rests_for_a_second_and_looks_at_rings_meanwhile(loop: Loop) -> None:
+    loop.tick(0)
+    assert loop.tick(SECOND) == Rest(100 * MS, 10, 0.0)
+    loop.memory.wishes["api"] = Wish(off=True)
+    assert loop.tick(2 * SECOND) == Rest(100 * MS, 10, 0.0)
+    loop.memory.wishes["api"] = Wish(spans=True)
+    assert loop.tick(3 * SECOND) == Rest(25 * MS, 40, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "elapsed", "rest"),
+    [
+        (8, 10 * MS, Rest(10 * MS, 1, 0.25)),
+        (16, 10 * MS, Rest(5 * MS, 1, 0.25)),
+        (1, 10 * MS, Rest(40 * MS, 2, 0.25)),
+        (16, MS // 10, Rest(MS, 1, 0.25)),
+        (1, SECOND, Rest(40 * MS, 6, 0.25)),
+    ],
+)
+def test_the_next_tick_comes_when_the_fullest_ring_is_half_full_again(
+    loop: Loop, prefix: str, recorded: int, elapsed: int, rest: Rest
+) -> None:
+    with rings_of(prefix, "a") as made:
+        made.move(0, "span", 0)
+        loop.tick(0)
+        loop.tick(1)
+        made.add(0, "span", spans(*({"path": 1, "sequence": n + 1} for n in range(recorded))))
+        assert loop.tick(1 + elapsed) == rest
+
+
+def test_a_look_that_is_due_and_could_not_be_wants_the_next_tick_soon(loop: Loop) -> None:
+    loop.tick(0)
+    with loop.roster.reading:
+        assert loop.tick(SECOND, look=True) == Rest(40 * MS, 1, 0.25)
+    assert loop.tick(SECOND + 1) == Rest(100 * MS, 10, 0.0)
+
+
+# ---- judge
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_a_worker_without_a_lock_is_dead_after_five_seconds_or_as_soon_as_it_said_so(prefix: str, ended: int) -> None:
+    for at, dead in ((STILL_NS - 1, ended), (STILL_NS, 1)):
+        loop = Loop(prefix)
+        place(prefix, "a", ended=ended)
+        loop.look(0)
+        if not ended:
+            loop.tick(0)
+            assert loop.files == ["a"]
+        loop.tick(at)
+        assert (loop.files, len(loop.memory.gone)) == ([] if dead else ["a"], dead)
+        loop.end(2**40)
+        (SHM / f"{prefix}a").unlink(missing_ok=True)
+
+
+def test_who_died_is_judged_once_a_second(loop: Loop, prefix: str) -> None:
+    loop.tick(0)
+    place(prefix, "a", ended=1)
+    loop.look(1)
+    loop.tick(JUDGE_NS - 1)
+    assert loop.files == ["a"]
+    loop.tick(JUDGE_NS)
+    assert loop.files == []
+
+
+@pytest.mark.parametrize("why", ["it ends", "too many are gone"])
+def test_nobody_is_buried_while_the_loop_ends_or_has_those_before_to_add_up(loop: Loop, prefix: str, why: str) -> None:
+    place(prefix, "a", ended=1)
+    loop.look(0)
+    loop._drain()
+    if why == "it ends":
+        loop.ending.set()
+    else:
+        loop.roster.crowded = True
+    loop._arrange(SECOND)
+    loop._judge(SECOND)
+    assert loop.files == ["a"]
+    loop.ending.clear()
+    loop.roster.crowded = False
+    loop._arrange(SECOND)
+    loop._judge(SECOND)
+    assert loop.files == []
+
+
+def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(loop: Loop, prefix: str) -> None:
+    with rings_of(prefix, "a") as made:
+        made.add(0, "event", events({"sequence": 1}))
+        loop.tick(0)
+        ((uuid, attached),) = loop.roster.attached.items()
+        assert (attached.drain.breaks, "break" in loop.told) == (0, False)
+        loop.end(0)
+        told: list[str] = []
+        memory = Memory(prefix, known={uuid: Known("api/0", [Cursor(0, 100, 100, 100, 0)])})
+        again = Collector(memory, lambda _: None, lambda kind, *_, **__: told.append(kind), clock=int)
+        for second in range(3):
+            again.tick(second * SECOND)
+        assert told.count("break") == 1
+        again.end(3 * SECOND)
+
+
+@pytest.mark.parametrize("what", ["take", "settle", "listen"])
+def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
+    loop: Loop, prefix: str, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    right = getattr(Attached, what)
+
+    def wrong(self: Attached, *given: object, **also: object) -> None:
+        if self.segment.name.endswith("a"):
+            raise ZeroDivisionError("made up")
+        right(self, *given, **also)
+
+    with rings_of(prefix, "a") as one, rings_of(prefix, "b") as other:
+        loop.tick(0)
+        monkeypatch.setattr(Attached, what, wrong)
+        for each in (one, other):
+            each.add(0, "event", events({"sequence": 1, "id": 1}))
+        if what == "listen":
+            loop._listen(next(each for each in loop.roster.drained() if each.segment.name.endswith("a")))
+        loop.tick(1)
+        assert loop.files == ["b"]
+        reason = loop.directory.refused()[f"{prefix}a"].reason
+        assert reason == "what it says cannot be worked out: ZeroDivisionError: made up"
+        (left,) = loop.roster.drained()
+        assert left.deferred.counts["started"] == 1
+
+
+# ---- keep
+
+
+def test_what_changed_is_kept_once_a_second_and_an_order_at_once(loop: Loop, prefix: str) -> None:
+    loop.change()
+    loop.tick(0)
+    with rings_of(prefix, "a"):
+        for at, tried in ((SECOND - 1, 1), (SECOND, 2), (SECOND + 1, 2), (5 * SECOND // 2, 2)):
+            loop.tick(at, look=True)
+            assert (loop.files, loop.tried) == (["a"], tried)
+        for at in (4 * SECOND, 4 * SECOND + 1):
+            loop.change()
+            loop.tick(at)
+        assert loop.tried == 4
+
+
+def test_who_was_buried_is_kept_and_its_segment_removed_at_once(loop: Loop, prefix: str) -> None:
+    loop.tick(0)
+    loop.change()
+    loop.tick(SECOND // 2)
+    with rings_of(prefix, "a") as made:
+        made.put("process", 0, ended=1)
+        loop.tick(SECOND, look=True)
+        assert list(loop.memory.gone) == list(decode(loop.kept[-1]).gone) != []
+        assert not (SHM / f"{prefix}a").exists()
+
+
+def test_what_is_held_of_a_ring_for_the_checkpoint_is_kept_at_once_from_the_half_on(loop: Loop, prefix: str) -> None:
+    with rings_of(prefix, "a") as made:
+        loop.change()
+        loop.tick(0)
+        for at, count, tried in ((1, 7, 1), (2, 1, 2)):
+            made.add(0, "event", events(*({"sequence": made.heads.get((0, "event"), 0) + n + 1} for n in range(count))))
+            loop.tick(at, look=True)
+            assert loop.tried == tried, count
+
+
+def test_while_the_memory_cannot_be_kept_the_dead_and_events_stay_and_it_is_told_once(loop: Loop, prefix: str) -> None:
+    with rings_of(prefix, "a") as made:
+        made.add(0, "event", events({"sequence": 1}))
+        place(prefix, "dead", ended=1)
+        loop.full = True
+        loop.tick(0)
+        loop.change()
+        for at in (1, SECOND - 1, SECOND, SECOND + 1, 2 * SECOND):
+            loop.tick(at)
+        assert (loop.tried, loop.told.count("checkpoint_failed"), loop.trouble) == (3, 1, "No space left on device")
+        assert (SHM / f"{prefix}dead").exists()
+        assert int(made.line(0)["event"][0]) == 0
+        loop.full = False
+        loop.tick(2 * SECOND + 1)
+        assert (loop.tried, loop.trouble) == (3, "No space left on device"), "not before the next second"
+        loop.tick(3 * SECOND)
+        loop.tick(4 * SECOND)
+        assert (loop.told.count("checkpoint_written"), loop.trouble) == (1, "")
+        assert not (SHM / f"{prefix}dead").exists()
+        assert int(made.line(0)["event"][0]) == 1
+
+
+def test_records_of_removed_workers_are_emptied_at_the_next_second_if_somebody_reads_now(
+    loop: Loop, prefix: str
+) -> None:
+    loop.tick(0)
+    append(prefix, os.urandom(16), 5)
+    loop.change()
+    with loop.roster.reading:
+        loop.tick(SECOND)
+    assert decode(loop.kept[-1]).removed.alone
+    assert removed_file.look(prefix).content
+    loop.tick(2 * SECOND)
+    assert not removed_file.look(prefix).content
+
+
+def test_a_loop_that_ends_keeps_that_it_did_and_closes_every_file(prefix: str) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    loop = Loop(prefix)
+    loop.memory.closed = False
+    place(prefix, "a")
+    loop.tick(0)
+    assert not decode(loop.kept[-1]).closed
+    loop.end(1)
+    assert decode(loop.kept[-1]).closed
+    assert (loop.roster.attached, len(os.listdir("/proc/self/fd"))) == ({}, before)
