@@ -1,0 +1,129 @@
+"""One segment in the daemon's hands: what is believed, what is asked of its worker, what changes while it is read."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import forge
+import pytest
+from conftest import SHM
+from forge import U64, golden, header_value, put, seal, with_header
+
+from brickd import _reader
+from brickd.errors import SegmentRefused, SegmentUnpublished
+from brickd.segment import Segment, open_segment
+
+
+@contextmanager
+def opened(prefix: str, image: bytes, access: int = os.O_RDWR) -> Iterator[Segment]:
+    (SHM / f"{prefix}a").write_bytes(image)
+    with open_segment(f"{prefix}a", access) as segment:
+        yield segment
+
+
+def with_control(minor: str, **values: Any) -> bytes:
+    image = bytearray(golden(minor))
+    put(image, "control", values)
+    return seal(image)
+
+
+@pytest.mark.parametrize(
+    ("image", "kind", "why"),
+    [
+        (with_header(uid=os.geteuid() + 1), SegmentRefused, f"says that user {os.geteuid() + 1} made it"),
+        (bytes(len(golden())), SegmentUnpublished, "not published"),
+        (golden()[:100], SegmentRefused, "too few for a header"),
+    ],
+)
+def test_what_is_not_believed_costs_no_descriptor(
+    prefix: str, image: bytes, kind: type[SegmentRefused], why: str
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(SegmentRefused, match=why) as refused, opened(prefix, image):
+        pass
+    assert (type(refused.value), len(os.listdir("/proc/self/fd"))) == (kind, before)
+
+
+def test_what_is_asked_already_is_not_written(prefix: str) -> None:
+    asked = {"flags": 2, "fingerprint_rate": 7, "attached": 1, "sites": b""}
+    with opened(prefix, with_control("1.7", **asked), os.O_RDONLY) as segment:
+        segment.command(2, 7)
+        segment.mark_attached()
+        for flags, rate, left_out in ((0, 7, 0), (2, 8, 0), (2, 7, 1)):
+            with pytest.raises(SegmentRefused, match="cannot be written"):
+                segment.command(flags, rate, left_out)
+    with (
+        opened(prefix, with_control("1.7", attached=0), os.O_RDONLY) as segment,
+        pytest.raises(SegmentRefused, match="cannot be written"),
+    ):
+        segment.mark_attached()
+
+
+@pytest.mark.parametrize(("minor", "thins"), [("1.3", False), ("1.4", True), ("1.7", True)])
+def test_of_which_steps_checksums_are_is_asked_of_those_who_know_of_it(prefix: str, minor: str, thins: bool) -> None:
+    with opened(prefix, golden(minor)) as segment:
+        assert segment.thins == thins
+        segment.command(2, 7, 0b101)
+        control, reading = segment.control(), segment.read()
+    assert (control["flags"], control["fingerprint_rate"]) == (2, 7 if thins else 0)
+    assert (reading.flags, reading.asked_rate, reading.left_out) == (2, 7 * thins, 0b101 * thins)
+
+
+def test_what_an_older_worker_has_where_newer_ones_are_asked_is_nothing_that_is_asked(prefix: str) -> None:
+    with opened(prefix, with_control("1.3", fingerprint_rate=7, sites=(1,))) as segment:
+        reading = segment.read()
+    assert (reading.asked_rate, reading.left_out) == (0, 0)
+
+
+def test_the_number_of_scans_that_are_wanted_begins_anew_after_the_greatest(prefix: str) -> None:
+    with opened(prefix, with_control("1.7", weights=U64 - 1)) as segment:
+        for wanted in (U64, 0, 1):
+            segment.rescan()
+            assert segment.control()["weights"] == wanted
+
+
+class Changed:
+    """A copier after whose copy of the summaries the file is changed."""
+
+    def __init__(self, segment: Segment, change: Callable[[], None]) -> None:
+        self._copier, self._change = segment._copier, change
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._copier, name)
+
+    def summaries(self) -> Any:
+        found = self._copier.summaries()
+        self._change()
+        return found
+
+
+@pytest.mark.parametrize("more", [1, -1])
+def test_a_reading_has_as_many_summaries_as_paths_however_many_come_or_go_meanwhile(
+    prefix: str, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    image = golden("1.7")
+    at = forge.place(image, "process") + forge.field("process", "paths")[0]
+    paths = struct.unpack_from("<Q", image, at)[0]
+    assert 1 < paths < header_value(image, "paths")
+    with opened(prefix, image) as segment:
+
+        def change() -> None:
+            os.pwrite(segment.fd, struct.pack("<Q", paths + more), at)
+
+        monkeypatch.setattr(segment, "_copier", Changed(segment, change))
+        reading = segment.read()
+    assert len(reading.paths) == min(paths, paths + more)
+    assert len(reading.summaries) == len(reading.paths) * _reader.SUMMARY_BYTES
+
+
+def test_a_path_of_a_unit_that_no_worker_writes_is_refused(prefix: str) -> None:
+    image = bytearray(golden("1.7"))
+    at = forge.place(image, "path", 1)
+    (key,) = struct.unpack_from("<Q", image, at)
+    struct.pack_into("<Q", image, at, key & ~(0x7F << 56) | _reader.UNIT_BOUND << 56)
+    with opened(prefix, bytes(image)) as segment, pytest.raises(SegmentRefused, match="path 1 has unit"):
+        segment.read()
