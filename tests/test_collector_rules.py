@@ -14,10 +14,10 @@ from test_collector import segment as rings_of
 from test_removed_kept import append
 from test_roster import segment
 
-from brickd import removed_file
+from brickd import removed_file, turns
 from brickd.attached import Attached
 from brickd.checkpoint import decode
-from brickd.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, Collector, Rest
+from brickd.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
 from brickd.memory import Cursor, Known, Memory, Wish
 
 MS = SECOND // 1000
@@ -248,6 +248,25 @@ def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
         assert reason == "what it says cannot be worked out: ZeroDivisionError: made up"
         (left,) = loop.roster.drained()
         assert left.deferred.counts["started"] == 1
+
+
+def test_what_a_tick_did_not_reach_settles_nothing(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    moments = itertools.count(0, TICK_NS)  # the time of a tick is over after one piece
+    loop = Loop(prefix, clock=lambda: next(moments))
+    with rings_of(prefix, "a") as first, rings_of(prefix, "b") as second:
+        for made in (first, second):
+            made.move(0, "event", 0)
+        loop.tick(0)
+        deferred = loop.roster.drained()[0].deferred
+        first.add(0, "event", events({"sequence": 1}, record="finalize"))
+        settled = []
+        for at in range(1, 6):
+            loop.tick(at)
+            settled.append((deferred.settled, deferred.counts["finalized"]))
+        first_read = settled.index((False, 0))
+        assert settled[first_read:][:3] == [(False, 0), (False, 0), (True, 1)], "it is reached every second time"
+        loop.end(SECOND)
 
 
 # ---- keep
