@@ -1,0 +1,152 @@
+"""A recording as a stream: it lives as long as its reader, whoever of them and the daemon goes first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_recording_files import Machine
+
+from brickd.api import streams
+from brickd.errors import BrickdError
+from brickd.orders import Recording
+from brickd.recording.recorder import Recorder
+
+
+@pytest.fixture
+def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
+    """One that is being made; how far it has come is told when something wakes its reader, or after an hour."""
+    monkeypatch.setattr(streams, "_PROGRESS_SECONDS", 3600)
+    recorder = Recorder(Recording(), tmp_path / "run.brick", Machine())
+    yield recorder
+    recorder.end("asked")
+    recorder.join()
+
+
+def told(event: bytes) -> tuple[str, Any]:
+    name, data, *_ = event.decode().split("\n")
+    return name.removeprefix("event: "), json.loads(data.removeprefix("data: "))
+
+
+def run(reading: Any) -> Any:
+    """Within two seconds, or it waits for what never comes."""
+
+    async def bounded() -> Any:
+        return await asyncio.wait_for(reading, 2)
+
+    return asyncio.run(bounded())
+
+
+async def names(parts: AsyncIterator[bytes]) -> list[tuple[str, str | None]]:
+    return [(name, document.get("why")) for name, document in [told(each) async for each in parts]]
+
+
+def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder) -> None:
+    async def begin() -> Recorder:
+        return recorder
+
+    async def read() -> list[tuple[str, str | None]]:
+        parts = streams.recording(streams.Reader(), begin)
+        begun = told(await anext(parts))
+        recorder.end("asked")
+        return [(begun[0], begun[1]["why"]), *await names(parts)]
+
+    assert run(read()) == [("begun", None), ("progress", "asked"), ("done", "asked")]
+
+
+def test_each_time_its_reader_is_woken_it_is_told_how_far_it_has_come_and_once(recorder: Recorder) -> None:
+    async def begin() -> Recorder:
+        return recorder
+
+    async def read() -> list[str]:
+        reader = streams.Reader()
+        parts = streams.recording(reader, begin)
+        seen = [told(await anext(parts))[0]]
+        for _ in range(2):
+            reader.woken.set()
+            seen.append(told(await anext(parts))[0])
+        further = asyncio.ensure_future(anext(parts))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        seen.append("waits" if not further.done() else "goes on")
+        recorder.end("asked")
+        seen.append(told(await further)[0])
+        await parts.aclose()
+        return seen
+
+    assert run(read()) == ["begun", "progress", "progress", "waits", "progress"]
+
+
+def test_a_daemon_that_ends_ends_it_and_its_reader_is_told_so(recorder: Recorder) -> None:
+    async def begin() -> Recorder:
+        return recorder
+
+    async def read() -> list[tuple[str, str | None]]:
+        reader = streams.Reader()
+        parts = streams.recording(reader, begin)
+        await anext(parts)
+        reader.end()
+        return await names(parts)
+
+    said = run(read())
+    assert {name for name, _ in said[:-1]} == {"progress"}
+    assert said[-1] == ("done", "daemon_ended")
+
+
+def test_a_reader_that_leaves_ends_it(recorder: Recorder) -> None:
+    async def begin() -> Recorder:
+        return recorder
+
+    async def read() -> None:
+        parts = streams.recording(streams.Reader(), begin)
+        await anext(parts)
+        await parts.aclose()
+
+    run(read())
+    assert recorder.over.wait(1)
+    assert recorder.document()["why"] == "left"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_reader_that_leaves_while_it_begins_ends_it_once_it_has_begun(recorder: Recorder, *, fails: bool) -> None:
+    async def read() -> list[dict[str, Any]]:
+        may, troubles = asyncio.Event(), list[dict[str, Any]]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, trouble: troubles.append(trouble))
+
+        async def begin() -> Recorder:
+            await may.wait()
+            if fails:
+                raise BrickdError("another one is made")
+            return recorder
+
+        parts = streams.recording(streams.Reader(), begin)
+        waiting = asyncio.ensure_future(anext(parts))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        may.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return troubles
+
+    assert run(read()) == []
+    if fails:
+        assert not recorder.over.is_set()
+        recorder.end("asked")
+    assert recorder.over.wait(1)
+    assert recorder.document()["why"] == ("asked" if fails else "left")
+
+
+def test_one_that_cannot_begin_is_told_with_the_reason_alone() -> None:
+    async def begin() -> Recorder:
+        raise BrickdError("another one is made")
+
+    async def read() -> list[tuple[str, Any]]:
+        return [told(each) async for each in streams.recording(streams.Reader(), begin)]
+
+    assert run(read()) == [("error", {"error": {"kind": "trouble", "message": "another one is made"}})]
