@@ -70,6 +70,22 @@ def times(middle: float, count: int = 400) -> list[float]:
 # ---- what is told
 
 
+@pytest.mark.parametrize(("calls", "judged"), [(7, False), (8, True)])
+def test_eight_calls_of_each_group_are_enough_to_be_compared(calls: int, *, judged: bool) -> None:
+    few, many = worker({"gemm": [1e6] * calls}), worker({"gemm": [9e6] * 100})
+    for a, b in ((few, many), (many, few)):
+        found = only(paces([a], [b]))
+        assert (found.p_value is not None, found.significant) == (judged, judged)
+
+
+def test_five_percent_matter_and_one_chance_in_a_hundred_is_divided_among_the_bricks() -> None:
+    one = paces([worker({"a": [1e6] * 9})], [worker({"a": [1e6] * 9})]).document()
+    assert (one["least_percent"], one["level"]) == (5.0, 0.01)
+    bricks: dict[str, Iterable[float]] = {"a": [1e6] * 9, "b": [1e6] * 9, "rare": [1e6] * 7}
+    two = paces([worker(bricks)], [worker(bricks)]).document()
+    assert two["level"] == 0.005
+
+
 @pytest.mark.parametrize("counts", [(CALLS_MIN, CALLS_MIN), (10, 2000), (300, 300)])
 @pytest.mark.parametrize("kind", DRAWS)
 def test_of_equal_groups_none_differs(kind: str, counts: tuple[int, int]) -> None:
