@@ -73,6 +73,11 @@ def test_a_view_is_the_same_over_the_socket(
     assert still(asked.document) == still(view(SharedMemory(), question).document)
 
 
+def test_where_nobody_is_nobody_is_looked_at_a_second_time(socket_path: Path) -> None:
+    """An hour later."""
+    assert ask(socket_path, "/v1/hang?watch=3600&longer=0").status == 200
+
+
 def test_a_segment_can_be_inspected_by_its_file(worker: Start, socket_path: Path, prefix: str) -> None:
     started(worker, STILL, BRICKD_SERVICE="a b")
     (reading,) = readings(prefix)
