@@ -26,6 +26,8 @@ class Tensor:
     shape: int = 1
     dtype: int = FLOAT32
     nan: int = 0
+    pos_inf: int = 0
+    neg_inf: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ class Said:
 
 
 def _tensor(of: Tensor) -> bytes:
-    told = {name: getattr(of, name) for name in ("checksum", "l2", "elements", "shape", "dtype", "nan")}
+    told = {
+        name: getattr(of, name)
+        for name in ("checksum", "l2", "elements", "shape", "dtype", "nan", "pos_inf", "neg_inf")
+    }
     return _one("tensor_sums", **told) + _one("tensor_sketch", places=of.sketch)
 
 

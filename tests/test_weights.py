@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from array import array
+from typing import Any
 
 import numpy as np
 import pytest
@@ -429,6 +430,22 @@ def test_nan_is_told_and_has_no_error() -> None:
     judged = weighed.judged()
     assert (judged.workers[2].nan, judged.workers[0].nan) == (1, 0)
     assert judged.differing[0].odd[0].error is None
+
+
+def test_tensors_that_hold_nan_or_an_infinity_of_either_sign_are_counted_once_each() -> None:
+    weighed = several(*THREE)
+    odd: tuple[dict[str, Any], ...] = (
+        {"nan": 3},
+        {"pos_inf": 2},
+        {"neg_inf": 2},
+        {"pos_inf": 1, "neg_inf": 1},
+        {"nan": 1, "pos_inf": 1},
+        {},
+    )
+    for layer, values in enumerate(odd):
+        for name in THREE:
+            weighed.say(name, Sums(layer, **values) if name == "api/2" else 100 + layer, "w", layer)
+    assert [(each.nan, each.inf) for each in weighed.judged().workers] == [(0, 0), (0, 0), (2, 4)]
 
 
 def test_of_whom_nothing_is_known_is_compared_with_nobody() -> None:
