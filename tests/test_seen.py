@@ -10,7 +10,7 @@ from made_up import MadeUp
 
 from brickd import _reader
 from brickd.ledger import ledger_of
-from brickd.numerics.compared import Compared, Counts, Place
+from brickd.numerics.compared import Case, Compared, Counts, Evidence, Place
 from brickd.numerics.seen import SiteState, state_of, thinned
 from brickd.workers import Worker
 
@@ -38,6 +38,17 @@ def test_a_kernel_repeats_itself_where_a_hundred_came_out_equal_and_twenty_times
 def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
     assert Counts("ffn", prints=10, bare=3, stateful=2, met=1).alone == 4
     assert Counts("ffn", prints=1, met=2).alone == 0
+
+
+def test_a_case_is_whole_where_what_both_said_is_kept() -> None:
+    said, bare = Evidence("u0", b"slots", "", ""), Evidence("u1", b"", "", "")
+    pairs = ((said, said), (said, bare), (bare, said), (bare, bare))
+    assert [Case(1, *pair).whole for pair in pairs] == [True, False, False, False]
+
+
+def test_a_place_is_of_its_service_and_what_is_nobodys_of_all() -> None:
+    assert [Place(service, "mlp", 3).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, False]
+    assert [Place(service, "", -1).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, True]
 
 
 def test_more_of_each_count_is_added_to_the_same() -> None:
