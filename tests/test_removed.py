@@ -331,6 +331,17 @@ def test_where_no_record_can_be_written_dead_segments_stay(compiled: Compile, pr
         assert (find(prefix), file_of(prefix).lstat().st_size) == (sorted(files), size)
 
 
+@pytest.mark.parametrize("field", ["major", "layout_crc"])
+def test_a_dead_segment_of_another_format_stays(compiled: Compile, prefix: str, field: str) -> None:
+    with dead(compiled, prefix, 10) as (file,):
+        with (SHM / file).open("r+b", buffering=0) as opened:
+            page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
+            forge.put(page, "header", {field: forge.header_value(page, field) + 1})
+            os.pwrite(opened.fileno(), forge.seal(page), 0)
+        newcomer(compiled)
+        assert (find(prefix), records(prefix)) == ([file], [])
+
+
 def test_a_dead_segment_that_does_not_add_up_stays(compiled: Compile, prefix: str) -> None:
     with dead(compiled, prefix, 10, 20, 30) as (file, cut, _):
         with (SHM / file).open("r+b", buffering=0) as opened:
@@ -349,6 +360,15 @@ def test_one_new_worker_removes_the_oldest_32_and_the_next_one_the_others(compil
         newcomer(compiled)
     assert find(prefix) == []
     assert [each["begun"] for each in records(prefix)] == list(range(1, 41))
+
+
+def test_the_oldest_go_first_whatever_the_order_in_which_they_were_made(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, *range(1, 41)) as made:
+        for age, file in enumerate(reversed(made)):
+            os.utime(SHM / file, ns=(age * 10**9, age * 10**9))
+        newcomer(compiled)
+        assert find(prefix) == sorted(made[:8])
+    assert [each["begun"] for each in records(prefix)] == list(range(40, 8, -1))
 
 
 def test_a_new_worker_looks_at_so_many_files_and_no_more(compiled: Compile, prefix: str) -> None:

@@ -1,0 +1,161 @@
+"""Dead segments that a new worker must leave alone: changed since it looked, a stranger's, open in its own process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import forge
+import pytest
+from conftest import SHM, Worker
+from faults import Compile, native, program
+from removals import GREEDY, dead, newcomer, records
+
+from brickd.files import find
+from brickd.segment import open_segment
+
+
+@contextmanager
+def between_two(compiled: Compile, prefix: str) -> Iterator[tuple[Worker, str, str]]:
+    """A new worker that has looked at two dead segments, and recorded the first one but not removed it yet."""
+    with dead(compiled, prefix, 10, 20) as (first, second):
+        with native(program(compiled, "removed", *GREEDY), "0", "fork", "1") as process:
+            assert process.heard() == "forked"
+            yield process, first, second
+        assert process.process.returncode == 0
+
+
+def replace(file: str) -> None:
+    """Put another file of the same bytes in its place."""
+    shutil.copy(SHM / file, SHM / f"draft-{file}")
+    (SHM / f"draft-{file}").replace(SHM / file)
+
+
+def go_on(process: Worker, more: int) -> None:
+    """Let it remove what it has recorded; `more` more are recorded after it."""
+    process.go()
+    for _ in range(more):
+        assert process.heard() == "forked"
+        process.go()
+    process.paused()
+    process.go()
+    process.end()
+
+
+def test_what_took_the_place_of_a_dead_segment_after_its_record_is_not_removed(compiled: Compile, prefix: str) -> None:
+    with between_two(compiled, prefix) as (process, first, _):
+        replace(first)
+        go_on(process, 1)
+        assert find(prefix) == [first]
+    assert [each["begun"] for each in records(prefix)] == [10, 20]
+
+
+@pytest.mark.parametrize("how", ["replaced", "linked", "read by a daemon"])
+def test_a_dead_segment_that_has_changed_since_the_look_stays_and_has_no_record(
+    compiled: Compile, prefix: str, how: str
+) -> None:
+    with between_two(compiled, prefix) as (process, _, second), ExitStack() as until:
+        if how == "replaced":
+            replace(second)
+        elif how == "linked":
+            (SHM / f"link-{second}").hardlink_to(SHM / second)
+            until.callback((SHM / f"link-{second}").unlink)
+        else:
+            segment = until.enter_context(open_segment(second, os.O_RDWR))
+            assert segment.consume()
+        go_on(process, 0)
+        assert find(prefix) == [second]
+    assert [each["begun"] for each in records(prefix)] == [10]
+
+
+def test_a_dead_segment_with_a_second_name_stays(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, 10) as (file,):
+        (SHM / f"link-{file}").hardlink_to(SHM / file)
+        newcomer(compiled)
+        (SHM / f"link-{file}").unlink()
+        assert (find(prefix), records(prefix)) == ([file], [])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to give a file away")
+def test_a_dead_segment_of_another_user_stays(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, 10) as (file,):
+        os.chown(SHM / file, 65534, 65534)
+        newcomer(compiled)
+        assert (SHM / file).exists()
+        assert records(prefix) == []
+
+
+def test_a_segment_whose_pid_is_that_of_a_process_one_may_not_signal_stays(
+    compiled: Compile, prefix: str, nobody: list[str]
+) -> None:
+    binary = program(compiled, "removed", *GREEDY)
+    with dead(compiled, prefix, 10) as (file,):
+        with (SHM / file).open("r+b", buffering=0) as opened:
+            page = bytearray(os.pread(opened.fileno(), forge.PAGE, 0))
+            forge.put(page, "header", {"pid": 1})
+            os.pwrite(opened.fileno(), forge.seal(page), 0)
+        os.chown(SHM / file, 65534, 65534)
+        with native(Path(nobody[0]), *nobody[1:], os.fspath(binary), "0", "none", "1") as process:
+            process.paused()
+            assert (SHM / file).exists()
+            assert process.end() == 0
+
+
+@pytest.mark.parametrize(("name", "left"), [("a" * 95, False), ("b" * 96, True)])
+def test_a_name_longer_than_any_segments_stays(compiled: Compile, prefix: str, name: str, left: bool) -> None:
+    with dead(compiled, prefix, 10) as (file,):
+        named = prefix + name[len(prefix) :]
+        (SHM / file).replace(SHM / named)
+        newcomer(compiled)
+        assert (SHM / named).exists() == left
+        (SHM / named).unlink(missing_ok=True)
+
+
+# Opens a file so many times, locks it as its worker does, and becomes another program that has it open.
+OPENED = """
+import fcntl, os, sys
+path, times, *command = sys.argv[1:]
+for _ in range(int(times)): os.set_inheritable(last := os.open(path, os.O_RDWR), True)
+fcntl.lockf(last, fcntl.LOCK_EX, 1)
+os.execv(command[0], command)
+"""
+
+
+def come_with_open(compiled: Compile, path: Path, times: int) -> None:
+    """A new worker in a process that has this file of /dev/shm open so many times."""
+    command = (os.fspath(path), str(times), os.fspath(program(compiled, "removed", *GREEDY)), "0", "none", "1")
+    with native(Path(sys.executable), "-S", "-c", OPENED, *command) as process:
+        process.paused()
+        assert process.end() == 0
+
+
+def test_a_segment_that_the_process_itself_has_open_stays(compiled: Compile, prefix: str) -> None:
+    with dead(compiled, prefix, 10, 20) as (file, _):
+        come_with_open(compiled, SHM / file, 1)
+        assert find(prefix) == [file]
+
+
+@pytest.mark.parametrize(("times", "left"), [(64, 0), (65, 1)])
+def test_where_more_files_are_open_than_can_be_told_apart_nothing_is_removed(
+    compiled: Compile, prefix: str, times: int, left: int
+) -> None:
+    with dead(compiled, prefix, 10):
+        (SHM / f"other-{prefix}").touch(0o600)
+        come_with_open(compiled, SHM / f"other-{prefix}", times)
+        (SHM / f"other-{prefix}").unlink()
+        assert len(find(prefix)) == left
+
+
+def test_files_that_are_open_elsewhere_than_in_dev_shm_hinder_nothing(
+    compiled: Compile, prefix: str, tmp_path: Path
+) -> None:
+    (tmp_path / "other").touch()
+    if (tmp_path / "other").stat().st_dev == SHM.stat().st_dev:
+        pytest.skip("temporary files are in /dev/shm")
+    with dead(compiled, prefix, 10):
+        come_with_open(compiled, tmp_path / "other", 65)
+        assert find(prefix) == []
