@@ -14,7 +14,7 @@ from conftest import SHM, Worker, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, order, program, read_file
 from recorded import events
 
-from brickd import _reader
+from brickd import _reader, dtypes
 from brickd.errors import SegmentRefused
 from brickd.files import find
 from brickd.segment import open_segment
@@ -261,6 +261,16 @@ def test_rings_and_what_they_dropped_stay_in_the_lost_segment(lost: os.PathLike[
         assert (lane["span_attempts"], lane["span_head"], lane["span_dropped"]) == (0, 0, (0, 0))
         assert (lane["event_attempts"], lane["event_head"], lane["event_records"]) == (0, 0, 0)
         assert not any(lane["event_dropped"])
+
+
+def test_every_path_comes_along_up_to_the_last_that_there_is_room_for(lost: os.PathLike[str], prefix: str) -> None:
+    with native(lost, BRICKD_PATHS="8192") as process:  # type: ignore[arg-type]
+        order(process, "bPox")
+        taken_away(prefix, "rm")
+        (more,) = order(process, "w")
+        after = reading(prefix)
+        found = dtypes.summaries(after.summaries)["count"].tolist()
+        assert (found[0], found[1:]) == (more, [1] * 8190 + [100])
 
 
 def test_a_summary_is_marked_as_changing_while_it_is_copied_into_the_next_segment(

@@ -15,6 +15,7 @@
  *      unlinked and a fourth does as with r
  *   W  its segment is unlinked; as the next one is published /dev/shm is filled; then it records 100 more
  *   D  its segment is unlinked; it dies as the first summary has been copied into the next one
+ *   P  the main thread records a span in each of 8,190 layers
  *   x  the other thread ends
  *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
@@ -248,6 +249,13 @@ int main(void)
             did = record_until_moved(mine_name);
             for (int n = 0; n < 100; n++)
                 record(mine_name);
+            break;
+        case 'P':
+            for (; did < 8190; did++) {
+                brick_layer_begin((uint32_t)did, NULL);
+                record(mine_name);
+                brick_layer_end((uint32_t)did, NULL);
+            }
             break;
         case 'D':
             held = "moved";
