@@ -423,6 +423,47 @@ def test_the_highest_layer_begins_and_ends_and_the_next_number_is_no_layer(lane:
     assert (lane.model.counters["amounts"], lane.model.counters["unmatched"]) == (1, 0)
 
 
+def test_a_layer_is_no_span_of_the_brick_whose_memory_it_has(lane: LaneMachine) -> None:
+    lane.record_some(1, 0, 1, 1)
+    lane.layer_begin(1, 0)
+    lane._end(1, 0, 0, 0, 1)
+    lane.layer_end(1, 0)
+    assert lane.model.counters["unmatched"] == 1
+
+
+def test_a_layer_hands_on_the_step_of_what_is_around_it(lane: LaneMachine) -> None:
+    lane.ask(SPANS)
+    lane.begin(1, 0, 7, 1)
+    lane.layer_begin(1, 0)
+    lane.record_some(2, 0, 1, 1)
+    assert [each["step"] for each in lane.model.spans.records] == [7]
+
+
+def test_a_layer_hands_on_that_a_recursion_was_folded_below_it(lane: LaneMachine) -> None:
+    lane.layer_begin(1, 0)
+    for brick in (1, 2, 1):
+        lane.begin(brick, 0, None, 1)
+    lane.layer_begin(1, 0)
+    lane.record_some(2, 0, 1, 10)
+    assert [summary.again for summary in lane.model.summaries if summary.count] == [10]
+
+
+def test_a_key_that_was_borrowed_for_one_span_is_held_for_the_next(lane: LaneMachine) -> None:
+    lane.borrow(0, ends=True)
+    lane.record_some(1, 0, 1, 1)
+    lane.borrow(0, ends=True)
+    lane.layer_begin(1, 0)
+    lane.layer_end(1, 0)
+
+
+def test_the_longest_measurement_is_2_to_the_48_ns(lane: LaneMachine) -> None:
+    for ns, refused in ((2**48, 0), (2**48 + 1, 1)):
+        lane.defer(1, 0, 0, None, 0, 0, 1)
+        lane.measured((1 << 48) + lane.model.given, ns)
+        lane.the_reader_sees_what_the_model_says()
+        assert lane.model.counters["amounts"] == refused
+
+
 HEALTHY = [HealthCheck.too_slow, HealthCheck.filter_too_much]
 
 
