@@ -12,6 +12,7 @@ import gc
 import hashlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -186,7 +187,10 @@ def isolated(request: pytest.FixtureRequest) -> Iterator[str]:
         if request.node.stash.get(_FAILED, False):  # one that passes has ended what it started
             for pid in started_in(name):
                 with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+                    process = os.pidfd_open(pid)
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                    select.select([process], [], [])  # until it has ended
+                    os.close(process)
 
 
 @pytest.hookimpl(wrapper=True)
