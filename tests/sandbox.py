@@ -54,15 +54,14 @@ def apart() -> Iterator[str]:
     prefix = f"{PREFIX}{uuid.uuid4().hex[:8]}-"
     folder = Path(tempfile.mkdtemp(prefix="brickd-"))  # short: a socket's path has 107 bytes
     folder.chmod(0o711)  # another user may be let into the runtime directory, and sees nothing else
-    run, session, kept = (folder / name for name in ("run", "session", "kept"))
-    for each in (run, session, kept):
-        each.mkdir(0o700)
+    run = folder / "run"
+    run.mkdir(0o700)
     variables = {
         "BRICKD_SHM_PREFIX": prefix,
         "BRICKD_RUNTIME_DIR": str(run),
         "BRICKD_STATE_DIR": str(run / "state"),
-        "XDG_RUNTIME_DIR": str(session),
-        "XDG_STATE_HOME": str(kept),
+        "XDG_RUNTIME_DIR": str(folder / "session"),
+        "XDG_STATE_HOME": str(folder / "kept"),
     }
     try:
         with within(variables):
