@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -204,6 +205,27 @@ def test_a_mutant_is_killed_by_the_test_that_fails_and_survives_those_that_pass(
     assert (one.end, two.end, three.end) == (End.KILLED, End.SURVIVED, End.UNREACHED)
     assert "test_one" in one.by
     assert (two.tests, two.reaching, two.by) == (2, 2, "")
+
+
+def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "changed.py").write_text(
+        "from mutation.chosen import CHOSEN\n\nLIMIT = 2 if CHOSEN == 1 else 3\n\n\n"
+        "def limit() -> int:\n    return 1 if CHOSEN == 2 else LIMIT\n"
+    )
+    (tmp_path / "tests" / "test_it.py").write_text(
+        "from changed import LIMIT, limit\n\n\n"
+        "def test_constant() -> None:\n    assert LIMIT\n\n\ndef test_call() -> None:\n    assert limit()\n"
+    )
+    path = os.pathsep.join(map(str, (tmp_path, ROOT / "scripts")))
+    marks = {"MUTANTS_FOLDER": str(tmp_path), "MUTANTS_COUNT": "3", "PYTHONPATH": path}
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "mutation.reached", "-c", "/dev/null"]
+    command = [sys.executable, "-P", "-m", "pytest", *options, f"--rootdir={tmp_path}", "tests"]
+    subprocess.run(command, cwd=tmp_path, env=os.environ | marks, check=True, capture_output=True)
+    found = json.loads((tmp_path / "marks-main.json").read_text())
+    assert {name.rpartition("::")[2]: each["reached"] for name, each in found.items()} == {
+        "test_constant": [1], "test_call": [1, 2],
+    }  # fmt: skip
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """A pytest plugin: which mutants each test comes to, and how long it takes.
 
 Each process of pytest-xdist has a file in which all processes that its tests start mark what they come to. What a test
-came to, its seconds and whether it passed go to `<file>.json` at the end.
+came to, its seconds and whether it passed go to `<file>.json` at the end. What imports come to counts for each test.
 """
 
 from __future__ import annotations
@@ -21,6 +21,20 @@ _MARKS.write_bytes(bytes(_COUNT))
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
 _found: dict[str, dict[str, object]] = {}
 _failed: set[str] = set()
+_imported: set[int] = set()  # what runs where modules are imported, before the first test: each test may depend on it
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Note what the imports of all test files come to."""
+    try:
+        return (yield)
+    finally:
+        _imported.update(_marked())
+
+
+def _marked() -> set[int]:
+    return {number for number, mark in enumerate(_MARKS.read_bytes()) if mark}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -32,7 +46,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     try:
         return (yield)
     finally:
-        reached = [number for number, mark in enumerate(_MARKS.read_bytes()) if mark]
+        reached = sorted(_marked() | _imported)
         seconds = time.monotonic() - began
         _found[item.nodeid] = {"reached": reached, "seconds": seconds, "passed": item.nodeid not in _failed}
 
