@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import forge
 import pytest
 from conftest import reading, readings
@@ -469,3 +471,10 @@ def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -
     )
     assert counts(got) == {("a[1]",): 1, ("b[1]",): 1}
     assert spans(got) == {"begun": 2, "summarized": 2, "unmatched": 1}
+
+
+def test_a_segment_says_when_its_process_began(worker: Start, prefix: str) -> None:
+    process = worker("brick.init(); pause()")
+    process.paused()
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    assert reading(prefix).header["process_start"] == int(fields[19])

@@ -145,6 +145,13 @@ told = said(brick.fingerprint(y, valid=2, key=key()))
     assert lost(got) == 0
 
 
+def unmixed(mixed: int) -> int:
+    """What splitmix64 made this of."""
+    for shift, factor in ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9)):
+        mixed = (mixed ^ mixed >> shift ^ mixed >> 2 * shift) * pow(factor, -1, 2**64) % 2**64
+    return ((mixed ^ mixed >> 30 ^ mixed >> 60) - 0x9E3779B97F4A7C15) % 2**64
+
+
 def test_of_which_generation_the_weights_are_is_said_once_a_second_one_is_known_of(worker: Start, prefix: str) -> None:
     _, found, _, _ = recorded(
         worker,
@@ -170,6 +177,7 @@ brick.checksum("k", y, relation="replicated:tp", params={"a": 1})
     v0, v1, again, zero, sixth = plain[2:]
     assert v0 == again
     assert len({0, v0, v1, zero, sixth, *more}) == 5 + 5
+    assert [unmixed(each) for each in more[2:]] == [more[0] ^ unmixed(each) for each in plain[2:]]
     assert (moved, replicated) == (more[0], more[-1])
 
 

@@ -32,7 +32,7 @@ def drawn(step: int, of: int) -> bool:
     return (hash_ ^ (hash_ >> 31)) >> 32 < 2**32 // of
 
 
-@pytest.mark.parametrize("of", [2, 16])
+@pytest.mark.parametrize("of", [2, 9, 16])
 def test_of_a_step_all_sites_are_recorded_or_none(worker: Start, prefix: str, of: int) -> None:
     left = recorded(worker, prefix, STEPS.format(steps=200), BRICKD_FINGERPRINTS=f"1/{of}")
     wanted = [step for step in range(200) if drawn(step, of)]

@@ -432,6 +432,11 @@ def test_large_and_small_numbers_beside_each_other_lose_nothing_of_the_norm(vari
         assert differences(variants.of(name, array, "float32"), expected(array, "float32")) == []
 
 
+def test_the_norm_of_one_number_is_that_number_but_for_rounding(variants: Variants) -> None:
+    for number in np.linspace(1, 4, 64):
+        assert variants.of(variants.names[0], np.array([number]), "float64").l2 == pytest.approx(number, rel=1e-15)
+
+
 @pytest.mark.parametrize("magnitude", [1.7e308, 1e200, 1e-200, 1e-308, 5e-324])
 def test_float64_of_any_size_neither_overflows_nor_vanishes(variants: Variants, magnitude: float) -> None:
     random = np.random.default_rng(1)

@@ -189,3 +189,10 @@ def test_paths_behind_one_that_another_thread_has_yet_to_publish_are_found(table
     tables.publish(at, pending, 60)
     assert tables.path(pending) in (60, twice)
     assert {key: tables.path(key) for key in others} == numbers
+
+
+def test_a_path_of_a_name_that_nobody_was_given_is_other(tables: Tables) -> None:
+    tables.begin()
+    assert tables.path(key_of(0, ROOT_KEY)) == 1
+    assert tables.path(1 << 63 | 63 << 16 | ROOT_KEY) == 2, "the last one of 64"
+    assert tables.path(1 << 63 | 64 << 16 | ROOT_KEY) == 0

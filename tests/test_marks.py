@@ -166,7 +166,20 @@ brick.needs("nobody's")
 
 @pytest.mark.parametrize(
     "bad",
-    ["0", "-1", "2**32", "(1, 0)", "()", "(1, 1, 1, 1)", "'wide'", "1.5", "object()", "(2**64, 1)"],
+    [
+        "0",
+        "-1",
+        "2**32",
+        "(1, 0)",
+        "(0, 0, 1)",
+        "(0, 1, 0)",
+        "()",
+        "(1, 1, 1, 1)",
+        "'wide'",
+        "1.5",
+        "object()",
+        "(2**64, 1)",
+    ],
 )
 def test_a_shape_that_cannot_be_is_counted_and_its_launch_too(worker: Start, prefix: str, bad: str) -> None:
     got = recorded(worker, prefix, f"brick.kernel('k', grid={bad}, block=32)\nbrick.kernel('k', 32, {bad})")

@@ -1,0 +1,22 @@
+"""What a place's counts say of it, right at each bound."""
+
+from __future__ import annotations
+
+import pytest
+
+from brickd.numerics.compared import Counts
+
+
+@pytest.mark.parametrize(
+    ("equal", "unlike", "repeats"),
+    [(99, 0, False), (100, 0, True), (100, 5, True), (119, 6, False), (120, 6, True), (2_000, 100, True)],
+)
+def test_a_kernel_repeats_itself_where_a_hundred_and_twenty_times_the_others_came_out_equal(
+    equal: int, unlike: int, *, repeats: bool
+) -> None:
+    assert Counts("mlp", met=equal + unlike, unlike=unlike).repeats == repeats
+
+
+def test_those_are_alone_that_could_have_been_compared_and_met_none() -> None:
+    assert Counts("mlp", prints=100, bare=10, stateful=20, met=30).alone == 40
+    assert Counts("mlp", prints=100, bare=10, stateful=20, met=80).alone == 0

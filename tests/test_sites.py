@@ -1,0 +1,35 @@
+"""Sites by number: what is known of them, and how much that may be."""
+
+from __future__ import annotations
+
+import pytest
+
+from brickd import _reader
+from brickd.numerics import sites as module
+from brickd.numerics.sites import Site, Sites
+
+
+def test_a_site_is_known_by_its_number_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SITES_MAX", 2)
+    known = Sites()
+    first, second, third = (Site("k", layer, "mlp") for layer in range(3))
+    numbers = [known.number(each) for each in (first, second, third)]
+    assert [known[number] for number in numbers] == [first, second, Site(f"site#{numbers[2]:x}", -1, "other")]
+    assert known.number(third) == numbers[2]
+
+
+def test_a_number_stands_for_one_site_by_whatever_it_was_called_first() -> None:
+    known = Sites()
+    number = known.number(Site("k", 1, "mlp"))
+    assert known.number(Site("k", 1, "norm")) == number
+    assert known[number] == Site("k", 1, "mlp")
+    assert known[number ^ _reader.SITE_STATEFUL] == Site("k", 1, "mlp")
+
+
+def test_of_a_copy_others_may_be_heard() -> None:
+    known = Sites()
+    number = known.number(Site("k", 1, "mlp"))
+    copy = known.copy()
+    later = copy.number(Site("later", 2, "mlp"))
+    assert (copy[number].kernel, copy[later].kernel) == ("k", "later")
+    assert known[later].kernel == f"site#{later:x}"
