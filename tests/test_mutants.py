@@ -181,8 +181,18 @@ def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
     )
     assert found.failed == ["tests/test_roster.py::test_fails"]
     assert found.of(1, "brickd/roster.py") == ["tests/test_roster.py::test_slower", "tests/test_a.py::test_quick"]
+    assert found.of(1, "brickd/reader/roster_type.c") == found.of(1, "agent/src/brick_roster.c") == [
+        "tests/test_roster.py::test_slower", "tests/test_a.py::test_quick",
+    ]  # fmt: skip
     assert found.of(2, "brickd/roster.py") == ["tests/test_a.py::test_slow"]
     assert found.of(3, "brickd/roster.py") == []
+
+
+def test_of_tests_named_like_the_module_those_with_more_of_its_name_come_first() -> None:
+    names = ("tests/test_match.py::test_a", "tests/test_match_rows.py::test_a", "tests/test_brick.py::test_a")
+    found = known(*((name, [1], 25.0 - number) for number, name in enumerate(names)))
+    assert found.of(1, "brickd/reader/match_rows.c") == [names[1], names[0]]
+    assert found.of(1, "agent/src/brick_match.c") == [names[1], names[0]]
 
 
 def known(*of: tuple[str, list[int], float]) -> Known:

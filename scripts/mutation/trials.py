@@ -45,11 +45,11 @@ class Known:
     failed: list[str] = field(default_factory=list)
 
     def of(self, number: int, file: str) -> list[str]:
-        """The tests for a mutant within the budget: those named after its module first, then the shortest."""
-        stem = Path(file).stem.removeprefix("brick_").strip("_")
+        """The tests for a mutant within the budget: those named most like its module first, then the shortest."""
+        words = _words(file)
 
-        def rank(test: str) -> tuple[bool, float]:
-            return stem not in test.partition("::")[0], self.seconds[test]
+        def rank(test: str) -> tuple[int, float]:
+            return -len(words & _words(test.partition("::")[0])), self.seconds[test]
 
         spent, chosen = 0.0, list[str]()
         for test in sorted(self.reaching.get(number, ()), key=rank):
@@ -57,6 +57,10 @@ class Known:
                 spent += self.seconds[test]
                 chosen.append(test)
         return chosen
+
+
+def _words(file: str) -> set[str]:
+    return set(Path(file).stem.split("_")) - {"brick", "test", ""}
 
 
 @dataclass(frozen=True)
