@@ -390,6 +390,16 @@ def test_a_tensor_that_never_stays_where_it_was_is_refused_and_ends_no_scan(engi
         assert got.process["tensors_refused"] >= 5
 
 
+def test_each_tensor_that_was_given_out_is_released_also_one_that_cannot_be_read(engine: Path, prefix: str) -> None:
+    with running(engine) as process:
+        assert order(process, "lrwk")[-1] == 0
+        refused = reading(prefix).process["tensors_refused"]
+        assert order(process, "iwwk")[-1] == 0
+        got = reading(prefix)
+        assert got.process["tensors_refused"] >= refused + 4, "two of each scan"
+        assert [each[:2] for each in found(got)[-2:]] == LOADED[1:]
+
+
 @pytest.mark.parametrize("how", ["rm", "reopen"])
 def test_into_the_segment_that_takes_a_lost_ones_place_all_are_recorded_anew(
     engine: Path, prefix: str, how: str

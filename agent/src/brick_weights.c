@@ -212,25 +212,23 @@ static int read_on(struct brick_weights *w, uint64_t until)
     struct brick_fingerprint_key key;
     if (!w->begun && !brick_key_told(process(), &key)) /* it cannot be had for now: it may be soon */
         return 0;
-    const enum brick_held held = w->hold(w->host, w->read, &tensor);
+    const uint64_t number = w->read;
+    const enum brick_held held = w->hold(w->host, number, &tensor);
     if (held == BRICK_NOT_NOW)
         return 0;
     if (held == BRICK_GONE) {
-        w->each[w->read].taken.dtype = 0;
+        w->each[number].taken.dtype = 0;
         read_over(w, 1);
         return 1;
     }
     if (held == BRICK_HELD && !w->begun)
         w->begun = brick_pieces_begin(&w->pieces, &tensor, key) == NULL;
-    if (held == BRICK_HELD && w->begun) {
+    if (held == BRICK_HELD && w->begun)
         add(w, &tensor, until);
-        if (w->release != NULL)
-            w->release(w->host, w->read);
-    } else {
-        if (held == BRICK_HELD && w->release != NULL)
-            w->release(w->host, w->read);
+    else
         refuse(w);
-    }
+    if (held == BRICK_HELD && w->release != NULL)
+        w->release(w->host, number);
     return 1;
 }
 

@@ -6,6 +6,8 @@
  *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
  *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
  *   t  two threads take turns until ten scans are recorded: how many there were
+ *   i  from now on the first tensor is none that can be read
+ *   k  how many tensors were given out and not released
  *   f  a child that is forked while it is at a turn records all, and ends by itself: what it came to
  */
 #include "brick_internal.h"
@@ -24,8 +26,8 @@
 
 static uint8_t *large;
 static uint32_t name;
-static int moving, forking;
-static uint64_t held;
+static int moving, forking, impossible;
+static uint64_t held, kept, given;
 static char before[96];
 
 static struct brick_weight each[COUNT];
@@ -47,7 +49,19 @@ static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *te
     tensor->shape = number == COUNT - 1 ? many : few;
     tensor->data = large + (moving ? ++held % 2 : 0);
     held += number == COUNT - 1 && !moving;
-    return number == 1 ? BRICK_GONE : number == 2 ? BRICK_UNREADABLE : BRICK_HELD;
+    if (number == 0 && impossible)
+        tensor->dims = BRICK_DIMS_MAX + 1;
+    if (number == 1 || number == 2)
+        return number == 1 ? BRICK_GONE : BRICK_UNREADABLE;
+    kept++;
+    given = number;
+    return BRICK_HELD;
+}
+
+static void release(void *host, uint64_t number)
+{
+    (void)host;
+    kept -= number == given;
 }
 
 /* As a reader sees it. */
@@ -117,6 +131,11 @@ static uint64_t obey(char letter)
     case 'm':
         moving = 1;
         return 0;
+    case 'i':
+        impossible = 1;
+        return 0;
+    case 'k':
+        return kept;
     case 't':
         if (pthread_create(&thread, NULL, other, NULL) != 0)
             exit(3);
@@ -139,7 +158,7 @@ int main(void)
     if (large == NULL || brick_init(&config) != BRICK_ON)
         return 3;
     name = brick_name("step", 4, NULL);
-    weights = (struct brick_weights){.each = each, .count = COUNT, .hold = hold, .share_ppm = 1000000};
+    weights = (struct brick_weights){.each = each, .count = COUNT, .hold = hold, .release = release, .share_ppm = 1000000};
     for (uint64_t n = 0; n < COUNT; n++)
         brick_weight_named(&each[n], names[n], strlen(names[n]));
     for (char letter; read(STDIN_FILENO, &letter, 1) == 1;) {
