@@ -473,8 +473,10 @@ def test_a_layer_whose_scope_is_gone_ends_no_other(worker: Start, prefix: str) -
     assert spans(got) == {"begun": 2, "summarized": 2, "unmatched": 1}
 
 
-def test_a_segment_says_when_its_process_began(worker: Start, prefix: str) -> None:
+def test_a_segment_says_when_its_machine_and_its_process_began(worker: Start, prefix: str) -> None:
     process = worker("brick.init(); pause()")
     process.paused()
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    assert reading(prefix).header["process_start"] == int(fields[19])
+    header = reading(prefix).header
+    assert header["process_start"] == int(fields[19])
+    assert header["boot_id"].hex() == Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")

@@ -407,3 +407,10 @@ for _ in range(2):
 """,
     )
     assert marks(got) == {("k:launched",): 2, ("k:launched", "<<<4,2,2>>> smem=0B:shaped"): 2}
+
+
+def test_launches_of_more_shapes_than_are_remembered_are_counted_by_their_own(worker: Start, prefix: str) -> None:
+    got = recorded(worker, prefix, "for n in 2 * [*range(1, 201)]: brick.kernel('k', 1, n)")
+    counted = {path[-1]: count for path, count in marks(got).items() if path[-1] != "k:launched"}
+    assert len(counted) == 200
+    assert set(counted.values()) == {2}

@@ -7,8 +7,9 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from conftest import WRITER
-from faults import NATIVE
+from faults import NATIVE, Start
 
 # Of the process or of its machine: they may be gone at the next try.
 PASSING = {"EMFILE", "ENFILE", "ENOMEM", "EINTR", "EAGAIN", "ENOSPC", "EDQUOT"}
@@ -20,3 +21,27 @@ def test_errors_of_the_moment_are_these_and_no_others(compiled: Callable[..., Pa
     found = {name for number, name in errno.errorcode.items() if library.secret_passes(number)}
     assert found == PASSING
     assert not library.secret_passes(0)
+
+
+@pytest.mark.parametrize(
+    ("home", "state", "expected"),
+    [
+        ("{}/home", "", "home/.local/state/brickd/key"),
+        ("{}/home", "relative", "home/.local/state/brickd/key"),
+        ("{}/home", "{}/state", "state/brickd/key"),
+        ("home", "", None),
+        ("/", "", None),
+        ("", "", None),
+    ],
+)
+def test_without_a_place_of_its_own_the_key_is_where_state_is_kept(
+    worker: Start, tmp_path: Path, home: str, state: str, expected: str | None
+) -> None:
+    places = {"HOME": home.format(tmp_path), "XDG_STATE_HOME": state.format(tmp_path), "BRICKD_STATE_DIR": ""}
+    process = worker("brick.init(); brick.checksum('k', bytes(64)); pause()", **places)
+    process.paused()
+    keys = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("key")]
+    assert keys == ([expected] if expected else [])
+    process.go()
+    process.end()
+    assert ("has no place" in process.said) == (expected is None)
