@@ -227,6 +227,16 @@ def test_by_input_one_that_contradicts_itself_once_is_the_outlier_and_when_most_
     assert classes(matched(once, steady, steady, by_input=True)) == {"IDENTICAL": 1, "DIVERGED": 1}
 
 
+@pytest.mark.parametrize(("contradicts", "outliers"), [((1, 2, 2, 2), [0, 2]), ((1, 1, 1, 2), [0, 1])])
+def test_by_input_a_worker_that_contradicts_itself_stands_with_those_who_say_what_it_says_most(
+    contradicts: tuple[int, ...], outliers: list[int]
+) -> None:
+    outputs = {1: Tensor(1), 2: off(2, 1.0)}
+    workers = [[Said(outputs[number], IN) for number in each] for each in (contradicts, (2,), (1,))]
+    (row,) = matched(*workers, by_input=True).rows
+    assert [member.worker for member in row.members if member.class_ == Class.DIVERGED] == outliers
+
+
 def test_by_input_the_first_that_says_so_stands_for_those_that_say_it_again() -> None:
     def told(one: list[int], other: list[int]) -> list[int]:
         said = [[Said(Tensor(output), IN, step=n) for n, output in enumerate(each)] for each in (one, other)]

@@ -88,6 +88,7 @@ def test_what_was_added_since_is_what_is_left_of_a_sum(
     assert (got["max"][some] >= wanted["max"][some]).all()
     width = np.maximum(wanted["max"][some] * 1.2, 38)  # of a bucket, but the last, which has no end
     assert (got["max"][some] <= np.where(wanted["histogram"][some, -1] > 0, 2**48, width)).all()
+    assert (wanted["min"][some] <= np.maximum(got["min"][some] * 1.2, 38)).all() or wanted["histogram"][some, -1].any()
 
 
 def test_of_sums_that_went_back_nothing_is_left() -> None:
