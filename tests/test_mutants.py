@@ -231,7 +231,8 @@ def test_what_an_import_comes_to_is_reached_by_each_test_and_a_call_by_its_own(t
     marks = {"MUTANTS_FOLDER": str(tmp_path), "MUTANTS_COUNT": "3", "PYTHONPATH": path}
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-p", "mutation.reached", "-c", "/dev/null"]
     command = [sys.executable, "-P", "-m", "pytest", *options, f"--rootdir={tmp_path}", "tests"]
-    subprocess.run(command, cwd=tmp_path, env=os.environ | marks, check=True, capture_output=True)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_XDIST_WORKER"} | marks
+    subprocess.run(command, cwd=tmp_path, env=environment, check=True, capture_output=True)
     found = json.loads((tmp_path / "marks-main.json").read_text())
     assert {name.rpartition("::")[2]: each["reached"] for name, each in found.items()} == {
         "test_constant": [1], "test_call": [1, 2],
