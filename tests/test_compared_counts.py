@@ -11,7 +11,7 @@ from brickd.numerics.compared import Counts
     ("equal", "unlike", "repeats"),
     [(99, 0, False), (100, 0, True), (100, 5, True), (119, 6, False), (120, 6, True), (2_000, 100, True)],
 )
-def test_a_kernel_repeats_itself_where_a_hundred_and_twenty_times_the_others_came_out_equal(
+def test_a_kernel_repeats_where_100_comparisons_or_more_and_20_for_each_unlike_one_came_out_equal(
     equal: int, unlike: int, *, repeats: bool
 ) -> None:
     assert Counts("mlp", met=equal + unlike, unlike=unlike).repeats == repeats

@@ -6,7 +6,7 @@
  *   n  turns until the segment has another name than at the last l, and all are recorded there: 0
  *   r  from now on scans follow each other at once        m  from now on the last tensor lies elsewhere each time
  *   t  two threads take turns until ten scans are recorded: how many there were
- *   i  from now on the first tensor is none that can be read
+ *   i  from now on the first tensor cannot be read
  *   k  how many tensors were given out and not released
  *   f  a child that is forked while it is at a turn records all, and ends by itself: what it came to
  */
