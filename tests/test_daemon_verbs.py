@@ -29,7 +29,7 @@ from verbs import LOSING, brickd, document, started
 from brickd.health import NAMES, Bounds, Missing, conditions, healthy
 from brickd.orders import Setting
 from brickd.runtime import runtime
-from brickd.views.workers import problems
+from brickd.views.problems import Seen, problems
 from brickd.workers import survey
 
 # ---- events
@@ -146,7 +146,7 @@ def test_what_is_set_is_shown_whoever_reads_it_and_of_nobody_who_is_dead(worker:
         states = re.findall(r"^\S+/\d +[\d-]+ +(\w+(?:, \w+)?)", screen, re.MULTILINE)
         assert states == ["live, spans", "live, off", "live, off", "live", "dead"]
     assert "control flags 0x3: spans on, recording off\n" in brickd("inspect", "api/1").stdout
-    assert problems(survey(), survey().workers[3:4], None, None, partial=True) == [], "of the calm one"
+    assert problems(Seen(survey().workers[3:4])) == [], "of the calm one"
 
 
 def test_how_recording_is_turned_on_again_can_be_pasted(worker: Start, daemon: Daemon) -> None:

@@ -157,6 +157,7 @@ LAYERS = (
     {"brickd.views.answer"},
     {"brickd.health", "brickd.views.removed", "brickd.views.weighed"},
     {"brickd.views.numerics"},
+    {"brickd.views.problems"},
     {
         "brickd.views.bricks",
         "brickd.views.coverage",

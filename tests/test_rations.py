@@ -20,7 +20,7 @@ from brickd.checkpoint import decode
 from brickd.collector import SECOND, STILL_NS, Collector
 from brickd.errors import DaemonEnds
 from brickd.memory import Memory
-from brickd.views.workers import problems
+from brickd.views.problems import Seen, problems
 from brickd.workers import Survey, survey
 
 
@@ -126,7 +126,7 @@ def test_a_segment_over_the_limit_whatever_it_loses_is_quarantined_with_figure_a
         (refused,) = found.refused
         assert refused.path == f"{prefix}costly"
         assert "of memory: the limit for one segment is" in refused.reason
-        said = problems(found, found.workers, None, None, partial=False)
+        said = problems(Seen(found.workers, refused=found.refused))
         assert [each["command"] for each in said if "quarantined" in each["text"]] == ["brickd doctor"]
         loop.tick(1)
         assert loop.collector.directory.refused()[f"{prefix}costly"].reason == refused.reason

@@ -15,7 +15,7 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, started
 
-from brickd.views.workers import problems
+from brickd.views.problems import Seen, problems
 from brickd.workers import survey
 
 
@@ -102,7 +102,7 @@ def test_a_dead_worker_is_kept_told_and_pruned(worker: Start, prefix: str) -> No
     assert [problem["command"] for problem in document["problems"]] == ["brickd prune"]
     found = survey(prefix)
     (dead,) = [each for each in found.workers if not each.reading.alive]
-    (problem,) = problems(found, [replace(dead, name="api/older", together=66)], None, None, partial=True)
+    (problem,) = problems(Seen([replace(dead, name="api/older", together=66)]))
     assert problem["text"] == "api/older and 65 more died; what was recorded is kept"
 
 

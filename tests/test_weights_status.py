@@ -21,6 +21,7 @@ from brickd.numerics.judged import Judged
 from brickd.numerics.replicas import holdings
 from brickd.numerics.weighing import Weighing
 from brickd.views import weighed as views
+from brickd.views.problems import Seen, problems
 
 THREE = ("api/0", "api/1", "api/2")
 ODD = '{"layers.1.mlp.up.weight": array("f", [1.5] * 8)}'
@@ -180,7 +181,9 @@ def test_who_holds_another_shard_is_a_finding_though_no_tensor_can_be_compared()
     finding = only(weighed)
     assert (finding["workers"], finding["kernel"], finding["holds_shard"]) == (["api/0.pp0"], None, "pp1")
     assert (finding["cases"], finding["relative_error"], finding["blame"]) == (0, None, "culprit")
-    assert views.problems([finding])[0]["text"].startswith("weights: api/0.pp0 holds what is of pp1, in all of its 1 ")
+    assert problems(Seen((), weights=[finding]))[0]["text"].startswith(
+        "weights: api/0.pp0 holds what is of pp1, in all of its 1 "
+    )
 
 
 def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from faults import Start
 from serving import Daemon, still
 from verbs import brickd, document, sheet, started
 
-from brickd.views.workers import LISTED_MAX
+from brickd.views.problems import LISTED_MAX
 
 # Three threads have recorded at the same time, of which one has ended and one has nothing open.
 THREADS = """

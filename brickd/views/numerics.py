@@ -45,10 +45,9 @@ def called_now(workers: Iterable[Worker]) -> Called:
     )
 
 
-def problems(findings: Iterable[Finding], called: Called) -> list[dict[str, str]]:
-    """As problems: one for all that the same workers differ in."""
-    found = headlines(findings, called, time.time_ns())
-    return [{"text": text, "command": command(finding, called)} for finding, text in found]
+def headlined(findings: Iterable[Finding], called: Called) -> list[tuple[Finding, str]]:
+    """A sentence for all findings in which the same workers differ."""
+    return headlines(findings, called, time.time_ns())
 
 
 def finding(of: Finding, called: Called, *, whole: bool = True) -> dict[str, Any]:

@@ -29,15 +29,14 @@ def summary(removed: Sequence[Removed]) -> dict[str, int]:
     }
 
 
-def problems(removed: Sequence[Removed], *, daemon: bool) -> list[dict[str, str]]:
-    """What no person asked for."""
+def sentence(removed: Sequence[Removed]) -> str | None:
+    """What no person asked for, in words; None where there is nothing."""
     unasked = _unasked(removed)
     if not unasked:
-        return []
+        return None
     spans = sum(each.counts.spans for each in unasked)
     who = f"{many(spans, 'span')} of {many(_workers(unasked), 'removed worker')}"
-    text = f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
-    return [{"text": text, "command": "brickd prune" if daemon else "brickd up -d"}]
+    return f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
 
 
 def _workers(removed: Iterable[Removed]) -> int:

@@ -37,11 +37,6 @@ def findings(judged: Iterable[Judged], workers: Collection[Worker], *, partial: 
     return [each for each in found if not partial or named.intersection(each["workers"])]
 
 
-def problems(found: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
-    """Findings as problems."""
-    return [{"text": f"weights: {each['text']}", "command": each["command"]} for each in found]
-
-
 def _finding(judged: Judged, said: Headline) -> dict[str, Any]:
     first = next(iter(said.rows), None)
     disagree = first is not None and first.why == "disagree"
