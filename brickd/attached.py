@@ -17,10 +17,11 @@ from brickd.budget import MIB, Account, Ration
 from brickd.deferred import Deferred
 from brickd.errors import SegmentRefused
 from brickd.kept import together
-from brickd.memory import Cursor, Known, Wish
 from brickd.numerics.numerics import Speaker
+from brickd.orders import Wish
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading, begins
+from brickd.retained import Cursor, Known
 from brickd.segment import Segment
 from brickd.sources import Sources
 from brickd.thinning import left_out, rate_of

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from brickd.doctor.kernel import read
 from brickd.instant import rfc3339
-from brickd.machine import here
+from brickd.machine import here, read
 from brickd.peaks import Bandwidth, Device, Skipped
 from brickd.peaks_measured import Begun, Flops, Next, Told, decode
 

@@ -29,7 +29,6 @@ from brickd.home import Home
 from brickd.locks import process
 from brickd.lookout import Lookout
 from brickd.loop import Loop
-from brickd.memory import Gone, Obeyed, Wish
 from brickd.naming import suggestion
 from brickd.numerics import judged, stored
 from brickd.numerics.compared import Compared, Finding
@@ -39,11 +38,12 @@ from brickd.numerics.scales import Scales
 from brickd.numerics.shards import shards_of
 from brickd.numerics.weighing import Weighing
 from brickd.numerics.weights import Weights
-from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
+from brickd.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
 from brickd.recording.recorder import Recorder
 from brickd.recording.recordings import Recordings
 from brickd.recording.rings import Rings
 from brickd.recording.shelf import ROOM, Shelf
+from brickd.retained import Gone
 from brickd.runtime import runtime
 from brickd.sampler import Sampler
 from brickd.segment import Segment, open_segment

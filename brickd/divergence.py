@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brickd.cli import sides
 from brickd.questions.diff import DiffQuestion
+from brickd.views import diff_operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,6 @@ def found(
     """Compare the workers of these names; raises as `brickd.diff` does."""
     # A number of sixteen digits is no hexadecimal one.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
-    answer = sides.find(DiffQuestion(tuple(names), by, asked, since, rtol))
-    sides.require_comparable(answer.document)
+    answer = diff_operands.find(DiffQuestion(tuple(names), by, asked, since, rtol))
+    diff_operands.require_comparable(answer.document)
     return Divergence(answer.document, answer.words)

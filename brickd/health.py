@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from brickd.questions.parameter import Choices, Switch, Whole
 from brickd.questions.question import Question, given
 from brickd.units import duration
+from brickd.views.fetch import Missing
 from brickd.words import many
 
 if TYPE_CHECKING:
@@ -78,19 +79,6 @@ class Condition:
             "wanted": self.wanted,
             "command": self.command,
         }
-
-
-@dataclass(frozen=True, slots=True)
-class Missing:
-    """A daemon that was there.
-
-    Attributes:
-        what: became of it.
-        ended: whether it is sure that it has ended.
-    """
-
-    what: str
-    ended: bool
 
 
 def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:

@@ -1,7 +1,7 @@
-"""Facts on this machine, without which a number that was measured on it says little.
+"""This machine: its processors, and the small files in which the kernel describes it.
 
-Owns: how they are found. Must not know: what is measured. Invariant: the same machine, as much of it as this process
-may use, has the same facts.
+Owns: how such a file is read. Must not know: what is measured, what a file means. Invariants: the same machine, as much
+of it as this process may use, has the same facts; a file that is missing or unreadable is None, never an error.
 """
 
 from __future__ import annotations
@@ -38,3 +38,18 @@ def _cpu_model() -> str:
         if key.strip() in {"model name", "Model", "CPU part"}:
             return value.strip()
     return platform.machine()
+
+
+def read(path: Path, most: int = 1 << 16) -> str | None:
+    """The text of a file, as far as `most` bytes go."""
+    try:
+        with path.open("rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """The number that is all there is in a file."""
+    text = (read(path) or "").strip()
+    return int(text) if text.isascii() and text.isdigit() else None

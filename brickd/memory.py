@@ -1,4 +1,4 @@
-"""What a daemon alone knows: how far it has read, deferred work, who is called what, the dead's totals, who differs.
+"""What a daemon alone knows: each worker's `Known`, the totals of removed segments, orders, findings.
 
 Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
 is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
@@ -7,206 +7,25 @@ uuid; all of it is limited.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any
 
-from brickd import _reader, kept, thinning
+from brickd import kept
 from brickd.composed import pieces, plain
-from brickd.deferred import Deferred
-from brickd.files import Identifier
-from brickd.lately import Origin
 from brickd.ledger import ledger_of
 from brickd.numerics.compared import Compared
-from brickd.overlay import Overlay, lifted, overlay
-from brickd.reading import Reading
+from brickd.orders import Wish
+from brickd.overlay import overlay
 from brickd.removed import Counts, Removals, Removed
+from brickd.retained import Background, Gone, Known
 from brickd.sources import Sources
-from brickd.switches import sentence, settings
-from brickd.valid import U64_MAX, flag, listed, optional, require, text, unicode, whole
+from brickd.valid import flag, listed, text, unicode, whole
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"
 BURIED_MAX = 4_096
-_PATTERNS_MAX = 64  # as an order has them
-_UID_MAX = 2**32 - 1
 _EVENTS_MAX = 2**62  # so that more can come
-
-
-class Cursor(NamedTuple):
-    """How far the rings of one lane were read.
-
-    Attributes:
-        span: slots of the span ring.
-        event: slots of the event ring.
-        events: records among these.
-        sequence: the number of the last of them.
-        spans_lost: details that were read by a daemon that is gone.
-    """
-
-    span: int
-    event: int
-    events: int
-    sequence: int
-    spans_lost: int
-
-
-@dataclass(slots=True)
-class Known:
-    """A worker whose segment is there.
-
-    Attributes:
-        name: what it is called, also after others have come and gone.
-        cursors: by lane.
-        deferred: what it has handed to devices.
-        finalizes_dropped: as far as `deferred` was told of them.
-        file: its segment, as soon as that is drained; None: a checkpoint of an earlier brickd did not say it.
-    """
-
-    name: str = ""
-    cursors: list[Cursor] = field(default_factory=list)
-    deferred: Deferred = field(default_factory=Deferred)
-    finalizes_dropped: int = 0
-    file: Identifier | None = None
-
-    def pieces(self) -> Iterator[str]:
-        """As JSON, piece by piece."""
-        dropped = min(self.finalizes_dropped, U64_MAX)  # of all lanes of a worker that may lie
-        # The fourth member was a uid, which brickds of before one-user daemons still expect.
-        yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
-        yield from self.deferred.pieces()
-        yield f",{plain(self.file)}]"
-
-    @classmethod
-    def of(cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None) -> Known:
-        """What `pieces` said; an earlier brickd's checkpoint has no file."""
-        whole(uid, -1, _UID_MAX)
-        return cls(
-            unicode(name),
-            [Cursor(*map(whole, each)) for each in listed(cursors, _reader.LANES_MAX)],
-            Deferred.of(deferred),
-            whole(finalizes_dropped),
-            optional(file, _identifier),
-        )
-
-
-@dataclass(slots=True)
-class Gone:
-    """A worker whose segment was removed, or several of a service in one.
-
-    Attributes:
-        name: what it was called.
-        reading: the last one of its segment, deferred work included; in little room.
-        workers: how many these are.
-    """
-
-    name: str
-    reading: Reading
-    workers: int = 1
-    _text: str = field(default="", compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.reading = kept.compact(self.reading)
-
-    def text(self) -> str:
-        """As JSON: made once, for it is wanted at each checkpoint and never changes."""
-        if not self._text:
-            self._text = f"[{plain(self.name)},{kept.written(self.reading)},{self.workers}]"
-        return self._text
-
-    def of_service(self, service: str) -> Gone:
-        """The same under another service's name."""
-        header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
-        return Gone(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
-
-    def and_(self, other: Gone) -> Gone:
-        """Both in one, which has nobody's own name any more."""
-        header = {**self.reading.header, "index": -1, "coordinates": b""}
-        reading = replace(kept.added(self.reading, other.reading), header=cast("_reader.Header", header))
-        return Gone(f"{reading.service}/older", reading, self.workers + other.workers)
-
-
-class Wish(NamedTuple):
-    """What the operator wants of a service's workers.
-
-    Attributes:
-        spans: their span rings on.
-        off: nothing recorded.
-        fingerprints: of which steps checksums are.
-        sites: patterns of the kernels of which they are; none: of all.
-    """
-
-    spans: bool = False
-    off: bool = False
-    fingerprints: str = thinning.DEFAULT
-    sites: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, said: Sequence[Any]) -> Wish:
-        """As a checkpoint has it; an older one says only the first two."""
-        spans, off, *more = said
-        fingerprints, sites = more or (thinning.DEFAULT, [])
-        require(thinning.rate_of(text(fingerprints)) is not None, thinning.WANTED, fingerprints)
-        return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
-
-    def document(self) -> dict[str, Any]:
-        """In the words of an order."""
-        sites = list(self.sites) or [thinning.ALL]
-        return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
-
-    def text(self) -> str:
-        """In a sentence."""
-        return sentence(self.document())
-
-
-class Obeyed(NamedTuple):
-    """What became of an order.
-
-    Attributes:
-        wish: what is wanted now.
-        workers: how many there are.
-        deaf: of these, how many record checksums of all steps and sites whatever is wanted, for their agent is older.
-    """
-
-    wish: Wish
-    workers: int
-    deaf: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """What stands beside the segments when all workers are looked at, by uuid.
-
-    Attributes:
-        names: who is called what, and several that were added up by the uuid that their reading has.
-        begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
-            lost.
-        files: which file each known worker's segment is, by uuid.
-        older: those that were added up, who have no uuid of their own.
-        added: of each of these, by its uuid, who was added to it of late.
-        removed: workers whose segments were removed, and sums of those before them.
-    """
-
-    names: dict[str, str] = field(default_factory=dict)
-    begun: dict[str, str] = field(default_factory=dict)
-    files: dict[str, Identifier] = field(default_factory=dict)
-    overlays: dict[str, Overlay] = field(default_factory=dict)
-    gone: dict[str, Gone] = field(default_factory=dict)
-    older: tuple[Gone, ...] = ()
-    buried: frozenset[str] = frozenset()
-    added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
-    removed: Removals = field(default_factory=Removals)
-
-    def before(self, took: int) -> str | None:
-        """The known uuid of the lost segment whose totals a worker took along."""
-        return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
-
-    def overlay(self, uuid: str, before: str | None) -> Overlay | None:
-        """The deferred work of a worker, under its segment's uuid or that of the one before."""
-        if (found := self.overlays.get(uuid)) is not None or before is None:
-            return found
-        return overlay(lifted(self.gone[before].reading)) if before in self.gone else self.overlays.get(before)
 
 
 @dataclass(slots=True)
@@ -401,12 +220,6 @@ class Memory:
             compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
             sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
         )
-
-
-def _identifier(file: Any) -> Identifier:
-    """Of a segment's file."""
-    device, inode = file
-    return whole(device), whole(inode)
 
 
 def _counts(gone: Gone) -> Counts:

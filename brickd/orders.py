@@ -5,15 +5,17 @@ Owns: the orders and their parameters. Must not know: how an order is carried ou
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from brickd import thinning
 from brickd.errors import WrongQuestion
 from brickd.questions.parameter import Choice, Name, Names, Number, Parameter, Switch, Whole
 from brickd.questions.question import Question, given
-from brickd.switches import OnOff
+from brickd.valid import flag, listed, require, text, unicode
 
+OnOff = Literal["on", "off"]
 _ON_OFF = ("on", "off")
 _RECORDING = Name("the name that a recording was given as it began")
 _PATTERNS_MAX, _PATTERN_MAX = 64, 256
@@ -133,3 +135,61 @@ class RecordedFile(Question):
 
     recording: str = given(_RECORDING)
     number: int = given(Whole(0, None, "The number of the file in the recording."))
+
+
+class Wish(NamedTuple):
+    """What the operator wants of a service's workers.
+
+    Attributes:
+        spans: their span rings on.
+        off: nothing recorded.
+        fingerprints: of which steps checksums are.
+        sites: patterns of the kernels of which they are; none: of all.
+    """
+
+    spans: bool = False
+    off: bool = False
+    fingerprints: str = thinning.DEFAULT
+    sites: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Sequence[Any]) -> Wish:
+        """As a checkpoint has it; an older one says only the first two."""
+        spans, off, *more = said
+        fingerprints, sites = more or (thinning.DEFAULT, [])
+        require(thinning.rate_of(text(fingerprints)) is not None, thinning.WANTED, fingerprints)
+        return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
+
+    def document(self) -> dict[str, Any]:
+        """In the words of an order."""
+        sites = list(self.sites) or [thinning.ALL]
+        return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
+
+    def text(self) -> str:
+        """In a sentence."""
+        return sentence(self.document())
+
+
+class Obeyed(NamedTuple):
+    """What became of an order.
+
+    Attributes:
+        wish: what is wanted now.
+        workers: how many there are.
+        deaf: of these, how many record checksums of all steps and sites whatever is wanted, for their agent is older.
+    """
+
+    wish: Wish
+    workers: int
+    deaf: int = 0
+
+
+def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
+    """What is set, in the words of an order."""
+    return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
+
+
+def sentence(said: Mapping[str, Any]) -> str:
+    """What the workers of a service are told, in a sentence."""
+    told = f"spans {said['spans']}, recording {said['recording']}"
+    return f"{told}, fingerprints {said['fingerprints']}, sites {', '.join(said['sites'])}"

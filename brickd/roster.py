@@ -25,13 +25,15 @@ from brickd.events import Tell
 from brickd.files import find, identifier_of
 from brickd.lately import Lately, Origin
 from brickd.ledger import ledger_of
-from brickd.memory import Background, Gone, Known, Memory, Wish
+from brickd.memory import Memory
 from brickd.naming import named
 from brickd.numerics.numerics import Numerics
 from brickd.numerics.shards import shard_of
+from brickd.orders import Wish
 from brickd.overlay import lifted
 from brickd.recording.rings import Rings
 from brickd.removed import Removed, uncounted
+from brickd.retained import Background, Gone, Known
 from brickd.segment import Segment, open_segment
 from brickd.twins import Twin, original, undecided
 from brickd.workers import Held

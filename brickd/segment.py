@@ -18,7 +18,7 @@ from brickd import _reader
 from brickd.clock import Clock, Now
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.files import File, opened
-from brickd.numerics.numerics import Tables
+from brickd.numerics.sites import Tables
 from brickd.reading import Identity, Path, Reading, Site, label
 from brickd.thinning import bits_of, changed
 

@@ -21,11 +21,11 @@ from brickd.files import Identifier, Owners, committed, identifier_of, listing
 from brickd.files import prefix as configured
 from brickd.lately import Origin
 from brickd.ledger import Ledger, ledger_of
-from brickd.memory import Background
 from brickd.naming import Who, named, suggestion
 from brickd.overlay import laid_over
 from brickd.reading import CLOCKS, Identity, Reading
 from brickd.removed import Removed, uncounted
+from brickd.retained import Background
 from brickd.segment import Segment, open_segment
 from brickd.twins import Twin, original, undecided
 from brickd.users import others_have

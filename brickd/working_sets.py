@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from brickd.doctor import memory_group
-from brickd.doctor.kernel import read
+from brickd import cgroups
+from brickd.machine import read
 from brickd.peaks import MEMORY, Skipped
 
 PAGE = 4096
@@ -99,7 +99,7 @@ def _no_room(wanted_bytes: int, room_bytes: int) -> str:
 
 def room() -> int:
     """How many bytes may be taken without harm to who else is here."""
-    limit = memory_group.observe()
+    limit = cgroups.observe()
     lines = (read(Path("/proc/meminfo")) or "").splitlines()
     free = [int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")]
     return min(free + ([] if limit is None else [limit.room_bytes]), default=0) // _SHARE_OF_ROOM

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from brickd import _reader, checkpoint, files, workers
 from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
 from brickd.instant import rfc3339
-from brickd.memory import Background, Memory
+from brickd.memory import Memory
 from brickd.numerics import judged, stored
 from brickd.numerics.compared import Compared
 from brickd.numerics.numerics import ALL_BYTES, Numerics
@@ -25,6 +25,7 @@ from brickd.numerics.shards import shard_of, shards_of
 from brickd.numerics.weighing import watching
 from brickd.numerics.weights import Weights
 from brickd.reading import Reading
+from brickd.retained import Background
 from brickd.runtime import runtime
 from brickd.segment import Segment, open_segment
 from brickd.sources import Known, Sources

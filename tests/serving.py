@@ -23,9 +23,8 @@ from brickd.errors import BrickdError, NoSuchWorker
 from brickd.events import Log
 from brickd.files import find, prefix
 from brickd.findings import Judged
-from brickd.memory import Obeyed, Wish
 from brickd.numerics.compared import Compared
-from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
+from brickd.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
 from brickd.recording.recorder import Recorder
 from brickd.recording.shelf import Shelf
 from brickd.runtime import runtime

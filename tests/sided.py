@@ -11,12 +11,13 @@ from made_up import HOSTILE, MadeUp
 from said import Said, Tensor
 
 from brickd import _reader
-from brickd.cli.sides import require_comparable
 from brickd.ledger import ledger_of
-from brickd.numerics.numerics import Numerics, Tables
+from brickd.numerics.numerics import Numerics
+from brickd.numerics.sites import Tables
 from brickd.questions.diff import DiffQuestion
 from brickd.reading import Site
 from brickd.views import diff
+from brickd.views.diff_operands import require_comparable
 from brickd.workers import Survey, Worker
 from brickd.world import Source
 

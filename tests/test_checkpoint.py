@@ -20,10 +20,12 @@ from brickd import _reader, checkpoint, dtypes
 from brickd.errors import CheckpointRefused
 from brickd.framed import framed
 from brickd.kept import added, compact
-from brickd.memory import OLDER_MAX, Cursor, Gone, Known, Memory, Wish
+from brickd.memory import OLDER_MAX, Memory
+from brickd.orders import Wish
 from brickd.overlay import laid_over, overlay
 from brickd.reading import Reading
 from brickd.removed import Counts, Removed
+from brickd.retained import Cursor, Gone, Known
 from brickd.workers import survey
 
 NAMES = """

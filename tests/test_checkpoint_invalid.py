@@ -42,9 +42,9 @@ from brickd.deferred import Deferred
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
 from brickd.framed import framed
 from brickd.home import Home
-from brickd.memory import Cursor, Gone, Known, Memory, Wish
+from brickd.memory import Memory
 from brickd.numerics.compared import Case, Compared, Counts, Doubt, Finding, Latest, Place
-from brickd.orders import Forgetting
+from brickd.orders import Forgetting, Wish
 from brickd.overlay import laid_over, overlay
 from brickd.questions.bricks import BricksQuestion
 from brickd.questions.coverage import CoverageQuestion
@@ -58,6 +58,7 @@ from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
 from brickd.removed import Counts as Counted
 from brickd.removed import Removed
+from brickd.retained import Cursor, Gone, Known
 from brickd.runtime import runtime
 from brickd.views import bricks, coverage, diff, inspect, source, status, tree, weights, workers
 from brickd.views.answer import Answer

@@ -16,7 +16,8 @@ from rings import Rings, spans
 
 from brickd.attached import Attached
 from brickd.collector import SECOND, Collector
-from brickd.memory import Memory, Wish
+from brickd.memory import Memory
+from brickd.orders import Wish
 
 SERVICE = "wanted"
 

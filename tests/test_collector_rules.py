@@ -18,7 +18,9 @@ from brickd import removed_file, turns
 from brickd.attached import Attached
 from brickd.checkpoint import decode
 from brickd.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
-from brickd.memory import Cursor, Known, Memory, Wish
+from brickd.memory import Memory
+from brickd.orders import Wish
+from brickd.retained import Cursor, Known
 
 MS = SECOND // 1000
 

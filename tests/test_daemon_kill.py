@@ -15,7 +15,8 @@ from running import Running, running
 
 from brickd import checkpoint
 from brickd.files import find
-from brickd.memory import Memory, Wish
+from brickd.memory import Memory
+from brickd.orders import Wish
 from brickd.runtime import runtime
 from brickd.totals import bricks
 from brickd.workers import Worker, survey

@@ -26,9 +26,10 @@ from hypothesis import strategies as st
 from serving import Daemon, still
 from verbs import LOSING, brickd, document, started
 
-from brickd.health import NAMES, Bounds, Missing, conditions, healthy
+from brickd.health import NAMES, Bounds, conditions, healthy
 from brickd.orders import Setting
 from brickd.runtime import runtime
+from brickd.views.fetch import Missing
 from brickd.views.problems import Seen, problems
 from brickd.workers import survey
 

@@ -20,8 +20,8 @@ from test_record import recording
 from verbs import brickd, document, sheet
 
 import brickd as brickd_package
-from brickd.cli.sides import Term, term
 from brickd.errors import NothingComparable
+from brickd.views.diff_operands import Term, term
 
 # On this clock a tick is a nanosecond: what stands still is the same at any time.
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from brickd import cgroups
+from brickd.cgroups import Limit
 from brickd.doctor import (
     clock,
     container,
@@ -31,7 +33,6 @@ from brickd.doctor.daemon import Daemon
 from brickd.doctor.examination import Facts, judge
 from brickd.doctor.finding import STATES, Finding
 from brickd.doctor.logind import Logind, User
-from brickd.doctor.memory_group import Limit
 from brickd.doctor.processes import Mapped, Process, Processes
 from brickd.doctor.recordings import Left
 from brickd.doctor.segments import Known, Refused, Segments
@@ -365,19 +366,19 @@ def test_the_tightest_of_all_groups_above_binds(tmp_path: Path) -> None:
     group(tmp_path / "sys/fs/cgroup/a/b", "max", 10, 0, V2)
     group(tmp_path / "sys/fs/cgroup/a", 100, 90, 40, V2)
     group(tmp_path / "sys/fs/cgroup", 1000, 970, 0, V2)
-    assert memory_group.observe(tmp_path) == Limit("/sys/fs/cgroup/memory.max", 1000, 970)
+    assert cgroups.observe(tmp_path) == Limit("/sys/fs/cgroup/memory.max", 1000, 970)
     group(tmp_path / "sys/fs/cgroup/a", 100, 90, 0, V2)
-    assert memory_group.observe(tmp_path) == Limit(GROUP, 100, 90)
+    assert cgroups.observe(tmp_path) == Limit(GROUP, 100, 90)
 
 
 def test_version_1_and_paths_outside_of_what_is_mounted_are_understood(tmp_path: Path) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("4:cpu,memory:/docker/0123\n0::/\n1:name=systemd:/x\njunk\n")
-    assert memory_group.observe(tmp_path) is None
+    assert cgroups.observe(tmp_path) is None
     group(tmp_path / "sys/fs/cgroup/memory", 500, 200, 50, V1)
-    assert memory_group.observe(tmp_path) == Limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", 500, 150)
+    assert cgroups.observe(tmp_path) == Limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", 500, 150)
     group(tmp_path / "sys/fs/cgroup/memory", 9223372036854771712, 200, 50, V1)
-    assert memory_group.observe(tmp_path) is None
+    assert cgroups.observe(tmp_path) is None
 
 
 # ---- segments

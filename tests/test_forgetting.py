@@ -14,9 +14,10 @@ from verbs import brickd, document, started
 
 from brickd import checkpoint
 from brickd.home import Home
-from brickd.memory import Gone, Known, Memory
+from brickd.memory import Memory
 from brickd.numerics.compared import Compared, Doubt, Place
 from brickd.reading import Reading
+from brickd.retained import Gone, Known
 from brickd.runtime import runtime
 
 

@@ -18,8 +18,8 @@ from brickd.collector import SECOND, Collector
 from brickd.memory import Memory
 from brickd.numerics import carried
 from brickd.numerics.compared import Place
-from brickd.numerics.numerics import SPEAKERS_MAX, Numerics, Speaker, Tables
-from brickd.numerics.sites import SITES_MAX, Site, Sites
+from brickd.numerics.numerics import SPEAKERS_MAX, Numerics, Speaker
+from brickd.numerics.sites import SITES_MAX, Site, Sites, Tables
 
 IN = (Tensor(7),)
 WORK = """

@@ -12,7 +12,7 @@ from faults import Start
 from test_record import recording
 from verbs import brickd, document
 
-from brickd.cli.commands import VERBS, command, rewritten
+from brickd.views.next_command import VERBS, command, rewritten
 
 WORKER = """
 from array import array

@@ -15,8 +15,8 @@ from verbs import document, started
 
 from brickd import _reader, kept
 from brickd.files import find
-from brickd.memory import Gone
 from brickd.recording.world import opened
+from brickd.retained import Gone
 from brickd.segment import open_segment
 
 CHECKS = """

@@ -30,9 +30,8 @@ from brickd.questions.stragglers import StragglersQuestion
 from brickd.questions.tree import TreeQuestion
 from brickd.questions.weights import WeightsQuestion
 from brickd.questions.workers import WorkersQuestion
-from brickd.recording import looks
 from brickd.recording.world import Recorded, opened
-from brickd.views import bricks, coverage, events, inspect, status, stragglers, tree, weights, workers
+from brickd.views import bricks, coverage, events, hang, inspect, status, stragglers, tree, weights, workers
 
 VERBS = (
     ("status",),
@@ -92,7 +91,7 @@ def answers(world: Recorded) -> Iterator[Callable[[], object]]:
     yield lambda: coverage.answer(world, CoverageQuestion())
     yield lambda: weights.answer(world, WeightsQuestion(all=True))
     yield lambda: inspect.answer(world, InspectQuestion("api/0"))
-    yield lambda: looks.answer(world, HangQuestion())
+    yield lambda: hang.of_recording(world, HangQuestion())
     yield lambda: events.answer(world, EventsQuestion())
     yield lambda: list(world.snapshots())
     yield lambda: json.dumps([world.document(), world.words()])

@@ -13,9 +13,11 @@ from brickd import checkpoint, memory, thinning
 from brickd.deferred import Deferred
 from brickd.errors import CheckpointRefused
 from brickd.ledger import ledger_of
-from brickd.memory import OTHERS, Background, Cursor, Gone, Known, Memory, Wish
+from brickd.memory import OTHERS, Memory
+from brickd.orders import Wish
 from brickd.overlay import laid_over, lifted, overlay
 from brickd.removed import Counts, Removed
+from brickd.retained import Background, Cursor, Gone, Known
 
 ONE, TWO, THREE, FOUR = (f"{number:016x}{number:016x}" for number in (1, 2, 3, 4))
 

@@ -18,8 +18,9 @@ from brickd import _reader, checkpoint, removed, removed_file, roster
 from brickd.checkpoint import decode, encode
 from brickd.collector import STILL_NS
 from brickd.files import find
-from brickd.memory import Background, Memory
+from brickd.memory import Memory
 from brickd.removed import Counts, Removals, Removed
+from brickd.retained import Background
 from brickd.runtime import runtime
 from brickd.workers import survey
 from brickd.world import SharedMemory

@@ -21,8 +21,9 @@ from sandbox import PREFIX
 from brickd import _reader, removed, removed_file, roster, workers
 from brickd.checkpoint import decode
 from brickd.collector import STILL_NS, Collector
-from brickd.memory import Background, Memory
+from brickd.memory import Memory
 from brickd.prune import prune
+from brickd.retained import Background
 from brickd.segment import Segment
 from brickd.workers import Survey, survey
 

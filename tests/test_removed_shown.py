@@ -24,9 +24,9 @@ from brickd.collector import STILL_NS
 from brickd.doctor import removed as doctor
 from brickd.files import find
 from brickd.health import Bounds, conditions
-from brickd.memory import Background
 from brickd.prune import prune
 from brickd.removed import Counts, Removals, Removed, uncounted
+from brickd.retained import Background
 from brickd.workers import survey
 
 WIDE = Screen(None, False)

@@ -15,7 +15,8 @@ from brickd.checkpoint import decode, save
 from brickd.collector import SECOND, Collector
 from brickd.errors import NotPermitted
 from brickd.files import File
-from brickd.memory import Background, Memory
+from brickd.memory import Memory
+from brickd.retained import Background
 from brickd.runtime import runtime
 from brickd.workers import survey
 from brickd.world import SharedMemory

@@ -20,7 +20,9 @@ from brickd.budget import kept_of
 from brickd.checkpoint import decode
 from brickd.collector import SECOND, Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
-from brickd.memory import Cursor, Memory, Wish
+from brickd.memory import Memory
+from brickd.orders import Wish
+from brickd.retained import Cursor
 from brickd.segment import Segment, open_segment
 from brickd.workers import survey
 

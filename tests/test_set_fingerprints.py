@@ -24,7 +24,8 @@ from test_checked_sampled import drawn
 from verbs import brickd, document, started
 
 from brickd import _reader, checkpoint, thinning
-from brickd.memory import Memory, Wish
+from brickd.memory import Memory
+from brickd.orders import Wish
 from brickd.reading import Reading
 from brickd.runtime import runtime
 

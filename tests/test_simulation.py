@@ -30,8 +30,9 @@ from brickd.clock import Now
 from brickd.collector import Collector
 from brickd.deferred import Deferred
 from brickd.files import File, find
-from brickd.memory import Cursor, Gone, Known, Memory
+from brickd.memory import Memory
 from brickd.removed import Removals, Removed, uncounted
+from brickd.retained import Cursor, Gone, Known
 from brickd.roster import Roster
 from brickd.twins import Twin, original
 from brickd.workers import Worker

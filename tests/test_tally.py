@@ -5,7 +5,7 @@ from __future__ import annotations
 from test_watch import BAD, GOOD, HERE, Service
 
 from brickd.numerics.compared import Counts, Place
-from brickd.numerics.numerics import Tables
+from brickd.numerics.sites import Tables
 from brickd.numerics.tally import Tally
 
 API = {"api"}

@@ -10,7 +10,7 @@ from rings import Rings, events, rings, spans
 
 from brickd import turns
 from brickd.attached import Attached
-from brickd.memory import Known
+from brickd.retained import Known
 from brickd.segment import Segment
 from brickd.sources import Sources
 from brickd.turns import Found, Turns

@@ -28,10 +28,11 @@ from brickd.numerics.compared import (
     Place,
 )
 from brickd.numerics.comparison import Evidence, Party, compare
-from brickd.numerics.numerics import Numerics, Speaker, Tables
+from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.opinions import opinions
 from brickd.numerics.recalled import recall
 from brickd.numerics.seen import SiteState, state_of
+from brickd.numerics.sites import Tables
 from brickd.numerics.told import Called, command, headlines, judged
 from brickd.numerics.watch import Roll, Watch
 from brickd.views.numerics import finding

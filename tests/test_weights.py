@@ -17,10 +17,10 @@ from weighed import NOW, SECOND, Weighed, several
 
 from brickd import _reader, dtypes
 from brickd.numerics.judged import Judged
-from brickd.numerics.numerics import Numerics, Tables
+from brickd.numerics.numerics import Numerics
 from brickd.numerics.replicas import judge
 from brickd.numerics.shards import shard_of
-from brickd.numerics.sites import Site, Sites
+from brickd.numerics.sites import Site, Sites, Tables
 from brickd.numerics.tensors import TENSORS_MAX, Tensor
 from brickd.numerics.weights import Weights
 

@@ -15,8 +15,9 @@ from made_up import MadeUp, programs
 from brickd.budget import kept_of, packed_size
 from brickd.lately import Lately, Origin
 from brickd.ledger import Ledger, ledger_of
-from brickd.memory import OTHERS, Gone, Memory
+from brickd.memory import OTHERS, Memory
 from brickd.records import named_later
+from brickd.retained import Gone
 from brickd.shares import Share, Slot, slot
 from brickd.snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.totals import bricks

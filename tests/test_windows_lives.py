@@ -17,7 +17,8 @@ from test_windows import shown, snapshot, work, worker
 from brickd import dtypes
 from brickd.lately import Lately, Origin
 from brickd.ledger import Ledger
-from brickd.memory import Gone, Memory
+from brickd.memory import Memory
+from brickd.retained import Gone
 from brickd.snapshot import SECOND
 from brickd.windows import Windows
 from brickd.workers import Worker

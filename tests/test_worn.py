@@ -12,7 +12,8 @@ from sided import MLP, NAMES, OFF, off
 from brickd import _reader
 from brickd.numerics import carried
 from brickd.numerics.comparison import Comparison, Evidence, Party, compare
-from brickd.numerics.numerics import Numerics, Tables
+from brickd.numerics.numerics import Numerics
+from brickd.numerics.sites import Tables
 
 STEP = _reader.CHECKED_STEP
 

@@ -12,8 +12,9 @@ from said import Tensor as Sums
 from brickd import _reader
 from brickd.ledger import ledger_of
 from brickd.numerics.judged import Judged
-from brickd.numerics.numerics import Numerics, Speaker, Tables
+from brickd.numerics.numerics import Numerics, Speaker
 from brickd.numerics.replicas import judge
+from brickd.numerics.sites import Tables
 from brickd.numerics.weights import BYTES_MAX, Weights
 from brickd.workers import Worker
 

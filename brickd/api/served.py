@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brickd.events import Log
-from brickd.memory import Obeyed
-from brickd.orders import Ending, Forgetting, Recording, Rescanning, Setting
+from brickd.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting
 from brickd.recording.recorder import Recorder
 from brickd.recording.shelf import Shelf
 from brickd.world import Facts, World

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from brickd.cli.recordings import parted
 from brickd.cli.tab import Complete, complete_workers, with_recordings
 from brickd.questions.parameter import Choice, Parameter, Switch
 from brickd.questions.question import Question, default, parameters
+from brickd.recording.volumes import parted
 
 Result = TypeVar("Result")
 Verb = Callable[..., Result]

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from brickd import escape
-from brickd.cli.answers import Found
-from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, say
 from brickd.errors import Exit
 from brickd.health import Bounds, Condition, conditions, healthy
+from brickd.views.fetch import Found
+from brickd.views.next_command import command
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document

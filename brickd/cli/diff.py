@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from brickd import escape, units
-from brickd.cli import sides
 from brickd.cli import table as tables
+from brickd.cli import waiting
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.tab import complete_workers, with_recordings
@@ -21,6 +21,7 @@ from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.numerics.reasons import REASONS
 from brickd.questions.diff import DiffQuestion
+from brickd.views import diff_operands
 
 _LINES = 24
 _BEFORE, _SITES_MIN, _APART = 2, 3, 5
@@ -60,12 +61,12 @@ def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequen
       brickd diff api/0 api/1
       brickd diff base.brick:api/0 new.brick:api/0 --by run
     """  # noqa: D301
-    found = sides.find(question)
+    found = diff_operands.find(question, waiting.reading)
     for words in found.words:
         say(words)
     document = found.document
     emit(document, output, table=lambda screen: _render(document, screen, every, context), rows="sites")
-    sides.require_comparable(document)
+    diff_operands.require_comparable(document)
     return Exit.DIFFERS if document["verdict"] in (*_DIFFER, *fails) or _fails(document, fails) else Exit.OK
 
 

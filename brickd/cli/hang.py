@@ -6,6 +6,12 @@ Invariant: the verdicts come first.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Answer
+    from brickd.world import World
+
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -19,12 +25,13 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.cli.waiting import Passes, watch
+from brickd.cli.waiting import watch
 from brickd.errors import Exit
 from brickd.questions.hang import HangQuestion
+from brickd.views.fetch import Passes
 from brickd.words import NOBODY
 
-_WATCHED, _RECORDED = "brickd.cli.watched", "brickd.recording.looks"
+_WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
 _NEAREST = 8
 _AT_ONCE_SECONDS = 0.05
 
@@ -60,6 +67,16 @@ def _wait(question: HangQuestion, passes: Passes) -> None:
     """While the daemon watches; where nobody is to be watched it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
         watch(question.watch, passes)
+
+
+def watched(world: World, question: HangQuestion) -> Answer:
+    """Look, watch, and look again, where no daemon watches; with no worker there is nothing to wait for."""
+    from brickd.views import hang
+
+    before = hang.look(world, question)
+    if before.workers:
+        watch(question.watch)
+    return hang.answer(world, question, before)
 
 
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:

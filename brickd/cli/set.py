@@ -15,8 +15,7 @@ from brickd.cli.answers import told
 from brickd.cli.asking import asks
 from brickd.cli.output import emit, output_options
 from brickd.cli.tab import complete_services
-from brickd.orders import Setting
-from brickd.switches import sentence
+from brickd.orders import Setting, sentence
 from brickd.thinning import ALL, DEFAULT
 
 

@@ -14,12 +14,11 @@ from typing import Any
 import click
 
 from brickd import escape, units
-from brickd.cli import answers, phrases
+from brickd.cli import phrases, waiting
 from brickd.cli import table as tables
 from brickd.cli.answers import asked
 from brickd.cli.asking import Read, asks
 from brickd.cli.checking import check as checked
-from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column
 from brickd.cli.watching import again
@@ -27,6 +26,8 @@ from brickd.errors import Exit
 from brickd.health import Bounds
 from brickd.questions.parameter import Number
 from brickd.questions.status import StatusQuestion
+from brickd.views import fetch
+from brickd.views.next_command import command
 from brickd.words import NOBODY
 
 LINES = 24
@@ -88,7 +89,7 @@ def status(
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError("this option needs --check")
-    find = partial(answers.find, "status", question, recordings=recordings)
+    find = partial(fetch.find, "status", question, recordings=recordings, reading=waiting.reading)
     if seconds is not None:
         again(seconds, find, render, output)
     if check:

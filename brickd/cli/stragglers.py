@@ -15,12 +15,12 @@ from brickd import escape, units
 from brickd.cli import table as tables
 from brickd.cli.answers import asked
 from brickd.cli.asking import asks
-from brickd.cli.commands import command
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.questions.stragglers import StragglersQuestion
+from brickd.views.next_command import command
 
 _BRICKS = 5  # side by side, the costliest
 _ROWS = 8

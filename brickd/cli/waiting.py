@@ -9,21 +9,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import click
 
 from brickd import escape, units
+from brickd.views.fetch import Passes, Reads
 
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing
 _AGAIN_SECONDS = 0.1
 _COLUMNS = 80  # of a terminal that does not say how many it has
-
-
-Passes = Callable[[float], object]
-Reads = Callable[[str, int, int], None]
 
 
 def watch(seconds: float, passes: Passes = time.sleep) -> None:

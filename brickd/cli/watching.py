@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from brickd import escape
-from brickd.cli.answers import Found
 from brickd.cli.output import Screen, emit, say, screen
+from brickd.views.fetch import Found
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document

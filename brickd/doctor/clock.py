@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.doctor.finding import Finding, fine, listed
-from brickd.doctor.kernel import read
+from brickd.machine import read
 from brickd.words import many
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from brickd.doctor.kernel import read
+from brickd.machine import read
 
 _GIB = 1 << 30
 

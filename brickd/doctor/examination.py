@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from brickd import _reader
+from brickd import _reader, cgroups
 from brickd.doctor import (
     clock,
     container,
@@ -43,7 +43,7 @@ class Facts:
     shm: shared_memory.SharedMemory
     logind: logind.Logind
     clock: clock.Clock
-    memory: memory_group.Limit | None
+    memory: cgroups.Limit | None
     segments: segments.Segments
     processes: processes.Processes
     daemon: daemon.Daemon
@@ -71,7 +71,7 @@ def observe() -> Facts:
         shm=shared_memory.observe(_reader.DIRECTORY),
         logind=logind.observe({os.geteuid(), *(worker.uid for worker in found.workers)}),
         clock=clock.observe(os.uname().machine),
-        memory=memory_group.observe(),
+        memory=cgroups.observe(),
         segments=found,
         processes=processes.observe(_reader.DIRECTORY),
         daemon=daemon.observe(runtime(), os.geteuid()),

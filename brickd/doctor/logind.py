@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.doctor.finding import Finding, fine, listed
-from brickd.doctor.kernel import read
+from brickd.machine import read
 
 _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(

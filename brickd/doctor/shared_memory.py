@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brickd.doctor.container import Container, enlarged
 from brickd.doctor.finding import Finding, fine, mib
-from brickd.doctor.kernel import read
+from brickd.machine import read
 
 # docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10

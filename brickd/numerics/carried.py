@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from brickd.numerics import stored
-from brickd.numerics.numerics import GONE, Numerics, Tables
+from brickd.numerics.numerics import GONE, Numerics
+from brickd.numerics.sites import Tables
 
 _NOWHERE = ""  # weights on their way are of no file
 

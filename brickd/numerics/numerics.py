@@ -8,11 +8,11 @@ to is known by name, or by its number where the worker never said a name; finger
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from brickd import _reader
-from brickd.numerics.sites import Site, Sites, digest
+from brickd.numerics.sites import Site, Sites, Tables, digest
 from brickd.numerics.weights import Weights
 
 WINDOW_BYTES = 64 << 20
@@ -20,36 +20,6 @@ ALL_BYTES = 1 << 30  # of what is heard for one question
 SPEAKERS_MAX = 4_096
 GONE = -1  # of a worker of whose first words some had gone before it was heard of
 _VAIN_MAX = 1_023
-
-
-class Tables(NamedTuple):
-    """What a worker's numbers stand for: its names with the numbers of their categories, its sites."""
-
-    names: Sequence[tuple[str, int] | None]
-    sites: Sequence[tuple[int, int, int] | None]
-
-    def site(self, number: int) -> Site:
-        """What a site is called."""
-        row = self.sites[number] if number < len(self.sites) else None
-        if row is None:
-            return Site(f"site#{number}", -1, "other")
-        name, layer, _ = row
-        return Site(self.name(name), layer, self._category(name))
-
-    def known(self, number: int) -> Site | None:
-        """The same; None of one that was never named."""
-        row = self.sites[number] if number < len(self.sites) else None
-        named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
-        return self.site(number) if named else None
-
-    def name(self, number: int) -> str:
-        """What a name says."""
-        entry = self.names[number] if number < len(self.names) else None
-        return f"name#{number}" if entry is None else entry[0]
-
-    def _category(self, name: int) -> str:
-        entry = self.names[name] if name < len(self.names) else None
-        return self.name(entry[1]) if entry is not None and entry[1] else "other"
 
 
 class Learned(NamedTuple):

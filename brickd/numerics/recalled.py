@@ -12,8 +12,8 @@ from collections.abc import Mapping
 
 from brickd import _reader, records
 from brickd.numerics.compared import Compared, Evidence
-from brickd.numerics.numerics import GONE, Numerics, Tables
-from brickd.numerics.sites import Site, digest, plain
+from brickd.numerics.numerics import GONE, Numerics
+from brickd.numerics.sites import Site, Tables, digest, plain
 
 
 def add(prints: _reader.Prints, evidence: Evidence, worker: int, service: int, site: int, shard: int = 0) -> None:

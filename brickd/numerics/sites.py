@@ -1,6 +1,6 @@
 """Sites of many workers under one number: digests that stand for what workers call things.
 
-Owns: which digest stands for which text, and what a site is called. Must not know: segments, what was recorded there.
+Owns: which digest stands for which text, and what sites are called. Must not know: segments, what was recorded there.
 Invariants: the same text has the same digest for all workers of one process's life, and no worker can make two texts
 share one; how many sites are known by name is bounded; what one calls its own site decides nothing of the others'.
 """
@@ -11,6 +11,7 @@ import functools
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from brickd import _reader
@@ -33,6 +34,36 @@ class Site(NamedTuple):
     kernel: str
     layer: int
     category: str
+
+
+class Tables(NamedTuple):
+    """What a worker's numbers stand for: its names with the numbers of their categories, its sites."""
+
+    names: Sequence[tuple[str, int] | None]
+    sites: Sequence[tuple[int, int, int] | None]
+
+    def site(self, number: int) -> Site:
+        """What a site is called."""
+        row = self.sites[number] if number < len(self.sites) else None
+        if row is None:
+            return Site(f"site#{number}", -1, "other")
+        name, layer, _ = row
+        return Site(self.name(name), layer, self._category(name))
+
+    def known(self, number: int) -> Site | None:
+        """The same; None of one that was never named."""
+        row = self.sites[number] if number < len(self.sites) else None
+        named = row is not None and row[0] < len(self.names) and self.names[row[0]] is not None
+        return self.site(number) if named else None
+
+    def name(self, number: int) -> str:
+        """What a name says."""
+        entry = self.names[number] if number < len(self.names) else None
+        return f"name#{number}" if entry is None else entry[0]
+
+    def _category(self, name: int) -> str:
+        entry = self.names[name] if name < len(self.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] else "other"
 
 
 def is_stateful(site: Site) -> bool:

@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -202,3 +202,25 @@ def _reason(error: OSError | ValueError) -> str:
     if isinstance(error, OSError) and error.errno == errno.ESTALE:
         return "somebody cut the file while it was written"
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+MAGIC = b"brickrec"
+
+
+def parted(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The recordings, and the other words."""
+    words = tuple(words)
+    recordings = tuple(word for word in words if _is_recording(word))
+    return recordings, tuple(word for word in words if word not in recordings)
+
+
+def _is_recording(word: str) -> bool:
+    if word.endswith(SUFFIX):
+        return True
+    if not os.path.isfile(word):
+        return False
+    try:
+        with open(word, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False

@@ -19,9 +19,10 @@ from brickd.findings import Judged
 from brickd.instant import rfc3339
 from brickd.lookout import Lookout
 from brickd.numerics import judged
-from brickd.numerics.numerics import ALL_BYTES, Numerics, Tables
+from brickd.numerics.numerics import ALL_BYTES, Numerics
 from brickd.numerics.replicas import judge
 from brickd.numerics.shards import shard_of
+from brickd.numerics.sites import Tables
 from brickd.numerics.weighing import watching
 from brickd.numerics.weights import Weights
 from brickd.reading import Reading

@@ -8,10 +8,13 @@ whichever were asked for; every worker that was asked for has a row.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
+from brickd import units
 from brickd.hang import Lane, Place, Verdict, Watched, judge, watched
 from brickd.questions.hang import HangQuestion
+from brickd.recording.world import Recorded
 from brickd.verdicts import sentence
 from brickd.views.answer import Answer, Chosen, begun, chosen
 from brickd.world import World
@@ -92,3 +95,11 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
         "open": lane.look.spans if lane is not None else 0,
         "path": span.path if span is not None else (),
     }
+
+
+def of_recording(world: Recorded, question: HangQuestion) -> Answer:
+    """Look at what was there before, and at what was there then."""
+    earlier = world.before()
+    said = answer(world, question, look(earlier, question))
+    apart = units.duration(world.now_ns() - earlier.now_ns())
+    return replace(said, words=(f"the last two snapshots are compared, {apart} apart", *said.words))

@@ -13,9 +13,9 @@ from brickd.called import or_none
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
+from brickd.orders import settings
 from brickd.questions.inspect import InspectQuestion
 from brickd.reading import Reading
-from brickd.switches import settings
 from brickd.thinning import words_of
 from brickd.views.answer import Answer, Document, begun, foreign_words
 from brickd.words import NOBODY

@@ -15,7 +15,7 @@ from brickd.instant import rfc3339
 from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.memory import OTHERS
-from brickd.switches import settings
+from brickd.orders import settings
 from brickd.questions.workers import WorkersQuestion
 from brickd.reading import Reading
 from brickd.thinning import words_of

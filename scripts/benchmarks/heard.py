@@ -23,7 +23,8 @@ from benchmarks.goals import Goal
 from benchmarks.report import Table
 from benchmarks.workplace import Workplace, progress
 from brickd import _reader
-from brickd.numerics.numerics import WINDOW_BYTES, Numerics, Tables
+from brickd.numerics.numerics import WINDOW_BYTES, Numerics
+from brickd.numerics.sites import Tables
 from brickd.numerics.watch import Roll, Watch
 
 GOAL = Goal(2.0)  # µs

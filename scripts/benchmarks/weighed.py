@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from brickd import _reader, dtypes
-from brickd.numerics.numerics import Numerics, Speaker, Tables
+from brickd.numerics.numerics import Numerics, Speaker
+from brickd.numerics.sites import Tables
 
 WORKERS, TENSORS = 64, 1_000
 

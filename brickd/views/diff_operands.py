@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from brickd.cli import answers, waiting
-from brickd.cli.answers import Found
-from brickd.cli.recordings import parted
 from brickd.errors import NothingComparable
 from brickd.questions.diff import DiffQuestion
+from brickd.recording.volumes import parted
+from brickd.views import fetch
+from brickd.views.fetch import Found, Reading, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
         raise NothingComparable(document["reasons"][0])
 
 
-def find(question: DiffQuestion) -> Found:
+def find(question: DiffQuestion, reading: Reading = silent) -> Found:
     """Answer a question whose names are the words of a command line.
 
     Raises:
@@ -60,12 +60,12 @@ def find(question: DiffQuestion) -> Found:
     terms = _spread([term(word) for word in question.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
-        return answers.find("diff", question)
+        return fetch.find("diff", question)
     sets = _sets(paths)
     if len(sets) == 1 and all(each.path for each in terms):
         names = tuple(each.name for each in terms if each.name) if all(each.name for each in terms) else ()
-        return answers.find("diff", replace(question, names=names), recordings=paths)
-    return _gathered(question, terms, sets)
+        return fetch.find("diff", replace(question, names=names), recordings=paths, reading=reading)
+    return _gathered(question, terms, sets, reading)
 
 
 def _spread(terms: Sequence[Term]) -> list[Term]:
@@ -88,14 +88,14 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
     return list(sets.values())
 
 
-def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]]) -> Found:
+def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading) -> Found:
     from brickd.gathered import Gathered, Live, Part
     from brickd.recording.world import opened
     from brickd.views import diff
 
     of = {path: each[0] for each in sets for path in each}
     with contextlib.ExitStack() as stack:
-        reads = stack.enter_context(waiting.reading())
+        reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
         recorded = [Part(each[0], world) for each, world in zip(sets, worlds, strict=True)]
         # Who is here is heard first: what a daemon lost is told by how much it had no room for before.

@@ -1,0 +1,127 @@
+"""Where an answer comes from: the daemon, without one shared memory, or recordings.
+
+Owns: the choice between them. Must not know: any one view, how a daemon is asked, screens. Invariants: whoever answers,
+it is the same document; a daemon that exists and does not answer is always reported; where one answers, nothing is
+loaded that reads segments or builds views.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from brickd import client
+from brickd.client import NoAnswer, TurnedAway
+from brickd.questions.question import Question, to_query
+from brickd.views.next_command import rewritten
+
+if TYPE_CHECKING:
+    from brickd.views.answer import Answer, Document
+    from brickd.world import World
+
+Passes = Callable[[float], object]  # lets seconds pass; true where the wait is over
+Reads = Callable[[str, int, int], None]  # which file is read, up to which byte, of how many
+Reading = Callable[[], AbstractContextManager[Reads]]
+
+
+def silent() -> AbstractContextManager[Reads]:
+    """Show nothing of what is read."""
+    return nullcontext(lambda path, at, of: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A daemon that was there.
+
+    Attributes:
+        what: became of it.
+        ended: whether it is sure that it has ended.
+    """
+
+    what: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """An answer.
+
+    Attributes:
+        document: the answer itself.
+        words: what is to be said beside it.
+        missing: a daemon that was there; None where one answered, or none is known of.
+    """
+
+    document: Document
+    words: tuple[str, ...]
+    missing: Missing | None = None
+
+
+def find(
+    name: str,
+    question: Question,
+    *,
+    recordings: Sequence[str] = (),
+    view: str | None = None,
+    seconds: float = 0.0,
+    meanwhile: Callable[[Passes], None] | None = None,
+    reading: Reading = silent,
+) -> Found:
+    """Answer a question.
+
+    Args:
+        name: of the view, as the daemon calls it.
+        question: what is asked.
+        recordings: that are asked, and nobody else; none: the machine is, as it is now.
+        view: what builds the document here, as MODULE:FUNCTION; `answer` of the view of that name, if none is given.
+        seconds: how long the daemon takes in any case.
+        meanwhile: lets that time pass.
+        reading: shows how far recordings are read.
+    """
+    if recordings:
+        return _recorded(view or f"brickd.views.{name}:answer", question, recordings, reading)
+    missing = None
+    try:
+        pending = client.ask(name, to_query(question), seconds=seconds)
+        if meanwhile is not None:
+            meanwhile(pending.arrives)
+        return told(pending.document())
+    except NoAnswer as error:
+        # Nobody misses a daemon that never was, or that is for other segments.
+        if error.why not in ("none", "elsewhere"):
+            missing = Missing(error.what, ended=error.why == "stale")
+    except TurnedAway as error:
+        missing = Missing(str(error), ended=False)
+    here = _here(view or f"brickd.views.{name}:answer", question)
+    # One that has ended is missed by those alone who check.
+    said = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
+    return Found(here.document, said + here.words, missing)
+
+
+def _here(view: str, question: Question) -> Answer:
+    from brickd.world import SharedMemory
+
+    return _answer(view)(SharedMemory(), question)
+
+
+def _recorded(view: str, question: Question, recordings: Sequence[str], reading: Reading) -> Found:
+    from brickd.recording.world import opened
+
+    with reading() as reads, opened(recordings, reads) as world:
+        said = _answer(view)(world, question)
+        document = rewritten({**said.document, "recording": world.document()})
+        return Found(document, world.words() + said.words)
+
+
+def _answer(view: str) -> Callable[[World, Question], Answer]:
+    module, _, function = view.partition(":")
+    answer: Callable[[World, Question], Answer] = getattr(importlib.import_module(module), function)
+    return answer
+
+
+def told(document: dict[str, Any]) -> Found:
+    """What a daemon sent."""
+    return Found(document, tuple(document.pop("words", ())))
