@@ -9,10 +9,6 @@
 
 #include <time.h>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 #define TEXT(x) #x
 #define VERSION(major, minor) TEXT(major) "." TEXT(minor)
 #define FORMAT VERSION(BRICK_MAJOR, BRICK_MINOR)
@@ -59,7 +55,7 @@ static uint64_t ticks_of(uint32_t clock)
 {
 #if defined(__x86_64__)
     if (clock == BRICK_CLOCK_TSC)
-        return __rdtsc();
+        return __builtin_ia32_rdtsc();
 #elif defined(__aarch64__)
     if (clock == BRICK_CLOCK_CNTVCT) {
         uint64_t v;
