@@ -11,10 +11,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brickd.called import called
 from brickd.errors import BrickdError
 from brickd.manifest import Content, Document, Manifest, Place, content_of, place_of
-from brickd.words import many
+from brickd.units import called, plural
 
 
 def against(manifest: Manifest, document: Document) -> dict[str, Any]:
@@ -116,7 +115,7 @@ def _row(worker: Document, tensor: Document, wanted: Content) -> dict[str, Any]:
 def _headline(worker: Document, rows: Sequence[Document]) -> str:
     first = next(row for row in rows if row["worker"] == worker["worker"])
     named = called(first["tensor"], first["layer"], first["expert"])
-    count, of = worker["differing"], many(worker["compared"] + worker["missing"], "tensor")
+    count, of = worker["differing"], plural(worker["compared"] + worker["missing"], "tensor")
     which = f"{named}, 1 of {of}" if count == 1 else f"{count} of {of}, first in {named}"
     return f"{worker['worker']} differs from the manifest in {which}"
 

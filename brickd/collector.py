@@ -38,7 +38,7 @@ from brickd.numerics.numerics import Numerics
 from brickd.numerics.watch import Roll, Watch
 from brickd.roster import Roster
 from brickd.turns import Found, Turns
-from brickd.words import many
+from brickd.units import plural
 
 SECOND = 1_000_000_000
 STILL_NS = 5 * SECOND
@@ -381,7 +381,7 @@ class Collector:
         with self.roster.lock:
             new = self.roster.fold(found.removed)
         if new:
-            who = f"{many(sum(each.counts.spans for each in new), 'span')} of {many(len(new), 'removed worker')}"
+            who = f"{plural(sum(each.counts.spans for each in new), 'span')} of {plural(len(new), 'removed worker')}"
             self._tell("workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers")
         return found.content
 

@@ -30,17 +30,15 @@ from brickd.locks import process
 from brickd.lookout import Lookout
 from brickd.loop import Loop
 from brickd.naming import suggestion
-from brickd.numerics import judged, stored
+from brickd.numerics import form, judged
 from brickd.numerics.compared import Compared, Finding
 from brickd.numerics.numerics import WINDOW_BYTES, Numerics
 from brickd.numerics.recalled import recall
-from brickd.numerics.scales import Scales
 from brickd.numerics.shards import shards_of
-from brickd.numerics.weighing import Weighing
+from brickd.numerics.weighing import Scales, Weighing
 from brickd.numerics.weights import Weights
 from brickd.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
-from brickd.recording.recorder import Recorder
-from brickd.recording.recordings import Recordings
+from brickd.recording.recorder import Recorder, Recordings
 from brickd.recording.rings import Rings
 from brickd.recording.shelf import ROOM, Shelf
 from brickd.retained import Gone
@@ -51,9 +49,9 @@ from brickd.snapshot import Takes
 from brickd.sources import Known
 from brickd.sources_filed import Filed
 from brickd.thinning import ALL
+from brickd.units import plural
 from brickd.usage import Usages
 from brickd.windows import Window, Windows
-from brickd.words import many
 from brickd.workers import Survey, Worker, select, survey
 from brickd.world import Details, Facts, Source
 
@@ -147,7 +145,7 @@ class Daemon:
         # Of weights that are read again and again, and stay as they are, nothing is lost but when that was.
         late = self._memory.closed or time.monotonic_ns() - self._weights_kept_ns >= _READ_AGAIN_NS
         if weights.news != self._weights_news or (late and weights.changes != self._weights_kept):
-            self._home.keep_weights(stored.encode(self.prefix, weights))
+            self._home.keep_weights(form.encode(self.prefix, weights))
             self._weights_kept, self._weights_news = weights.changes, weights.news
             self._weights_kept_ns = time.monotonic_ns()
 
@@ -178,7 +176,7 @@ class Daemon:
         self._collector.change()  # it is kept at once that this one has not come to its end
         self._collector.tick(time.monotonic_ns())
         here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
-        self._tell("daemon_started", f"goes on with {many(here, 'worker')}, and {gone:,} that are gone")
+        self._tell("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
         self._loop.start()
         self._sampler.start()
 
@@ -313,7 +311,7 @@ class Daemon:
             collector.change()
             roster.command(order.service)
         self._loop.wake()
-        self._tell("set", f"{wish.text()} for {many(obeyed.workers, 'worker')}", service=order.service)
+        self._tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
         return obeyed
 
     def rescan(self, order: Rescanning) -> list[str]:

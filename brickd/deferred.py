@@ -28,11 +28,8 @@ from typing import Any
 
 from brickd import _reader
 from brickd.clock import Now
-from brickd.composed import pieces, plain
-from brickd.packed import packed
-from brickd.packed import text as packed_text
 from brickd.starts import Start, Waiting
-from brickd.valid import flag, optional, require, text, unicode, whole
+from brickd.valid import flag, optional, packed, packed_text, pieces, plain, require, text, unicode, whole
 
 WAITING_MAX = 16_384
 STREAMS_MAX = 4_096

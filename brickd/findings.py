@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from brickd.instant import Moment, local, rfc3339
-from brickd.units import duration, percent
-from brickd.words import many
+from brickd.units import duration, percent, plural
 
 STALE_NS = 60_000_000_000
 
@@ -206,7 +205,7 @@ class Judged:
 def headline(found: Sequence[Finding], now_ns: int) -> str:
     """One worker's findings in a sentence."""
     since_ns = min(finding.since for finding in found).at_ns
-    more = f" (and in {many(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
+    more = f" (and in {plural(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
     return f"{found[0].about.worker} slow since {local(since_ns, now_ns)}: {_what(found[0])}{more}"
 
 

@@ -1,14 +1,19 @@
-"""What a daemon keeps, as a file: a line of title, version, length and checksum, then that many bytes.
+"""Files of state: replaced atomically, and framed by a line of title, version, length and checksum.
 
-Owns: that line, and the judgement whether a file is whole. Must not know: what the bytes are. Invariants: a file that
-was cut, or any byte of which was changed, is refused with the reason; what a later brickd wrote is refused, not guessed
-at.
+Owns: that line, whether a file is whole, and how one is replaced. Must not know: what the bytes mean. Invariants: a
+file that was cut, or changed in any byte, is refused with the reason; a file of a later brickd is refused, not guessed
+at; a reader sees the old file or the new one, never a mixture; a link stays a link, and a terminal, a pipe or /dev/null
+is written to and never replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import tempfile
 import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from brickd.errors import CheckpointRefused, CheckpointTooNew
 
@@ -56,3 +61,32 @@ def _crc(version: int, *body: bytes) -> int:
     for piece in body:
         crc = zlib.crc32(piece, crc)
     return crc
+
+
+def replace(path: Path, content: bytes, *, lasting: bool = True) -> None:
+    """Put the content in the file's place, for its owner alone, whole or not at all.
+
+    Args:
+        path: of the file.
+        content: what is to be in it.
+        lasting: whether it is to be there when the machine has gone down just after that.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = path.resolve()
+    fd, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # of mode 0600
+    try:
+        with open(fd, "wb") as file:
+            file.write(content)
+            if lasting:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise

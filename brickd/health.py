@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from brickd.questions.parameter import Choices, Switch, Whole
 from brickd.questions.question import Question, given
-from brickd.units import duration
+from brickd.units import duration, plural
 from brickd.views.fetch import Missing
-from brickd.words import many
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document
@@ -134,7 +133,7 @@ def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condi
         bool(each["set"] and each["set"]["spans"] == "on" and not each["drained"]) for each in status["workers"]
     )
     if unread:
-        seen = f"no daemon, and spans that no process reads are on in {many(unread, 'worker')}"
+        seen = f"no daemon, and spans that no process reads are on in {plural(unread, 'worker')}"
         return _judged(name, False, seen, "one that reads them", "brickd up -d")
     return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
 
@@ -151,7 +150,7 @@ def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
     if found is None:
         return _judged("diverged", True, "no numbers compared", "none without a daemon")
     said = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
-    more = f" and {many(len(found) - 1, 'more site')}" if len(found) > 1 else ""
+    more = f" and {plural(len(found) - 1, 'more site')}" if len(found) > 1 else ""
     return _judged("diverged", not found, said + more, "none", found[0]["command"] if found else "")
 
 

@@ -23,7 +23,7 @@ from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
 from brickd.files import find, identifier_of
 from brickd.locks import holder, process, take
 from brickd.memory import Memory
-from brickd.numerics import stored
+from brickd.numerics import form
 from brickd.numerics.weights import Weights
 from brickd.runtime import Runtime
 
@@ -146,7 +146,7 @@ class Home:
         Raises:
             DaemonRefused: it cannot be gone on from, and is not to be lost.
         """
-        weights, broken = self._left(self._runtime.weights, lambda content: stored.decode(prefix, content))
+        weights, broken = self._left(self._runtime.weights, lambda content: form.decode(prefix, content))
         return weights or Weights(), broken
 
     def _left(self, path: Path, decode: Callable[[bytes], Left | None]) -> tuple[Left | None, str]:

@@ -15,10 +15,8 @@ from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from brickd import _reader, valid_reading
-from brickd.composed import composed, plain
-from brickd.packed import packed, text
 from brickd.reading import Path, Reading, Site
-from brickd.valid import U64_MAX
+from brickd.valid import U64_MAX, composed, packed, packed_text, plain
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")
@@ -87,7 +85,7 @@ def written(reading: Reading) -> str:
     }
     if reading.sites:  # most have none
         document["sites"] = shared(reading.sites).number
-    tables = {name: text(_packed(getattr(reading, name))) for name in _ARRAYS}
+    tables = {name: packed_text(_packed(getattr(reading, name))) for name in _ARRAYS}
     return composed({name: plain(value) for name, value in document.items()} | tables)
 
 

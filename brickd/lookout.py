@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from brickd.beside import Life, Look, look
+from brickd.abreast import Life, Look, look
 from brickd.events import Tell
 from brickd.findings import About, Judged, of_workers
 from brickd.instant import Moment

@@ -15,7 +15,7 @@ from typing import Literal
 from brickd import _reader, records
 from brickd.ledger import Ledger
 from brickd.reading import Reading
-from brickd.words import many
+from brickd.units import plural
 
 Kind = Literal[
     "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
@@ -51,14 +51,16 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
     if ledger.spans["no_lane"]:
         found.append(_without_lane(reading, ledger.spans["no_lane"]))
     if process["blocks_refused"]:
-        text = f"memory refused {many(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
+        text = f"memory refused {plural(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
         found.append(Loss("memory", text, spans=True))
     if ledger.rejected["room"]:
-        spans = many(ledger.rejected["room"], "span")
+        spans = plural(ledger.rejected["room"], "span")
         text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
         found.append(Loss("nesting", text, spans=True))
     if ledger.rejected["clock"]:
-        text = f"{many(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
+        text = (
+            f"{plural(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
+        )
         found.append(Loss("clock", text, spans=True))
     tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
     full = [(what, room) for what, used, room in tables if used >= room]
@@ -69,7 +71,7 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
             Loss("tables", f"spans folded into 'other': more than its {rooms}", spans=False, settings=settings)
         )
     elif process["names_refused"]:
-        names = many(process["names_refused"], "name was", "names were")
+        names = plural(process["names_refused"], "name was", "names were")
         room = header["names"]
         why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
         found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'", spans=False))
@@ -77,24 +79,26 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
         found.append(_without_mark(reading, refused))
     if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
         right = "check elements, bytes, layers and durations"
-        found.append(Loss("amounts", f"{many(amounts, 'amount')} out of range and not recorded: {right}", spans=False))
+        found.append(
+            Loss("amounts", f"{plural(amounts, 'amount')} out of range and not recorded: {right}", spans=False)
+        )
     if dropped := ledger.details_dropped.total():
-        found.append(Loss("details", f"{many(dropped, 'span detail')} dropped; totals are whole", spans=False))
+        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", spans=False))
     if refused := process["sites_refused"]:
         found.append(_without_site(reading, refused))
     if unreadable := process["tensors_refused"]:
-        text = f"{many(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
+        text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
         found.append(Loss("tensors", text, spans=False))
     if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
         most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
-        found.append(Loss("sources", f"{many(untold, 'source')} not sent: {most}", spans=False))
+        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", spans=False))
     without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
     events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
     if dropped := events.total():
         kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
-        found.append(_without_slots(reading, f"{many(dropped, 'event')} dropped ({kinds})"))
+        found.append(_without_slots(reading, f"{plural(dropped, 'event')} dropped ({kinds})"))
     if ledger.spans["nested"]:
-        text = f"{many(ledger.spans['nested'], 'call')} from signal handlers not recorded"
+        text = f"{plural(ledger.spans['nested'], 'call')} from signal handlers not recorded"
         found.append(Loss("signals", text, spans=False))
     return found
 
@@ -102,11 +106,11 @@ def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
 def _without_lane(reading: Reading, spans: int) -> Loss:
     lanes = reading.header["lanes"]
     if len(reading.lanes) >= lanes:
-        text = f"{many(spans, 'span')} not recorded: more threads than its {many(lanes, 'lane')}"
+        text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
         return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
     if reading.process["blocks_refused"]:
-        return Loss("lane-memory", f"{many(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
-    text = f"{many(spans, 'span')} not recorded: begun while the segment was being opened"
+        return Loss("lane-memory", f"{plural(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
+    text = f"{plural(spans, 'span')} not recorded: begun while the segment was being opened"
     return Loss("opening", text, spans=True)
 
 
@@ -114,7 +118,7 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
     header, process = reading.header, reading.process
     tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
     rooms = [(what, room) for what, used, room in tables if used >= room // 2]
-    told = f"{many(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
+    told = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
     if not rooms:
         why = "are below 'other', have no open span, or found no memory"
         return Loss("marks", f"{told} {why}", spans=False)
@@ -126,8 +130,8 @@ def _without_mark(reading: Reading, marks: int) -> Loss:
 def _without_site(reading: Reading, checksums: int) -> Loss:
     sites = reading.header["sites"]
     if reading.process["sites"] < sites:
-        return Loss("sites", f"{many(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
-    text = f"{many(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
+        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
+    text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
     return Loss("sites", text, spans=False, settings=_raised("sites", sites, _reader.SITES_MAX))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brickd import replacing
+from brickd import framed
 from brickd.errors import BrickdError
 from brickd.instant import rfc3339
 
@@ -90,7 +90,7 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
             raise BrickdError(f"{path} exists and is not a file: name another one")
-    replacing.replace(path, _encoded(manifest))
+    framed.replace(path, _encoded(manifest))
     return manifest
 
 

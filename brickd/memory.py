@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brickd import kept
-from brickd.composed import pieces, plain
 from brickd.ledger import ledger_of
 from brickd.numerics.compared import Compared
 from brickd.orders import Wish
@@ -20,7 +19,7 @@ from brickd.overlay import overlay
 from brickd.removed import Counts, Removals, Removed
 from brickd.retained import Background, Gone, Known
 from brickd.sources import Sources
-from brickd.valid import flag, listed, text, unicode, whole
+from brickd.valid import flag, listed, pieces, plain, text, unicode, whole
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"

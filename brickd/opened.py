@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from brickd import _reader
-from brickd.called import or_none
 from brickd.reading import Path, Reading
+from brickd.units import or_none
 
 
 class Open(NamedTuple):

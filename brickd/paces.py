@@ -6,9 +6,9 @@ no verdict does; a brick that only one group has is there, and differs in nothin
 
 A difference is significant where all of this is so:
 
-- The histograms tell the groups apart (`brickd.ranks`): in 99 of 100 comparisons of groups that are equal chance brings
-  about no such thing, in however many bricks. Spans of one worker hang together and there are millions of them, so that
-  this alone calls everything different.
+- The histograms tell the groups apart (`brickd.standing`): in 99 of 100 comparisons of groups that are equal chance
+  brings about no such thing, in however many bricks. Spans of one worker hang together and there are millions of
+  them, so that this alone calls everything different.
 - So the medians differ by `LEAST` at least, the same way. A median is known no better than its bucket, which is 19 %
   wide, and spans that are all alike change their bucket for the least of reasons: the means, which are exact, differ by
   as much too. Unless there is a whole bucket between the medians: these differ then whatever the means say, one long
@@ -33,8 +33,8 @@ from typing import Any, Literal, NamedTuple
 
 from brickd import _reader
 from brickd.fold import Fold
-from brickd.ranks import ranks
 from brickd.reading import Path, Reading
+from brickd.standing import ranks
 from brickd.totals import names_in, percent_of
 
 CHANCE = 0.01  # that anything at all is significant where nothing differs

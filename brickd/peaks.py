@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from brickd import replacing
 from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
-from brickd.framed import framed, unframed
+from brickd.framed import framed, replace, unframed
 from brickd.machine import Machine
 from brickd.runtime import Runtime
 from brickd.valid import number, optional, parsed, text, validating, whole
@@ -146,7 +145,7 @@ def save(path: Path, devices: Sequence[Device]) -> None:
     body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        replacing.replace(path, framed("peaks", VERSION, [body]))
+        replace(path, framed("peaks", VERSION, [body]))
     except OSError as error:
         raise _unwritable(path, error) from None
 

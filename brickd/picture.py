@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from brickd import drawing, escape, units, words
+from brickd import drawing, escape, units
 from brickd.drawing import Axis
 
 _WIDTH, _HEIGHT, _TOP, _BOTTOM, _LEFT, _RIGHT, _MARGIN = 960, 560, 64, 460, 96, 924, 16
@@ -105,7 +105,7 @@ def _said(brick: Mapping[str, Any]) -> str:
 def _notes(document: Mapping[str, Any]) -> list[str]:
     lines = ["A circle's area grows with the time in its brick; red ones are above the roof that is drawn through."]
     left = [
-        words.many(number, f"brick {why}", f"bricks {why}")
+        units.plural(number, f"brick {why}", f"bricks {why}")
         for number, why in (
             (document["rest"]["bricks"], "left out"),
             (len(document["unknown"]), "unknown: without operations, bytes or time"),

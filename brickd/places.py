@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from brickd import _reader
-from brickd.called import or_none
 from brickd.fold import Fold
 from brickd.marks import Definition, Kernel, Task, Transfer
 from brickd.place import Place, amounts_of
 from brickd.reading import Path, Reading
 from brickd.totals import names_in
+from brickd.units import or_none
 from brickd.workers import Worker
 
 _TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)

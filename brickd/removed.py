@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from brickd import _reader
-from brickd.composed import plain
 from brickd.instant import rfc3339
 from brickd.reading import begins, label
-from brickd.valid import I32_MAX, U64_MAX, flag, unicode, whole
+from brickd.valid import I32_MAX, U64_MAX, flag, plain, unicode, whole
 
 # Why a segment was removed, in the words of the documents.
 REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, cast
 
 from brickd import _reader, kept
-from brickd.composed import plain
 from brickd.deferred import Deferred
 from brickd.files import Identifier
 from brickd.lately import Origin
 from brickd.overlay import Overlay, lifted, overlay
 from brickd.reading import Reading
 from brickd.removed import Removals
-from brickd.valid import U64_MAX, listed, optional, unicode, whole
+from brickd.valid import U64_MAX, listed, optional, plain, unicode, whole
 
 _UID_MAX = 2**32 - 1
 

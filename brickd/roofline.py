@@ -18,7 +18,7 @@ from typing import Any
 from brickd.errors import BrickdError
 from brickd.machine import Machine
 from brickd.peaks import ANY, Bandwidth, Device
-from brickd.questions.roofline import RooflineQuestion
+from brickd.questions.queries import RooflineQuestion
 
 COMPUTE = "compute"
 Document = Mapping[str, Any]

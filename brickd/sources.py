@@ -13,12 +13,11 @@ from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from brickd.composed import pieces, plain
 from brickd.events import Tell
 from brickd.sources_filed import Filed
 from brickd.sources_told import PIECE, Head, Making, Source, packed_source, unpacked_source
-from brickd.valid import bits, limited, unicode, whole
-from brickd.words import many
+from brickd.units import plural
+from brickd.valid import bits, limited, pieces, plain, unicode, whole
 
 MAKING_MAX = 256
 MAKING_BYTES_MAX = 8 << 20
@@ -191,7 +190,7 @@ class Sources:
             self._drop(hash_, -(-len(self._whole.pop(hash_).text) // PIECE))
 
     def _drop(self, hash_: int, here: int) -> None:
-        self._count("dropped", f"source {hash_:016x} had no room any more: {many(here, 'piece')} of it had been told")
+        self._count("dropped", f"source {hash_:016x} had no room any more: {plural(here, 'piece')} of it had been told")
 
     # ---- in files
 

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brickd.errors import CheckpointRefused
-from brickd.framed import framed, unframed
-from brickd.replacing import replace
+from brickd.framed import framed, replace, unframed
 from brickd.sources_told import Head, Source, decoded, head_of
 
 FILES_MAX = 4_096

@@ -19,8 +19,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from brickd import _reader
-from brickd.composed import plain
-from brickd.valid import bits, flag, limited, parsed, require, unicode, validating, whole
+from brickd.valid import bits, flag, limited, parsed, plain, require, unicode, validating, whole
 
 PIECE = _reader.SOURCE_PIECE
 _PART_BITS = 30

@@ -1,11 +1,14 @@
-"""How far each of several stands apart from the others, slot after slot.
+"""Statistics of the comparison of workers: how far one differs from the others, and whether a group is slower.
 
-Owns: the statistic by which one is told from noise. Must not know: what is measured. Invariants: the order of rows
-changes nothing; whoever has too few values, or too few beside it, does not stand anywhere.
+Owns: the standing of each row over slots, and the statistic of Mann and Whitney over values that are known by cell
+only. Must not know: what is measured, how wide a cell is. Invariants: the order of rows changes nothing; a row with too
+few values, or too few others, has no standing; ranks are computed in whole numbers and rounded once; with the groups
+exchanged the sign changes and nothing else; values in one cell are a tie, and nothing but ties has no result.
 
-The statistic was chosen by simulation: lognormal and Pareto times, rare long ones, 3 to 8 workers, 5 to 100 calls a
-slot. In 221,400 windows of workers that were equal it scored 5 or more in 3, and of windows with one of eight 3 % slow,
-while a slot's mean is known to 0.35 %, in 97 of 100 after five slots, 99.9 after six. What mattered, most of it first:
+Standing. The statistic was chosen by simulation: lognormal and Pareto times, rare long ones, 3 to 8 workers, 5 to 100
+calls a slot. In 221,400 windows of workers that were equal it scored 5 or more in 3, and of windows with one of eight 3
+% slow, while a slot's mean is known to 0.35 %, in 97 of 100 after five slots, 99.9 after six. What mattered, most of it
+first:
 
 - The noise of a row is the larger of its own and of what all rows have: with that of all alone, a worker that is
   unsteady and not slow was named in up to 12 of 100 windows. Its own is as wide as Student's t, for so few values.
@@ -14,6 +17,12 @@ while a slot's mean is known to 0.35 %, in 97 of 100 after five slots, 99.9 afte
   halves the number that is named among workers that differ a little for good.
 - A mean without the least and the largest slot is nearly as sharp as one of all, and one stop leaves no trace in it.
 - Who has changed lately is judged by the slots since then: else it would be its own noise for a minute.
+
+Ranks. The variance is that of ties, the tail that of a normal distribution. The correction for continuity is half of
+the greatest step that a value makes by changing to the next cell in use: 1/2 of U without ties, that of Yates with two
+cells. (With 1/2 always, 1 in 14 draws of 10 and of 2,000 values from the same, 1 % of it in a second cell, had a
+p-value below 0.01: 1 in 200 has now.) It still says too much of the two or three values that are not in the cell of
+nearly all: whoever concludes something asks for more than `p_value`.
 """
 
 from __future__ import annotations
@@ -22,6 +31,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 ROWS_MIN = 3  # of two nobody can say which
 SLOTS_MIN = 4
@@ -123,3 +133,43 @@ def _deviation(values: Sequence[float]) -> float:
     """Of one row: so few values may lie close together by chance, for which it is as wide as Student's t."""
     mean, freedom = sum(values) / len(values), len(values) - 1
     return math.sqrt(sum((value - mean) ** 2 for value in values) / (freedom - 2))
+
+
+class Ranks(NamedTuple):
+    """How two groups stand to each other.
+
+    Attributes:
+        ahead: of all pairs with one of each group, those in which the second's is greater, less those in which the
+            first's is.
+        p_value: how likely that or more is, either way, where both are drawn from the same.
+    """
+
+    ahead: int
+    p_value: float
+
+
+def ranks(first: Sequence[int], second: Sequence[int]) -> Ranks:
+    """Compare two groups.
+
+    Args:
+        first: how many values it has in each cell, the cell of the least values first.
+        second: the same of the other group.
+    """
+    ahead = ones = others = ties = step = below = 0
+    for one, other in zip(first, second, strict=True):
+        here = one + other
+        if here == 0:
+            continue
+        ahead += other * ones - one * others
+        ones += one
+        others += other
+        ties += here**3
+        step = max(step, below + here) if below else step
+        below = here
+    both = ones + others
+    room = ones * others * (both**3 - ties)
+    if room == 0:
+        return Ranks(0, 1.0)
+    # U = (ones * others + ahead) / 2, and its variance is room / (12 * both * (both - 1)).
+    square = 3 * max(2 * abs(ahead) - step, 0) ** 2 * both * (both - 1) / (4 * room)
+    return Ranks(ahead, math.erfc(math.sqrt(square / 2)))

@@ -15,8 +15,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
 
-from brickd.abreast import Brick, Evidence, Stretch, brick
-from brickd.beside import COST_MIN, Left, Look
+from brickd.abreast import COST_MIN, Brick, Evidence, Left, Look, Stretch, brick
 from brickd.findings import About, Confidence, Coverage, Finding, Judged, Passed
 from brickd.instant import Moment
 from brickd.standing import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median

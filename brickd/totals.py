@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brickd import _reader
-from brickd.called import or_none
 from brickd.fold import Fold
-from brickd.questions.bricks import By
+from brickd.questions.queries import By
 from brickd.reading import Path, Reading
+from brickd.units import or_none
 from brickd.workers import Worker
 
 _Key = tuple[str, str | int | None, bool]

@@ -1,16 +1,16 @@
-"""How numbers are written for people.
+"""How numbers, counts and the names of tensors are written for people.
 
-Owns: units, thresholds and rounding. Must not know: what is measured, or where it is printed. Invariants: the same
-number is always written the same way; a figure is rounded once, from the exact number, and a tie goes away from zero;
-it moves to the next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000 µs); a value and its
-negative differ in the sign alone, and zero has none. None and what is no number (NaN, infinities) are `-`.
+Owns: units, thresholds, rounding, singular and plural. Must not know: what is measured, or where it is printed.
+Invariants: the same number is always written the same way; a figure is rounded once, from the exact number, and a tie
+goes away from zero; it moves to the next unit when the rounded figure would reach it (999,950 ns is 1.0 ms, never 1000
+µs); a value and its negative differ only in the sign, and zero has none. None, NaN and infinities are `-`.
 """
+
+from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-
-from brickd import words
 
 Number = int | float | None
 
@@ -54,7 +54,7 @@ def many(n: int, one: str, more: str | None = None) -> str:
     >>> many(1, "span"), many(1_200_000, "span"), many(0, "name was", "names were")
     ('1 span', '1.2M spans', '0 names were')
     """
-    return f"{count(n)} {words.noun(n, one, more)}"
+    return f"{count(n)} {noun(n, one, more)}"
 
 
 def size(size_bytes: Number) -> str:
@@ -123,3 +123,52 @@ def _figure(tenths: int, decimal_below: int) -> str:
 
 def _is_no_number(value: int | float) -> bool:
     return isinstance(value, float) and not math.isfinite(value)
+
+
+def or_none(number: int) -> int | None:
+    """The number of a layer or of an expert as documents have it: none where there is none.
+
+    >>> or_none(3), or_none(-1)
+    (3, None)
+    """
+    return number if number >= 0 else None
+
+
+def called(name: str, layer: int | None, expert: int | None) -> str:
+    """A tensor's name as its model has it: with its layer and its expert where their numbers stood.
+
+    >>> called("layers.*.mlp.weight", 3, None), called("norm", -1, -1), called("w", 3, 7)
+    ('layers.3.mlp.weight', 'norm', 'w, layer 3, expert 7')
+    >>> called("layers.*.experts.*.up", 3, 5)
+    'layers.3.experts.5.up'
+    """
+    more = ""
+    for what, number in (("layer", layer), ("expert", expert)):
+        if number is None or number < 0:
+            continue
+        if "*" in name:
+            name = name.replace("*", str(number), 1)
+        else:
+            more += f", {what} {number}"
+    return name + more
+
+
+NOBODY = "no workers: no process of this user records now (try: brickd demo)"
+
+
+def noun(n: int, one: str, more: str | None = None) -> str:
+    """What stands behind the number `n`.
+
+    >>> noun(1, "span"), noun(0, "span"), noun(2, "it was", "they were")
+    ('span', 'spans', 'they were')
+    """
+    return one if n == 1 else more or f"{one}s"
+
+
+def plural(n: int, one: str, more: str | None = None) -> str:
+    """The number, in full, and what stands behind it.
+
+    >>> plural(1, "name was", "names were"), plural(1_234_567, "span")
+    ('1 name was', '1,234,567 spans')
+    """
+    return f"{n:,} {noun(n, one, more)}"

@@ -10,7 +10,7 @@ import pwd
 import shlex
 from collections.abc import Mapping
 
-from brickd.words import many
+from brickd.units import plural
 
 
 def user_name(uid: int) -> str:
@@ -37,8 +37,8 @@ def others_have(segments: Mapping[int, int]) -> str:
         segments: how many, by uid; not empty.
     """
     by_count = sorted(segments.items(), key=lambda each: (-each[1], each[0]))
-    named = ", ".join(f"{user_name(uid)} has {many(count, 'segment')}" for uid, count in by_count[:3])
-    more = f", and {many(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""
+    named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
+    more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""
     return (
         f"user {user_name(os.geteuid())} has no segments here, and brickd reads only those of its own user:"
         f" {named}{more} ({as_user(by_count[0][0], 'status')})"

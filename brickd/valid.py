@@ -1,7 +1,8 @@
-"""Checks of values that come out of a file, one for each kind of value.
+"""JSON values that brickd keeps: written piece by piece, and checked one by one when they are read.
 
-Owns: what a number, a text, a list may be before anything is made of it. Must not know: any file, what a value means.
-Invariant: a check returns its value, or it raises ValueError with what it found and what it expected.
+Owns: what a number, a text or a list may be before anything is made of it. Must not know: any file, what a value means.
+Invariants: a check returns its value, or raises ValueError with the value found and the value expected; pieces of JSON
+add up to what would be written of the whole at once.
 """
 
 from __future__ import annotations
@@ -9,9 +10,12 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Sized
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
+
+from brickd import _reader
 
 U64_MAX = 2**64 - 1
 I32_MAX = 2**31 - 1
@@ -108,3 +112,40 @@ def validating() -> Iterator[None]:
 
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"expected a number, found {constant}")
+
+
+# Not json.dumps, which makes one each time.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
+def plain(value: Any) -> str:
+    """JSON of a value, without a space."""
+    return _ENCODER.encode(value)
+
+
+def pieces(members: Mapping[str, Iterable[str]]) -> Iterator[str]:
+    """An object of members whose values are pieces of JSON, piece by piece: one that is large is copied once, later.
+
+    >>> "".join(pieces({"a": ["[1,", "2]"], "b": pieces({})}))
+    '{"a":[1,2],"b":{}}'
+    """
+    yield "{"
+    for number, (name, value) in enumerate(members.items()):
+        yield ("," if number else "") + plain(name) + ":"
+        yield from value
+    yield "}"
+
+
+def composed(members: Mapping[str, str]) -> str:
+    """The same of members whose values are whole."""
+    return "".join(pieces({name: (value,) for name, value in members.items()}))
+
+
+def packed_text(packed: _reader.Packed) -> str:
+    """Packed summaries as a JSON string, in which nothing needs an escape; of none the empty string."""
+    return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
+
+
+def packed(text: str) -> _reader.Packed:
+    """The summaries that `packed_text` was given; a ValueError if these are none."""
+    return _reader.Packed.of(a2b_base64(text, strict_mode=True))

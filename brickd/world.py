@@ -16,7 +16,7 @@ from brickd import _reader, checkpoint, files, workers
 from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
 from brickd.instant import rfc3339
 from brickd.memory import Memory
-from brickd.numerics import judged, stored
+from brickd.numerics import form, judged
 from brickd.numerics.compared import Compared
 from brickd.numerics.numerics import ALL_BYTES, Numerics
 from brickd.numerics.recalled import recall
@@ -196,7 +196,7 @@ def _weights_left() -> Weights | None:
     """What a daemon knew of workers' weights; None where that cannot be read."""
     with contextlib.suppress(CheckpointRefused, OSError):
         content = checkpoint.content_of(runtime().weights)
-        return None if content is None else stored.decode(files.prefix(), content)
+        return None if content is None else form.decode(files.prefix(), content)
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from conftest import SHM
 
-from brickd.api.limits import Limits
+from brickd.api.connection import Limits
 from brickd.api.listener import Listener
 from brickd.api.server import Server
 from brickd.errors import BrickdError, NoSuchWorker

@@ -14,7 +14,7 @@ from brickd import _reader
 from brickd.ledger import ledger_of
 from brickd.numerics.numerics import Numerics
 from brickd.numerics.sites import Tables
-from brickd.questions.diff import DiffQuestion
+from brickd.questions.queries import DiffQuestion
 from brickd.reading import Site
 from brickd.views import diff
 from brickd.views.diff_operands import require_comparable

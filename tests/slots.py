@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brickd.beside import Life, Look, look
+from brickd.abreast import Life, Look, look
 from brickd.instant import Moment
 from brickd.shares import Share, Slot
 

@@ -24,12 +24,14 @@ from brickd.api import streams
 from brickd.client import ask as asked_by_client
 from brickd.errors import NoSuchWorker
 from brickd.events import Log
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.hang import HangQuestion
-from brickd.questions.inspect import InspectQuestion
-from brickd.questions.status import StatusQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.workers import WorkersQuestion
+from brickd.questions.queries import (
+    BricksQuestion,
+    HangQuestion,
+    InspectQuestion,
+    StatusQuestion,
+    TreeQuestion,
+    WorkersQuestion,
+)
 from brickd.runtime import runtime
 from brickd.views import bricks, hang, inspect, status, tree, workers
 from brickd.views.answer import Answer

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from test_api_clients import PATIENT, closed
 
 from brickd.api import streams
-from brickd.api.limits import Limits
+from brickd.api.connection import Limits
 from brickd.api.peer import Role
 from brickd.api.replies import Reply, failure, in_pieces
 from brickd.api.whole import Whole

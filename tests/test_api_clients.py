@@ -19,7 +19,7 @@ from running import running
 from serving import Daemon, answer, ask, connected, following, request, rest, serving
 from verbs import started
 
-from brickd.api.limits import Limits
+from brickd.api.connection import Limits
 from brickd.api.peer import Role, peer
 from brickd.runtime import runtime
 

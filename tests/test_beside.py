@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from slots import LENGTH_NS
 
-from brickd.beside import Look, look
+from brickd.abreast import Look, look
 from brickd.instant import Moment
 from brickd.shares import Share, Slot
 

@@ -12,7 +12,7 @@ from made_up import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
 from brickd.fold import Fold
-from brickd.questions.bricks import By
+from brickd.questions.queries import By
 from brickd.totals import bricks, names_in
 
 SPANS = """

@@ -46,15 +46,17 @@ from brickd.memory import Memory
 from brickd.numerics.compared import Case, Compared, Counts, Doubt, Finding, Latest, Place
 from brickd.orders import Forgetting, Wish
 from brickd.overlay import laid_over, overlay
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.coverage import CoverageQuestion
-from brickd.questions.diff import DiffQuestion
-from brickd.questions.inspect import InspectQuestion
-from brickd.questions.source import SourceQuestion
-from brickd.questions.status import StatusQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.weights import WeightsQuestion
-from brickd.questions.workers import WorkersQuestion
+from brickd.questions.queries import (
+    BricksQuestion,
+    CoverageQuestion,
+    DiffQuestion,
+    InspectQuestion,
+    SourceQuestion,
+    StatusQuestion,
+    TreeQuestion,
+    WeightsQuestion,
+    WorkersQuestion,
+)
 from brickd.reading import Reading
 from brickd.removed import Counts as Counted
 from brickd.removed import Removed

@@ -18,7 +18,7 @@ from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, S
 from brickd import _reader
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
 from brickd.numerics.matched import Class
-from brickd.numerics.reasons import REASONS
+from brickd.questions.queries import REASONS
 
 GOOD = chain()
 COUNTS = ("compared", "identical", "within", "diverged", "incomplete")

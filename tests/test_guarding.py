@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from brickd.cli.guarding import guarded
+from brickd.cli.draining import guarded
 from brickd.runtime import runtime
 
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from said import Said, Tensor
 from test_watch import HERE, Service, again
 
-from brickd.numerics.classes import are_two, classes_of, with_two
 from brickd.numerics.compared import WORKERS_MAX, Compared, Place
 from brickd.numerics.comparison import Evidence, Party, compare
-from brickd.numerics.learning import QUESTIONS_MAX, Turns
+from brickd.numerics.learning import QUESTIONS_MAX, Turns, are_two, classes_of, with_two
 from brickd.numerics.matched import Class
 from brickd.numerics.seen import SiteState, state_of
 

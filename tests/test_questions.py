@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from brickd.cli.asking import asks
 from brickd.errors import WrongQuestion
-from brickd.questions.bricks import SORTS, BricksQuestion, By
-from brickd.questions.hang import HangQuestion
-from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Switch
+from brickd.questions.queries import (
+    SORTS,
+    BricksQuestion,
+    By,
+    HangQuestion,
+    InspectQuestion,
+    StatusQuestion,
+    TreeQuestion,
+    WeightsQuestion,
+    WorkersQuestion,
+)
 from brickd.questions.question import Question, from_query, parameters, to_query
-from brickd.questions.status import StatusQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.weights import WeightsQuestion
-from brickd.questions.workers import WorkersQuestion
 
 KINDS: list[type[Question]] = [
     BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WeightsQuestion,

@@ -19,8 +19,8 @@ from brickd.errors import BrickdError
 from brickd.events import Event
 from brickd.ledger import ledger_of
 from brickd.orders import Recording
+from brickd.recording.contents import RecordedEvents
 from brickd.recording.ending import DAMAGES_MAX, End
-from brickd.recording.events import RecordedEvents
 from brickd.recording.form import Records
 from brickd.recording.recorder import Recorder
 from brickd.recording.tails import Tails

@@ -30,7 +30,7 @@ from brickd.errors import BrickdError
 from brickd.events import KEPT, Event, Log
 from brickd.lookout import Lookout
 from brickd.orders import Recording
-from brickd.questions.inspect import InspectQuestion
+from brickd.questions.queries import InspectQuestion
 from brickd.recording import written as bodies
 from brickd.recording.form import open_recording
 from brickd.recording.recorder import Recorder

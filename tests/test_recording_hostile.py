@@ -20,16 +20,18 @@ from verbs import started
 from brickd import _reader
 from brickd.cli import main
 from brickd.errors import BrickdError, Exit
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.coverage import CoverageQuestion
-from brickd.questions.events import EventsQuestion
-from brickd.questions.hang import HangQuestion
-from brickd.questions.inspect import InspectQuestion
-from brickd.questions.status import StatusQuestion
-from brickd.questions.stragglers import StragglersQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.weights import WeightsQuestion
-from brickd.questions.workers import WorkersQuestion
+from brickd.questions.queries import (
+    BricksQuestion,
+    CoverageQuestion,
+    EventsQuestion,
+    HangQuestion,
+    InspectQuestion,
+    StatusQuestion,
+    StragglersQuestion,
+    TreeQuestion,
+    WeightsQuestion,
+    WorkersQuestion,
+)
 from brickd.recording.world import Recorded, opened
 from brickd.views import bricks, coverage, events, hang, inspect, status, stragglers, tree, weights, workers
 

@@ -16,7 +16,7 @@ from tapes import forged
 
 from brickd import _reader
 from brickd.cli import answers, waiting
-from brickd.questions.events import EventsQuestion
+from brickd.questions.queries import EventsQuestion
 from brickd.recording import written
 from brickd.recording.written import Counts
 from brickd.snapshot import Snapshot

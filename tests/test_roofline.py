@@ -26,7 +26,7 @@ from brickd.cli.roofline import _elsewhere as elsewhere
 from brickd.errors import BrickdError
 from brickd.machine import Machine
 from brickd.peaks import Bandwidth, Device, save
-from brickd.questions.roofline import RooflineQuestion
+from brickd.questions.queries import RooflineQuestion
 from brickd.roofline import Roof, chosen, place, roof_of
 from brickd.roofline import document as told
 from brickd.runtime import runtime

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
-from brickd.beside import ROWS_MAX, Beside, Key, Life, Look, look
+from brickd.abreast import ROWS_MAX, Beside, Key, Life, Look, look
 from brickd.findings import About, Finding, Judged
 from brickd.instant import Moment, local, rfc3339
 from brickd.shares import Share, Slot

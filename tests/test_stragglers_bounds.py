@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from slots import BEGAN_NS, SECOND
 
-from brickd.beside import Beside, Life, Look
+from brickd.abreast import Beside, Life, Look
 from brickd.findings import About, Judged
 from brickd.instant import Moment
 from brickd.shares import Slot

@@ -17,7 +17,7 @@ from verbs import brickd, document, sheet, started
 
 from brickd.cli import VERBS
 from brickd.cli import brickd as group
-from brickd.words import NOBODY
+from brickd.units import NOBODY
 
 # Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare, `roofline`
 # where nothing was measured to compare with.

@@ -28,8 +28,8 @@ from brickd.numerics.compared import (
     Place,
 )
 from brickd.numerics.comparison import Evidence, Party, compare
+from brickd.numerics.fates import opinions
 from brickd.numerics.numerics import Numerics, Speaker
-from brickd.numerics.opinions import opinions
 from brickd.numerics.recalled import recall
 from brickd.numerics.seen import SiteState, state_of
 from brickd.numerics.sites import Tables

@@ -15,11 +15,10 @@ from brickd.errors import CheckpointRefused, CheckpointTooNew
 from brickd.events import Log
 from brickd.framed import framed, unframed
 from brickd.numerics.contents import CONTENT_BYTES
+from brickd.numerics.form import decode, encode
 from brickd.numerics.holds import Holds
 from brickd.numerics.replicas import judge
-from brickd.numerics.scales import Scales
-from brickd.numerics.stored import decode, encode
-from brickd.numerics.weighing import Weighing
+from brickd.numerics.weighing import Scales, Weighing
 from brickd.numerics.weights import Weights
 from brickd.snapshot import SECOND, Snapshot
 from brickd.workers import Survey

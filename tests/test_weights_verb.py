@@ -26,7 +26,7 @@ from watched import SCANS
 
 from brickd.manifest import BYTES_MAX
 from brickd.runtime import runtime
-from brickd.words import NOBODY
+from brickd.units import NOBODY
 
 # Three tensors, of which a worker may change one, and read them again, as often as it is told to go on.
 WATCHES = """

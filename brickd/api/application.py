@@ -28,28 +28,30 @@ from starlette.routing import Route
 
 from brickd import escape, wire
 from brickd.api import streams
-from brickd.api.limits import Limits
+from brickd.api.connection import Limits
 from brickd.api.peer import Role
 from brickd.api.replies import Reply, encoded, error_body, failure
 from brickd.api.served import Served
 from brickd.api.whole import Whole
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.coverage import CoverageQuestion
-from brickd.questions.diff import DiffQuestion
-from brickd.questions.events import EventsQuestion
-from brickd.questions.fingerprints import FingerprintsQuestion
-from brickd.questions.hang import HangQuestion
-from brickd.questions.inspect import InspectQuestion
 from brickd.questions.parameter import Number
+from brickd.questions.queries import (
+    BricksQuestion,
+    CoverageQuestion,
+    DiffQuestion,
+    EventsQuestion,
+    FingerprintsQuestion,
+    HangQuestion,
+    InspectQuestion,
+    SourceQuestion,
+    StatusQuestion,
+    StragglersQuestion,
+    TreeQuestion,
+    WeightsQuestion,
+    WorkersQuestion,
+)
 from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
-from brickd.questions.source import SourceQuestion
-from brickd.questions.status import StatusQuestion
-from brickd.questions.stragglers import StragglersQuestion
-from brickd.questions.tree import TreeQuestion
-from brickd.questions.weights import WeightsQuestion
-from brickd.questions.workers import WorkersQuestion
 from brickd.recording.recorder import Recorder
 from brickd.users import as_user, user_name
 from brickd.views import (

@@ -1,9 +1,9 @@
-"""One client of the API, and all of them together.
+"""One client of the API, all of them together, and what a client may take of the daemon.
 
-Owns: who is let in, for how long a client is waited for, who has to go when there is no more room. Must not know: what
-is asked or answered. Invariants: a connection carries one request; at any time either the client is waited for, with a
-deadline, or the client waits for us; when all places are taken, the one that is waited for the longest gives up its
-own, so that silence never keeps anybody out; whatever a client sends, it is told so in JSON or not at all.
+Owns: the limits, who is let in, how long a client is waited for, who has to go when all places are taken. Must not
+know: what is asked or answered. Invariants: a connection carries one request; at any time either the client is waited
+for, with a deadline, or the client waits for us; when all places are taken, the client that was waited for the longest
+loses its place, so that silence never keeps anybody out; whatever a client sends, the answer is JSON or nothing.
 """
 
 from __future__ import annotations
@@ -11,15 +11,50 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from brickd import wire
-from brickd.api.limits import Limits
 from brickd.api.peer import Role, peer
 from brickd.api.replies import error_body
+from brickd.descriptors import CLIENTS_MAX
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one server.
+
+    Attributes:
+        connections: how many clients at once. Each is accepted alone, so that of a crowd a few have been let in whose
+            requests, though sent, are not read yet: none of these is to be taken for a silent one.
+        backlog: how many more wait to be let in.
+        streams: how many of them may be told of events, or shown a status again and again.
+        threads: how many views are built at once.
+        head_bytes: of a request without its body.
+        body_bytes: of its body.
+        arrive_seconds: how long a request may take to arrive.
+        take_seconds: how long a client may take nothing of its answer.
+        farewell_seconds: how long answers may still take once the server is to stop: less than the daemon may take.
+    """
+
+    connections: int = CLIENTS_MAX
+    backlog: int = 32
+    streams: int = 16
+    threads: int = 2
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 16 * 1024
+    arrive_seconds: float = 5.0
+    take_seconds: float = 10.0
+    farewell_seconds: int = 1
+
+    @classmethod
+    def of(cls, clients: int) -> Self:
+        """The limits for a number of clients. Streams never take all places."""
+        whole = cls()
+        return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
 
 
 class Room:

@@ -15,8 +15,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from brickd.api.application import Application
-from brickd.api.connection import Connection, Room
-from brickd.api.limits import Limits
+from brickd.api.connection import Connection, Limits, Room
 from brickd.api.listener import Listener
 from brickd.api.served import Served
 from brickd.errors import BrickdError

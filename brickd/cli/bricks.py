@@ -18,8 +18,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.questions.bricks import SORTS, BricksQuestion
-from brickd.words import NOBODY
+from brickd.questions.queries import SORTS, BricksQuestion
+from brickd.units import NOBODY
 
 
 def _ratio(value: float | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from brickd import escape, peaks, units, words
+from brickd import escape, peaks, units
 from brickd.cli import table as tables
 from brickd.cli import waiting
 from brickd.cli.output import Screen, emit, output_options, say
@@ -137,7 +137,7 @@ def _rows(device: Device) -> Iterator[list[str]]:
 
 def _where(device: Device) -> str:
     assert device.machine is not None
-    where = f"{device.machine.cpu_model}, {words.many(device.machine.cpus, 'processor')}, {device.at[:10]}"
+    where = f"{device.machine.cpu_model}, {units.plural(device.machine.cpus, 'processor')}, {device.at[:10]}"
     if not device.beside_others:
         return where
     return f"{where}, beside other work that took {units.percent(device.others_percent)} of them: it can do more"

@@ -21,7 +21,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.cli.table import Column
 from brickd.naming import as_argument
-from brickd.questions.coverage import CoverageQuestion
+from brickd.questions.queries import CoverageQuestion
 from brickd.thinning import OFF
 
 _FINDINGS = 5

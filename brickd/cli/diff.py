@@ -19,8 +19,7 @@ from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.tab import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.numerics.reasons import REASONS
-from brickd.questions.diff import DiffQuestion
+from brickd.questions.queries import REASONS, DiffQuestion
 from brickd.views import diff_operands
 
 _LINES = 24

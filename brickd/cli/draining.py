@@ -1,19 +1,23 @@
-"""A daemon in this process, for as long as something is done with it.
+"""A daemon in this process for as long as a verb needs one, and the guardian that ends its orders if it is killed.
 
-Owns: what a process needs that drains: the directory, descriptors, a group. Must not know: what is done meanwhile.
-Invariant: however that ends, the daemon comes to its end and keeps what it read.
+Owns: the directory, descriptors and group of such a process, and the guardian process. Must not know: what is done
+meanwhile. Invariants: however that ends, the daemon comes to its end and keeps what it read, and the orders to workers
+end too; the guardian does nothing else, and ends with the process that it guards.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
+import select
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from brickd.daemon import Daemon
 from brickd.descriptors import Descriptors, divided
-from brickd.errors import DaemonRefused
+from brickd.errors import BrickdError, DaemonRefused
 from brickd.home import Home
 from brickd.numerics.numerics import WINDOW_BYTES
 from brickd.runtime import Runtime
@@ -70,3 +74,58 @@ def draining(
             yield daemon
         finally:
             daemon.end()
+
+
+@contextlib.contextmanager
+def guarded(here: Runtime, group: int | None) -> Iterator[None]:
+    """Have a daemon for a moment follow this process, where it is killed meanwhile; to begin before any thread does."""
+    try:
+        guardian = _begin(here, group)
+    except OSError:  # Linux 5.3 can, and may; and there is room for a process: else the next daemon sees to it
+        yield
+        return
+    try:
+        yield
+    except BrickdError:
+        _dismiss(guardian)
+        raise
+    else:
+        _dismiss(guardian)  # not where anything else came between: then it sees to it that nothing is left
+
+
+def _begin(here: Runtime, group: int | None) -> int:
+    this = os.pidfd_open(os.getpid())
+    try:
+        guardian = os.fork()
+        if guardian == 0:
+            try:
+                _guard(this, here, group)
+            finally:
+                os._exit(0)
+        return guardian
+    finally:
+        os.close(this)
+
+
+def _dismiss(guardian: int) -> None:
+    os.kill(guardian, signal.SIGKILL)
+    os.waitpid(guardian, 0)
+
+
+def _guard(process: int, here: Runtime, group: int | None) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.setsid()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for each in range(3):
+        os.dup2(nothing, each)
+    for fd in map(int, os.listdir("/proc/self/fd")):  # there may be room for a billion
+        if fd > 2 and fd != process:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+    select.select([process], [], [])  # its locks are free only then
+    with (
+        contextlib.suppress(BrickdError),
+        draining(here, group, stays=False),
+    ):  # one that is there already does the same
+        pass

@@ -17,9 +17,9 @@ from brickd.cli.answers import asked, told
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.errors import NoDaemon
-from brickd.questions.events import EventsQuestion
+from brickd.questions.queries import EventsQuestion
 from brickd.questions.question import to_query
-from brickd.words import many
+from brickd.units import plural
 
 Event = dict[str, Any]
 
@@ -56,7 +56,7 @@ def _follow(question: EventsQuestion, output: str) -> NoReturn:
 
 def _missed(count: int) -> None:
     if count:
-        say(f"{many(count, 'event')} before these are forgotten")
+        say(f"{plural(count, 'event')} before these are forgotten")
 
 
 def _render(events: Sequence[Event], seen: Screen) -> list[str]:

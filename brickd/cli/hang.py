@@ -27,9 +27,9 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
 from brickd.cli.waiting import watch
 from brickd.errors import Exit
-from brickd.questions.hang import HangQuestion
+from brickd.questions.queries import HangQuestion
+from brickd.units import NOBODY
 from brickd.views.fetch import Passes
-from brickd.words import NOBODY
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
 _NEAREST = 8

@@ -20,7 +20,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_segments
 from brickd.cli.table import Column
 from brickd.escape import text as escaped
-from brickd.questions.inspect import InspectQuestion
+from brickd.questions.queries import InspectQuestion
 from brickd.thinning import DEFAULT
 
 _LANE_COLUMNS = (

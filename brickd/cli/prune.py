@@ -28,8 +28,7 @@ from brickd.errors import (
 from brickd.escape import text as escaped
 from brickd.files import prefix
 from brickd.orders import Forgetting
-from brickd.questions.status import StatusQuestion
-from brickd.questions.workers import WorkersQuestion
+from brickd.questions.queries import StatusQuestion, WorkersQuestion
 from brickd.runtime import runtime
 from brickd.world import left_behind
 

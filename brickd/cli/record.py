@@ -29,9 +29,9 @@ from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.naming import as_argument
 from brickd.orders import Ending, Recording
 from brickd.questions.question import to_query
+from brickd.recording.shelf import NOBODY, unfetched
 from brickd.recording.volumes import SUFFIX
 from brickd.runtime import runtime
-from brickd.unfetched import NOBODY, unfetched
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_SECONDS = 0.5
@@ -125,7 +125,7 @@ def _by_daemon(order: Recording) -> Document:
 
 def _here(order: Recording, out: Path) -> Document:
     from brickd.cli import draining
-    from brickd.cli.guarding import guarded
+    from brickd.cli.draining import guarded
 
     here, group = runtime(), draining.group()
     with guarded(here, group), draining.draining(here, group, stays=False) as daemon:

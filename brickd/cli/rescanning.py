@@ -14,7 +14,7 @@ from brickd.cli.answers import told
 from brickd.cli.output import say
 from brickd.cli.waiting import tell
 from brickd.orders import Rescanning
-from brickd.questions.weights import WeightsQuestion
+from brickd.questions.queries import WeightsQuestion
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from brickd import escape, peaks, picture, replacing, units, words
+from brickd import escape, framed, peaks, picture, units
 from brickd.cli import phrases
 from brickd.cli import table as tables
 from brickd.cli.answers import asked
@@ -23,11 +23,10 @@ from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.table import Column, Figure
 from brickd.errors import BrickdError
 from brickd.machine import here
-from brickd.questions.bricks import BricksQuestion
-from brickd.questions.roofline import RooflineQuestion
+from brickd.questions.queries import BricksQuestion, RooflineQuestion
 from brickd.roofline import chosen, document
 from brickd.runtime import runtime
-from brickd.words import NOBODY
+from brickd.units import NOBODY
 
 _FIGURES = (
     Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
@@ -77,7 +76,7 @@ def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | 
 
 def _draw(path: Path, found: dict[str, Any]) -> None:
     try:
-        replacing.replace(path, picture.svg(found).encode())
+        framed.replace(path, picture.svg(found).encode())
     except OSError as error:
         raise BrickdError(f"{path} cannot be written: {error.strerror}; name another file") from None
 
@@ -89,7 +88,7 @@ def _elsewhere(found: dict[str, Any]) -> list[str]:
     lines = []
     if not found["device_is_here"]:
         machine = device["machine"]
-        cpus = words.many(machine["cpus"], "processor")
+        cpus = units.plural(machine["cpus"], "processor")
         lines.append(f"the peaks are those of another machine, {machine['cpu_model']}, {cpus}: brickd calibrate")
     if recording is not None and recording["host"] not in (None, os.uname().nodename):
         lines.append(f"this was recorded on {recording['host']}, and the peaks are not known to be those of it")
@@ -137,7 +136,7 @@ def _above(entries: Sequence[dict[str, Any]], device: dict[str, Any]) -> list[st
     above = [entry for entry in entries if entry["above_roof"]]
     lines = []
     for level, number in sorted(Counter(entry["served_by"] or "" for entry in above).items(), reverse=True):
-        bricks = words.many(number, "brick is", "bricks are")
+        bricks = units.plural(number, "brick is", "bricks are")
         if level:
             lines.append(f"{bricks} above this roof and below that of {level}, from where the bytes may have come")
         else:
@@ -150,4 +149,4 @@ def _unknown(unknown: Sequence[dict[str, Any]]) -> list[str]:
         return []
     kinds = Counter(" and ".join(_SAID[key] for key in entry["missing"]) for entry in unknown)
     told = "; ".join(f"{units.count(number)} without {what}" for what, number in sorted(kinds.items()))
-    return [f"{words.many(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {told}"]
+    return [f"{units.plural(len(unknown), 'brick is', 'bricks are')} unknown, and in no order: {told}"]

@@ -19,8 +19,8 @@ from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_sources
 from brickd.cli.table import Column, Figure
-from brickd.questions.source import SourceQuestion
-from brickd.words import many
+from brickd.questions.queries import SourceQuestion
+from brickd.units import plural
 
 _TAB = 8
 _UNUSED = 10  # of those that no kernel refers to; JSON has all
@@ -91,7 +91,7 @@ def _first(names: Sequence[str]) -> str:
 
 def _lost(counts: dict[str, int]) -> list[str]:
     """What was told and is not kept; of another text of a hash its own line tells."""
-    told = [f"{many(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
+    told = [f"{plural(counts[what], one)} {why}" for what, (one, why) in _NOT_KEPT.items() if counts[what]]
     return [f"not kept: {', '.join(told)} (brickd events)"] if told else []
 
 
@@ -102,6 +102,6 @@ def _unlike(entries: Iterable[dict[str, Any]]) -> list[str]:
         if entry["lacking"] is not None:
             lines.append(f"{entry['hash']}: {entry['lacking']}")
         if entry["differing"]:
-            tellers = many(entry["differing"], "worker")
+            tellers = plural(entry["differing"], "worker")
             lines.append(f"{entry['hash']}: another text of this hash was told by {tellers}")
     return lines

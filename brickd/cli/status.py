@@ -25,10 +25,10 @@ from brickd.cli.watching import again
 from brickd.errors import Exit
 from brickd.health import Bounds
 from brickd.questions.parameter import Number
-from brickd.questions.status import StatusQuestion
+from brickd.questions.queries import StatusQuestion
+from brickd.units import NOBODY
 from brickd.views import fetch
 from brickd.views.next_command import command
-from brickd.words import NOBODY
 
 LINES = 24
 _SERVICES = 3

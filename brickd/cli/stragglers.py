@@ -19,7 +19,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.tab import complete_services
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.questions.stragglers import StragglersQuestion
+from brickd.questions.queries import StragglersQuestion
 from brickd.views.next_command import command
 
 _BRICKS = 5  # side by side, the costliest

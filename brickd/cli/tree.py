@@ -20,8 +20,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column, Figure
-from brickd.questions.tree import TreeQuestion
-from brickd.words import NOBODY
+from brickd.questions.queries import TreeQuestion
+from brickd.units import NOBODY
 
 # What a name is given however deep it stands, and that of a kernel whose shape finds no room; what is left to figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26

@@ -60,7 +60,7 @@ def up(detach: bool, numerics_bytes: int, output: str) -> None:
 
 def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
-    from brickd.api.limits import Limits
+    from brickd.api.connection import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
     from brickd.cli import draining

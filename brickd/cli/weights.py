@@ -23,8 +23,8 @@ from brickd.cli.phrases import identifier
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.questions.parameter import Number
-from brickd.questions.weights import WeightsQuestion
-from brickd.words import NOBODY
+from brickd.questions.queries import WeightsQuestion
+from brickd.units import NOBODY
 
 if TYPE_CHECKING:
     from brickd.views.answer import Document

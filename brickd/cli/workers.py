@@ -18,8 +18,8 @@ from brickd.cli.answers import asked
 from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.table import Column
-from brickd.questions.workers import WorkersQuestion
-from brickd.words import NOBODY
+from brickd.questions.queries import WorkersQuestion
+from brickd.units import NOBODY
 
 _COLUMNS = (
     Column("WORKER"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from brickd.doctor.finding import Finding, fine, listed
 from brickd.machine import read
-from brickd.words import many
+from brickd.units import plural
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
 # By architecture: what the kernel calls the processor's own counter.
@@ -92,7 +92,7 @@ def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
         return Finding("clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow))
     return fine(
         "clock-choice",
-        f"{many(len(counters), 'worker uses', 'workers use')} the right clock",
+        f"{plural(len(counters), 'worker uses', 'workers use')} the right clock",
         wanted,
         tuple(counters),
     )

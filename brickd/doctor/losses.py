@@ -14,7 +14,7 @@ from brickd.doctor.segments import Segments
 from brickd.doctor.shared_memory import SharedMemory
 from brickd.losses import Kind, Loss
 from brickd.naming import as_argument
-from brickd.words import many
+from brickd.units import plural
 
 
 def judge(segments: Segments, shm: SharedMemory, container: Container) -> list[Finding]:
@@ -24,7 +24,7 @@ def judge(segments: Segments, shm: SharedMemory, container: Container) -> list[F
         for loss in worker.losses:
             causes.setdefault(loss.kind, []).append((worker.name, loss))
     if not causes:
-        return [fine("losses", f"none in {many(len(segments.workers), 'segment')}", "everything recorded")]
+        return [fine("losses", f"none in {plural(len(segments.workers), 'segment')}", "everything recorded")]
     return [_loss(kind, cases, shm, container) for kind, cases in causes.items()]
 
 
@@ -44,7 +44,7 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, cont
     return Finding(
         name=f"loss-{kind}",
         state="broken" if spans else "advice",
-        seen=f"{name}: {loss.text}" + (f"; and {many(len(cases) - 1, 'more worker')}" if len(cases) > 1 else ""),
+        seen=f"{name}: {loss.text}" + (f"; and {plural(len(cases) - 1, 'more worker')}" if len(cases) > 1 else ""),
         wanted="every span recorded" if spans else "every detail recorded",
         fix=fix,
         why=why,

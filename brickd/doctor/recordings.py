@@ -12,9 +12,8 @@ from typing import NamedTuple
 from brickd.doctor.finding import Finding, fine, mib
 from brickd.errors import BrickdError
 from brickd.naming import as_argument
-from brickd.recording.shelf import ROOM
-from brickd.unfetched import unfetched
-from brickd.words import many
+from brickd.recording.shelf import ROOM, unfetched
+from brickd.units import plural
 
 
 class Left(NamedTuple):
@@ -50,7 +49,7 @@ def judge(left: tuple[Left, ...]) -> Finding:
     if not left:
         return fine(name, "all were fetched", wanted)
     newest = left[-1]
-    seen = f"{many(len(left), 'recording')} not fetched in {newest.directory}"
+    seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}"
     seen += f", {mib(sum(each.bytes for each in left))}"
     why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from brickd import removed_file
 from brickd.doctor.finding import Finding, fine
 from brickd.removed_file import Found
-from brickd.words import many
+from brickd.units import plural
 
 _WANTED = "a file that only this user can write, with room for records"
 _STAY = "without a record no segment of a dead worker is removed"
@@ -55,7 +55,7 @@ def judge(records: Records) -> Finding:
     name, found = "segments-removed", records.found
     if found.refused:
         return Finding(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)
-    seen = many(len(found.removed), "record")
+    seen = plural(len(found.removed), "record")
     if found.damaged:
         seen += f" and {found.damaged:,} damaged"
         return Finding(name, "advice", seen, "whole records", "brickd up -d", "damaged ones are not counted")

@@ -18,8 +18,8 @@ from brickd.doctor.finding import Finding, State, fine, listed, mib
 from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
 from brickd.files import open_file
 from brickd.losses import Loss, losses
+from brickd.units import plural
 from brickd.users import user_name
-from brickd.words import many
 from brickd.workers import Survey, Worker
 
 _USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # what brick_agent takes unless it is told otherwise
@@ -173,8 +173,8 @@ def judge_dead(segments: Segments) -> Finding:
     dead = [worker for worker in segments.workers if worker.pid is None]
     wanted = "no segments of dead workers"
     if not dead:
-        return fine("segments-dead", f"{many(len(segments.live), 'segment')} of live workers, no other", wanted)
-    seen = f"{many(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
+        return fine("segments-dead", f"{plural(len(segments.live), 'segment')} of live workers, no other", wanted)
+    seen = f"{plural(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
     why = "their totals are still shown: save them first if you need them"
     return Finding("segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead))

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from brickd.numerics import stored
+from brickd.numerics import form
 from brickd.numerics.numerics import GONE, Numerics
 from brickd.numerics.sites import Tables
 
@@ -38,7 +38,7 @@ def document(numerics: Numerics) -> dict[str, Any]:
             }
             for speaker in numerics.speakers.values()
         ],
-        "weights": base64.b64encode(stored.encode(_NOWHERE, numerics.weights)).decode("ascii"),
+        "weights": base64.b64encode(form.encode(_NOWHERE, numerics.weights)).decode("ascii"),
     }
 
 
@@ -60,7 +60,7 @@ def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> Non
             speaker.began = GONE
         speaker.hear(base64.b64decode(each["records"]))
         speaker.lose(each["lost"])
-    weights = stored.decode(_NOWHERE, base64.b64decode(document["weights"]))
+    weights = form.decode(_NOWHERE, base64.b64decode(document["weights"]))
     if weights is not None:
         numerics.weights.merge(weights, mark)
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from brickd import _reader
-from brickd.composed import pieces, plain
 from brickd.records import events
-from brickd.valid import I32_MAX, require, unicode, whole
+from brickd.valid import I32_MAX, pieces, plain, require, unicode, whole
 
 SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
 OTHERS = ("", -1)  # the kernel and the layer of what stands for those

@@ -14,10 +14,9 @@ from brickd._reader import CONTENTS_MIN
 from brickd.numerics.blame import Blame, NotFinite, Verdict
 from brickd.numerics.comparison import Comparison, Difference, Evidence
 from brickd.numerics.matched import Class
-from brickd.numerics.reasons import REASONS
 from brickd.numerics.sites import Site
-from brickd.units import relative
-from brickd.words import many, noun
+from brickd.questions.queries import REASONS
+from brickd.units import noun, plural, relative
 
 _NAMED = 3
 _HASHED = 1 << 40  # no engine counts its steps so far
@@ -62,7 +61,7 @@ def headline(of: Comparison, site: Site | None) -> str:
         case Verdict.INCOMPLETE:
             lost = sum(party.lost for party in of.parties)
             odd = f"; {of.unproven:,} differ, which that may explain" if of.unproven else ""
-            said = f"incomplete, {many(lost, 'record was', 'records were')} lost"
+            said = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {said}; equal: {_equal(of)}{odd}"
         case Verdict.WITHIN:
             what = "of several numeric classes" if of.evidence == Evidence.INPUT else "within tolerance"
@@ -83,7 +82,7 @@ def _equal(of: Comparison) -> str:
     sites = sum(any(site.classes[: Class.DIVERGED + 1]) for site in of.matched.sites)
     within = of.counts[Class.WITHIN]
     more = f", {within:,} of them by rounding apart" if within else ""
-    return f"{many(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {many(sites, 'site')}{more}"
+    return f"{plural(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {plural(sites, 'site')}{more}"
 
 
 def explained(difference: Difference) -> str:
@@ -107,7 +106,7 @@ def _rounding(difference: Difference) -> str:
     contents = difference.row.contents
     known = "Say so by backend="
     if contents:
-        known = f"It takes {CONTENTS_MIN} contents to know, here {many(contents, 'is', 'are')}; or say so by backend="
+        known = f"It takes {CONTENTS_MIN} contents to know, here {plural(contents, 'is', 'are')}; or say so by backend="
     return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
 
 
@@ -117,7 +116,7 @@ def before(of: Comparison) -> str | None:
         return None
     identical, within, not_comparable = of.first.row.before
     more = f", {within:,} of them by rounding apart" if within else ""
-    said = f"equal up to there: {many(identical + within, 'comparison')}{more}"
+    said = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
     if not identical + within:
         said = "nothing was compared before it"
     return f"{said}; {not_comparable:,} before it could not be compared" if not_comparable else said
@@ -156,9 +155,9 @@ def after(follow: int | None, born: int) -> str | None:
     """What comes behind the first; `born`: sites at which something else was."""
     said = []
     if follow:
-        said.append(f"{many(follow, 'other site follows', 'other sites follow')} from it")
+        said.append(f"{plural(follow, 'other site follows', 'other sites follow')} from it")
     if born:
-        said.append(f"something was born at {many(born, 'other site')} as well")
+        said.append(f"something was born at {plural(born, 'other site')} as well")
     return "; ".join(said) or None
 
 
@@ -183,7 +182,7 @@ def outputs_not_compared(tried: Comparison) -> str:
     lone = sum(site.lone for site in tried.matched.sites)
     alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
     reasons = ", ".join([*_reasons(tried), *alone])
-    return f"outputs not compared (0 of {many(prints, 'fingerprint')}): {reasons}{_next(tried)}"
+    return f"outputs not compared (0 of {plural(prints, 'fingerprint')}): {reasons}{_next(tried)}"
 
 
 def _next(tried: Comparison) -> str:
@@ -193,7 +192,7 @@ def _next(tried: Comparison) -> str:
 
 def _paired(of: Comparison) -> str:
     if not of.not_comparable:
-        return f"0 of {many(of.matched.prints, 'fingerprint')} stand beside one of another worker"
+        return f"0 of {plural(of.matched.prints, 'fingerprint')} stand beside one of another worker"
     return f"{sum(of.not_comparable.values()):,} that stand side by side may differ"
 
 

@@ -1,16 +1,18 @@
-"""What becomes of a place at which workers said something else of the same, in a look.
+"""The state of a place at which workers computed different numbers from equal inputs.
 
-Owns: the states of a place, and when it goes from one into another. Must not know: fingerprints, what is told, how much
-is kept. Invariants: what a look heard of a place is put together before anything becomes of it, so that it does not
-matter what came first; where most contradict themselves, or now one and now another is apart, nobody is named.
+Owns: the states, when a place goes from one into another, and the rule of majority. Must not know: fingerprints, what
+is reported, how much is kept. Invariants: all that a look brings of a place is put together before its state changes,
+so that the order does not matter; where most workers contradict themselves, where first one and then another differs,
+or where no more than half agree, no worker is named; a worker that agrees with all others is never named.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import NamedTuple
 
 from brickd.numerics.compared import WORKERS_MAX, Case, Doubt, Finding
 
@@ -89,3 +91,58 @@ def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool
     if differs or (repeats and doubt.contradict and doubt.case is not None):
         return Fate.FOUND
     return Fate.DOUBTED if doubt.contradict and not repeats else Fate.COMPARABLE
+
+
+class Opinions(NamedTuple):
+    """What a group comes to.
+
+    Attributes:
+        workers: who is in it.
+        contradict: who of them says now this, now that.
+        outliers: who is not with the others; nobody where it is not known who is right.
+        against: a print of who is; where it is not known of the first worker. None: nothing can be compared.
+        other: a print of another that says something else; None with `against`.
+        contradiction: of one who contradicts himself a print of what he says most often, and one of what he says else.
+    """
+
+    workers: frozenset[int]
+    contradict: frozenset[int]
+    outliers: frozenset[int] = frozenset()
+    against: int | None = None
+    other: int | None = None
+    contradiction: tuple[int, int] | None = None
+
+
+def opinions(group: Sequence[tuple[int, int, int, int]]) -> Opinions:
+    """Judge a group: of each worker and output how often it said so, and the number of the newest print that does."""
+    said: dict[int, list[tuple[int, int, int]]] = {}
+    for worker, output, times, newest in group:
+        said.setdefault(worker, []).append((output, times, newest))
+    steady = {worker: rows[0] for worker, rows in said.items() if len(rows) == 1}
+    workers, contrary = frozenset(said), frozenset(said.keys() - steady.keys())
+    nobody = Opinions(workers, contrary, contradiction=_contradiction(said[min(contrary)]) if contrary else None)
+    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether that one would repeat nobody knows
+    if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
+        return nobody
+    right = _right([output for output, _, _ in steady.values()])
+    if right is None:
+        leader = min(steady)
+        first, _, against = steady[leader]
+        other = max(newest for output, _, newest in steady.values() if output != first)
+        return nobody._replace(against=against, other=other)
+    unlike = [(newest, worker) for worker, output, _, newest in group if output != right]
+    if not unlike:
+        return nobody
+    against = max(newest for output, _, newest in steady.values() if output == right)
+    return nobody._replace(outliers=frozenset(worker for _, worker in unlike), against=against, other=max(unlike)[0])
+
+
+def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    most, *others = sorted(rows, key=lambda row: -row[1])
+    return most[2], others[0][2]
+
+
+def _right(outputs: Sequence[int]) -> int | None:
+    """What all say who do not contradict themselves; else what more than half of them do."""
+    ((output, votes),) = Counter(outputs).most_common(1)
+    return output if 2 * votes > len(outputs) else None

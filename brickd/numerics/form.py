@@ -1,7 +1,8 @@
-"""What is known of workers' weights, as bytes: a line of JSON, then what tensors hold, then each worker's columns.
+"""Workers' weights as bytes, and the file in which a daemon keeps them.
 
-Owns: this form. Must not know: what file it is a part of. Invariants: what is read is what was written, or it is
-refused; nothing in it is taken for true because it is there.
+Owns: the form: a line of JSON, then the contents of tensors, then each worker's columns; and whose the file is. Must
+not know: where the file is, when it is written. Invariants: what is read is what was written, or it is refused with the
+reason; nothing in it is taken for true because it is there.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any
 
-from brickd.composed import composed, plain
+from brickd.errors import CheckpointRefused
+from brickd.framed import framed, unframed
 from brickd.numerics.contents import CONTENT_BYTES
 from brickd.numerics.holds import Holds
 from brickd.numerics.tensors import TENSORS_MAX, Tensor, Tensors
 from brickd.numerics.weights import Weights
-from brickd.valid import I32_MAX, U64_MAX, unicode, whole
+from brickd.valid import I32_MAX, U64_MAX, composed, parsed, plain, text, unicode, validating, whole
 
-_END = b"\n"  # of the line: JSON has none
+_END = b"\n"  # of a line of JSON, which has none
 
 
 def pieces(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> list[bytes]:
@@ -76,3 +78,34 @@ def _holds(left: BytesIO, service: Any, refused: Any, rows: Any) -> Holds:
         if len(column) != rows:
             raise ValueError(f"a column of {len(column)} rows, wanted are {rows}")
     return holds
+
+
+VERSION = 1
+_KIND = "weights file"
+
+
+def encode(prefix: str, weights: Weights) -> bytes:
+    """The file's content; for the thread that takes.
+
+    Args:
+        prefix: what the names of the segments begin with.
+        weights: all of them.
+    """
+    return framed(_KIND, VERSION, [plain(prefix).encode(), _END, *pieces(*weights.kept())])
+
+
+def decode(prefix: str, content: bytes) -> Weights | None:
+    """What `encode` was given; None: it is of other segments.
+
+    Raises:
+        CheckpointRefused: it is none, or not whole, or of a later brickd.
+    """
+    whose, _, rest = unframed(_KIND, VERSION, content).partition(_END)
+    try:
+        with validating():
+            if text(parsed(whose)) != prefix:
+                return None
+            line, rest = parted(rest)
+            return read(parsed(line), rest)
+    except ValueError as error:
+        raise CheckpointRefused(str(error)) from None

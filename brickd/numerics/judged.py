@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from brickd import units
-from brickd.called import called
 from brickd.numerics.contents import Content, content
 from brickd.numerics.tensors import Tensor
-from brickd.words import many
+from brickd.units import called, plural
 
 Why = Literal["outlier", "changed", "disagree"]
 State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
@@ -260,7 +259,7 @@ class Judged:
 
 def _which(row: Differing, rows: int, tensors: int) -> str:
     """The first of so many that differ, of so many that there are."""
-    named, of = called(*row.tensor), many(tensors, "tensor")
+    named, of = called(*row.tensor), plural(tensors, "tensor")
     return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from brickd import _reader
-from brickd.numerics.classes import classes_of
 from brickd.numerics.compared import Compared, Counts, Place
+from brickd.numerics.learning import classes_of
 from brickd.reading import Reading
 from brickd.workers import Worker
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brickd.called import or_none
-from brickd.composed import plain
 from brickd.numerics.sites import site_digest
+from brickd.units import or_none
+from brickd.valid import plain
 
 TENSORS_MAX = 65_536  # as many sites as a worker's segment has, and a few experts at each
 

@@ -1,17 +1,20 @@
-"""What is said of a place where workers differ: in a sentence, in an event, and judged by its evidence.
+"""What is reported of a place where workers differ: the sentence, the event, and how often.
 
-Owns: those sentences, who is called what in them, and which command follows. Must not know: how a finding comes about,
-screens. Invariants: what is said of a case rests on the two fingerprints that are kept of it, whoever looks and however
-late; nobody is called by a name that is another's now.
+Owns: those sentences, the workers' names in them, the next command, and which findings have an event of their own. Must
+not know: how a finding comes about, screens. Invariants: a sentence rests on the two fingerprints that are kept of a
+case, whoever looks and however late; no worker is called by a name that is now another's; the first place at which a
+worker is named is reported; however many there are, what is reported of one worker is bounded.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from brickd import _reader
+from brickd.events import Tell
 from brickd.instant import local
 from brickd.naming import as_argument, as_arguments
 from brickd.numerics import blame
@@ -19,8 +22,7 @@ from brickd.numerics.compared import Case, Finding, Place
 from brickd.numerics.matched import match
 from brickd.numerics.recalled import add
 from brickd.numerics.sites import Site
-from brickd.units import relative
-from brickd.words import many
+from brickd.units import plural, relative
 
 if TYPE_CHECKING:
     from brickd.events import Tell
@@ -96,7 +98,7 @@ def who(finding: Finding, called: Called) -> str:
         beside = len(finding.workers)
         return f"{named[0]} and {named[1]} disagree{f', no majority among {beside} workers' if beside > 2 else ''}"
     if len(named) > 1:
-        return f"{named[0]} and {many(len(named) - 1, 'more worker')} differ from the others"
+        return f"{named[0]} and {plural(len(named) - 1, 'more worker')} differ from the others"
     return (
         f"{named[0]} {'contradicts itself' if set(finding.named) <= finding.contradict else 'differs from the others'}"
     )
@@ -135,7 +137,7 @@ def headlines(findings: Iterable[Finding], called: Called, now_ns: int) -> list[
 
 def _headline(found: Sequence[Finding], called: Called, now_ns: int) -> str:
     since = local(min(finding.first.at_ns for finding in found), now_ns)
-    more = f" (and at {many(len(found) - 1, 'more site')})" if len(found) > 1 else ""
+    more = f" (and at {plural(len(found) - 1, 'more site')})" if len(found) > 1 else ""
     return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
 
 
@@ -167,7 +169,7 @@ def tell_number(tell: Tell, finding: Finding, who: Sequence[str], places: int) -
     said = f"{names[0]} differs from the others" if len(who) == 1 else f"{' and '.join(names)} disagree"
     service = finding.place.service
     name = finding.workers.get(who[0]) or None if len(who) == 1 else None
-    text = f"{said} at {many(places, 'site')} by now"
+    text = f"{said} at {plural(places, 'site')} by now"
     tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
@@ -181,3 +183,48 @@ def tell_withdrawn(tell: Tell, place: Place) -> None:
     """It was none."""
     text = f"{where(place)} does not repeat in most workers: it is not compared any more"
     tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
+
+
+_EACH_MAX = 8  # places of a worker of which each is told; then their number is, whenever it has doubled
+
+
+def tell_news(
+    tell: Tell, before: Iterable[Finding], new: Sequence[Finding], joined: Sequence[tuple[Finding, Sequence[str]]]
+) -> None:
+    """Tell of what a look found.
+
+    Args:
+        tell: takes each event.
+        before: all that had been found.
+        new: what was not there.
+        joined: what was, and the uuids of others that are outliers there now.
+    """
+    if not new and not joined:
+        return
+    known = Counter(who for finding in before for who in _whose(finding))
+    now, told, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], Finding]()
+    for finding in new:
+        own = [who for who in _whose(finding) if _is_few(now, who)]
+        if own:
+            tell_finding(tell, finding)
+            others = [uuid for uuid, *rest in own if not rest and uuid != finding.named[0]]
+            tell_joined(tell, finding, [uuid for uuid in others if (uuid,) not in told | known.keys()])
+        told.update(own)
+        more |= dict.fromkeys((who for who in _whose(finding) if who not in own), finding)
+    for finding, fresh in joined:
+        own = [(uuid,) for uuid in fresh if _is_few(now, (uuid,))]
+        tell_joined(tell, finding, [uuid for (uuid,) in own])
+        more |= {(uuid,): finding for uuid in fresh if (uuid,) not in own}
+    for who, finding in more.items():
+        if known[who] <= _EACH_MAX or now[who].bit_length() > known[who].bit_length():
+            tell_number(tell, finding, who, now[who])
+
+
+def _whose(finding: Finding) -> list[tuple[str, ...]]:
+    """Each outlier, the worst first; or the two that disagree."""
+    return [(uuid,) for uuid in finding.named] if finding.outliers else [tuple(sorted(set(finding.named)))]
+
+
+def _is_few(places: Counter[tuple[str, ...]], who: tuple[str, ...]) -> bool:
+    places[who] += 1
+    return places[who] <= _EACH_MAX

@@ -28,14 +28,12 @@ from brickd.numerics.compared import (
     Latest,
     Place,
 )
-from brickd.numerics.fates import Fate, Heard, fate
+from brickd.numerics.fates import Fate, Heard, Opinions, fate, opinions
 from brickd.numerics.learning import QUESTIONS_MAX, Learning, Turns
-from brickd.numerics.news import tell_news
 from brickd.numerics.numerics import Numerics, Speaker
-from brickd.numerics.opinions import Opinions, opinions
 from brickd.numerics.room import Room
 from brickd.numerics.tally import Tally
-from brickd.numerics.told import tell_explained, tell_withdrawn
+from brickd.numerics.told import tell_explained, tell_news, tell_withdrawn
 
 _MARKS_MAX = 4_096  # looks: more than an hour
 

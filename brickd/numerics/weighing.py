@@ -1,8 +1,8 @@
-"""The weights of all workers beside each other, whoever asks, and as often as anybody does.
+"""The comparison of all workers' weights: made once per change, and reported when its verdict changes.
 
-Owns: whose weights are compared where everybody's are, and that they are compared once as long as nothing has changed.
-Must not know: how two workers are compared, what is made of it. Invariants: any thread may ask; what is told is what
-lies there now, for all that changes it is looked at.
+Owns: whose weights are compared, when there is anything to compare, which differences are reported. Must not know: how
+two workers are compared. Invariants: any thread may ask; a worker that differs is reported once, and once more when it
+is equal again or has gone.
 """
 
 from __future__ import annotations
@@ -11,9 +11,13 @@ import threading
 import time
 from collections.abc import Sequence
 
-from brickd.numerics.judged import Judged
+from brickd.events import Tell
+from brickd.naming import as_argument
+from brickd.numerics.judged import Found, Judged
 from brickd.numerics.replicas import judge, refused
 from brickd.numerics.weights import Weights
+from brickd.snapshot import Snapshot
+from brickd.units import plural
 from brickd.workers import Worker
 
 
@@ -49,3 +53,41 @@ def _about(worker: Worker) -> tuple[object, ...]:
     process = worker.reading.process
     counts = process["weights"], process["scans"], process["key"], refused(worker)
     return worker.name, worker.reading.uuid, worker.reading.alive, *counts
+
+
+class Scales:
+    """Takes snapshots, and knows who differs."""
+
+    def __init__(self, weighing: Weighing, tell: Tell) -> None:
+        self._weighing, self._tell = weighing, tell
+        self._differ: dict[tuple[str, str], Found] = {}
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Tell what has changed; of services of which nobody lives nothing is to be told."""
+        workers = snapshot.survey.workers
+        living = {each.service for each in workers if each.reading.alive}
+        judged = [each for each in self._weighing.judged(workers) if each.service in living]
+        told = {(each.service, said.found.uuid): said.found for each in judged for said in each.headlines()}
+        odd = {(each.service, found.uuid) for each in judged for found in each.odd}
+        before = self._differ
+        self._differ = {about: found for about, found in before.items() if about in odd} | told
+        for each in judged:
+            self._tell_those(each, before)
+        for about, found in before.items():
+            if about not in self._differ:
+                self._tell_equal(found, judged)
+
+    def _tell_those(self, judged: Judged, before: dict[tuple[str, str], Found]) -> None:
+        for found, text, _ in judged.headlines():
+            if (judged.service, found.uuid) not in before:
+                command = f"brickd weights {as_argument(judged.service)}"
+                self._tell("weights_differ", text, service=judged.service, worker=found.name, command=command)
+
+    def _tell_equal(self, was: Found, judged: list[Judged]) -> None:
+        now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
+        if now is not None and now.state == "equal":
+            said = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
+        else:
+            said = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
+        command = f"brickd weights {as_argument(was.service)}"
+        self._tell("weights_equal", said, service=was.service, worker=was.name, command=command)

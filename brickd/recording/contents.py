@@ -1,9 +1,8 @@
-"""What one file of a recording holds.
+"""The contents of one file of a recording.
 
-Owns: which of its chunks are believed, and what is said of those that are not. Must not know: other files, views.
-Invariants: whatever is in the file, what adds up is shown and what does not is told with its place; however much that
-is, what is in memory of it does not grow with the file: of snapshots and of what their readings share the places of the
-last few, of weights theirs, of events the newest, of records none.
+Owns: which of its chunks are believed, what is said of those that are not, which events are kept. Must not know: other
+files, views. Invariants: what adds up is shown, and what does not is reported with its place; memory does not grow with
+the file: it holds the places of the last few snapshots, the weights, the newest events, and no records.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from collections.abc import Iterator, Set
 from typing import Any
 
 from brickd import _reader
+from brickd.events import KEPT, Event, Page
 from brickd.instant import rfc3339
 from brickd.numerics.weights import Weights
 from brickd.recording import written
 from brickd.recording.ending import End
-from brickd.recording.events import RecordedEvents
 from brickd.recording.form import Chunk, Form, Records, records
 from brickd.recording.rings import read_numbers
 from brickd.recording.tables import Tables
@@ -182,3 +181,37 @@ class Contents:
             "missing_chunks": end.missing,
             "unknown_chunks": end.skipped.total() + end.skipped_more,
         }
+
+
+class RecordedEvents:
+    """The newest of them, in the order of their numbers."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._events: dict[int, Event] = {}
+        self._first = 2**64  # number of the oldest there was
+
+    def add(self, event: Event) -> None:
+        """Take one that was found."""
+        self._first = min(self._first, event.number)
+        self._events[event.number] = event
+        if len(self._events) > 2 * self._kept:
+            self._events = {each.number: each for each in self._newest()}
+
+    def merge(self, other: RecordedEvents) -> None:
+        """Take those of another file of the set."""
+        for event in other._newest():
+            self.add(event)
+        self._first = min(self._first, other._first)
+
+    def since(self, number: int) -> Page:
+        """Those after the one of this number; missed are those that are forgotten, or were told and not recorded."""
+        newest = self._newest()
+        if not newest:
+            return Page((), 0, 0)
+        events = tuple(event for event in newest if event.number > number)
+        told = newest[-1].number - max(number, self._first - 1)
+        return Page(events, max(0, told - len(events)), newest[-1].number)
+
+    def _newest(self) -> list[Event]:
+        return [self._events[number] for number in sorted(self._events)[-self._kept :]]

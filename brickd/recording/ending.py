@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from brickd.words import many
+from brickd.units import plural
 
 DAMAGES_MAX = 100
 _KINDS_MAX = 16
@@ -68,17 +68,17 @@ class End:
         """What is to be told of it; nothing when all is there."""
         told = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
         if self.damages_more:
-            told.append(f"damaged in {many(self.damages_more, 'more place')}")
+            told.append(f"damaged in {plural(self.damages_more, 'more place')}")
         if self.missing:
-            told.append(f"{many(self.missing, 'chunk')} of it lost")
+            told.append(f"{plural(self.missing, 'chunk')} of it lost")
         if self.why:
             told.append(self.why)
         for kind, count in sorted(self.skipped.items()):
-            told.append(f"{many(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
+            told.append(f"{plural(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
         if self.skipped_more:
-            told.append(f"{many(self.skipped_more, 'chunk')} of yet other kinds: left out")
-        chunks = f"{many(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
-        slots = f"{many(self.refused.slots, 'slot')} of rings"
+            told.append(f"{plural(self.skipped_more, 'chunk')} of yet other kinds: left out")
+        chunks = f"{plural(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
+        slots = f"{plural(self.refused.slots, 'slot')} of rings"
         if said := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
             told.append(f"had no room for {' and '.join(said)}")
         return told

@@ -1,9 +1,9 @@
-"""A recording that is being made: its thread, what that waits for, until when.
+"""A recording while it is made: its thread, what that waits for, until when; one at a time.
 
-Owns: when anything is written, and the end of a recording. Must not know: what is written, or how; who wants it, how
-workers are read. Invariants: one thread writes, and nobody waits for it: what it cannot write in time, or finds no room
-for, is counted and told; whatever ends a recording, what was written stays, and nothing else does: neither what was on
-its way nor the key that redacted it.
+Owns: when anything is written, the end of a recording, and whether one is being made. Must not know: what is written,
+or how; how workers are read. Invariants: one thread writes, and nobody waits for it: what it cannot write in time, or
+has no room for, is counted and reported; whatever ends a recording, what was written stays, and nothing else does,
+neither what was on its way nor the key that redacted it.
 """
 
 from __future__ import annotations
@@ -210,3 +210,49 @@ class Recorder:
         elif self._told and not trouble:
             self._source.tell("recording_resumed", "it can be recorded again")
         self._told = trouble
+
+
+class Recordings:
+    """The one that is being made, if any is: every method may be called from any thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._current: Recorder | None = None
+        self._closed = False
+
+    def begin(self, order: Recording, first: Path) -> Recorder:
+        """Begin one.
+
+        Raises:
+            BrickdError: another one is being made, or nothing can be written there.
+        """
+        with self._lock:
+            running = self.running
+            if running is not None:
+                at = running.document()["files"][-1]["path"]
+                raise BrickdError(f"a recording is already running, {at}: end that first (one at a time)")
+            if self._closed:
+                raise BrickdError("the daemon is stopping: it starts no recording")
+            self._current = Recorder(order, first, self._source)
+            return self._current
+
+    @property
+    def running(self) -> Recorder | None:
+        """The one that is being made."""
+        current = self._current
+        return None if current is None or current.over.is_set() else current
+
+    def take(self, snapshot: Snapshot) -> None:
+        """The next of those that are taken all the time."""
+        if (running := self.running) is not None:
+            running.take(snapshot)
+
+    def close(self) -> None:
+        """End the one that is being made, and make no more."""
+        with self._lock:
+            self._closed = True
+            current = self._current
+        if current is not None:
+            current.end("daemon_ended")
+            current.join()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brickd import _reader, valid
-from brickd.composed import plain
+from brickd.valid import plain
 
 _SAID_BYTES_MAX = 1 << 22
 

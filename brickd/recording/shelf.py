@@ -1,8 +1,9 @@
-"""Where a daemon's recordings lie: those that are being written, and those that nobody has fetched.
+"""The daemon's recordings: those that are being written, and those that nobody has fetched yet.
 
 Owns: which these are, and how many may be. Must not know: who asks for one, what is in it. Invariants: all that is
-known of a recording stands in the titles of its files, so that any process finds it, whatever became of its writer; a
-file is found by its recording and its number, never by a path that somebody gives; what is being written is left alone.
+known of a recording is in the titles of its files, so that any process finds it, whatever became of its writer; a file
+is found by its recording and its number, never by a path that somebody gives; a recording that is being written is left
+alone; a daemon that answers is asked for its own, for its files may be another user's or in other mounts.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from brickd import _reader
+from brickd import _reader, client
+from brickd.client import NoAnswer
 from brickd.errors import BrickdError
 from brickd.instant import rfc3339
 from brickd.recording.volumes import SUFFIX
+from brickd.runtime import runtime
 
 ROOM = 8  # recordings, the one that is written included
 
@@ -189,3 +192,21 @@ def _locked(fd: int) -> bool:
     except BlockingIOError:
         return True
     return False
+
+
+NOBODY = ("none", "stale", "elsewhere")  # why no daemon answers: there is none for us
+
+
+def unfetched() -> list[dict[str, Any]]:
+    """All of them, those that are being written included, the oldest first.
+
+    Raises:
+        BrickdError: a daemon is there and does not tell.
+    """
+    try:
+        told: list[dict[str, Any]] = client.ask("record").document()["recordings"]
+        return told
+    except NoAnswer as error:
+        if error.why not in NOBODY:
+            raise
+        return [each.document() for each in Shelf(runtime().recordings).all()]

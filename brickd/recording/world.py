@@ -27,8 +27,7 @@ from brickd.numerics.weighing import watching
 from brickd.numerics.weights import Weights
 from brickd.reading import Reading
 from brickd.recording.checked import Checked
-from brickd.recording.contents import Contents
-from brickd.recording.events import RecordedEvents
+from brickd.recording.contents import Contents, RecordedEvents
 from brickd.recording.file import Reads, nobody
 from brickd.recording.form import open_recording
 from brickd.recording.tails import Tails
@@ -36,8 +35,8 @@ from brickd.recording.written import Beginning, Counts, Shown
 from brickd.snapshot import Snapshot
 from brickd.sources_told import Head
 from brickd.sources_told import Source as Text
+from brickd.units import plural
 from brickd.windows import SLOTS, Window, Windows
-from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, Source
 
@@ -339,7 +338,7 @@ class Recorded:
         told += self._not_given()
         lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
         if lacking:
-            said = ", ".join(many(n, what.removesuffix("s")) for what, n in lacking.items())
+            said = ", ".join(plural(n, what.removesuffix("s")) for what, n in lacking.items())
             told.append(f"not recorded, for there was no room: {said}")
         return tuple(told)
 
@@ -347,7 +346,7 @@ class Recorded:
         """What of the set lies between and behind these files: what was before is in the totals of each."""
         numbers, last = [file.form.title.number for file in self._files], self._files[-1]
         if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
-            yield f"{many(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
+            yield f"{plural(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
         if last.ending is not None and last.ending.why == "rotated":
             yield f"{last.form.path}: it goes on in the next file of its set"
 

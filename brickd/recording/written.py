@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from brickd import _reader, kept, valid
-from brickd.composed import composed, plain
 from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.events import Event
 from brickd.lately import ADDED_MAX, Origin
@@ -22,6 +21,7 @@ from brickd.numerics.holds import Holds
 from brickd.numerics.tensors import Tensors
 from brickd.numerics.weights import Weights
 from brickd.snapshot import Snapshot
+from brickd.valid import composed, plain
 from brickd.workers import Survey, Usage, Worker
 from brickd.world import Facts
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from brickd.errors import BrickdError
 from brickd.naming import suggestion
-from brickd.questions.bricks import SORTS, BricksQuestion
+from brickd.questions.queries import SORTS, BricksQuestion
 from brickd.totals import bricks as totals_of
 from brickd.totals import percent_of
 from brickd.views.answer import Answer, begun, chosen, counted

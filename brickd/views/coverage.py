@@ -10,7 +10,6 @@ import time
 from collections.abc import Sequence
 
 from brickd import _reader
-from brickd.called import or_none
 from brickd.instant import rfc3339
 from brickd.numerics.compared import SITES_MAX, Compared, Place
 from brickd.numerics.replicas import holdings, judge
@@ -18,8 +17,9 @@ from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, site
 from brickd.numerics.told import Called
 from brickd.numerics.watch import Roll, Watch
 from brickd.numerics.weighing import watching
-from brickd.questions.coverage import CoverageQuestion
+from brickd.questions.queries import CoverageQuestion
 from brickd.thinning import words_of
+from brickd.units import or_none
 from brickd.views import numerics, weighed
 from brickd.views.answer import Answer, Chosen, Document, begun, chosen
 from brickd.views.weighed import TensorSeen

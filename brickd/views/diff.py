@@ -17,7 +17,7 @@ from brickd.numerics import diagnosis
 from brickd.numerics.blame import Verdict
 from brickd.numerics.comparison import Comparison, Evidence, Party, compare
 from brickd.numerics.numerics import Numerics
-from brickd.questions.diff import DiffQuestion, step_number
+from brickd.questions.queries import DiffQuestion, step_number
 from brickd.views.answer import Answer, Sourced, begun, foreign_words
 from brickd.views.differences import Sides, document, nothing
 from brickd.views.differing_weights import Weighed, why_none

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brickd.errors import NothingComparable
-from brickd.questions.diff import DiffQuestion
+from brickd.questions.queries import DiffQuestion
 from brickd.recording.volumes import parted
 from brickd.views import fetch
 from brickd.views.fetch import Found, Reading, silent

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from brickd.called import or_none
 from brickd.numerics import diagnosis
 from brickd.numerics.blame import Verdict
 from brickd.numerics.comparison import Comparison, Difference, Evidence, Party, following
@@ -18,11 +17,10 @@ from brickd.numerics.matched import Class, SiteFound
 from brickd.numerics.numerics import Numerics
 from brickd.numerics.sites import Site
 from brickd.paces import paces
-from brickd.units import percent
+from brickd.units import or_none, percent, plural
 from brickd.views import differing_weights
 from brickd.views.answer import Document
 from brickd.views.differing_weights import Weighed
-from brickd.words import many
 from brickd.workers import Worker
 
 SITES_MAX = 4096
@@ -270,5 +268,5 @@ def _slower(times: Document) -> list[str]:
     ]
     if not slow:
         return []
-    more = f", and {many(len(slow) - 1, 'more brick')}" if len(slow) > 1 else ""
+    more = f", and {plural(len(slow) - 1, 'more brick')}" if len(slow) > 1 else ""
     return [f"{times['b'][0]} takes longer, too: {slow[0]['brick']} +{percent(slow[0]['difference_percent'])}{more}"]

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from brickd.called import called
 from brickd.numerics.blame import Blame, Verdict
 from brickd.numerics.comparison import Evidence
 from brickd.numerics.diagnosis import listed
@@ -18,9 +17,9 @@ from brickd.numerics.judged import Differing, Found, Judged, how_far, unlike
 from brickd.numerics.replicas import judge
 from brickd.numerics.sites import Site
 from brickd.numerics.weights import Weights
+from brickd.units import called, plural
 from brickd.views.answer import Document
 from brickd.views.weighed import held
-from brickd.words import many
 from brickd.workers import Worker
 
 TENSORS_MAX = 16
@@ -124,7 +123,7 @@ class Weighed(NamedTuple):
 def why_none(weighed: Weighed) -> str:
     """Why the weights of some workers are not comparable."""
     who = listed([found.name for each in weighed.judged for found in each.workers])
-    reasons = [f"{many(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
+    reasons = [f"{plural(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
     if reasons:
         return f"no weights of {who} are comparable: {', '.join(reasons)}"
     return f"no weights of {who} are here, wanted are those of replicas (brick.weights in the engine records them)"
@@ -133,7 +132,7 @@ def why_none(weighed: Weighed) -> str:
 def sentence(rows: Sequence[Differing]) -> str:
     """Which they are, and what to ask for that says more."""
     first = rows[0]
-    more = f" and {many(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
+    more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
     what = f"weight {called(*first.tensor)}{more}"
     if first.why == "disagree":
         return f"{listed(first.names)} disagree in {what} (--by weights)"
@@ -149,7 +148,7 @@ def besides(rows: Sequence[Differing], *, more: bool) -> str:
     """That these differ, too, where something else leads; `more`: than those that explain it."""
     first = rows[0]
     who = listed(_who(first))
-    others = f", and {many(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
+    others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
     return f"{'other ' if more else ''}weights differ, too: {called(*first.tensor)} in {who}{others} (--by weights)"
 
 
@@ -222,10 +221,10 @@ def document(weighed: Weighed, workers: Sequence[str]) -> Document:
 def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     rows = weighed.differing
     if not rows and weighed.incomplete:
-        unknown = f"{many(weighed.incomplete, 'tensor is', 'tensors are')} not known"
-        return [f"by weights: incomplete, {unknown}; equal: {many(weighed.compared, 'tensor')}"]
+        unknown = f"{plural(weighed.incomplete, 'tensor is', 'tensors are')} not known"
+        return [f"by weights: incomplete, {unknown}; equal: {plural(weighed.compared, 'tensor')}"]
     if not rows:
-        return [f"by weights: identical, {listed(workers)}: {many(weighed.compared, 'tensor')}"]
+        return [f"by weights: identical, {listed(workers)}: {plural(weighed.compared, 'tensor')}"]
     first = rows[0]
     who = f"{listed(_who(first))} disagree"
     if first.why != "disagree":
@@ -234,7 +233,7 @@ def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
     said = [f"by weights: diverged: {who}, in {called(*first.tensor)}", _how_far(first)]
     if first.odd[0].changed:
         said[-1] += "; it changed in place"
-    return [*said, *([f"{many(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
+    return [*said, *([f"{plural(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
 
 
 def _how_far(row: Differing) -> str:

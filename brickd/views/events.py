@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from brickd.events import Past
-from brickd.questions.events import EventsQuestion
+from brickd.questions.queries import EventsQuestion
 from brickd.views.answer import Answer, begun
 from brickd.world import World
 

@@ -6,7 +6,7 @@ Owns: the schema of its document. Must not know: what is made of fingerprints.
 from __future__ import annotations
 
 from brickd.numerics import carried
-from brickd.questions.fingerprints import FingerprintsQuestion
+from brickd.questions.queries import FingerprintsQuestion
 from brickd.views.answer import Answer, begun
 from brickd.world import World
 

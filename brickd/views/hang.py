@@ -13,7 +13,7 @@ from typing import Any
 
 from brickd import units
 from brickd.hang import Lane, Place, Verdict, Watched, judge, watched
-from brickd.questions.hang import HangQuestion
+from brickd.questions.queries import HangQuestion
 from brickd.recording.world import Recorded
 from brickd.verdicts import sentence
 from brickd.views.answer import Answer, Chosen, begun, chosen

@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from brickd import _reader, records
-from brickd.called import or_none
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.files import prefix
 from brickd.ledger import ledger_of
 from brickd.orders import settings
-from brickd.questions.inspect import InspectQuestion
+from brickd.questions.queries import InspectQuestion
 from brickd.reading import Reading
 from brickd.thinning import words_of
+from brickd.units import NOBODY, or_none
 from brickd.views.answer import Answer, Document, begun, foreign_words
-from brickd.words import NOBODY
 from brickd.workers import select
 from brickd.world import Details, Inside, World
 

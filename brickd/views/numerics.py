@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from brickd import records
-from brickd.called import or_none
 from brickd.instant import rfc3339
 from brickd.numerics import blame
 from brickd.numerics.compared import Case, Compared, Evidence, Finding
@@ -19,6 +18,7 @@ from brickd.numerics.judged import Judged
 from brickd.numerics.seen import ServiceSeen, services
 from brickd.numerics.told import Called, command, headlines
 from brickd.numerics.told import judged as of_case
+from brickd.units import or_none
 from brickd.views import weighed
 from brickd.workers import Worker
 from brickd.world import World

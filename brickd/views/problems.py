@@ -18,9 +18,8 @@ from brickd.numerics.compared import Compared, Finding
 from brickd.numerics.judged import Judged as JudgedWeights
 from brickd.numerics.told import Called, command
 from brickd.removed import Removed
-from brickd.units import duration
+from brickd.units import duration, plural
 from brickd.views import numerics, removed, weighed
-from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import Facts, World
 
@@ -117,7 +116,7 @@ def _off(seen: Seen) -> Found:
     off = Counter(worker.service for worker in seen.workers if worker.reading.alive and worker.reading.off)
     for service, n in off.items():
         yield (
-            f"recording is off in {many(n, 'worker')} of {service}",
+            f"recording is off in {plural(n, 'worker')} of {service}",
             f"brickd set --recording on {as_argument(service)}",
         )
 
@@ -126,10 +125,10 @@ def _without_a_daemon(seen: Seen) -> Found:
     if seen.daemon is not None:
         return
     if unread := sum(worker.reading.unread for worker in seen.workers):
-        text = f"spans are on in {many(unread, 'worker')} and no process reads them: their reader was killed"
+        text = f"spans are on in {plural(unread, 'worker')} and no process reads them: their reader was killed"
         yield text, "brickd up -d"
     if thinned := sum(worker.reading.thinned_for_nobody for worker in seen.workers):
-        yield f"fingerprints are set in {many(thinned, 'worker')} by a daemon that was killed", "brickd up -d"
+        yield f"fingerprints are set in {plural(thinned, 'worker')} by a daemon that was killed", "brickd up -d"
 
 
 def _quarantined(seen: Seen) -> Found:

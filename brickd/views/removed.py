@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from brickd.removed import Removed
-from brickd.words import many, noun
+from brickd.units import noun, plural
 from brickd.workers import Survey
 
 
@@ -35,7 +35,7 @@ def sentence(removed: Sequence[Removed]) -> str | None:
     if not unasked:
         return None
     spans = sum(each.counts.spans for each in unasked)
-    who = f"{many(spans, 'span')} of {many(_workers(unasked), 'removed worker')}"
+    who = f"{plural(spans, 'span')} of {plural(_workers(unasked), 'removed worker')}"
     return f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
 
 

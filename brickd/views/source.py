@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from brickd.errors import NoSuchSource, WrongQuestion
-from brickd.questions.source import SourceQuestion
+from brickd.questions.queries import SourceQuestion
 from brickd.sources_referred import Referred, referred
 from brickd.sources_told import PIECE, Head
+from brickd.units import plural
 from brickd.views.answer import Answer, Document, begun
-from brickd.words import many
 from brickd.world import World
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
@@ -70,11 +70,11 @@ def _lacking(head: Head | None) -> str:
     if head.pieces is None:
         return "its file cannot be read any more"
     if head.size is None:
-        return f"{many(head.pieces, 'piece')} of it {'is' if head.pieces == 1 else 'are'} here, and no end"
+        return f"{plural(head.pieces, 'piece')} of it {'is' if head.pieces == 1 else 'are'} here, and no end"
     wanted = -(-head.size // PIECE)
     if head.pieces >= wanted:
         return "what was told is another text"
-    return f"{head.pieces:,} of {many(wanted, 'piece')} are here"
+    return f"{head.pieces:,} of {plural(wanted, 'piece')} are here"
 
 
 def _entry(hash_: int, head: Head, used: Referred) -> Document:

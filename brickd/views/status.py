@@ -7,7 +7,7 @@ its workers' ledgers, and of what was removed.
 from __future__ import annotations
 
 from brickd.ledger import Ledger
-from brickd.questions.status import StatusQuestion
+from brickd.questions.queries import StatusQuestion
 from brickd.totals import bricks, categories
 from brickd.views import numerics, removed
 from brickd.views.answer import Answer, begun, chosen, counted

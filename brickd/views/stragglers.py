@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from brickd.errors import NoDaemon
 from brickd.instant import rfc3339
-from brickd.questions.stragglers import StragglersQuestion
+from brickd.questions.queries import StragglersQuestion
 from brickd.views.answer import Answer, begun, chosen
 from brickd.world import World
 

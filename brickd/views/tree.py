@@ -5,7 +5,7 @@ Owns: what its document begins with. Must not know: how trees are merged and tol
 
 from __future__ import annotations
 
-from brickd.questions.tree import TreeQuestion
+from brickd.questions.queries import TreeQuestion
 from brickd.tree import tree
 from brickd.views.answer import Answer, begun, chosen, counted
 from brickd.world import World

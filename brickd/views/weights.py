@@ -13,7 +13,7 @@ from brickd.numerics.contents import Content
 from brickd.numerics.judged import Differing, Found, Holding, Judged, Odd, Verdict
 from brickd.numerics.replicas import holdings, judge
 from brickd.numerics.tensors import Tensor
-from brickd.questions.weights import WeightsQuestion
+from brickd.questions.queries import WeightsQuestion
 from brickd.views.answer import Answer, Document, begun, chosen
 from brickd.views.weighed import held
 from brickd.world import World

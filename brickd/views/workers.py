@@ -16,13 +16,13 @@ from brickd.ledger import Ledger
 from brickd.losses import losses
 from brickd.memory import OTHERS
 from brickd.orders import settings
-from brickd.questions.workers import WorkersQuestion
+from brickd.questions.queries import WorkersQuestion
 from brickd.reading import Reading
 from brickd.thinning import words_of
+from brickd.units import plural
 from brickd.views import removed
 from brickd.views.answer import Answer, begun, chosen
 from brickd.views.problems import LISTED_MAX, Seen, problems
-from brickd.words import many
 from brickd.workers import Survey, Worker
 from brickd.world import World
 
@@ -118,7 +118,7 @@ def _refused(refused: Sequence[SegmentRefused]) -> list[Entry]:
     """The entries of the first, and one of all others together."""
     listed = [_quarantined(error.path, error.path, error.reason) for error in refused[:LISTED_MAX]]
     more = len(refused) - LISTED_MAX
-    others = [_quarantined(OTHERS, None, many(more, "more file"), together=more)] if more > 0 else []
+    others = [_quarantined(OTHERS, None, plural(more, "more file"), together=more)] if more > 0 else []
     return listed + others
 
 

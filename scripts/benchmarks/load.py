@@ -16,7 +16,7 @@ from benchmarks.goals import Goal
 from benchmarks.paced import What, paced
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
-from brickd.words import many
+from brickd.units import plural
 
 _SETTLES_SECONDS = 2.0
 _RATE_REACHED = 0.95  # of the one that was wanted: below it, the machine and not the daemon was measured
@@ -54,7 +54,7 @@ class Load:
 
 def cost(place: Workplace, load: Load, windows: Windows) -> dict[str, Any]:
     """The row of a load."""
-    progress(f"{load.case}, {many(load.workers, 'worker')}" + (f", {load.rate:,} records/s" if load.rate else ""))
+    progress(f"{load.case}, {plural(load.workers, 'worker')}" + (f", {load.rate:,} records/s" if load.rate else ""))
     with running(place) as daemon:
         if load.rate == 0:
             with fleet(place, load.workers, bricks=64):
