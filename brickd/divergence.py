@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brickd.questions.queries import DiffQuestion
+from brickd.query.queries import DiffQuestion
 from brickd.views import diff_operands
 
 

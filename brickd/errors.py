@@ -12,7 +12,7 @@ unhealthy prints its result and returns it.
 from enum import IntEnum
 from typing import ClassVar
 
-from brickd.locks import process
+from brickd.base.locks import process
 
 
 class Exit(IntEnum):

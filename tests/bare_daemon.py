@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import signal
 
-from brickd.daemon import Daemon
-from brickd.home import Home
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.daemon.daemon import Daemon
+from brickd.state.runtime_dir import Home
 
 
 def _run() -> None:

@@ -8,8 +8,8 @@ from conftest import reading
 from faults import Start
 from recorded import Site, events, sites
 
-from brickd.ledger import ledger_of
-from brickd.reading import Reading
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Reading
 
 NUMBERS = """
 import numpy as np

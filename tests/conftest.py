@@ -31,10 +31,10 @@ from loaded import Process, loaded
 from sandbox import apart, started_in
 from untouched import Untouched, users_places
 
-from brickd.files import find
-from brickd.reading import Reading
-from brickd.runtime import runtime
-from brickd.segment import open_segment
+from brickd.base.paths import runtime
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import find
 
 if TYPE_CHECKING:
     from serving import Daemon

@@ -19,9 +19,9 @@ import pytest
 from conftest import ROOT, WRITER, Worker, readings
 from recorded import record, summaries
 
-from brickd.ledger import ledger_of
-from brickd.reading import Reading
-from brickd.segment import open_segment
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Reading
 
 __all__ = ["Start", "counts", "exact", "native", "readings", "record", "summaries"]
 

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from brickd import _reader, dtypes, records
-from brickd.reading import Reading
-from brickd.segment import Segment
+from brickd.shm import _reader, dtypes, records
+from brickd.shm.segment import Segment
+from brickd.shm.segment_copy import Reading
 
 GOLDEN = Path(__file__).parent / "golden"
 PAGE = 4096

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from conftest import Worker
 
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 
 SERVICE = "load"
 MEASURED_NS = 7  # what each measurement says

@@ -199,7 +199,7 @@ def _verb() -> Callable[[], None]:
     for verb in VERBS:
         brickd.get_command(click.Context(brickd), verb)
     # And what they load where no daemon answers, and what a daemon does.
-    late = ("brickd.cli.draining", "brickd.api.server", "brickd.notify")
+    late = ("brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify")
     for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
         importlib.import_module(module)
 

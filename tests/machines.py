@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from brickd.collector import SECOND, Collector
-from brickd.events import Tell
-from brickd.memory import Memory
-from brickd.snapshot import Snapshot
-from brickd.totals import bricks
-from brickd.windows import Windows
-from brickd.workers import Survey, survey
+from brickd.daemon.collector import SECOND, Collector
+from brickd.model.brick_totals import bricks
+from brickd.model.event_log import Tell
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.windows import Windows
+from brickd.model.workers import Survey, survey
+from brickd.state.daemon_state import Memory
 
 
 class Machine:

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes
-from brickd.ledger import ledger_of
-from brickd.reading import Path, Reading
-from brickd.workers import Worker
+from brickd.model.workers import Worker
+from brickd.shm import _reader, dtypes
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Path, Reading
 
 OTHER = Path(-1, 0, -1, 0)
 HOSTILE = '=cmd()"\n|-- \x1b[2J'

@@ -13,8 +13,8 @@ from pathlib import Path
 from conftest import SHM
 from faults import Compile, fault_at
 
-from brickd.files import prefix
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.shm.segment_files import prefix
 
 _PROGRAM = Path(__file__).parent / "bare_daemon.py"
 

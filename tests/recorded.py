@@ -8,11 +8,11 @@ from typing import Any
 
 from conftest import Worker, reading, readings
 
-from brickd import _reader, records
-from brickd.fold import Fold
-from brickd.ledger import ledger_of
-from brickd.reading import Path, Reading
-from brickd.segment import open_segment
+from brickd.model.summary_fold import Fold
+from brickd.shm import _reader, records
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Path, Reading
 
 Start = Callable[..., Worker]
 Site = tuple[str, int, bool]

@@ -13,9 +13,9 @@ import pytest
 from conftest import SHM, Worker
 from faults import PRIVATE, Compile, native, program
 
-from brickd import _reader
-from brickd.files import find
-from brickd.reading import Reading
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import find
 
 # The writer for which dead segments have no share of /dev/shm: a new worker removes all of them.
 GREEDY = ("-DBRICK_TEST_POINTS", "-DBRICK_DEAD_SHARE=UINT64_MAX")

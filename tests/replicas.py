@@ -9,7 +9,7 @@ from faults import Start
 from recorded import checked
 
 from brickd.demo.transformer import OF_A_LAYER, Size
-from brickd.reading import Reading
+from brickd.shm.segment_copy import Reading
 
 LAYERS, PROMPT, STEPS = 2, 5, 3
 SMALL = Size(layers=LAYERS, width=32, heads=4, hidden=48, vocabulary=64, context=16)

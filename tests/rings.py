@@ -13,7 +13,7 @@ import forge
 import numpy as np
 from forge import U64
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 SLOT = 64
 BATCH = 4096  # slots that a drain copies at once: BRICK_BATCH of drain.h

@@ -16,7 +16,7 @@ from faults import until_stopped
 from loaded import Process, loaded
 from serving import ask, following
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 _REST_SECONDS = 0.02
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 FLOAT32 = 12
 ALL = 2**64 - 1

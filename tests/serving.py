@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 
 from conftest import SHM
 
-from brickd.api.connection import Limits
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.timing.findings import Judged
+from brickd.api.connection_limits import Limits
 from brickd.api.listener import Listener
 from brickd.api.server import Server
+from brickd.base.paths import runtime
+from brickd.datasources.world import Facts, SharedMemory, Source
 from brickd.errors import BrickdError, NoSuchWorker
-from brickd.events import Log
-from brickd.files import find, prefix
-from brickd.findings import Judged
-from brickd.numerics.compared import Compared
-from brickd.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
-from brickd.recording.recorder import Recorder
-from brickd.recording.shelf import Shelf
-from brickd.runtime import runtime
-from brickd.segment import open_segment
-from brickd.world import Facts, SharedMemory, Source
+from brickd.model.event_log import Log
+from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.recording.library import Shelf
+from brickd.recording.session import Recorder
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find, prefix
 
 _CONTROL_PAGE = 4096
 _OFF, _SPANS = 1, 2

@@ -10,16 +10,16 @@ from typing import Any
 from made_up import HOSTILE, MadeUp
 from said import Said, Tensor
 
-from brickd import _reader
-from brickd.ledger import ledger_of
-from brickd.numerics.numerics import Numerics
-from brickd.numerics.sites import Tables
-from brickd.questions.queries import DiffQuestion
-from brickd.reading import Site
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.datasources.world import Source
+from brickd.model.workers import Survey, Worker
+from brickd.query.queries import DiffQuestion
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Site
+from brickd.shm.sites import Tables
 from brickd.views import diff
 from brickd.views.diff_operands import require_comparable
-from brickd.workers import Survey, Worker
-from brickd.world import Source
 
 NAMES = [None, *((name, 0) for name in ("embed", "norm", "scores", "mlp", "router", HOSTILE, "attention"))]
 NAMES[3] = ("scores", 7)

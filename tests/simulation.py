@@ -26,11 +26,14 @@ import pytest
 from conftest import SHM
 from test_deferred import History
 
-from brickd import _reader, checkpoint, collector, files, removed_file, workers
-from brickd.collector import SECOND, Collector
+from brickd.daemon import collector
+from brickd.daemon.collector import SECOND, Collector
 from brickd.errors import CheckpointRefused
-from brickd.memory import Memory
-from brickd.workers import Survey, survey
+from brickd.model import workers
+from brickd.model.workers import Survey, survey
+from brickd.shm import _reader, removed_file, segment_files
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 U64 = 2**64 - 1
 LANES, SLOTS, PATHS = 2, 8, 64
@@ -112,7 +115,7 @@ class Writer:
         magic, image[:8] = bytes(image[:8]), bytes(8)
         os.write(self.fd, image)
         os.pwrite(self.fd, magic, 0)
-        self.identifier = files.identifier_of(self.file)
+        self.identifier = segment_files.identifier_of(self.file)
         self.lanes = [Lane() for _ in range(LANES)]
         self.history = History()
         self.dropped: dict[int, int] = {}
@@ -477,7 +480,7 @@ class World:
     def __post_init__(self) -> None:
         self.faults = Faults(self.chance, self.meanwhile)
         self.patch.setattr(checkpoint, "os", _Os(self.faults))
-        self.patch.setattr(files, "os", _Os(self.faults))
+        self.patch.setattr(segment_files, "os", _Os(self.faults))
         self.patch.setattr(removed_file, "os", _Os(self.faults))
         self.patch.setattr(_reader, "write_all", self.faults.write_all)
         self.patch.setattr(workers, "_WATCH_SECONDS", 0.0)  # nobody here records without a lock
@@ -603,7 +606,7 @@ class World:
             each.segment.name for each in self.daemon.roster.attached.values()
         )
 
-    def _has_open(self, identifier: files.Identifier | None) -> bool:
+    def _has_open(self, identifier: segment_files.Identifier | None) -> bool:
         attached = () if self.daemon is None else self.daemon.roster.attached.values()
         return any(each.segment.identifier == identifier for each in attached)
 

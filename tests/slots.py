@@ -6,9 +6,9 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brickd.abreast import Life, Look, look
-from brickd.instant import Moment
-from brickd.shares import Share, Slot
+from brickd.analysis.timing.worker_series import Life, Look, look
+from brickd.base.timestamps import Moment
+from brickd.model.worker_totals import Share, Slot
 
 SECOND = 1_000_000_000
 LENGTH_NS = 10 * SECOND

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from brickd import _reader
-from brickd.recording.ending import End
-from brickd.recording.file import File, Reads, nobody
-from brickd.recording.form import Chunk, Form
+from brickd.recording.chunks import Chunk, Form
+from brickd.recording.damage import End
+from brickd.recording.file_bytes import File, Reads, nobody
+from brickd.shm import _reader
 
 ID = bytes(range(16))
 BLOCK, FIRST = _reader.BLOCK_BYTES, _reader.RECORDING_FIRST

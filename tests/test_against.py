@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from brickd.against import against
+from brickd.analysis.weights.manifest import Content, Manifest, Place
+from brickd.analysis.weights.manifest_check import against
 from brickd.errors import BrickdError
-from brickd.manifest import Content, Manifest, Place
 
 KEY, OTHER_KEY = "key-1", "key-2"
 RIGHT, WRONG = f"{1:016x}", f"{2:016x}"

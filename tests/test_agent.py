@@ -9,7 +9,7 @@ import pytest
 from conftest import reading, readings
 from recorded import Start, counts, record, spans, summaries
 
-from brickd.reading import Reading
+from brickd.shm.segment_copy import Reading
 
 
 def test_a_span_is_counted_under_its_name(worker: Start, prefix: str) -> None:

@@ -20,11 +20,13 @@ from made_up import HOSTILE
 from serving import Daemon, answer, ask, connected, following, request, rest, still
 from verbs import started
 
-from brickd.api import streams
-from brickd.client import ask as asked_by_client
+from brickd.api import event_stream
+from brickd.base.paths import runtime
+from brickd.client.client import ask as asked_by_client
+from brickd.datasources.world import SharedMemory, World
 from brickd.errors import NoSuchWorker
-from brickd.events import Log
-from brickd.questions.queries import (
+from brickd.model.event_log import Log
+from brickd.query.queries import (
     BricksQuestion,
     HangQuestion,
     InspectQuestion,
@@ -32,10 +34,8 @@ from brickd.questions.queries import (
     TreeQuestion,
     WorkersQuestion,
 )
-from brickd.runtime import runtime
 from brickd.views import bricks, hang, inspect, status, tree, workers
-from brickd.views.answer import Answer
-from brickd.world import SharedMemory, World
+from brickd.views.common import Answer
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def test_a_status_stream_ends_with_the_error_where_nothing_of_that_name_is_left(
 def test_an_event_that_comes_when_the_loop_of_a_stream_is_closed_wakes_nobody() -> None:
     log, loop = Log(), asyncio.new_event_loop()
     log.add("old", "")
-    parts = streams.events(streams.Reader(), log, 0)
+    parts = event_stream.events(event_stream.Reader(), log, 0)
     loop.run_until_complete(anext(parts))
     loop.close()
     assert log.add("new", "").number == 2

@@ -14,11 +14,11 @@ from serving import answer, ask, connected, request, rest, serving
 from starlette.exceptions import HTTPException
 from test_api_clients import PATIENT, closed
 
-from brickd.api import streams
-from brickd.api.connection import Limits
-from brickd.api.peer import Role
-from brickd.api.replies import Reply, failure, in_pieces
-from brickd.api.whole import Whole
+from brickd.api import event_stream
+from brickd.api.connection_limits import Limits
+from brickd.api.file_response import Whole
+from brickd.api.json_response import Reply, failure, in_pieces
+from brickd.api.peer_credentials import Role
 from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, SegmentRefused, WrongQuestion
 
 PIECE = 64 * 1024
@@ -73,19 +73,24 @@ def test_streams_take_half_of_the_places_and_sixteen_at_the_most(clients: int, c
 
 def test_who_only_reads_has_half_of_the_streams_whoever_has_the_others() -> None:
     for most, readers in ((4, 2), (5, 2), (1, 0)):
-        open_ = streams.Streams(most)
+        open_ = event_stream.Streams(most)
         for _ in range(readers):
-            open_.enter(streams.Reader(), Role.READ)
+            open_.enter(event_stream.Reader(), Role.READ)
         with pytest.raises(HTTPException, match=f"{readers} streams are open, and the limit is {readers}$"):
-            open_.enter(streams.Reader(), Role.READ)
+            open_.enter(event_stream.Reader(), Role.READ)
         for _ in range(most - readers):
-            open_.enter(streams.Reader(), Role.CONTROL)
+            open_.enter(event_stream.Reader(), Role.CONTROL)
         with pytest.raises(HTTPException, match=f"{most} streams are open, and the limit is {most}$"):
-            open_.enter(streams.Reader(), Role.CONTROL)
+            open_.enter(event_stream.Reader(), Role.CONTROL)
 
 
 def test_a_stream_that_begins_when_all_are_ended_ends() -> None:
-    open_, before, after, left = streams.Streams(4), streams.Reader(), streams.Reader(), streams.Reader()
+    open_, before, after, left = (
+        event_stream.Streams(4),
+        event_stream.Reader(),
+        event_stream.Reader(),
+        event_stream.Reader(),
+    )
     open_.enter(before, Role.CONTROL)
     open_.enter(left, Role.CONTROL)
     open_.leave(left)
@@ -208,14 +213,14 @@ def test_a_document_that_takes_longer_than_its_turn_says_how_many_turns_it_misse
         loop = asyncio.get_running_loop()
         now, taking = [1000.0], iter([takes, 1.0, 1.0])
         loop.time = lambda: now[0]  # type: ignore[method-assign]
-        reader = streams.Reader()
+        reader = event_stream.Reader()
         reader.woken.set()  # nobody waits
 
         async def document() -> bytes:
             now[0] += next(taking)
             return b"{}\n"
 
-        return [each async for each in first(streams.again(reader, 2.0, "status", document), 3 + len(missed))]
+        return [each async for each in first(event_stream.again(reader, 2.0, "status", document), 3 + len(missed))]
 
     status = b"event: status\ndata: {}\n\n"
     assert asyncio.run(told()) == [

@@ -19,9 +19,9 @@ from running import running
 from serving import Daemon, answer, ask, connected, following, request, rest, serving
 from verbs import started
 
-from brickd.api.connection import Limits
-from brickd.api.peer import Role, peer
-from brickd.runtime import runtime
+from brickd.api.connection_limits import Limits
+from brickd.api.peer_credentials import Role, peer
+from brickd.base.paths import runtime
 
 INDEX = request("/v1")
 PATIENT = 3600.0

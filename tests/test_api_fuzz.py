@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from serving import Daemon, answer, ask, connected, request, rest, serving
 from verbs import started
 
-from brickd.api.connection import Limits
+from brickd.api.connection_limits import Limits
 
 SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

@@ -27,8 +27,8 @@ from benchmarks.workplace import workplace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.files import find
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 AT_LEAST_4 = Comparison("theirs", "ours", Goal(4, at_least=True), needs_tsc=True)
 

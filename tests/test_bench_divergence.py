@@ -28,7 +28,7 @@ from brickd.demo.damage import (
     drawn_for_an_operator,
 )
 from brickd.demo.transformer import Place, drawn
-from brickd.files import find
+from brickd.shm.segment_files import find
 
 PLACE = Place("mlp.down", 1, 2, 17)
 OPERATOR = OperatorFault(1, PLACE, Change(Kind.ZERO, 1, 0), SIZE.heads)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 from slots import LENGTH_NS
 
-from brickd.abreast import Look, look
-from brickd.instant import Moment
-from brickd.shares import Share, Slot
+from brickd.analysis.timing.worker_series import Look, look
+from brickd.base.timestamps import Moment
+from brickd.model.worker_totals import Share, Slot
 
 
 def looked(sides: Mapping[str, Sequence[tuple[int, float]]], category: str = "FFN", length_ns: int = LENGTH_NS) -> Look:

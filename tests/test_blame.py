@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from said import Said, Tensor, add
 
-from brickd import _reader
-from brickd.numerics import blame
-from brickd.numerics.blame import Blame, Judgement, NotFinite, Verdict
-from brickd.numerics.matched import match
-from brickd.numerics.sites import Site
+from brickd.analysis.numerics import blame
+from brickd.analysis.numerics.blame import Blame, Judgement, NotFinite, Verdict
+from brickd.analysis.numerics.match import match
+from brickd.shm import _reader
+from brickd.shm.sites import Site
 
 MLP, ATTENTION = Site("mlp", 3, "ffn"), Site("scores", 3, "Attention")
 INT64 = 5

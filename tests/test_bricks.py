@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from made_up import MadeUp, named, programs
 from verbs import brickd, document, sheet, started
 
-from brickd.fold import Fold
-from brickd.questions.queries import By
-from brickd.totals import bricks, names_in
+from brickd.model.brick_totals import bricks, names_in
+from brickd.model.summary_fold import Fold
+from brickd.query.queries import By
 
 SPANS = """
 norm, gemm = brick.brick("norm", "norm"), brick.brick("gemm", "ffn")

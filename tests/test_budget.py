@@ -13,8 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import rings
 
-from brickd import budget
-from brickd.budget import (
+from brickd.errors import SegmentOverBudget
+from brickd.model.survey_snapshot import EVERY_NS
+from brickd.model.workers import Held, survey
+from brickd.shm import memory_budget
+from brickd.shm.memory_budget import (
     MIB,
     OWNER,
     SEGMENT,
@@ -27,11 +30,8 @@ from brickd.budget import (
     cost_of,
     packed_size,
 )
-from brickd.errors import SegmentOverBudget
-from brickd.reading import Reading
-from brickd.segment import Extent, Segment, open_segment
-from brickd.snapshot import EVERY_NS
-from brickd.workers import Held, survey
+from brickd.shm.segment import Extent, Segment, open_segment
+from brickd.shm.segment_copy import Reading
 
 ME, OTHER = 1, 2
 
@@ -149,7 +149,7 @@ def test_deferred_work_that_waits_and_detail_that_is_kept_cost_something() -> No
 
 
 def limited(monkeypatch: pytest.MonkeyPatch, *, read: int = SEGMENT.read, kept: int = SEGMENT.kept) -> None:
-    monkeypatch.setattr(budget, "SEGMENT", Cost(read, kept))
+    monkeypatch.setattr(memory_budget, "SEGMENT", Cost(read, kept))
 
 
 def begun(reading: Reading) -> int:
@@ -279,7 +279,7 @@ def test_the_costly_one_is_left_out_whatever_it_is_called(
     for name, used in zip(names, (1, 65, 700), strict=True):
         with placed(prefix, name, image(paths=704, used=used)) as segment:
             cost = cost_of(segment.extent())
-    monkeypatch.setattr(budget, "OWNER", Cost(3 * cost.read, cost.kept * 5 // 2))
+    monkeypatch.setattr(memory_budget, "OWNER", Cost(3 * cost.read, cost.kept * 5 // 2))
     found = survey(prefix)
     assert [each.path for each in found.refused] == [f"{prefix}{names[2]}"]
     assert "the limit for the segments of user" in found.refused[0].reason

@@ -16,13 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document
 
-from brickd import _peaks
-from brickd.calibration import Calibration, _Use, measure
-from brickd.errors import BrickdError, PeaksRefused
-from brickd.framed import framed
-from brickd.machine import Machine, here
-from brickd.peaks import Bandwidth, Device, Skipped, beside, load, save
-from brickd.peaks_measured import (
+from brickd.analysis.roofline import _peaks
+from brickd.analysis.roofline.calibration import Calibration, _Use, measure
+from brickd.analysis.roofline.measure import (
     Begun,
     Flops,
     Next,
@@ -33,8 +29,12 @@ from brickd.peaks_measured import (
     gpus,
     processors,
 )
-from brickd.runtime import runtime
-from brickd.working_sets import Cache, WorkingSet, caches, working_sets
+from brickd.analysis.roofline.peaks import Bandwidth, Device, Skipped, beside, load, save
+from brickd.analysis.roofline.working_sets import Cache, WorkingSet, caches, working_sets
+from brickd.base.machine import Machine, here
+from brickd.base.paths import runtime
+from brickd.base.state_file import framed
+from brickd.errors import BrickdError, PeaksRefused
 
 TINY = Plan(matrix=8, gpu_matrix=8, rounds=2, round_ns=1_000, caches=2)
 
@@ -351,7 +351,7 @@ def test_where_peaks_cannot_be_kept_nothing_is_measured(prefix: str) -> None:
 
 def test_a_program_of_one_core_is_bound_to_it_before_anything_asks_how_many_there_are() -> None:
     code = (
-        "import os, sys; from brickd.peaks_measured import Plan, measured;"
+        "import os, sys; from brickd.analysis.roofline.measure import Plan, measured;"
         "next(measured('core', Plan(matrix=8, rounds=1))); print(len(os.sched_getaffinity(0)))"
     )
     result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from brickd import _reader
+from brickd.shm import _reader
 
 IN_CREATE, IN_MOVED_TO, IN_DELETE, IN_IGNORED = 0x100, 0x80, 0x200, 0x8000
 _EVENT = struct.Struct("iIII")

@@ -11,7 +11,7 @@ from faults import Start, counts
 from recorded import events
 from verbs import brickd
 
-from brickd import _reader
+from brickd.shm import _reader
 
 
 def test_what_is_recorded_is_the_fingerprint_with_the_services_key(worker: Start, prefix: str) -> None:

@@ -9,8 +9,8 @@ from faults import Start, counts
 from recorded import events, sites
 from verbs import brickd, document
 
-from brickd.ledger import ledger_of
-from brickd.losses import losses
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import losses
 
 # ---- threads, forks ----------------------------------------------------------------------------------------------
 

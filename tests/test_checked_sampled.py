@@ -12,7 +12,7 @@ from conftest import SHM, reading
 from faults import Start
 from forge import PAGE, field, place
 
-from brickd import _reader
+from brickd.shm import _reader
 
 STEPS = """
 brick.init()

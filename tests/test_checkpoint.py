@@ -16,17 +16,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_deferred import defer, finalize, measured, passes
 
-from brickd import _reader, checkpoint, dtypes
+from brickd.base.state_file import framed
 from brickd.errors import CheckpointRefused
-from brickd.framed import framed
-from brickd.kept import added, compact
-from brickd.memory import OLDER_MAX, Memory
-from brickd.orders import Wish
-from brickd.overlay import laid_over, overlay
-from brickd.reading import Reading
-from brickd.removed import Counts, Removed
-from brickd.retained import Cursor, Gone, Known
-from brickd.workers import survey
+from brickd.model.deferred_overlay import laid_over, overlay
+from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.workers import survey
+from brickd.query.orders import Wish
+from brickd.shm import _reader, dtypes
+from brickd.shm.removed_workers import Counts, Removed
+from brickd.shm.segment_codec import added, compact
+from brickd.shm.segment_copy import Reading
+from brickd.state import checkpoint
+from brickd.state.daemon_state import OLDER_MAX, Memory
 
 NAMES = """
     for name in NAMES:

@@ -34,19 +34,19 @@ from test_recording_hostile import ANYTHING, places
 from told import end, fnv1a, told
 from verbs import brickd, document
 
-from brickd import _reader, checkpoint
-from brickd.clock import Now
-from brickd.collector import SECOND
-from brickd.daemon import Daemon
-from brickd.deferred import Deferred
+from brickd.analysis.numerics.online_state import Case, Compared, Counts, Doubt, Finding, Latest, Place
+from brickd.base.paths import runtime
+from brickd.base.state_file import framed
+from brickd.daemon.collector import SECOND
+from brickd.daemon.daemon import Daemon
+from brickd.datasources.world import SharedMemory
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
-from brickd.framed import framed
-from brickd.home import Home
-from brickd.memory import Memory
-from brickd.numerics.compared import Case, Compared, Counts, Doubt, Finding, Latest, Place
-from brickd.orders import Forgetting, Wish
-from brickd.overlay import laid_over, overlay
-from brickd.questions.queries import (
+from brickd.model.deferred import Deferred
+from brickd.model.deferred_overlay import laid_over, overlay
+from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.workers import survey
+from brickd.query.orders import Forgetting, Wish
+from brickd.query.queries import (
     BricksQuestion,
     CoverageQuestion,
     DiffQuestion,
@@ -57,15 +57,16 @@ from brickd.questions.queries import (
     WeightsQuestion,
     WorkersQuestion,
 )
-from brickd.reading import Reading
-from brickd.removed import Counts as Counted
-from brickd.removed import Removed
-from brickd.retained import Cursor, Gone, Known
-from brickd.runtime import runtime
+from brickd.shm import _reader
+from brickd.shm.clock import Now
+from brickd.shm.removed_workers import Counts as Counted
+from brickd.shm.removed_workers import Removed
+from brickd.shm.segment_copy import Reading
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
 from brickd.views import bricks, coverage, diff, inspect, source, status, tree, weights, workers
-from brickd.views.answer import Answer
-from brickd.workers import survey
-from brickd.world import SharedMemory
+from brickd.views.common import Answer
 
 PROGRAM = """
 with brick.layer(3), brick.span("norm", category="norm"), brick.span("within", elements=5): pass
@@ -445,7 +446,7 @@ NASTY: tuple[Any, ...] = (None, -1, 2**64, 1.5, float("nan"), "x", [], {"a": 1})
 def test_whatever_stands_in_any_one_place_is_refused_or_does_no_harm(
     dead: Dead, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("brickd.workers._WATCH_SECONDS", 0.0)  # nothing here records without a lock
+    monkeypatch.setattr("brickd.model.workers._WATCH_SECONDS", 0.0)  # nothing here records without a lock
     original = said(checkpoint.encode(made(dead)))
     refused = 0
     for number, _ in enumerate(places(original)):

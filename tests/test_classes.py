@@ -11,7 +11,7 @@ from faults import Start
 from running import running
 from verbs import brickd, document, started
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 # Products of matrices in two orders, the second one in parts; in one worker one of many is damaged.
 PROGRAM = """

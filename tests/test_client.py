@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from serving import Daemon, serving, still
 from verbs import SPANS, brickd, document, started
 
-from brickd import client
-from brickd.client import Asked, NoAnswer, TurnedAway
+from brickd.base.paths import runtime
+from brickd.client import client
+from brickd.client.client import Asked, NoAnswer, TurnedAway
 from brickd.errors import BrickdError, NoSuchWorker, WrongQuestion
-from brickd.runtime import runtime
 
 STUCK = "with brick.span('loop'), brick.span({!r}): pause()"
 PLACE = Path("/the/socket")

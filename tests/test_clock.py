@@ -9,7 +9,7 @@ import pytest
 from conftest import reading, readings
 from faults import PRIVATE, Compile, Start, exact, native, needs_namespaces, program, record, summaries
 
-from brickd import _reader
+from brickd.shm import _reader
 
 TRUSTED = {"x86_64": "tsc", "aarch64": "arch_sys_counter"}[platform.machine()]
 KERNEL = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")

@@ -14,10 +14,10 @@ from faults import Start
 from forge import PAGE, empty, golden, header_value, place, put, seal
 from rings import Rings, spans
 
-from brickd.attached import Attached
-from brickd.collector import SECOND, Collector
-from brickd.memory import Memory
-from brickd.orders import Wish
+from brickd.daemon.attachment import Attached
+from brickd.daemon.collector import SECOND, Collector
+from brickd.query.orders import Wish
+from brickd.state.daemon_state import Memory
 
 SERVICE = "wanted"
 

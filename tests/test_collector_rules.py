@@ -14,13 +14,14 @@ from test_collector import segment as rings_of
 from test_removed_kept import append
 from test_roster import segment
 
-from brickd import removed_file, turns
-from brickd.attached import Attached
-from brickd.checkpoint import decode
-from brickd.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
-from brickd.memory import Memory
-from brickd.orders import Wish
-from brickd.retained import Cursor, Known
+from brickd.daemon import drain_order
+from brickd.daemon.attachment import Attached
+from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
+from brickd.model.retained import Cursor, Known
+from brickd.query.orders import Wish
+from brickd.shm import removed_file
+from brickd.state.checkpoint import decode
+from brickd.state.daemon_state import Memory
 
 MS = SECOND // 1000
 
@@ -253,7 +254,7 @@ def test_what_cannot_be_worked_out_of_one_segment_costs_that_segment_alone(
 
 
 def test_what_a_tick_did_not_reach_settles_nothing(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     moments = itertools.count(0, TICK_NS)  # the time of a tick is over after one piece
     loop = Loop(prefix, clock=lambda: next(moments))
     with rings_of(prefix, "a") as first, rings_of(prefix, "b") as second:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brickd.numerics.compared import Counts
+from brickd.analysis.numerics.online_state import Counts
 
 
 @pytest.mark.parametrize(

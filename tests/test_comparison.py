@@ -15,10 +15,10 @@ from made_up import HOSTILE
 from said import Said, Tensor
 from sided import EMBED, INT64, MLP, NAMES, NORM, NOW, ROUTER, SCORES, SECOND, STRANGE, answered, chain, compared, off
 
-from brickd import _reader
+from brickd.analysis.numerics.match import Class
 from brickd.errors import NoSuchWorker, NothingComparable, WrongQuestion
-from brickd.numerics.matched import Class
-from brickd.questions.queries import REASONS
+from brickd.query.queries import REASONS
+from brickd.shm import _reader
 
 GOOD = chain()
 COUNTS = ("compared", "identical", "within", "diverged", "incomplete")

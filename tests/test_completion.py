@@ -19,7 +19,7 @@ from verbs import brickd, started
 
 from brickd.cli import VERBS
 from brickd.cli import brickd as group
-from brickd.cli.tab import SHELLS, _means_itself, script
+from brickd.cli.shell_completion import SHELLS, _means_itself, script
 
 # What readline does at a TAB: it sets these, calls the function, reads COMPREPLY. The arguments: the script, the place
 # of the cursor, the line.
@@ -167,7 +167,7 @@ def test_where_nothing_can_be_read_a_tab_prints_nothing(prefix: str) -> None:
 
 
 def test_a_tab_is_silent_where_the_reader_does_not_load() -> None:
-    code = "import sys; sys.modules['brickd._reader'] = None; from brickd.cli import main; sys.exit(main())"
+    code = "import sys; sys.modules['brickd.shm._reader'] = None; from brickd.cli import main; sys.exit(main())"
     result = subprocess.run(
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False,
         env=os.environ | {"_BRICKD_COMPLETE": "bash_complete", "COMP_WORDS": "brickd status ", "COMP_CWORD": "2"},
@@ -197,7 +197,8 @@ def loaded_at(words: str, cword: int) -> set[str]:
 
 
 def test_a_tab_on_a_verb_loads_no_verb_and_one_behind_it_loads_that_verb_alone() -> None:
-    words = {f"brickd.{each}" for each in ("cli", "cli.output", "cli.tab", "errors", "escape", "locks")}
+    base = ("base", "base.escape", "base.locks", "errors")
+    words = {f"brickd.{each}" for each in (*base, "cli", "cli.output", "cli.shell_completion")}
     assert loaded_at("brickd st", 1) == {"brickd"} | words
     verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
     for verb in ("prune", "status"):

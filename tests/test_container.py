@@ -26,8 +26,8 @@ from running import Running, running
 from test_memory import FILLING, GREEDY_SPANS, greedy, group, kills
 from verbs import brickd
 
-from brickd.files import find
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.shm.segment_files import find
 
 __all__ = ["group"]
 pytestmark = [pytest.mark.slow, needs_namespaces]

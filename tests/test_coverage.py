@@ -21,10 +21,10 @@ from serving import Daemon
 from test_record import recording
 from verbs import brickd, document, started
 
-from brickd.health import Bounds, conditions
-from brickd.numerics.compared import Case, Compared, Counts, Evidence, Finding, Latest, Place
-from brickd.runtime import runtime
-from brickd.workers import survey
+from brickd.analysis.numerics.online_state import Case, Compared, Counts, Evidence, Finding, Latest, Place
+from brickd.base.paths import runtime
+from brickd.cli.health import Bounds, conditions
+from brickd.model.workers import survey
 
 # Three rounds of seven sites, of which one is not recorded and one says no inputs; what is bad differs in one of them.
 PROGRAM = """

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.critical import Critical, Piece, critical
+from brickd.model.calltree.critical_path import Critical, Piece, critical
 
 
 def test_of_nothing_it_is_empty() -> None:

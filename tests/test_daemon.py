@@ -15,14 +15,14 @@ from conftest import SHM, Worker
 from running import refused, running
 from verbs import brickd
 
-from brickd import checkpoint
+from brickd.base.paths import runtime
+from brickd.base.state_file import framed
 from brickd.cli.logfile import MOST_BYTES
-from brickd.daemon import Daemon
-from brickd.files import find
-from brickd.framed import framed
-from brickd.home import Home
-from brickd.memory import Memory
-from brickd.runtime import runtime
+from brickd.daemon.daemon import Daemon
+from brickd.shm.segment_files import find
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
 
 Start = Callable[..., Worker]
 

@@ -28,13 +28,14 @@ from running import Running, running
 from sandbox import apart, places, within
 from verbs import brickd
 
-from brickd import _reader, directory
-from brickd.collector import REST_NS, Collector
-from brickd.files import find
-from brickd.locks import holder
-from brickd.memory import Memory
-from brickd.segment import open_segment
-from brickd.world import SharedMemory
+from brickd.base.locks import holder
+from brickd.daemon import segment_directory
+from brickd.daemon.collector import REST_NS, Collector
+from brickd.datasources.world import SharedMemory
+from brickd.shm import _reader
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
+from brickd.state.daemon_state import Memory
 
 Start = Callable[..., Worker]
 Document = dict[str, Any]
@@ -443,7 +444,7 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
     loop.tick(0)
     (SHM / f"{prefix}old").rename(SHM / f"{prefix}new")
     with monkeypatch.context() as before:
-        before.setattr(directory, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
+        before.setattr(segment_directory, "identifier_of", lambda _: (0, 0))  # as it was a moment ago
         loop.tick(1, look=True)
     assert len(loop.roster.attached) == 1
     held = subprocess.run(
@@ -453,7 +454,7 @@ def test_a_drained_segment_that_is_renamed_just_as_it_is_opened_keeps_its_lock(
     loop.end(2)
 
 
-_CONSUMER = "from brickd.segment import open_segment; print(open_segment({!r}).consumer() or 0)"
+_CONSUMER = "from brickd.shm.segment import open_segment; print(open_segment({!r}).consumer() or 0)"
 
 
 # ---- what takes five seconds

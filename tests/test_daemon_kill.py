@@ -13,13 +13,13 @@ from load import MEASURED_NS, SERVICE, Loaded, loaded
 from mortal import Mortal, mortal
 from running import Running, running
 
-from brickd import checkpoint
-from brickd.files import find
-from brickd.memory import Memory
-from brickd.orders import Wish
-from brickd.runtime import runtime
-from brickd.totals import bricks
-from brickd.workers import Worker, survey
+from brickd.base.paths import runtime
+from brickd.model.brick_totals import bricks
+from brickd.model.workers import Worker, survey
+from brickd.query.orders import Wish
+from brickd.shm.segment_files import find
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 Then = Callable[[Mortal], None]
 ACTIONS = ("kill-before", "kill-after", "kill-half")

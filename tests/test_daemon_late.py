@@ -13,8 +13,8 @@ from conftest import Worker
 from faults import Start, needs_namespaces
 from running import Running, running
 
-from brickd.files import find
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.shm.segment_files import find
 
 pytestmark = pytest.mark.slow
 

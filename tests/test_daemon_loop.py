@@ -14,12 +14,12 @@ import pytest
 from conftest import SHM
 from forge import golden
 
-from brickd import collector
-from brickd.daemon import Daemon
-from brickd.events import Event
-from brickd.home import Home
-from brickd.loop import Loop
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.daemon import collector
+from brickd.daemon.daemon import Daemon
+from brickd.daemon.loop import Loop
+from brickd.model.event_log import Event
+from brickd.state.runtime_dir import Home
 
 LATEST_SECONDS = 30
 

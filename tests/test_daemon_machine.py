@@ -16,8 +16,8 @@ from running import refused, running
 from serving import ask
 from verbs import brickd
 
-from brickd.files import find
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.shm.segment_files import find
 
 # Whoever begins so is the first process of a pid namespace of its own.
 ALONE = ("unshare", "--pid", "--fork", "--kill-child")

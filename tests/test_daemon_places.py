@@ -17,9 +17,9 @@ from running import refused, running
 from serving import following
 from test_daemon_faults import WORKING, ended, image, lived_in, opened_by
 
+from brickd.base.paths import runtime
 from brickd.cli import brickd as group
-from brickd.runtime import runtime
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 
 
 def test_a_runtime_directory_that_is_a_file_is_refused(prefix: str, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from forge import PAGE, U64
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
 from running import IGNORING, ignored, running
 
-from brickd.files import find
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 # ---- fork and exec
 

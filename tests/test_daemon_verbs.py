@@ -26,12 +26,12 @@ from hypothesis import strategies as st
 from serving import Daemon, still
 from verbs import LOSING, brickd, document, started
 
-from brickd.health import NAMES, Bounds, conditions, healthy
-from brickd.orders import Setting
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.cli.health import NAMES, Bounds, conditions, healthy
+from brickd.model.workers import survey
+from brickd.query.orders import Setting
 from brickd.views.fetch import Missing
 from brickd.views.problems import Seen, problems
-from brickd.workers import survey
 
 # ---- events
 

@@ -14,13 +14,13 @@ from machines import machine
 from running import running
 from verbs import brickd
 
-from brickd import roster
-from brickd.checkpoint import decode
-from brickd.files import find
-from brickd.recording import written
-from brickd.snapshot import Snapshot
-from brickd.totals import bricks
-from brickd.windows import Windows
+from brickd.daemon import roster
+from brickd.model.brick_totals import bricks
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.windows import Windows
+from brickd.recording import body_codec
+from brickd.shm.segment_files import find
+from brickd.state.checkpoint import decode
 
 EARLY_AND_LATE = """
     early, late = brick.brick("early"), brick.brick("late")
@@ -222,10 +222,10 @@ def test_a_window_of_a_recording_is_the_one_that_was_seen_though_its_dead_were_f
 
 def reread(snapshot: Snapshot) -> Snapshot:
     """As a recording has it."""
-    tables = written.tables(snapshot, set())
+    tables = body_codec.tables(snapshot, set())
     assert tables is not None
-    body = written.snapshot(snapshot, None, written.Counts())
-    return written.read_snapshot(body, snapshot.at_ns, written.read_tables(tables)[0]).snapshot
+    body = body_codec.snapshot(snapshot, None, body_codec.Counts())
+    return body_codec.read_snapshot(body, snapshot.at_ns, body_codec.read_tables(tables)[0]).snapshot
 
 
 def test_a_daemon_that_is_restarted_begins_its_windows_anew(worker: Start, prefix: str) -> None:
@@ -250,10 +250,10 @@ def test_a_recording_of_before_clocks_were_written_is_read(worker: Start, prefix
     late(worker)
     with machine(prefix) as here:
         taken = Snapshot.of(here.survey(), 1, 1)
-    tables = written.tables(taken, set())
+    tables = body_codec.tables(taken, set())
     assert tables is not None
-    body = json.loads(written.snapshot(taken, None, written.Counts()))
+    body = json.loads(body_codec.snapshot(taken, None, body_codec.Counts()))
     del body["clocks"], body["workers"][0]["added"]
-    read = written.read_snapshot(json.dumps(body).encode(), 1, written.read_tables(tables)[0]).snapshot
+    read = body_codec.read_snapshot(json.dumps(body).encode(), 1, body_codec.read_tables(tables)[0]).snapshot
     assert (read.survey.clocks, read.survey.workers[0].added) == ({}, ())
     assert reread(taken).survey.clocks == taken.survey.clocks != {}

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader, deferred, dtypes
-from brickd.clock import Now
-from brickd.deferred import Deferred
+from brickd.model import deferred
+from brickd.model.deferred import Deferred
+from brickd.shm import _reader, dtypes
+from brickd.shm.clock import Now
 
 _RECORD = struct.Struct("<QIHH6Q")
 

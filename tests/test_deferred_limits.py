@@ -7,9 +7,9 @@ import json
 import pytest
 from test_deferred import account, defer, finalize, long_ago, measured, passes, total
 
-from brickd import deferred
-from brickd.clock import Now
-from brickd.deferred import Deferred
+from brickd.model import deferred
+from brickd.model.deferred import Deferred
+from brickd.shm.clock import Now
 
 
 def after(records: bytes, *complete: bool, work: Deferred | None = None) -> Deferred:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recorded import counts, events
 
-from brickd.files import find
-from brickd.ledger import ledger_of
-from brickd.reading import Reading
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import find
 
 ROOM, ROOM_OF_STARTS, ROOM_OF_MEASUREMENTS = 4096, 4096 - 512, 4096 - 64
 

@@ -15,14 +15,14 @@ from running import Running, running
 from serving import connected, following, request
 from verbs import document
 
-from brickd import checkpoint
-from brickd.collector import SECOND, Collector
-from brickd.daemon import Daemon
-from brickd.descriptors import RESERVED, divided
+from brickd.base.open_file_limits import RESERVED, divided
+from brickd.base.paths import runtime
+from brickd.daemon.collector import SECOND, Collector
+from brickd.daemon.daemon import Daemon
 from brickd.errors import DaemonRefused
-from brickd.home import Home
-from brickd.memory import Memory
-from brickd.runtime import runtime
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
 
 LIMIT = 64
 WORKING = """

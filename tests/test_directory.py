@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from conftest import SHM
 
-from brickd.collector import LOOK_NS, SECOND, SLOWEST_NS, STILL_NS, Collector
-from brickd.directory import Directory
+from brickd.daemon.collector import LOOK_NS, SECOND, SLOWEST_NS, STILL_NS, Collector
+from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentRefused, SegmentUnpublished
-from brickd.memory import Memory
+from brickd.state.daemon_state import Memory
 
 NOBODY = 1234
 # Holds the lock of a worker in a file, and ends with its stdin.

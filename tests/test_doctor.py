@@ -9,35 +9,35 @@ from pathlib import Path
 
 import pytest
 
-from brickd import cgroups
-from brickd.cgroups import Limit
+from brickd.base import cgroups
+from brickd.base.cgroups import Limit
 from brickd.doctor import (
+    cgroup_memory,
+    check,
+    checksum_keys,
     clock,
     container,
     daemon,
-    finding,
-    installed,
-    keys,
     logind,
-    losses,
-    memory_group,
+    lost_records,
     namespaces,
     numerics,
-    recordings,
     segments,
     shared_memory,
+    unfetched_recordings,
+    versions,
 )
+from brickd.doctor.check import STATES, Finding
 from brickd.doctor.clock import Clock
 from brickd.doctor.container import Container
 from brickd.doctor.daemon import Daemon
-from brickd.doctor.examination import Facts, judge
-from brickd.doctor.finding import STATES, Finding
 from brickd.doctor.logind import Logind, User
 from brickd.doctor.processes import Mapped, Process, Processes
-from brickd.doctor.recordings import Left
+from brickd.doctor.run_checks import Facts, judge
 from brickd.doctor.segments import Known, Refused, Segments
 from brickd.doctor.shared_memory import Demand, SharedMemory
-from brickd.losses import Loss
+from brickd.doctor.unfetched_recordings import Left
+from brickd.shm.losses import Loss
 
 MIB, SECOND = 1 << 20, 1_000_000_000
 SHM = SharedMemory("/dev/shm", "tmpfs", size_bytes=64 * MIB, free_bytes=64 * MIB)
@@ -56,7 +56,7 @@ def processes(*found: Process, closed: int = 0, left: int = 0) -> Processes:
 
 
 def test_the_doctests_of_findings_hold() -> None:
-    assert doctest.testmod(finding).failed == 0
+    assert doctest.testmod(check).failed == 0
 
 
 def test_what_is_fine_has_no_fix_and_what_is_not_has_one() -> None:
@@ -69,7 +69,7 @@ def test_what_is_fine_has_no_fix_and_what_is_not_has_one() -> None:
 def facts() -> Facts:
     return Facts(
         prefix="brickd-",
-        versions=installed.Versions("1.0", None, "1.0"),
+        versions=versions.Versions("1.0", None, "1.0"),
         container=HOST,
         shm=SHM,
         logind=Logind(running=False),
@@ -345,7 +345,7 @@ GROUP = "/sys/fs/cgroup/a/memory.max"
     ],
 )  # fmt: skip
 def test_a_control_group_leaves_room_for_a_worker(limit: Limit | None, where: Container, fix: str | None) -> None:
-    found = memory_group.judge(limit, where)
+    found = cgroup_memory.judge(limit, where)
     assert (found.state, found.fix) == ("advice" if fix else "ok", fix)
 
 
@@ -450,14 +450,14 @@ def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
     signals = Loss("signals", "3 calls", spans=False)
     memory = Loss("memory", "refused", spans=True)
     workers = (lost("a b", lanes[0], signals), lost("c", lanes[1]), lost("d", memory))
-    found = losses.judge(Segments(workers=workers), SHM, HOST)
+    found = lost_records.judge(Segments(workers=workers), SHM, HOST)
     assert [(one.name, one.state, one.fix, one.about) for one in found] == [
         ("loss-lanes", "broken", "BRICKD_LANES=64", ("a b", "c")),
         ("loss-signals", "advice", "brickd inspect 'a b'", ("a b",)),
         ("loss-memory", "broken", "mount -o remount,size=1G /dev/shm", ("d",)),
     ]
     assert found[0].seen == "a b: 9 spans; and 1 more worker"
-    assert [one.state for one in losses.judge(ALIVE, SHM, HOST)] == ["ok"]
+    assert [one.state for one in lost_records.judge(ALIVE, SHM, HOST)] == ["ok"]
 
 
 # ---- processes
@@ -644,7 +644,7 @@ def of_keys(*given: int | None, service: str = "api") -> tuple[Known, ...]:
 def test_who_has_another_key_than_most_of_its_service_is_told(
     given: tuple[int | None, ...], seen: str, about: tuple[str, ...]
 ) -> None:
-    (found,) = keys.judge(Segments(of_keys(*given) + of_keys(8, 8, service="batch")), "/s/a key")
+    (found,) = checksum_keys.judge(Segments(of_keys(*given) + of_keys(8, 8, service="batch")), "/s/a key")
     assert (found.name, found.state, found.seen, found.about) == ("keys", "advice", seen, about)
     assert found.fix == "BRICKD_KEY_FILE='/s/a key'"
 
@@ -659,7 +659,7 @@ def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() 
         (*of_keys(7), dead),
         of_keys(7) + of_keys(9, service="b"),
     ):
-        (found,) = keys.judge(Segments(workers), "/key")
+        (found,) = checksum_keys.judge(Segments(workers), "/key")
         assert (found.name, found.state) == ("keys", "ok")
 
 
@@ -684,10 +684,10 @@ def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not(
 
 
 def test_recordings_that_nobody_fetched_are_told_with_the_way_to_the_newest() -> None:
-    found = recordings.judge((Left("aa", "/s/recordings", 3 * MIB), Left("bb", "/s/recordings", 9 * MIB)))
+    found = unfetched_recordings.judge((Left("aa", "/s/recordings", 3 * MIB), Left("bb", "/s/recordings", 9 * MIB)))
     assert (found.state, found.fix, found.about) == ("advice", "brickd record --fetch bb", ("aa", "bb"))
     assert found.seen == "2 recordings not fetched in /s/recordings, 12 MiB"
-    assert recordings.judge(()).state == "ok"
+    assert unfetched_recordings.judge(()).state == "ok"
 
 
 def test_spans_in_detail_that_nobody_reads_are_told_with_their_workers() -> None:

@@ -236,7 +236,7 @@ def test_what_needs_a_fix_comes_first_each_with_its_fix_and_the_rest_is_counted(
 
 def test_it_answers_where_the_reader_does_not_load(tmp_path: Path, prefix: str) -> None:
     (tmp_path / "broken.py").write_text(
-        "import sys\nsys.modules['brickd._reader'] = None\n"
+        "import sys\nsys.modules['brickd.shm._reader'] = None\n"
         "from brickd.cli import main\nsys.argv = ['brickd', 'doctor', '--json']\nsys.exit(main())\n"
     )
     result = subprocess.run([sys.executable, "-P", tmp_path / "broken.py"], capture_output=True, text=True, check=False)

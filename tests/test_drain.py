@@ -13,8 +13,8 @@ from conftest import Worker
 from forge import PAGE
 from rings import folded, longest
 
-from brickd import _reader, dtypes
-from brickd.files import find
+from brickd.shm import _reader, dtypes
+from brickd.shm.segment_files import find
 
 Start = Callable[..., Worker]
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, SLOT, Rings, events, events_of, rings
 
-from brickd import _reader, dtypes, records
+from brickd.shm import _reader, dtypes, records
 
 CHECKED = _reader.KIND_CHECKED
 

@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rings import Cursor, Rings, events, events_of, rings, spans
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 SLOTS = 16
 NONE: Cursor = (0, 0, 0, 0, 0)

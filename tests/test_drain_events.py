@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, DEFER, FINALIZE, MEASURED, SLOT, SPAN, events, events_of, rings
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 MOST = 65536  # records that one pass takes of one segment
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import Rings, events, events_of, refusal, rings, spans
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 
 def honest(many: int) -> dtypes.Array:

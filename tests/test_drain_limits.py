@@ -8,7 +8,7 @@ import pytest
 from forge import U64
 from rings import SLOT, Rings, events, events_of, rings, spans
 
-from brickd import _reader
+from brickd.shm import _reader
 
 PASS_SLOTS = 65536  # of the rings of each kind that a pass copies: BRICK_PASS_SLOTS of drain.h
 

@@ -6,7 +6,7 @@ import os
 
 from rings import events, rings, spans
 
-from brickd import _reader
+from brickd.shm import _reader
 
 NONE = (-1, -1)
 FOREVER = 1_000_000  # looks: a test that needs them all is stopped by its runner

@@ -12,7 +12,7 @@ from conftest import readings
 from faults import ALERT, Compile, native, program
 from rings import events, events_of, rings, spans
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 
 def numbers(records: bytes) -> list[int]:

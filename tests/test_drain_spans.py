@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import BATCH, SPAN, STEP, longest, rings, spans
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 PATHS = 64
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import escape
+from brickd.base import escape
 
 # All code points, lone surrogates included, with those that attack drawn often.
 ATTACKS = (

@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.events import Log
+from brickd.model.event_log import Log
 
 
 def filled(events: int, *, newest: int = 0, kept: int = 5) -> Log:

@@ -10,8 +10,8 @@ from faults import Compile, Start, exact
 from recorded import counts, events, record, summaries
 from test_marks import marks
 
-from brickd import records
-from brickd.segment import open_segment
+from brickd.shm import records
+from brickd.shm.segment import open_segment
 
 EXTENSION = ("-shared", "-fPIC", "-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from faults import Compile, fault_at
 
-from brickd import _reader
+from brickd.shm import _reader
 
 # A checkpoint and a tail, as a daemon writes them: each line has one effect on files.
 STEPS = (
@@ -39,7 +39,7 @@ PROGRAM = """
 import fcntl
 import os
 import sys
-from brickd import _reader
+from brickd.shm import _reader
 print("begun", end=" ", flush=True)  # to a pipe: no effect on a file
 errors = []
 for step in sys.argv[1:]:

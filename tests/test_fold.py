@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 BUCKET = 2 ** (1 / 4)
 LIMIT = 2**62  # above it the reader refuses a count or a time

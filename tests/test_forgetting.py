@@ -12,13 +12,13 @@ from running import Running, running
 from test_coverage import made_up
 from verbs import brickd, document, started
 
-from brickd import checkpoint
-from brickd.home import Home
-from brickd.memory import Memory
-from brickd.numerics.compared import Compared, Doubt, Place
-from brickd.reading import Reading
-from brickd.retained import Gone, Known
-from brickd.runtime import runtime
+from brickd.analysis.numerics.online_state import Compared, Doubt, Place
+from brickd.base.paths import runtime
+from brickd.model.retained import Gone, Known
+from brickd.shm.segment_copy import Reading
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
 
 
 def read(uuid: str) -> Reading:

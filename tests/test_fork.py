@@ -9,7 +9,7 @@ import pytest
 from conftest import SHM, reading, readings
 from faults import Compile, Start, counts, exact, native, program, total
 
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 
 pytestmark = pytest.mark.interpreter
 

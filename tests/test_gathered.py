@@ -10,11 +10,11 @@ import pytest
 from said import Said, Tensor
 from sided import NOW, Sided
 
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.datasources.several import Gathered, Part
 from brickd.errors import NoSuchWorker, SegmentRefused
-from brickd.gathered import Gathered, Part
-from brickd.numerics.numerics import Numerics
+from brickd.model.workers import Survey, Worker
 from brickd.views.diff import meant
-from brickd.workers import Survey, Worker
 
 CLOCK = 1
 SAID = [Said(Tensor(1), (Tensor(7),))]

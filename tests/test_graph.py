@@ -14,17 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import HOSTILE, MadeUp, named, programs
 
-from brickd import _reader
-from brickd.cli import graph as screens
+from brickd.cli import tree_notes as screens
+from brickd.cli.dot import dot
 from brickd.cli.output import Screen
 from brickd.cli.tree import render
-from brickd.dot import dot
 from brickd.errors import SegmentRefused
-from brickd.ledger import ledger_of
-from brickd.marks import TOLD_MAX, Shape, ends, shape
-from brickd.reading import Path
-from brickd.tree import Node, Tree, tree
-from brickd.workers import Worker
+from brickd.model.calltree.tree import Node, Tree, tree
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.marks import TOLD_MAX, Shape, ends, shape
+from brickd.shm.segment_copy import Path
 
 LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
 EXTENT = st.tuples(*[st.integers(1, 2**32 - 1) | st.just(1)] * 3)

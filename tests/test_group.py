@@ -18,7 +18,7 @@ from rounds import ROUNDS, STARTS, again, closed
 from running import Running, running
 from serving import ask
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 pytestmark = pytest.mark.slow  # users come and go
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from brickd.cli.draining import guarded
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.cli.inprocess_daemon import guarded
 
 
 def children() -> list[str]:

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document, started
 
-from brickd.hang import Look, Place, State, Verdict, Watched, compared, judge
-from brickd.opened import Open
-from brickd.verdicts import sentence
+from brickd.analysis.timing.hang import Look, Place, State, Verdict, Watched, compared, judge
+from brickd.analysis.timing.hang_text import sentence
+from brickd.shm.open_spans import Open
 
 QUICK = ("--watch", "0.05", "--longer", "0")
 # Time enough for everybody to be given a processor.

@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from brickd import checkpoint
+from brickd.base.paths import runtime
 from brickd.errors import DaemonRefused
-from brickd.home import Home
-from brickd.memory import Memory
-from brickd.runtime import runtime
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+from brickd.state.runtime_dir import Home
 
 _TAKE = """
 import os
 from brickd.errors import DaemonRefused
-from brickd.home import Home
-from brickd.runtime import runtime
+from brickd.state.runtime_dir import Home
+from brickd.base.paths import runtime
 for _ in range(3):
     try:
         Home(runtime(), group={group})

@@ -20,14 +20,14 @@ from forge import PAGE, U64, golden, place, put, seal, segment_of, with_header
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes, records
 from brickd.errors import NotPermitted, SegmentRefused
-from brickd.files import find
-from brickd.fold import Fold
-from brickd.ledger import ledger_of
-from brickd.reading import Reading
-from brickd.segment import Segment, open_segment
-from brickd.workers import survey
+from brickd.model.summary_fold import Fold
+from brickd.model.workers import survey
+from brickd.shm import _reader, dtypes, records
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment import Segment, open_segment
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import find
 
 SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 

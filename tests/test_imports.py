@@ -13,6 +13,13 @@ import brick_agent
 import pytest
 from conftest import ROOT
 
+# The rooms, in the order in which data flows: a module imports from its own room and from those to the left.
+ROOMS = (
+    *("base", "shm", "query", "client", "model", "analysis", "state", "datasources", "recording", "views"),
+    *("doctor", "api", "daemon", "launch", "demo", "cli"),
+)
+# Public modules outside of the rooms, and which rooms they may know.
+FLAT = {"brickd": 0, "brickd.errors": 1, "brickd.divergence": ROOMS.index("views") + 1, "brickd.__main__": len(ROOMS)}
 # Programs that run in processes of their own, and what they are made of.
 PROGRAMS = {"brickd.demo.damage", "brickd.demo.transformer", "brickd.demo.worker"}
 
@@ -45,6 +52,22 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         order.prepare()
     except graphlib.CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
+def test_imports_go_to_the_left_or_stay_in_their_room() -> None:
+    def room(module: str) -> int:
+        return -1 if module in ("brickd", "brickd.errors") else ROOMS.index(module.split(".")[1])
+
+    for name, path in modules().items():
+        knows = FLAT[name] if name in FLAT else room(name) + 1
+        for other in imported(path) - {"brickd.divergence"}:
+            if other.startswith("brickd"):
+                assert room(other) < knows, f"{name} imports {other}, which is in a room to the right"
+
+
+def test_four_modules_are_outside_of_the_rooms() -> None:
+    assert {path.parent.name for path in (ROOT / "brickd").glob("*/__init__.py")} == set(ROOMS)
+    assert {path.stem for path in (ROOT / "brickd").glob("*.py")} == {"__init__", "__main__", "errors", "divergence"}
 
 
 def test_brickd_and_the_agent_never_import_each_other() -> None:
@@ -86,6 +109,12 @@ def test_status_loads_neither_numpy_nor_psutil(prefix: str) -> None:
 def test_a_status_that_a_daemon_answers_loads_nothing_that_reads_segments_or_builds_views() -> None:
     loaded = loaded_by_status()
     assert "socket" in loaded
-    assert not loaded & {"brickd.memory", "brickd.reading", "brickd.segment", "brickd.workers", "brickd.world"}
+    assert not loaded & {
+        "brickd.state.daemon_state",
+        "brickd.shm.segment_copy",
+        "brickd.shm.segment",
+        "brickd.model.workers",
+        "brickd.datasources.world",
+    }
     fetching = {"brickd.views", "brickd.views.fetch", "brickd.views.next_command"}
     assert {module for module in loaded if module.startswith("brickd.views")} == fetching

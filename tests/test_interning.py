@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, Worker, reading
 from faults import NATIVE, Compile, Start, counts, native, program, record
 
-from brickd.reading import Path
+from brickd.shm.segment_copy import Path
 
 ROOM = {"BRICKD_NAMES": "64", "BRICKD_PATHS": "64", "BRICKD_SITES": "64"}
 PLACES = {"names": 128, "entries": 512}  # twice the names; four times the paths and twice the sites, to a power of two

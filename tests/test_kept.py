@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brickd.kept import shared
+from brickd.shm.segment_codec import shared
 
 
 class Compared(tuple[str, int]):

@@ -13,11 +13,11 @@ from conftest import ROOT, SHM, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, program, read_file, total
 from forge import place
 
-from brickd import _reader, dtypes, records
 from brickd.errors import SegmentRefused
-from brickd.files import find
-from brickd.ledger import ledger_of
-from brickd.segment import open_segment
+from brickd.shm import _reader, dtypes, records
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 SOURCES = (ROOT / "agent" / "src").glob("brick_*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})

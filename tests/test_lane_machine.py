@@ -33,11 +33,11 @@ from hypothesis.stateful import (
 from lane_model import FINALIZE, LAYER_MAX, MEASURED, OFF, SPANS, UNNAMED, Lane, Ring
 from lane_model import STEP as STEP_KIND
 
-from brickd import dtypes, records
 from brickd.errors import SegmentRefused
-from brickd.ledger import ledger_of
-from brickd.reading import Reading
-from brickd.segment import open_segment
+from brickd.shm import dtypes, records
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Reading
 
 PATHS, SLOTS, EVENT_SLOTS, BRICKS = 64, 4, 16, 5
 PREFIX = f"{sandbox.PREFIX}lane-{os.getpid()}-"

@@ -20,7 +20,7 @@ from conftest import INCLUDES, ROOT, WRITER
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes, records
+from brickd.shm import _reader, dtypes, records
 
 FROZEN: dict[str, Any] = json.loads((forge.GOLDEN / "layout-1.0.json").read_text())
 STRUCTS = tuple(FROZEN["sizes"])
@@ -146,7 +146,7 @@ def test_reserved_fields_are_zero() -> None:
 
 
 def test_loading_a_segment_loads_no_numpy() -> None:
-    code = "import sys, brickd.segment; print('numpy' in sys.modules)"
+    code = "import sys, brickd.shm.segment; print('numpy' in sys.modules)"
     assert (
         subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True, text=True).stdout
         == "False\n"

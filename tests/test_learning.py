@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from said import Said, Tensor
 from test_watch import HERE, Service, again
 
-from brickd.numerics.compared import WORKERS_MAX, Compared, Place
-from brickd.numerics.comparison import Evidence, Party, compare
-from brickd.numerics.learning import QUESTIONS_MAX, Turns, are_two, classes_of, with_two
-from brickd.numerics.matched import Class
-from brickd.numerics.seen import SiteState, state_of
+from brickd.analysis.numerics.comparison import Evidence, Party, compare
+from brickd.analysis.numerics.coverage import SiteState, state_of
+from brickd.analysis.numerics.match import Class
+from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, Turns, are_two, classes_of, with_two
+from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, Place
 
 
 def heard(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:

@@ -8,9 +8,9 @@ import pytest
 from added_up import BIT, FAR, OTHER, THIRD, USUAL, said, tensor
 from said import Said, Tensor, add
 
-from brickd import _reader
-from brickd.numerics.compared import CLASSES_MAX, Apart, Case, Evidence, Place
-from brickd.numerics.learning import Learning, Read, Turns
+from brickd.analysis.numerics.numeric_classes import Learning, Read, Turns
+from brickd.analysis.numerics.online_state import CLASSES_MAX, Apart, Case, Evidence, Place
+from brickd.shm import _reader
 
 HERE = Place("api", "k1", 3)
 APART: Apart = ((frozenset({"u0", "u1"}), frozenset({"u2", "u3", "u6"})),)

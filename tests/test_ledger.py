@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from forge import U64, golden, header_value, place, put, seal, segment_of
 
-from brickd import _reader, ledger
-from brickd.dtypes import dtype
-from brickd.ledger import Ledger, ledger_of
-from brickd.reading import Reading
-from brickd.records import kind_name
-from brickd.removed import Counts
+from brickd.shm import _reader, ledger
+from brickd.shm.dtypes import dtype
+from brickd.shm.ledger import Ledger, ledger_of
+from brickd.shm.records import kind_name
+from brickd.shm.removed_workers import Counts
+from brickd.shm.segment_copy import Reading
 
 LANES = header_value(golden(), "lanes")
 # A sum of some of these tells which ones are in it.

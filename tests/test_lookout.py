@@ -13,10 +13,10 @@ from conftest import Worker
 from faults import Start
 from machines import Machine, machine
 
-from brickd.events import Log
-from brickd.findings import Judged
-from brickd.lookout import Lookout
-from brickd.snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.monitor import Lookout
+from brickd.model.event_log import Log
+from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
 
 PROGRAM = """
 import json

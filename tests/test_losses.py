@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from forge import golden, header_value, put, seal, segment_of
 
-from brickd.ledger import ledger_of
-from brickd.losses import Loss, losses
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import Loss, losses
 
 LANES, NAMES, PATHS, SITES = (header_value(golden(), what) for what in ("lanes", "names", "paths", "sites"))
 

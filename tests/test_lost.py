@@ -14,10 +14,10 @@ from conftest import SHM, Worker, reading, readings
 from faults import ALERT, Compile, Start, counts, exact, native, needs_namespaces, order, program, read_file
 from recorded import events
 
-from brickd import _reader, dtypes
 from brickd.errors import SegmentRefused
-from brickd.files import find
-from brickd.segment import open_segment
+from brickd.shm import _reader, dtypes
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 MASK = 2**64 - 1
 CONTROL = 4096

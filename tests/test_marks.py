@@ -10,11 +10,11 @@ from faults import Start
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes
-from brickd.fold import Fold
-from brickd.ledger import ledger_of
-from brickd.losses import losses
-from brickd.reading import Path, Reading
+from brickd.model.summary_fold import Fold
+from brickd.shm import _reader, dtypes
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import losses
+from brickd.shm.segment_copy import Path, Reading
 
 UNITS = {
     _reader.UNIT_TICKS: "ticks",

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import NUMBERS, Said, Tensor, add
 
-from brickd import _reader
-from brickd.numerics.matched import Class, Matched, match
+from brickd.analysis.numerics.match import Class, Matched, match
+from brickd.shm import _reader
 
 MiB = 1 << 20
 IN = (Tensor(7),)

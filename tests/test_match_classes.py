@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from said import Said, Tensor, add
 from test_match import classes
 
-from brickd import _reader
-from brickd.numerics.matched import Class, Matched, Row, match
+from brickd.analysis.numerics.match import Class, Matched, Row, match
+from brickd.shm import _reader
 
 MiB = 1 << 20
 

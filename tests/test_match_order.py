@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from said import Said, Tensor, add
 from sided import EMBED, MLP, NORM, SCORES, SECOND, chain, compared, off
 
-from brickd import _reader
-from brickd.numerics.matched import Matched, match
+from brickd.analysis.numerics.match import Matched, match
+from brickd.shm import _reader
 
 GOOD = chain()
 Place = tuple[int, int]  # a step and a site

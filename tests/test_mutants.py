@@ -164,8 +164,8 @@ def test_a_draw_is_the_same_for_a_seed_and_another_for_another() -> None:
 
 
 def test_a_module_is_named_by_the_last_part_of_its_name() -> None:
-    assert sites.sources(ROOT, "ledger") == [ROOT / "brickd" / "ledger.py"]
-    assert {path.name for path in sites.sources(ROOT, "match")} == {"match.c", "match.h"}
+    assert sites.sources(ROOT, "ledger") == [ROOT / "brickd" / "shm" / "ledger.py"]
+    assert {path.name for path in sites.sources(ROOT, "match")} == {"match.c", "match.h", "match.py"}
     with pytest.raises(LookupError, match="no module nothing"):
         sites.sources(ROOT, "nothing")
 
@@ -180,12 +180,15 @@ def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
         }
     )
     assert found.failed == ["tests/test_roster.py::test_fails"]
-    assert found.of(1, "brickd/roster.py") == ["tests/test_roster.py::test_slower", "tests/test_a.py::test_quick"]
+    assert found.of(1, "brickd/daemon/roster.py") == [
+        "tests/test_roster.py::test_slower",
+        "tests/test_a.py::test_quick",
+    ]
     assert found.of(1, "brickd/reader/roster_type.c") == found.of(1, "agent/src/brick_roster.c") == [
         "tests/test_roster.py::test_slower", "tests/test_a.py::test_quick",
     ]  # fmt: skip
-    assert found.of(2, "brickd/roster.py") == ["tests/test_a.py::test_slow"]
-    assert found.of(3, "brickd/roster.py") == []
+    assert found.of(2, "brickd/daemon/roster.py") == ["tests/test_a.py::test_slow"]
+    assert found.of(3, "brickd/daemon/roster.py") == []
 
 
 def test_of_tests_named_like_the_module_those_with_more_of_its_name_come_first() -> None:

@@ -9,14 +9,14 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import SPANS, brickd, started
 
-from brickd import naming, workers
 from brickd.errors import NoSuchWorker
-from brickd.naming import near
-from brickd.workers import identities, select, survey
+from brickd.model import worker_names, workers
+from brickd.model.worker_names import near
+from brickd.model.workers import identities, select, survey
 
 
 def test_the_doctests_of_naming_hold() -> None:
-    assert doctest.testmod(naming).failed == 0
+    assert doctest.testmod(worker_names).failed == 0
 
 
 def test_the_headers_alone_name_everybody_as_a_survey_does(worker: Start, prefix: str) -> None:
@@ -47,7 +47,7 @@ def test_one_that_is_started_again_has_the_name_that_the_dead_are_remembered_by(
     dead = [who for _, who in identities()]
     remembered = {who.uuid: "api/0" for who in dead}
     again = started(worker, BRICKD_SERVICE="api")
-    given = naming.named([who for _, who in identities()], remembered)
+    given = worker_names.named([who for _, who in identities()], remembered)
     assert [name for name, who in given if who.header["pid"] == again.pid] == ["api/0"]
     assert {name for name, _ in given} == {"api/0", *(f"api/0~{who.uuid[:6]}" for who in dead)}
 

@@ -18,7 +18,7 @@ from recorded import counts as paths
 from recorded import events, summaries
 from test_marks import marks
 
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 
 Example = Callable[..., str]
 PARTS = ("include", "src", "examples")

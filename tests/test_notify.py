@@ -14,8 +14,8 @@ import pytest
 from running import Running, running, up
 from serving import ask
 
-from brickd.notify import Manager
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.daemon.sd_notify import Manager
 
 LATEST_SECONDS = 30
 

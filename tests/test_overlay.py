@@ -7,13 +7,13 @@ from dataclasses import replace
 from made_up import MadeUp
 from test_deferred import defer, finalize, measured, passes
 
-from brickd import _reader
-from brickd.ledger import ledger_of
-from brickd.overlay import laid_over, overlay
-from brickd.reading import Path, Reading
-from brickd.totals import bricks
-from brickd.tree import tree
-from brickd.workers import Worker
+from brickd.model.brick_totals import bricks
+from brickd.model.calltree.tree import tree
+from brickd.model.deferred_overlay import laid_over, overlay
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.segment_copy import Path, Reading
 
 
 def host() -> Reading:

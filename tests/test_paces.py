@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
-from brickd import _reader, dtypes
-from brickd.paces import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
-from brickd.reading import Path, Reading
+from brickd.analysis.timing.pace_compare import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
+from brickd.shm import _reader, dtypes
+from brickd.shm.segment_copy import Path, Reading
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader, dtypes, valid
-from brickd._reader import Packed, Summaries
+from brickd.shm import _reader, dtypes, segment_codec
+from brickd.shm._reader import Packed, Summaries
 
 WORDS = _reader.SUMMARY_BYTES // 8
 ROWS_MAX = 2 * _reader.NUMBERS_MAX
@@ -45,7 +45,7 @@ def test_what_was_packed_comes_back_as_it_was(words: dict[int, int]) -> None:
     small = Packed(given)
     assert bytes(small) == given == unpacked(small.form())
     assert len(small) == len(given)
-    assert Packed.of(small.form()) == small == valid.packed(json.loads(valid.packed_text(small)))
+    assert Packed.of(small.form()) == small == segment_codec.packed(json.loads(segment_codec.packed_text(small)))
     np.testing.assert_array_equal(dtypes.summaries(small), dtypes.summaries(given))
 
 
@@ -73,7 +73,7 @@ def test_a_form_that_says_how_much_it_is_in_few_bytes_is_no_bomb() -> None:
 @pytest.mark.parametrize("text", ["A", "AAA", "AAAA AAAA", "\n", "é", "AI8=="])
 def test_text_that_nobody_made_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011  (of two kinds)
-        valid.packed(text)
+        segment_codec.packed(text)
 
 
 @pytest.mark.parametrize("bytes_", [1, _reader.SUMMARY_BYTES - 1, _reader.SUMMARY_BYTES + 1])
@@ -83,7 +83,7 @@ def test_bytes_that_are_no_summaries_are_not_packed(bytes_: int) -> None:
 
 
 def test_nothing_is_packed_as_nothing() -> None:
-    assert (Packed(b"").form(), len(Packed(b"")), bytes(Packed.of(b"")), valid.packed_text(Packed(b""))) == (
+    assert (Packed(b"").form(), len(Packed(b"")), bytes(Packed.of(b"")), segment_codec.packed_text(Packed(b""))) == (
         b"",
         0,
         b"",

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import NUMBERS, Said, Tensor, add
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 MiB = 1 << 20
 IN, OTHER_IN = Tensor(7), Tensor(8)

@@ -8,7 +8,7 @@ import pytest
 from faults import Start
 from test_marks import marks, recorded
 
-from brickd.ledger import ledger_of
+from brickd.shm.ledger import ledger_of
 
 BEGIN = """
 N, T = brick.ExecutionNode, brick.TransferDirection

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.cli.asking import asks
+from brickd.cli.query_options import asks
 from brickd.errors import WrongQuestion
-from brickd.questions.parameter import Switch
-from brickd.questions.queries import (
+from brickd.query.parameters import Switch
+from brickd.query.queries import (
     SORTS,
     BricksQuestion,
     By,
@@ -24,7 +24,7 @@ from brickd.questions.queries import (
     WeightsQuestion,
     WorkersQuestion,
 )
-from brickd.questions.question import Question, from_query, parameters, to_query
+from brickd.query.query import Question, from_query, parameters, to_query
 
 KINDS: list[type[Question]] = [
     BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WeightsQuestion,

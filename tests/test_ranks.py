@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.standing import Ranks, ranks
+from brickd.analysis.timing.stats import Ranks, ranks
 
 CELLS = st.integers(1, 8).flatmap(
     lambda cells: st.tuples(*[st.lists(st.integers(0, 12), min_size=cells, max_size=cells)] * 2)

@@ -13,15 +13,16 @@ from conftest import SHM
 from forge import empty, header_value, put, seal
 from rings import Rings, events, spans
 
-from brickd import attached, budget, roster, turns
-from brickd.attached import Attached
-from brickd.budget import SEGMENT, Cost, Ration, cost_of
-from brickd.checkpoint import decode
-from brickd.collector import SECOND, STILL_NS, Collector
+from brickd.daemon import attachment, drain_order, roster
+from brickd.daemon.attachment import Attached
+from brickd.daemon.collector import SECOND, STILL_NS, Collector
 from brickd.errors import DaemonEnds
-from brickd.memory import Memory
+from brickd.model.workers import Survey, survey
+from brickd.shm import memory_budget
+from brickd.shm.memory_budget import SEGMENT, Cost, Ration, cost_of
+from brickd.state.checkpoint import decode
+from brickd.state.daemon_state import Memory
 from brickd.views.problems import Seen, problems
-from brickd.workers import Survey, survey
 
 
 @contextmanager
@@ -78,7 +79,7 @@ def loop(prefix: str) -> Iterator[Loop]:
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, *, read: int = SEGMENT.read, kept: int = SEGMENT.kept) -> None:
-    monkeypatch.setattr(budget, "SEGMENT", Cost(read, kept))
+    monkeypatch.setattr(memory_budget, "SEGMENT", Cost(read, kept))
 
 
 def record(r: Rings, number: int) -> None:
@@ -166,7 +167,7 @@ def test_who_moves_is_not_dead_though_its_rings_are_not_read_and_in_the_end_they
 def test_deferred_work_of_a_segment_that_a_tick_does_not_come_to_waits_for_one_that_does(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     times = iter(range(0, 10**15, SECOND))  # there is time for one piece in each tick
     loop = Collector(Memory(prefix), lambda _: None, lambda *_, **__: None, clock=lambda: next(times))
     with segment(prefix, "a") as r, segment(prefix, "b"):
@@ -189,7 +190,7 @@ def test_deferred_work_of_a_segment_that_a_tick_does_not_come_to_waits_for_one_t
 def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_read_of_it(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached, "_LAST_BYTES", 1)
+    monkeypatch.setattr(attachment, "_LAST_BYTES", 1)
     with segment(prefix, "endless") as endless:
         endless.put("process", 0, ended=1)  # and somebody goes on writing
         loop.tick(0)
@@ -206,7 +207,7 @@ def test_a_dead_segment_whose_rings_have_no_end_is_quarantined_with_what_was_rea
 def test_a_dead_segment_with_much_in_its_rings_is_read_to_its_end_in_several_ticks(
     prefix: str, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attached, "_LAST_BYTES", 65536 * 64)
+    monkeypatch.setattr(attachment, "_LAST_BYTES", 65536 * 64)
     many = 3 * 65536
     with segment(prefix, "large", span_slots=1 << 18) as large:
         loop.tick(0)

@@ -17,7 +17,7 @@ from conftest import ROOT
 from faults import NATIVE, Compile
 from rings import Rings, events, rings, spans
 
-from brickd import dtypes
+from brickd.shm import dtypes
 
 READER = ROOT / "brickd" / "reader"
 SOURCES = (NATIVE / "between.c", READER / "copy.c", READER / "entry.c")

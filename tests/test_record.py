@@ -20,7 +20,7 @@ from loaded import Process
 from running import IGNORING, going, ignored, running
 from verbs import brickd, document, started
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 READ = (("status", "--over", "start"), ("workers",), ("bricks",), ("tree",))
 # On this clock a tick is a nanosecond: what stands still is the same at any time.

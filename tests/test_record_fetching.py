@@ -21,7 +21,7 @@ from serving import Daemon, ask, connected, request
 from test_recording_shelf import id_of, lying, shelf, written
 from verbs import brickd, document
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 LONG = 16 << 30  # so long no transfer takes
 
@@ -240,7 +240,7 @@ def test_where_a_path_leads_to_another_file_that_is_left_alone(prefix: str, tmp_
         hidden = path.with_name("hidden.brick")
         path.rename(hidden)
         other.rename(path)
-        from brickd.cli.fetching import fetch
+        from brickd.cli.recording_fetch import fetch
 
         assert fetch(recording, told["files"], tmp_path / "run.brick")
         assert id_of(tmp_path / "run.brick") == recording

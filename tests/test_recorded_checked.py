@@ -18,12 +18,12 @@ from rings import SLOT, events, rings
 from tapes import FIRST, begin, content, flush, forged, form, memory
 from test_recorded_sites import SITES, checked
 
-from brickd import _reader, dtypes, records
-from brickd.recording.checked import Checked, Lost
-from brickd.recording.contents import Contents
-from brickd.recording.form import records as records_of
-from brickd.recording.tails import Tails
-from brickd.recording.world import opened
+from brickd.recording.checksum_records import Checked, Lost
+from brickd.recording.chunks import records as records_of
+from brickd.recording.file_index import Contents
+from brickd.recording.newest_slots import Tails
+from brickd.recording.replay import opened
+from brickd.shm import _reader, dtypes, records
 
 MINE, OTHER = "11" * 16, "22" * 16
 WORKERS = json.dumps({MINE: 7, OTHER: 8}).encode()

@@ -26,14 +26,14 @@ from test_recording_files import chunks
 from verbs import brickd, document, started
 from watched import SCANS
 
-from brickd import _reader, dtypes, records
-from brickd.events import Event
-from brickd.numerics.contents import content
-from brickd.recording import redacted, written
-from brickd.recording.contents import Contents
-from brickd.recording.form import open_recording
-from brickd.recording.form import records as records_of
-from brickd.recording.world import opened
+from brickd.analysis.weights.contents import content
+from brickd.model.event_log import Event
+from brickd.recording import body_codec, redact
+from brickd.recording.chunks import open_recording
+from brickd.recording.chunks import records as records_of
+from brickd.recording.file_index import Contents
+from brickd.recording.replay import opened
+from brickd.shm import _reader, dtypes, records
 
 SPAN, STEP, DEFER, FINALIZE = _reader.KIND_SPAN, _reader.KIND_STEP, _reader.KIND_DEFER, _reader.KIND_FINALIZE
 MEASURED, CHECKED = _reader.KIND_MEASURED, _reader.KIND_CHECKED
@@ -256,10 +256,8 @@ def test_a_key_is_of_one_recording_and_its_name_is_another() -> None:
 def test_events_of_kinds_that_are_not_known_are_told_without_their_words() -> None:
     known = Event(1, 2, "worker_died", "api/0 died", "api", "api/0", "brickd inspect api/0")
     unknown = Event(1, 2, "diverged", "at step 123456", "api", "api/0", "brickd diff --step 123456")
-    assert redacted.event(known) == known
-    assert redacted.event(unknown) == Event(
-        1, 2, "diverged", "left out: the recording is redacted", "api", "api/0", None
-    )
+    assert redact.event(known) == known
+    assert redact.event(unknown) == Event(1, 2, "diverged", "left out: the recording is redacted", "api", "api/0", None)
 
 
 # ---- real workers
@@ -462,10 +460,10 @@ def test_an_older_recording_says_nothing_and_is_none(worker: Start, tmp_path: Pa
     body = next(body for kind, _, _, body in chunks(file) if kind == _reader.CHUNK_BEGINNING)
     before = json.loads(body)
     del before["values"]
-    assert written.read_beginning(json.dumps(before).encode()).values is False
+    assert body_codec.read_beginning(json.dumps(before).encode()).values is False
     del before["redacted"]
-    assert written.read_beginning(json.dumps(before).encode()).redacted is False
-    assert written.read_beginning(json.dumps(before).encode()).values is True, "then it has them"
+    assert body_codec.read_beginning(json.dumps(before).encode()).redacted is False
+    assert body_codec.read_beginning(json.dumps(before).encode()).values is True, "then it has them"
     assert document("status", str(file))["recording"]["redacted"] is True
 
 

@@ -13,11 +13,11 @@ from test_record import STILL, record, recording
 from test_recording_files import chunks, written
 from verbs import document, started
 
-from brickd import _reader, kept
-from brickd.files import find
-from brickd.recording.world import opened
-from brickd.retained import Gone
-from brickd.segment import open_segment
+from brickd.model.retained import Gone
+from brickd.recording.replay import opened
+from brickd.shm import _reader, segment_codec
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 CHECKS = """
 with brick.span("begins"): pass
@@ -135,8 +135,10 @@ def test_a_reading_comes_back_with_its_sites_and_several_together_have_none(work
     assert [(reading.name(site.name), site.off) for site in reading.sites if site] == [
         (name, off) for name, _, off in SITES
     ]
-    little = kept.compact(reading)
-    texts = kept.Tables.over([little]).texts()
-    back = kept.reading(json.loads(kept.written(little)), kept.Tables.of({n: json.loads(t) for n, t in texts.items()}))
+    little = segment_codec.compact(reading)
+    texts = segment_codec.Tables.over([little]).texts()
+    back = segment_codec.reading(
+        json.loads(segment_codec.written(little)), segment_codec.Tables.of({n: json.loads(t) for n, t in texts.items()})
+    )
     assert back.sites == reading.sites
     assert Gone("api/0", back).and_(Gone("api/1", reading)).reading.sites == []

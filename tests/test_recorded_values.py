@@ -14,12 +14,12 @@ from test_record import record
 from test_recorded_redacted import found, recorded
 from verbs import brickd
 
-from brickd import records
+from brickd.analysis.numerics import blame
 from brickd.errors import WrongQuestion
-from brickd.numerics import blame
-from brickd.orders import Recording
-from brickd.questions.question import from_query
-from brickd.recording.world import opened
+from brickd.query.orders import Recording
+from brickd.query.query import from_query
+from brickd.recording.replay import opened
+from brickd.shm import records
 
 VALUES = ("min", "max", "mean", "l2")
 

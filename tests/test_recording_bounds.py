@@ -14,21 +14,21 @@ from tapes import BLOCK, END_BYTES, FIRST, read, tape
 from test_recording_files import Machine
 from test_recording_turns import SMALL, Many, Written
 
-from brickd import _reader
 from brickd.errors import BrickdError
-from brickd.events import Event
-from brickd.ledger import ledger_of
-from brickd.orders import Recording
-from brickd.recording.contents import RecordedEvents
-from brickd.recording.ending import DAMAGES_MAX, End
-from brickd.recording.form import Records
-from brickd.recording.recorder import Recorder
-from brickd.recording.tails import Tails
-from brickd.recording.volumes import Put, Volumes
-from brickd.recording.written import read_tables
-from brickd.records import SLOT_BYTES
-from brickd.snapshot import Snapshot
-from brickd.workers import Survey, Worker
+from brickd.model.event_log import Event
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey, Worker
+from brickd.query.orders import Recording
+from brickd.recording.body_codec import read_tables
+from brickd.recording.chunks import Records
+from brickd.recording.damage import DAMAGES_MAX, End
+from brickd.recording.file_index import RecordedEvents
+from brickd.recording.newest_slots import Tails
+from brickd.recording.rotation import Put, Volumes
+from brickd.recording.session import Recorder
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.records import SLOT_BYTES
 
 LIMIT = 1 << 16
 SNAPSHOT = _reader.CHUNK_SNAPSHOT

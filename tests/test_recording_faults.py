@@ -17,9 +17,9 @@ from faults import needs_namespaces
 from forge import GOLDEN
 from tapes import FIRST, begin, content, memory
 
-from brickd import _reader
 from brickd.errors import NotPermitted, RecordingRefused
-from brickd.recording.form import Records, Title, open_recording, records
+from brickd.recording.chunks import Records, Title, open_recording, records
+from brickd.shm import _reader
 
 Start = Callable[..., Worker]
 
@@ -27,7 +27,7 @@ Start = Callable[..., Worker]
 WRITER = f"""
 sys.path.insert(0, {str(ROOT / "tests")!r})
 from tapes import begin
-from brickd import _reader
+from brickd.shm import _reader
 fd = os.open(os.environ["RECORDING"], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
 recording = begin(fd, 1 << 24, ahead_bytes=1 << 16)
 def write(many):
@@ -102,7 +102,7 @@ def test_a_recording_of_another_user_is_not_permitted(tmp_path: Path, nobody: li
     path = Path("/tmp") / f"brickd-{os.getpid()}-theirs.brick"
     path.write_bytes(b"")
     path.chmod(stat.S_IRUSR)
-    program = f"from brickd.recording.form import open_recording; open_recording({str(path)!r})"
+    program = f"from brickd.recording.chunks import open_recording; open_recording({str(path)!r})"
     try:
         done = subprocess.run([*nobody, sys.executable, "-P", "-c", program], capture_output=True, check=False)
     finally:
@@ -195,7 +195,7 @@ import sys; sys.path.insert(0, sys.argv[1])
 import json, os
 from rings import rings, spans
 from tapes import begin, flush, read_fd
-from brickd import _reader
+from brickd.shm import _reader
 import numpy as np
 fd = os.open("/mnt/F.brick", os.O_RDWR | os.O_CREAT, 0o600)
 with rings(span_slots=1 << 12) as r:

@@ -24,22 +24,22 @@ from tapes import flush
 from test_stragglers_verb import snapshots as made_up_snapshots
 from verbs import brickd, document, started
 
-from brickd import _reader
-from brickd.api import streams
+from brickd.analysis.timing.monitor import Lookout
+from brickd.api import event_stream
+from brickd.datasources.world import Facts, SharedMemory
 from brickd.errors import BrickdError
-from brickd.events import KEPT, Event, Log
-from brickd.lookout import Lookout
-from brickd.orders import Recording
-from brickd.questions.queries import InspectQuestion
-from brickd.recording import written as bodies
-from brickd.recording.form import open_recording
-from brickd.recording.recorder import Recorder
-from brickd.recording.rings import Rings
-from brickd.recording.world import opened
-from brickd.snapshot import EVERY_NS, Snapshot
+from brickd.model.event_log import KEPT, Event, Log
+from brickd.model.survey_snapshot import EVERY_NS, Snapshot
+from brickd.model.workers import Worker
+from brickd.query.orders import Recording
+from brickd.query.queries import InspectQuestion
+from brickd.recording import body_codec as bodies
+from brickd.recording.chunks import open_recording
+from brickd.recording.replay import opened
+from brickd.recording.ring_taps import Rings
+from brickd.recording.session import Recorder
+from brickd.shm import _reader
 from brickd.views import inspect
-from brickd.workers import Worker
-from brickd.world import Facts, SharedMemory
 
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
@@ -86,7 +86,7 @@ def test_a_recording_that_is_over_at_once_is_told_as_one_that_began_and_ended(tm
         return recorded(tmp_path / "run.brick")
 
     async def told() -> list[bytes]:
-        return [event.split(b"\n")[0] async for event in streams.recording(streams.Reader(), over)]
+        return [event.split(b"\n")[0] async for event in event_stream.recording(event_stream.Reader(), over)]
 
     assert asyncio.run(told()) == [b"event: begun", b"event: done"]
 

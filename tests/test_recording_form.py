@@ -27,10 +27,10 @@ from tapes import (
     tape,
 )
 
-from brickd import _reader
 from brickd.errors import RecordingRefused
-from brickd.recording.ending import DAMAGES_MAX, Damage, Refused
-from brickd.recording.form import Title
+from brickd.recording.chunks import Title
+from brickd.recording.damage import DAMAGES_MAX, Damage, Refused
+from brickd.shm import _reader
 
 KINDS = st.sampled_from([_reader.CHUNK_WORKERS, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS])
 BODY = st.binary(max_size=3 * BLOCK + 1) | st.sampled_from([BLOCK, 2 * BLOCK, 5000]).map(bytes)

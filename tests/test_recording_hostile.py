@@ -17,10 +17,9 @@ from tapes import Written, forged
 from test_recording_files import STILL, chunks, recorded
 from verbs import started
 
-from brickd import _reader
 from brickd.cli import main
 from brickd.errors import BrickdError, Exit
-from brickd.questions.queries import (
+from brickd.query.queries import (
     BricksQuestion,
     CoverageQuestion,
     EventsQuestion,
@@ -32,7 +31,8 @@ from brickd.questions.queries import (
     WeightsQuestion,
     WorkersQuestion,
 )
-from brickd.recording.world import Recorded, opened
+from brickd.recording.replay import Recorded, opened
+from brickd.shm import _reader
 from brickd.views import bricks, coverage, events, hang, inspect, status, stragglers, tree, weights, workers
 
 VERBS = (

@@ -14,15 +14,15 @@ from pathlib import Path
 import pytest
 from tapes import forged
 
-from brickd import _reader
-from brickd.cli import answers, waiting
-from brickd.questions.queries import EventsQuestion
-from brickd.recording import written
-from brickd.recording.written import Counts
-from brickd.snapshot import Snapshot
-from brickd.workers import Survey
+from brickd.cli import fetch_answer, progress
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey
+from brickd.query.queries import EventsQuestion
+from brickd.recording import body_codec
+from brickd.recording.body_codec import Counts
+from brickd.shm import _reader
 
-SNAPSHOT = written.snapshot(Snapshot(1, 1, Survey([], [])), None, Counts())
+SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, Counts())
 
 
 @pytest.fixture
@@ -51,20 +51,20 @@ def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, tell: Callable[[]
 
 
 def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
-    said = on_terminal(200, monkeypatch, lambda: answers.asked("events", EventsQuestion(), recordings=[file]))
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
+    said = on_terminal(200, monkeypatch, lambda: fetch_answer.asked("events", EventsQuestion(), recordings=[file]))
     size = os.path.getsize(file)
     assert said.startswith(f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[Kbrickd: ")
 
 
 def test_a_terminal_that_does_not_say_how_wide_it_is_has_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert on_terminal(0, monkeypatch, lambda: waiting.tell("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
+    assert on_terminal(0, monkeypatch, lambda: progress.tell("x" * 100)) == f"\r{'x' * 78}…\x1b[K"
 
 
 def test_where_nobody_looks_nothing_is_shown(
     file: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(waiting, "_PATIENCE_SECONDS", 0.0)
-    answers.asked("events", EventsQuestion(), recordings=[file])
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
+    fetch_answer.asked("events", EventsQuestion(), recordings=[file])
     out, err = capfd.readouterr()
     assert (out, "\r" in err, "reading" in err) == ("", False, False)

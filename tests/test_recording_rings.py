@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from rings import SLOT, Rings, events, rings, spans
 from tapes import Read, begin, flush, memory, read_fd
 
-from brickd import _reader, dtypes
-from brickd.recording.form import records
+from brickd.recording.chunks import records
+from brickd.shm import _reader, dtypes
 
 PATHS = 64
 CHUNK_SLOTS = 16384

@@ -14,11 +14,11 @@ from running import running
 from test_recording_files import recorded
 from verbs import brickd
 
+from brickd.base.paths import runtime
 from brickd.errors import BrickdError
-from brickd.recording.form import open_recording
-from brickd.recording.shelf import ROOM, Shelf
-from brickd.recording.volumes import Volumes
-from brickd.runtime import runtime
+from brickd.recording.chunks import open_recording
+from brickd.recording.library import ROOM, Shelf
+from brickd.recording.rotation import Volumes
 
 
 def shelf() -> Shelf:

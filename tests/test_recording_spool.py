@@ -13,8 +13,8 @@ from rings import SLOT, Rings, rings
 from tapes import Read, begin, flush, memory, read_fd
 from test_recording_rings import numbered, told
 
-from brickd import _reader
-from brickd.recording.form import records
+from brickd.recording.chunks import records
+from brickd.shm import _reader
 
 LEAST = 3 * SLOT  # two heads and a slot
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from test_recording_files import Machine
 
-from brickd.api import streams
+from brickd.api import event_stream
 from brickd.errors import BrickdError
-from brickd.orders import Recording
-from brickd.recording.recorder import Recorder
+from brickd.query.orders import Recording
+from brickd.recording.session import Recorder
 
 
 @pytest.fixture
 def recorder(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorder]:
     """One that is being made; how far it has come is told when something wakes its reader, or after an hour."""
-    monkeypatch.setattr(streams, "_PROGRESS_SECONDS", 3600)
+    monkeypatch.setattr(event_stream, "_PROGRESS_SECONDS", 3600)
     recorder = Recorder(Recording(), tmp_path / "run.brick", Machine())
     yield recorder
     recorder.end("asked")
@@ -50,7 +50,7 @@ def test_who_ends_it_wakes_its_reader_and_all_of_it_was_told(recorder: Recorder)
         return recorder
 
     async def read() -> list[tuple[str, str | None]]:
-        parts = streams.recording(streams.Reader(), begin)
+        parts = event_stream.recording(event_stream.Reader(), begin)
         begun = told(await anext(parts))
         recorder.end("asked")
         return [(begun[0], begun[1]["why"]), *await names(parts)]
@@ -63,8 +63,8 @@ def test_each_time_its_reader_is_woken_it_is_told_how_far_it_has_come_and_once(r
         return recorder
 
     async def read() -> list[str]:
-        reader = streams.Reader()
-        parts = streams.recording(reader, begin)
+        reader = event_stream.Reader()
+        parts = event_stream.recording(reader, begin)
         seen = [told(await anext(parts))[0]]
         for _ in range(2):
             reader.woken.set()
@@ -86,8 +86,8 @@ def test_a_daemon_that_ends_ends_it_and_its_reader_is_told_so(recorder: Recorder
         return recorder
 
     async def read() -> list[tuple[str, str | None]]:
-        reader = streams.Reader()
-        parts = streams.recording(reader, begin)
+        reader = event_stream.Reader()
+        parts = event_stream.recording(reader, begin)
         await anext(parts)
         reader.end()
         return await names(parts)
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_ends_it(recorder: Recorder) -> None:
         return recorder
 
     async def read() -> None:
-        parts = streams.recording(streams.Reader(), begin)
+        parts = event_stream.recording(event_stream.Reader(), begin)
         await anext(parts)
         await parts.aclose()
 
@@ -123,7 +123,7 @@ def test_a_reader_that_leaves_while_it_begins_ends_it_once_it_has_begun(recorder
                 raise BrickdError("another one is made")
             return recorder
 
-        parts = streams.recording(streams.Reader(), begin)
+        parts = event_stream.recording(event_stream.Reader(), begin)
         waiting = asyncio.ensure_future(anext(parts))
         await asyncio.sleep(0)
         waiting.cancel()
@@ -147,6 +147,6 @@ def test_one_that_cannot_begin_is_told_with_the_reason_alone() -> None:
         raise BrickdError("another one is made")
 
     async def read() -> list[tuple[str, Any]]:
-        return [told(each) async for each in streams.recording(streams.Reader(), begin)]
+        return [told(each) async for each in event_stream.recording(event_stream.Reader(), begin)]
 
     assert run(read()) == [("error", {"error": {"kind": "trouble", "message": "another one is made"}})]

@@ -15,19 +15,19 @@ from test_recording_rings import numbered
 from test_recording_spool import work, workers
 from weighed import several
 
-from brickd import _reader
+from brickd.analysis.weights.store import Weights
 from brickd.errors import BrickdError
-from brickd.numerics.weights import Weights
-from brickd.orders import Recording
-from brickd.recording import written
-from brickd.recording.form import records
-from brickd.recording.recorder import Recorder
-from brickd.recording.rings import Rings, read_numbers
-from brickd.recording.shelf import Shelf
-from brickd.recording.volumes import Put, Volumes
-from brickd.recording.world import opened
+from brickd.model.workers import Survey, Worker
+from brickd.query.orders import Recording
+from brickd.recording import body_codec
+from brickd.recording.chunks import records
+from brickd.recording.library import Shelf
+from brickd.recording.replay import opened
+from brickd.recording.ring_taps import Rings, read_numbers
+from brickd.recording.rotation import Put, Volumes
+from brickd.recording.session import Recorder
 from brickd.recording.writer import Writer
-from brickd.workers import Survey, Worker
+from brickd.shm import _reader
 
 SMALL = 1 << 16
 
@@ -196,7 +196,7 @@ def test_a_thread_that_waits_for_its_disk_is_told_by_whoever_asks(
                 answer.wait()
             return super().survey()
 
-    monkeypatch.setattr("brickd.recording.recorder._STILL_NS", 0)
+    monkeypatch.setattr("brickd.recording.session._STILL_NS", 0)
     recorder = Recorder(Recording(), tmp_path / "run.brick", Slow())
     recorder.end("asked")
     asked.wait()
@@ -311,7 +311,7 @@ def test_every_file_has_the_weights_of_those_who_are_recorded_and_of_nobody_else
         work(r, drain, 0, 2000)
         made.writer.end("asked")
     for file in made.files():
-        (weights,) = (written.read_weights(body) for kind, _, _, body in file if kind == _reader.CHUNK_WEIGHTS)
+        (weights,) = (body_codec.read_weights(body) for kind, _, _, body in file if kind == _reader.CHUNK_WEIGHTS)
         assert list(weights) == [machine.holders.workers[0].reading.uuid]
         assert len(weights.contents) == 3
     assert len(made.files()) > 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tapes import BLOCK, END_BYTES, FIRST, ID, begin, content, memory, read_fd
 
-from brickd import _reader
+from brickd.shm import _reader
 
 SNAPSHOT = _reader.CHUNK_SNAPSHOT
 

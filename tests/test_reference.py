@@ -28,12 +28,13 @@ from faults import Start
 from serving import Daemon, ask
 from verbs import SPANS, brickd, started
 
-from brickd import checkpoint, divergence, errors, health
+from brickd import divergence, errors
 from brickd.api import application
-from brickd.cli import VERBS
+from brickd.base.paths import runtime
+from brickd.cli import VERBS, health
 from brickd.cli import brickd as group
 from brickd.errors import BrickdError, Exit
-from brickd.runtime import runtime
+from brickd.state import checkpoint
 
 REFERENCE = ROOT / "docs" / "reference"
 # These print no document, so there is nothing to choose a format for.
@@ -228,7 +229,7 @@ def test_the_kinds_of_errors_are_those_that_the_api_sends() -> None:
 
 
 def test_the_events_of_streams_are_those_that_are_sent() -> None:
-    streams = (ROOT / "brickd" / "api" / "streams.py").read_text()
+    streams = (ROOT / "brickd" / "api" / "event_stream.py").read_text()
     sent = set(re.findall(r'_event\("(\w+)"', streams)) | {"status"}
     assert set(first_spans(section(page("http-api"), "Streams"))) == sent
 
@@ -387,8 +388,8 @@ def test_the_keys_of_a_view_are_those_of_its_section(worker: Start, daemon: Daem
 
 
 def judged() -> Any:
-    from brickd.findings import Judged
-    from brickd.instant import Moment
+    from brickd.analysis.timing.findings import Judged
+    from brickd.base.timestamps import Moment
 
     return Judged((), (), (), 0, 4, 0, Moment(0, 0))
 

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from test_forgetting import read
 
-from brickd import checkpoint, memory, thinning
-from brickd.deferred import Deferred
 from brickd.errors import CheckpointRefused
-from brickd.ledger import ledger_of
-from brickd.memory import OTHERS, Memory
-from brickd.orders import Wish
-from brickd.overlay import laid_over, lifted, overlay
-from brickd.removed import Counts, Removed
-from brickd.retained import Background, Cursor, Gone, Known
+from brickd.model.deferred import Deferred
+from brickd.model.deferred_overlay import laid_over, lifted, overlay
+from brickd.model.retained import Background, Cursor, Gone, Known
+from brickd.query.orders import Wish
+from brickd.shm import sampling
+from brickd.shm.ledger import ledger_of
+from brickd.shm.removed_workers import Counts, Removed
+from brickd.state import checkpoint, daemon_state
+from brickd.state.daemon_state import OTHERS, Memory
 
 ONE, TWO, THREE, FOUR = (f"{number:016x}{number:016x}" for number in (1, 2, 3, 4))
 
@@ -44,7 +45,7 @@ def document(before: Memory) -> dict[str, Any]:
 
 
 def test_of_those_that_are_buried_the_newest_are_kept_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "BURIED_MAX", 3)
+    monkeypatch.setattr(daemon_state, "BURIED_MAX", 3)
     here = Memory("brickd-")
     here.bury("a", "b")
     here.bury("b", "a", "c")
@@ -52,7 +53,7 @@ def test_of_those_that_are_buried_the_newest_are_kept_each_once(monkeypatch: pyt
     here.bury("d", "a")
     assert here.buried == ["b", "c", "d"]
     assert restarted(here).buried == ["b", "c", "d"]
-    monkeypatch.setattr(memory, "BURIED_MAX", 2)
+    monkeypatch.setattr(daemon_state, "BURIED_MAX", 2)
     with pytest.raises(ValueError, match="2"):
         Memory.of(document(here))
 
@@ -103,7 +104,7 @@ def test_totals_that_are_dropped_are_counted_as_removed_and_those_of_one_with_it
 
 
 def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brickd.removed.ALONE_MAX", 1)
+    monkeypatch.setattr("brickd.shm.removed_workers.ALONE_MAX", 1)
     here = Memory("brickd-", known={ONE: Known()}, gone={TWO: gone(TWO)})
     here.fold([removed(uuid, 3) for uuid in (ONE, TWO, THREE, FOUR)])
     here.limit_removed()
@@ -114,7 +115,7 @@ def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.Mon
 
 
 def test_as_many_services_as_may_are_kept_apart_and_a_known_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "OLDER_MAX", 2)
+    monkeypatch.setattr(daemon_state, "OLDER_MAX", 2)
     here = Memory("brickd-")
     clock = read(ONE).clock
     into = [here.add_up(gone(ONE).of_service(service)) for service in ("a", "b", "c", "b", "d")]
@@ -225,7 +226,7 @@ def test_what_an_older_checkpoint_does_not_say_is_as_it_was_then() -> None:
         del written[later]
     written["wishes"]["api"] = [False, True]
     older = Memory.of(written)
-    assert older.wishes == {"api": Wish(off=True, fingerprints=thinning.DEFAULT, sites=())}
+    assert older.wishes == {"api": Wish(off=True, fingerprints=sampling.DEFAULT, sites=())}
     assert (older.removed.alone, older.compared.findings) == ({}, {})
 
 
@@ -242,7 +243,7 @@ def test_a_wish_names_as_many_sites_as_an_order_may() -> None:
     assert Wish.of([True, False, "all", ["x"] * 64]).sites == ("x",) * 64
     with pytest.raises(ValueError, match="64"):
         Wish.of([True, False, "all", ["x"] * 65])
-    wanted = {"spans": "off", "recording": "on", "fingerprints": thinning.DEFAULT, "sites": [thinning.ALL]}
+    wanted = {"spans": "off", "recording": "on", "fingerprints": sampling.DEFAULT, "sites": [sampling.ALL]}
     assert Wish().document() == wanted
     assert Wish(sites=("mlp.*",)).document()["sites"] == ["mlp.*"]
 

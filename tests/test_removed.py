@@ -15,9 +15,9 @@ from faults import Compile, Start, exact, native, needs_namespaces, program
 from machines import machine
 from removals import FULL, GREEDY, RECORD, REFUSED, dead, file_of, newcomer, records, small, sums
 
-from brickd import _reader
-from brickd.files import find
-from brickd.segment import open_segment
+from brickd.shm import _reader
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 
 def scribble(file: str, record: str, names: tuple[str, ...], lane: int = 0) -> None:

@@ -15,8 +15,8 @@ from conftest import SHM, Worker
 from faults import Compile, native, program
 from removals import GREEDY, dead, newcomer, records
 
-from brickd.files import find
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find
 
 
 @contextmanager

@@ -14,16 +14,18 @@ from machines import Machine, machine
 from removals import RECORD, file_of, record_of, records, takes_along
 from verbs import brickd, document, started
 
-from brickd import _reader, checkpoint, removed, removed_file, roster
-from brickd.checkpoint import decode, encode
-from brickd.collector import STILL_NS
-from brickd.files import find
-from brickd.memory import Memory
-from brickd.removed import Counts, Removals, Removed
-from brickd.retained import Background
-from brickd.runtime import runtime
-from brickd.workers import survey
-from brickd.world import SharedMemory
+from brickd.base.paths import runtime
+from brickd.daemon import roster
+from brickd.daemon.collector import STILL_NS
+from brickd.datasources.world import SharedMemory
+from brickd.model.retained import Background
+from brickd.model.workers import survey
+from brickd.shm import _reader, removed_file, removed_workers
+from brickd.shm.removed_workers import Counts, Removals, Removed
+from brickd.shm.segment_files import find
+from brickd.state import checkpoint
+from brickd.state.checkpoint import decode, encode
+from brickd.state.daemon_state import Memory
 
 ONE, TWO, THREE = (bytes([n]) * 16 for n in (1, 2, 3))
 
@@ -270,7 +272,7 @@ def spans(of: Removals) -> int:
 
 
 def test_the_oldest_of_too_many_are_added_up_by_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed, "ALONE_MAX", 2)
+    monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     removals = Removals()
     removals.fold([of(1), of(2, "batch"), of(3, asked=True), of(4), of(5), of(6)])
     assert removals.limit({of(2).uuid}) == [of(n).uuid for n in (1, 3, 4)]
@@ -289,7 +291,7 @@ def test_the_oldest_of_too_many_are_added_up_by_service(monkeypatch: pytest.Monk
 def test_one_that_was_added_up_is_not_counted_again_when_a_slow_process_records_it(
     prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(removed, "ALONE_MAX", 1)
+    monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
     with machine(prefix) as daemon:
         for uuid, spans in ((ONE, 5), (TWO, 7), (THREE, 9)):
             append(prefix, uuid, spans)
@@ -306,7 +308,7 @@ def test_one_that_was_added_up_is_not_counted_again_when_a_slow_process_records_
 def test_a_worker_that_went_on_is_counted_once_also_when_it_is_added_up(
     prefix: str, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
-    monkeypatch.setattr(removed, "ALONE_MAX", 1)
+    monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
     lost, heir = (ONE, 5, 0), (TWO, 7, int.from_bytes(ONE[:8], "little"))
     orders = {"lost first": (lost, heir), "heir first": (heir, lost), "lost again": (lost, heir)}
     with machine(prefix) as daemon:
@@ -322,7 +324,7 @@ def test_a_worker_that_went_on_is_counted_once_also_when_it_is_added_up(
 
 
 def test_a_worker_that_is_shown_is_not_added_up(worker: Start, prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed, "ALONE_MAX", 1)
+    monkeypatch.setattr(removed_workers, "ALONE_MAX", 1)
     started(worker)
     (file,) = find(prefix)
     with machine(prefix) as daemon:
@@ -334,7 +336,7 @@ def test_a_worker_that_is_shown_is_not_added_up(worker: Start, prefix: str, monk
 
 
 def test_services_beyond_those_that_are_kept_apart_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(removed, "SERVICES_MAX", 2)
+    monkeypatch.setattr(removed_workers, "SERVICES_MAX", 2)
     removals = Removals()
     for service in ("a", "b", "c", "d", "a"):
         removals.add(service, False, 1, COUNTS)

@@ -18,14 +18,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precon
 from removals import dead_image
 from sandbox import PREFIX
 
-from brickd import _reader, removed, removed_file, roster, workers
-from brickd.checkpoint import decode
-from brickd.collector import STILL_NS, Collector
-from brickd.memory import Memory
-from brickd.prune import prune
-from brickd.retained import Background
-from brickd.segment import Segment
-from brickd.workers import Survey, survey
+from brickd.daemon import roster
+from brickd.daemon.collector import STILL_NS, Collector
+from brickd.daemon.prune import prune
+from brickd.model import workers
+from brickd.model.retained import Background
+from brickd.model.workers import Survey, survey
+from brickd.shm import _reader, removed_file, removed_workers
+from brickd.shm.segment import Segment
+from brickd.state.checkpoint import decode
+from brickd.state.daemon_state import Memory
 
 POINTS = st.sampled_from(["saving", "saved", "emptying", "nowhere"])
 
@@ -173,7 +175,7 @@ class RemovedMachine(RuleBasedStateMachine):
 
 def test_a_dead_worker_is_shown_or_removed_once_whatever_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(roster, "GONE_MAX", 2)
-    monkeypatch.setattr(removed, "ALONE_MAX", 2)
+    monkeypatch.setattr(removed_workers, "ALONE_MAX", 2)
     monkeypatch.setattr(workers, "_WATCH_SECONDS", 0.0)  # they are dead
     quick = settings(stateful_step_count=25, suppress_health_check=[HealthCheck.too_slow])
     run_state_machine_as_test(RemovedMachine, settings=quick)

@@ -17,17 +17,17 @@ from machines import machine
 from removals import FULL, GREEDY, RECORD, REFUSED, dead, file_of, newcomer, record_of, records, small, takes_along
 from verbs import brickd, document, started
 
-from brickd import _reader, removed_file
+from brickd.cli.health import Bounds, conditions
 from brickd.cli.output import Screen
 from brickd.cli.status import render
-from brickd.collector import STILL_NS
-from brickd.doctor import removed as doctor
-from brickd.files import find
-from brickd.health import Bounds, conditions
-from brickd.prune import prune
-from brickd.removed import Counts, Removals, Removed, uncounted
-from brickd.retained import Background
-from brickd.workers import survey
+from brickd.daemon.collector import STILL_NS
+from brickd.daemon.prune import prune
+from brickd.doctor import removed_workers as doctor
+from brickd.model.retained import Background
+from brickd.model.workers import survey
+from brickd.shm import _reader, removed_file
+from brickd.shm.removed_workers import Counts, Removals, Removed, uncounted
+from brickd.shm.segment_files import find
 
 WIDE = Screen(None, False)
 
@@ -211,7 +211,7 @@ def test_what_a_total_showed_of_a_lost_segment_is_not_counted_when_that_total_go
 
 
 def test_a_worker_whose_lost_segment_a_total_shows_is_not_added_up_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("brickd.removed.ALONE_MAX", 1)
+    monkeypatch.setattr("brickd.shm.removed_workers.ALONE_MAX", 1)
     removals = Removals()
     removals.fold([went_on(SECOND, LOST, 7), went_on(THIRD, "", 9), went_on("04" * 16, "", 9)])
     assert removals.limit({LOST}) == [THIRD]

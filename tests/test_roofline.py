@@ -21,15 +21,15 @@ from running import running
 from test_record import recording
 from verbs import brickd, document, sheet, started
 
-from brickd import picture
+from brickd.analysis.roofline.peaks import Bandwidth, Device, save
+from brickd.analysis.roofline.roofline import Roof, chosen, place, roof_of
+from brickd.analysis.roofline.roofline import document as told
+from brickd.base.machine import Machine
+from brickd.base.paths import runtime
+from brickd.cli import roofline_svg
 from brickd.cli.roofline import _elsewhere as elsewhere
 from brickd.errors import BrickdError
-from brickd.machine import Machine
-from brickd.peaks import Bandwidth, Device, save
-from brickd.questions.queries import RooflineQuestion
-from brickd.roofline import Roof, chosen, place, roof_of
-from brickd.roofline import document as told
-from brickd.runtime import runtime
+from brickd.query.queries import RooflineQuestion
 
 HERE = Machine("a processor", 2)
 LEVELS = (Bandwidth("L1", 1e12, 24_576), Bandwidth("L2", 2e11, 2**19), Bandwidth("memory", 1e10, 2**30))
@@ -139,7 +139,7 @@ def test_every_brick_is_ranked_counted_or_unknown(said: list[tuple[int, int, int
     assert gains == sorted(gains, reverse=True)
     assert {entry["name"] for entry in found["unknown"]} >= {entry["name"] for entry in bricks if not entry["flops"]}
     json.dumps(found, allow_nan=False)
-    ElementTree.fromstring(picture.svg(found))
+    ElementTree.fromstring(roofline_svg.svg(found))
 
 
 def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
@@ -189,7 +189,7 @@ def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
     found = answered(*bricks, question=RooflineQuestion(level="L0"), device=device)
     assert len(found["bricks"]) == len(bricks)
     json.dumps(found, allow_nan=False)
-    drawn = ElementTree.fromstring(picture.svg(found))
+    drawn = ElementTree.fromstring(roofline_svg.svg(found))
     assert len(list(drawn.iter(f"{SVG}circle"))) == len(bricks)
 
 
@@ -202,14 +202,14 @@ SVG = "{http://www.w3.org/2000/svg}"
 @given(st.text(), st.text(), st.text())
 def test_no_name_breaks_out_of_the_picture(name: str, category: str, kind: str) -> None:
     found = answered(brick(name, category=category, flops=100, bytes=100)) | {"type": kind}
-    drawn = ElementTree.fromstring(picture.svg(found))
+    drawn = ElementTree.fromstring(roofline_svg.svg(found))
     tags = {element.tag.removeprefix(SVG) for element in drawn.iter()}
     assert tags == {"svg", "title", "style", "rect", "path", "text", "circle", "g"}
 
 
 def test_the_picture_has_each_brick_with_its_figures_and_counts_those_without_a_place() -> None:
     bricks = [brick(f"b{n}", flops=10**n, bytes=100) for n in range(1, 5)]
-    drawn = ElementTree.fromstring(picture.svg(answered(*bricks, brick("unseen"))))
+    drawn = ElementTree.fromstring(roofline_svg.svg(answered(*bricks, brick("unseen"))))
     assert len(list(drawn.iter(f"{SVG}circle"))) == 4
     texts = ["".join(element.itertext()) for element in drawn.iter()]
     assert drawn.findtext(f"{SVG}title") == "Roofline of machine, float32"
@@ -222,7 +222,7 @@ def test_the_picture_has_each_brick_with_its_figures_and_counts_those_without_a_
 
 def test_a_picture_lies_within_itself_however_far_apart_its_bricks_are() -> None:
     bricks = [brick(flops=f, bytes=b) for f, b in itertools.product((1, 2**63), repeat=2)]
-    drawn = ElementTree.fromstring(picture.svg(answered(*bricks)))
+    drawn = ElementTree.fromstring(roofline_svg.svg(answered(*bricks)))
     _, _, width, height = map(float, drawn.attrib["viewBox"].split())
     for circle in drawn.iter(f"{SVG}circle"):
         assert 0 < float(circle.attrib["cx"]) < width

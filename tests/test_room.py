@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.numerics.compared import Place
-from brickd.numerics.room import Room
+from brickd.analysis.numerics.online_state import Place
+from brickd.analysis.numerics.place_quota import Room
 
 SERVICES, WORKERS, KERNELS = "ab", 4, 12
 places = st.builds(Place, st.sampled_from(SERVICES), st.integers(0, KERNELS).map(str), st.just(0))

@@ -10,16 +10,17 @@ import pytest
 from conftest import SHM
 from forge import U64, golden, put, seal, with_header
 
-from brickd import roster, workers
-from brickd.checkpoint import decode, save
-from brickd.collector import SECOND, Collector
+from brickd.base.paths import runtime
+from brickd.daemon import roster
+from brickd.daemon.collector import SECOND, Collector
+from brickd.datasources.world import SharedMemory
 from brickd.errors import NotPermitted
-from brickd.files import File
-from brickd.memory import Memory
-from brickd.retained import Background
-from brickd.runtime import runtime
-from brickd.workers import survey
-from brickd.world import SharedMemory
+from brickd.model import workers
+from brickd.model.retained import Background
+from brickd.model.workers import survey
+from brickd.shm.segment_files import File
+from brickd.state.checkpoint import decode, save
+from brickd.state.daemon_state import Memory
 
 PLACES = 8
 

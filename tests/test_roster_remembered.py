@@ -14,17 +14,18 @@ from faults import Start
 from forge import golden
 from test_roster import segment
 
-from brickd import _reader, roster
-from brickd.attached import Stage
-from brickd.budget import kept_of
-from brickd.checkpoint import decode
-from brickd.collector import SECOND, Collector
+from brickd.daemon import roster
+from brickd.daemon.attachment import Stage
+from brickd.daemon.collector import SECOND, Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
-from brickd.memory import Memory
-from brickd.orders import Wish
-from brickd.retained import Cursor
-from brickd.segment import Segment, open_segment
-from brickd.workers import survey
+from brickd.model.retained import Cursor
+from brickd.model.workers import survey
+from brickd.query.orders import Wish
+from brickd.shm import _reader
+from brickd.shm.memory_budget import kept_of
+from brickd.shm.segment import Segment, open_segment
+from brickd.state.checkpoint import decode
+from brickd.state.daemon_state import Memory
 
 
 class Life:

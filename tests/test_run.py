@@ -14,7 +14,7 @@ from conftest import ROOT
 from running import BRICKD
 
 from brickd import launch
-from brickd.thinning import DEFAULT, rate_of
+from brickd.shm.sampling import DEFAULT, rate_of
 
 pytestmark = pytest.mark.interpreter
 BARE = getattr(sys, "_base_executable", sys.executable)  # it has no brick_agent

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
+from brickd.daemon.sampler import Sampler
 from brickd.errors import DaemonEnds
-from brickd.sampler import Sampler
-from brickd.snapshot import Snapshot
-from brickd.workers import Survey
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.workers import Survey
 
 
 class Taker:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from made_up import MadeUp
 
-from brickd import _reader
-from brickd.ledger import ledger_of
-from brickd.numerics.compared import Case, Compared, Counts, Evidence, Place
-from brickd.numerics.seen import SiteState, state_of, thinned
-from brickd.workers import Worker
+from brickd.analysis.numerics.coverage import SiteState, state_of, thinned
+from brickd.analysis.numerics.online_state import Case, Compared, Counts, Evidence, Place
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
 
 HERE = Place("api", "mlp", 3)
 

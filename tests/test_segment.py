@@ -13,9 +13,9 @@ import pytest
 from conftest import SHM
 from forge import U64, golden, header_value, put, seal, with_header
 
-from brickd import _reader
 from brickd.errors import SegmentRefused, SegmentUnpublished
-from brickd.segment import Segment, open_segment
+from brickd.shm import _reader
+from brickd.shm.segment import Segment, open_segment
 
 
 @contextmanager

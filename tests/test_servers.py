@@ -21,7 +21,7 @@ from running import BRICKD, Running, running
 from sandbox import apart
 from verbs import document
 
-from brickd.files import find
+from brickd.shm.segment_files import find
 
 REASON = "is not installed: .ci/run does it"
 for needed in ("torch", "transformers", "fastapi", "uvicorn", "gunicorn"):

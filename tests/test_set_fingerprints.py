@@ -23,11 +23,12 @@ from serving import Daemon, ask
 from test_checked_sampled import drawn
 from verbs import brickd, document, started
 
-from brickd import _reader, checkpoint, thinning
-from brickd.memory import Memory
-from brickd.orders import Wish
-from brickd.reading import Reading
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
+from brickd.query.orders import Wish
+from brickd.shm import _reader, sampling
+from brickd.shm.segment_copy import Reading
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 STEPS = 64
 # A round of all steps at a time; after the first it knows a site more.
@@ -317,17 +318,17 @@ def test_patterns_that_are_none_or_too_many_are_refused(daemon: Daemon, patterns
 # ---- rates and bitmaps
 
 
-@given(st.integers(1, thinning.OF_MAX))
+@given(st.integers(1, sampling.OF_MAX))
 def test_words_and_rates_mean_the_same(of: int) -> None:
-    rate = thinning.rate_of(f"1/{of}")
+    rate = sampling.rate_of(f"1/{of}")
     assert rate == (_reader.RATE_ALL if of == 1 else 2**32 // of)
-    assert thinning.rate_of(thinning.words_of(rate)) == rate
-    assert of > 2**16 or thinning.words_of(rate) == ("all" if of == 1 else f"1/{of}")
+    assert sampling.rate_of(sampling.words_of(rate)) == rate
+    assert of > 2**16 or sampling.words_of(rate) == ("all" if of == 1 else f"1/{of}")
 
 
 @given(st.integers(2, _reader.RATE_ALL))
 def test_any_rate_has_words(rate: int) -> None:
-    assert thinning.words_of(rate)
+    assert sampling.words_of(rate)
 
 
 NAMES = st.text("ab.*[]!?-\n", max_size=4)
@@ -335,7 +336,7 @@ NAMES = st.text("ab.*[]!?-\n", max_size=4)
 
 @given(st.lists(st.none() | NAMES, max_size=200), st.lists(NAMES, min_size=1, max_size=4))
 def test_a_site_is_left_out_where_no_pattern_matches_its_kernel(names: list[str | None], patterns: list[str]) -> None:
-    bits = thinning.left_out(names, patterns)
+    bits = sampling.left_out(names, patterns)
     for number, name in enumerate(names):
         wanted = name is None or any(fnmatchcase(name, pattern) for pattern in patterns)
         assert bits >> number & 1 == (not wanted)
@@ -350,7 +351,7 @@ BITS = st.sets(st.integers(0, _reader.SITES_MAX - 1), max_size=9).map(
 @given(BITS, BITS)
 def test_only_the_words_between_the_first_and_the_last_that_differ_are_written(before: int, after: int) -> None:
     page, wanted = (bytearray(bits.to_bytes(_reader.SITES_MAX // 8, "little")) for bits in (before, after))
-    at, words = thinning.changed(before, after)
+    at, words = sampling.changed(before, after)
     if words:
         assert at % 8 == len(words) % 8 == 0
         assert page[at : at + 8] != words[:8]
@@ -358,4 +359,4 @@ def test_only_the_words_between_the_first_and_the_last_that_differ_are_written(b
     page[at : at + len(words)] = words
     assert page == wanted
     as_words = [int.from_bytes(wanted[at : at + 8], "little") for at in range(0, len(wanted), 8)]
-    assert thinning.bits_of(as_words) == after
+    assert sampling.bits_of(as_words) == after

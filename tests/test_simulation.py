@@ -24,18 +24,21 @@ from removals import records
 from sandbox import PREFIX
 from simulation import Killed, World, Writer
 
-from brickd import _reader, checkpoint, collector, dtypes, removed_file, roster, workers
-from brickd.attached import Attached, Stage
-from brickd.clock import Now
-from brickd.collector import Collector
-from brickd.deferred import Deferred
-from brickd.files import File, find
-from brickd.memory import Memory
-from brickd.removed import Removals, Removed, uncounted
-from brickd.retained import Cursor, Gone, Known
-from brickd.roster import Roster
-from brickd.twins import Twin, original
-from brickd.workers import Worker
+from brickd.daemon import collector, roster
+from brickd.daemon.attachment import Attached, Stage
+from brickd.daemon.collector import Collector
+from brickd.daemon.roster import Roster
+from brickd.model import workers
+from brickd.model.deferred import Deferred
+from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.workers import Worker
+from brickd.shm import _reader, dtypes, removed_file
+from brickd.shm.clock import Now
+from brickd.shm.duplicates import Twin, original
+from brickd.shm.removed_workers import Removals, Removed, uncounted
+from brickd.shm.segment_files import File, find
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 SEEDS = 150  # as many as may pass before a mutant counts as one that nobody sees
 

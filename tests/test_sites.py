@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from brickd import _reader
-from brickd.numerics import sites as module
-from brickd.numerics.sites import Site, Sites
+from brickd.shm import _reader
+from brickd.shm import sites as module
+from brickd.shm.sites import Site, Sites
 
 
 def test_a_site_is_known_by_its_number_until_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,13 +22,14 @@ from test_record import recording
 from told import fnv1a
 from verbs import brickd, document
 
-from brickd import _reader, checkpoint
-from brickd.ledger import ledger_of
-from brickd.losses import losses
-from brickd.memory import Memory
-from brickd.runtime import runtime
-from brickd.sources_filed import Filed
-from brickd.sources_told import Source
+from brickd.base.paths import runtime
+from brickd.model.kernel_sources.assembly import Source
+from brickd.model.kernel_sources.files import Filed
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import losses
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 MEBIBYTE = 1 << 20
 TOO_LONG = "longer than 1,048,576 bytes, or more than a process keeps for later"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from conftest import reading, readings
 from faults import Start
 
-from brickd import _reader
-from brickd.reading import Reading
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Reading
 
 
 def told(worker: Start, prefix: str, source: str, **environment: str) -> tuple[Reading, object]:

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from told import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_each, texts
 
-from brickd import _reader, checkpoint, sources, sources_filed
-from brickd.events import Log
-from brickd.memory import Memory
-from brickd.sources import Sources
-from brickd.sources_filed import Filed
-from brickd.sources_told import Head, Source, decoded
+from brickd.model.event_log import Log
+from brickd.model.kernel_sources import files, store
+from brickd.model.kernel_sources.assembly import Head, Source, decoded
+from brickd.model.kernel_sources.files import Filed
+from brickd.model.kernel_sources.store import Sources
+from brickd.shm import _reader
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
 
 TEXTS = st.binary(max_size=200) | st.text(max_size=100).map(str.encode)
 LABELS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=50).map(str.encode)
@@ -257,7 +259,7 @@ def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
 
 
 def test_the_oldest_of_whoever_tells_most_goes_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MAKING_MAX", 8)
+    monkeypatch.setattr(store, "MAKING_MAX", 8)
     made, log = Sources(), Log()
     made.go_into(Filed(Path("/nowhere")), log.add)
     made.take("modest", part(1, TEXT, b"x" * 80))
@@ -274,11 +276,11 @@ def test_a_piece_far_behind_takes_no_more_than_there_may_be() -> None:
     for hash_ in range(100, 130):
         made.take("greedy", [(hash_, TEXT << 30 | 26_214, bytes(PIECE))])
     assert 1 in made.heads()
-    assert len(made.heads()) <= 1 + sources.MAKING_BYTES_MAX // 2**20
+    assert len(made.heads()) <= 1 + store.MAKING_BYTES_MAX // 2**20
 
 
 def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "MAKING_MAX", 8)
+    monkeypatch.setattr(store, "MAKING_MAX", 8)
     made = Sources()
     made.take("greedy", [(hash_, TEXT << 30 | 26_214, bytes(PIECE)) for hash_ in range(100)])
     assert len(made.heads()) <= 8
@@ -291,7 +293,7 @@ def test_more_sources_at_once_than_there_may_be_take_no_more_room(monkeypatch: p
 def test_files_are_limited_and_the_one_that_nobody_told_for_longest_goes(
     filed: Filed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources_filed, "FILES_MAX", 3)
+    monkeypatch.setattr(files, "FILES_MAX", 3)
     log = Log()
     made = kept(filed, log)
     every = [b"%d" % n for n in range(4)]

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import SLOT, events, rings, spans
 
-from brickd import _reader
-from brickd.ledger import ledger_of
-from brickd.losses import losses
-from brickd.reading import Reading
-from brickd.segment import Segment, _shared_paths
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import losses
+from brickd.shm.segment import Segment, _shared_paths
+from brickd.shm.segment_copy import Reading
 
 LINES = 1024 * (384 + 64)  # of as many lanes as there can be, both lines
 

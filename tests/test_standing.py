@@ -8,7 +8,7 @@ from dataclasses import astuple
 
 import pytest
 
-from brickd.standing import NOWHERE, Field, Standing, median
+from brickd.analysis.timing.stats import NOWHERE, Field, Standing, median
 
 Row = Sequence[float | None]
 

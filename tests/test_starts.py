@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import _reader
-from brickd.starts import Start, Waiting
+from brickd.model.deferred_starts import Start, Waiting
+from brickd.shm import _reader
 
 WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)
 STARTS = st.lists(st.builds(Start, WORD, WORD, PATH, WORD, WORD, st.booleans()), max_size=8)

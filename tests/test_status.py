@@ -15,8 +15,8 @@ from conftest import SHM, readings
 from faults import Start
 from verbs import LOSING, brickd, started
 
+from brickd.model.workers import survey
 from brickd.views.problems import Seen, problems
-from brickd.workers import survey
 
 
 def status(*names: str) -> dict[str, Any]:

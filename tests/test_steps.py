@@ -15,10 +15,10 @@ from conftest import SHM, reading
 from forge import rows
 from recorded import Start, counts, record, spans, summaries
 
-from brickd import _reader, dtypes
-from brickd.ledger import ledger_of
-from brickd.losses import losses
-from brickd.segment import open_segment
+from brickd.shm import _reader, dtypes
+from brickd.shm.ledger import ledger_of
+from brickd.shm.losses import losses
+from brickd.shm.segment import open_segment
 
 
 def test_a_step_is_a_span_of_its_kind_that_counts_its_valid_rows(worker: Start, prefix: str) -> None:

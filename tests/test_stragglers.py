@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
-from brickd.abreast import ROWS_MAX, Beside, Key, Life, Look, look
-from brickd.findings import About, Finding, Judged
-from brickd.instant import Moment, local, rfc3339
-from brickd.shares import Share, Slot
-from brickd.stragglers import SLOTS, judge
+from brickd.analysis.timing.findings import About, Finding, Judged
+from brickd.analysis.timing.stragglers import SLOTS, judge
+from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Key, Life, Look, look
+from brickd.base.timestamps import Moment, local, rfc3339
+from brickd.model.worker_totals import Share, Slot
 
 GEMM = About("api", "api/5", "moe_gemm")
 SEEDS = st.integers(0, 2**32)

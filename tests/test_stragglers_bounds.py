@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from slots import BEGAN_NS, SECOND
 
-from brickd.abreast import Beside, Life, Look
-from brickd.findings import About, Judged
-from brickd.instant import Moment
-from brickd.shares import Slot
-from brickd.stragglers import judge
+from brickd.analysis.timing.findings import About, Judged
+from brickd.analysis.timing.stragglers import judge
+from brickd.analysis.timing.worker_series import Beside, Life, Look
+from brickd.base.timestamps import Moment
+from brickd.model.worker_totals import Slot
 
 # Of five workers these four lie so about the median that the fifth scores 5 or 2.5 exactly.
 AROUND = (0.0, 0.0, -0.003, 0.003)

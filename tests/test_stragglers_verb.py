@@ -15,12 +15,12 @@ from serving import Daemon
 from slots import BRICKS, Fleet, Made, slow, with_
 from verbs import brickd, document, sheet, started
 
-from brickd.events import Event, Log
-from brickd.ledger import ledger_of
-from brickd.lookout import Lookout
-from brickd.snapshot import EVERY_NS, SECOND, Snapshot
-from brickd.stragglers import judge
-from brickd.workers import Survey, Worker
+from brickd.analysis.timing.monitor import Lookout
+from brickd.analysis.timing.stragglers import judge
+from brickd.model.event_log import Event, Log
+from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.workers import Survey, Worker
+from brickd.shm.ledger import ledger_of
 
 GEMM = BRICKS["moe_gemm"]
 HALF = slow(2, 50)

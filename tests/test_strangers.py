@@ -18,13 +18,13 @@ from running import running
 from serving import ask
 from verbs import SPANS, brickd, document, started
 
-from brickd.checkpoint import encode, save
+from brickd.base.paths import runtime
 from brickd.errors import NotPermitted, SegmentRefused
-from brickd.files import find, listing, open_file
-from brickd.memory import Memory
-from brickd.removed import Counts
-from brickd.runtime import runtime
-from brickd.segment import open_segment
+from brickd.shm.removed_workers import Counts
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_files import find, listing, open_file
+from brickd.state.checkpoint import encode, save
+from brickd.state.daemon_state import Memory
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make files of other users")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rings import folded, spans
 
-from brickd import _reader, dtypes
+from brickd.shm import _reader, dtypes
 
 DURATION = st.integers(0, 2**48) | st.sampled_from([0, 31, 32, 38, 2**36])
 SPAN = st.fixed_dictionaries(

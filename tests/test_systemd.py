@@ -20,7 +20,7 @@ from running import running, up
 from serving import ask
 from test_notify import heard, one, waiting
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 UNITS = ROOT / "systemd"
 SERVICE, USER_SERVICE = UNITS / "brickd@.service", UNITS / "user" / "brickd.service"
@@ -100,7 +100,7 @@ def test_whoever_the_service_runs_for_finds_it_from_a_session_too(
     named = ("BRICKD_RUNTIME_DIR", "XDG_RUNTIME_DIR")
     environment = {name: value for name, value in os.environ.items() if name not in named}
     environment |= {} if session is None else {"XDG_RUNTIME_DIR": session}
-    asked = [sys.executable, "-P", "-c", "from brickd.runtime import runtime; print(runtime().directory)"]
+    asked = [sys.executable, "-P", "-c", "from brickd.base.paths import runtime; print(runtime().directory)"]
     command = ["unshare", "-m", "sh", "-c", _RUN, "sh", made, *nobody, *asked]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == f"{place}\n"

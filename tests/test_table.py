@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd import escape, units
+from brickd.base import escape, units
 from brickd.cli import table
 from brickd.cli.table import Column
 

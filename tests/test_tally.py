@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from test_watch import BAD, GOOD, HERE, Service
 
-from brickd.numerics.compared import Counts, Place
-from brickd.numerics.sites import Tables
-from brickd.numerics.tally import Tally
+from brickd.analysis.numerics.online_state import Counts, Place
+from brickd.analysis.numerics.tally import Tally
+from brickd.shm.sites import Tables
 
 API = {"api"}
 ATTENTION = Tables([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])

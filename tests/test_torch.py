@@ -13,7 +13,7 @@ from running import running
 from verbs import document, started
 from watched import Left, left_by
 
-from brickd.runtime import runtime
+from brickd.base.paths import runtime
 
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 

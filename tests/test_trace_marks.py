@@ -7,8 +7,8 @@ from conftest import readings
 from faults import Start
 from test_marks import marks, recorded
 
-from brickd import _reader, dtypes
-from brickd.reading import Reading
+from brickd.shm import _reader, dtypes
+from brickd.shm.segment_copy import Reading
 
 
 def test_where_a_function_is_defined_is_told_once_at_its_first_call(

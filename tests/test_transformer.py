@@ -12,7 +12,7 @@ from recorded import summaries
 from replicas import MODEL, MOMENTS, RUNS, SMALL, STEPS, replicas
 
 from brickd.demo.transformer import rotated
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 
 
 def test_replicas_of_a_seed_record_the_same_and_those_of_another_do_not(worker: Start, prefix: str) -> None:

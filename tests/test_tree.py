@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from made_up import MadeUp, named, programs
 from verbs import brickd, document, started
 
-from brickd import _reader, escape
+from brickd.base import escape
 from brickd.cli.output import Screen
 from brickd.cli.tree import render
-from brickd.tree import Node, Tree, tree
+from brickd.model.calltree.tree import Node, Tree, tree
+from brickd.shm import _reader
 
 DEPTH = st.none() | st.integers(1, 4)
 SPANS = """

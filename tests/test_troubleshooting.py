@@ -13,10 +13,10 @@ from pages import HOW_TO
 
 import brickd.client
 import brickd.errors
-from brickd.doctor.examination import examine
+from brickd.doctor.run_checks import examine
 from brickd.errors import BrickdError
 from brickd.launch import NotBegunError
-from brickd.losses import Kind
+from brickd.shm.losses import Kind
 
 PAGE = re.sub(r"^```.*?^```$", "", (HOW_TO / "troubleshooting.md").read_text(), flags=re.MULTILINE | re.DOTALL)
 _PLACEHOLDER = re.compile(r"\b(?:[A-Z]{2,}|[NXY])\b|…|\d+")

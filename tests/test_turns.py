@@ -8,12 +8,12 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from rings import Rings, events, rings, spans
 
-from brickd import turns
-from brickd.attached import Attached
-from brickd.retained import Known
-from brickd.segment import Segment
-from brickd.sources import Sources
-from brickd.turns import Found, Turns
+from brickd.daemon import drain_order
+from brickd.daemon.attachment import Attached
+from brickd.daemon.drain_order import Found, Turns
+from brickd.model.kernel_sources.store import Sources
+from brickd.model.retained import Known
+from brickd.shm.segment import Segment
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def quiet_bytes(order: Turns) -> int:
 def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
     monkeypatch: pytest.MonkeyPatch, costly: int
 ) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(6) as (made, attached):
         order, heavy = Turns(attached), [made[number] for number in (costly, 4, 5)]
         cheap = [r for r in made if r not in heavy]
@@ -74,7 +74,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
         for r in heavy:
             fill(r)
         ticked(order)
-        monkeypatch.setattr(turns, "TICK_BYTES", 6 * quiet + 1)
+        monkeypatch.setattr(drain_order, "TICK_BYTES", 6 * quiet + 1)
         order.arrange()
         seen = []
         for _ in range(6):
@@ -91,7 +91,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
 
 
 def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = Turns(attached)
         tell(made)
@@ -101,9 +101,9 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
             """Of a tick after one in which the first took a whole ring more than the others."""
             fill(made[0])
             tell(made[1:])
-            monkeypatch.setattr(turns, "TICK_BYTES", 1 << 30)
+            monkeypatch.setattr(drain_order, "TICK_BYTES", 1 << 30)
             ticked(order)
-            monkeypatch.setattr(turns, "TICK_BYTES", limit)
+            monkeypatch.setattr(drain_order, "TICK_BYTES", limit)
             order.arrange()
             tell(made)
             ticked(order)
@@ -119,11 +119,11 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
 
 
 def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = Turns(attached)
         tell(made)
-        monkeypatch.setattr(turns, "TICK_BYTES", 4 * quiet_bytes(order))
+        monkeypatch.setattr(drain_order, "TICK_BYTES", 4 * quiet_bytes(order))
         order.arrange()
         times = iter([True, False])
         tell(made)
@@ -133,7 +133,7 @@ def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkey
 
 
 def test_a_tick_stops_after_a_piece_where_there_is_no_time_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "PIECE_BYTES", 1)
+    monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
         order = Turns(attached)
         tell(made)

@@ -14,14 +14,14 @@ from forge import with_header
 from removals import dead_image, record_of
 from verbs import started
 
-from brickd import _reader
-from brickd.checkpoint import decode, save
-from brickd.collector import SECOND, Collector
-from brickd.files import identifier_of
-from brickd.memory import Memory
-from brickd.runtime import runtime
-from brickd.workers import survey
-from brickd.world import SharedMemory
+from brickd.base.paths import runtime
+from brickd.daemon.collector import SECOND, Collector
+from brickd.datasources.world import SharedMemory
+from brickd.model.workers import survey
+from brickd.shm import _reader
+from brickd.shm.segment_files import identifier_of
+from brickd.state.checkpoint import decode, save
+from brickd.state.daemon_state import Memory
 
 UUID = bytes(range(16))
 Hold = Callable[[str], Callable[[], None]]  # has a process live in a file; what it returns ends that

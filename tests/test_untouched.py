@@ -16,11 +16,11 @@ from sandbox import within
 from test_removed_machine import RemovedMachine
 from untouched import Places, Untouched, users_places
 
-from brickd import _reader
+from brickd.base.paths import runtime
 from brickd.cli import demo
-from brickd.files import find
-from brickd.files import prefix as configured
-from brickd.runtime import runtime
+from brickd.shm import _reader
+from brickd.shm.segment_files import find
+from brickd.shm.segment_files import prefix as configured
 
 Look = Callable[[], list[str]]
 UUID = 32 * "a"
@@ -159,8 +159,8 @@ def shared():
     SHARED.append({name: value for name, value in os.environ.items() if name.startswith("BRICKD")})
 
 def test_clean(shared):
-    from brickd import files
-    from brickd.runtime import runtime
+    from brickd.shm import segment_files
+    from brickd.base.paths import runtime
 
     own = {name: value for name, value in os.environ.items() if name.startswith("BRICKD")}
     names = {"BRICKD_SHM_PREFIX", "BRICKD_RUNTIME_DIR", "BRICKD_STATE_DIR"}

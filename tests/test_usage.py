@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 from made_up import MadeUp
 
-from brickd.ledger import ledger_of
-from brickd.usage import Usages
-from brickd.workers import Survey, Usage, Worker
+from brickd.daemon.process_usage import Usages
+from brickd.model.workers import Survey, Usage, Worker
+from brickd.shm.ledger import ledger_of
 
 SECOND = 10**9
 

@@ -7,45 +7,45 @@ from typing import Any
 
 import pytest
 
-from brickd import valid
+from brickd.base import json_values
 
 
 @pytest.mark.parametrize("body", ["NaN", "[Infinity]", '{"a": -Infinity}'])
 def test_what_python_reads_and_is_no_json_is_refused(body: str) -> None:
     with pytest.raises(ValueError, match=r"expected a number, found -?(NaN|Infinity)"):
-        valid.parsed(body)
+        json_values.parsed(body)
 
 
 def test_what_is_too_large_for_a_number_is_none() -> None:
     with pytest.raises(ValueError, match="expected a number, found inf"):
-        valid.number(valid.parsed("1e999"))
+        json_values.number(json_values.parsed("1e999"))
 
 
 def test_a_document_is_limited_in_bytes_and_in_what_it_takes_in_memory() -> None:
-    assert valid.document(b"[1]", 3) == [1]
+    assert json_values.document(b"[1]", 3) == [1]
     with pytest.raises(ValueError, match="expected at most 2 bytes, found 3"):
-        valid.document(b"[1]", 2)
+        json_values.document(b"[1]", 2)
     with pytest.raises(ValueError, match="at most 4194304 lists and objects"):
-        valid.document(b"[" + (1 << 22) * b"[]," + b"0]", 1 << 30)
+        json_values.document(b"[" + (1 << 22) * b"[]," + b"0]", 1 << 30)
 
 
 @pytest.mark.parametrize(
     "error", [ValueError("x"), KeyError("x"), TypeError("x"), ZeroDivisionError("x"), MemoryError("x"), zlib.error("x")]
 )
 def test_whatever_is_raised_while_a_file_is_decoded_is_one_kind_of_error(error: Exception) -> None:
-    with pytest.raises(ValueError, match=r"^has an invalid structure: .*x"), valid.validating():
+    with pytest.raises(ValueError, match=r"^has an invalid structure: .*x"), json_values.validating():
         raise error
 
 
 def test_a_depth_without_end_is_said_as_such_and_an_interrupt_is_let_through() -> None:
-    with pytest.raises(ValueError, match="nested too deeply"), valid.validating():
-        valid.parsed(100_000 * "[")
-    with pytest.raises(KeyboardInterrupt), valid.validating():
+    with pytest.raises(ValueError, match="nested too deeply"), json_values.validating():
+        json_values.parsed(100_000 * "[")
+    with pytest.raises(KeyboardInterrupt), json_values.validating():
         raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("value", [10**400, "x" * 10_000, [[]] * 1_000])
 def test_what_is_quoted_of_a_value_is_short(value: Any) -> None:
     with pytest.raises(ValueError, match="expected") as error:
-        valid.whole(value)
+        json_values.whole(value)
     assert len(str(error.value)) < 200

@@ -15,9 +15,9 @@ from faults import Start
 from made_up import HOSTILE
 from verbs import brickd, document, sheet, started
 
+from brickd.base.units import NOBODY
 from brickd.cli import VERBS
 from brickd.cli import brickd as group
-from brickd.units import NOBODY
 
 # Each with the key of its rows; `weights` answers with another exit code where there is nothing to compare, `roofline`
 # where nothing was measured to compare with.

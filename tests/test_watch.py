@@ -15,10 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from said import Said, Tensor
 
-from brickd import _reader, records
-from brickd.memory import Memory
-from brickd.numerics.blame import Blame, NotFinite
-from brickd.numerics.compared import (
+from brickd.analysis.numerics.announce import Called, command, headlines, judged
+from brickd.analysis.numerics.blame import Blame, NotFinite
+from brickd.analysis.numerics.comparison import Evidence, Party, compare
+from brickd.analysis.numerics.coverage import SiteState, state_of
+from brickd.analysis.numerics.evidence import recall
+from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
     EVIDENCE_MAX,
     SITES_MAX,
@@ -27,15 +30,12 @@ from brickd.numerics.compared import (
     Counts,
     Place,
 )
-from brickd.numerics.comparison import Evidence, Party, compare
-from brickd.numerics.fates import opinions
-from brickd.numerics.numerics import Numerics, Speaker
-from brickd.numerics.recalled import recall
-from brickd.numerics.seen import SiteState, state_of
-from brickd.numerics.sites import Tables
-from brickd.numerics.told import Called, command, headlines, judged
-from brickd.numerics.watch import Roll, Watch
-from brickd.views.numerics import finding
+from brickd.analysis.numerics.place_state import opinions
+from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.shm import _reader, records
+from brickd.shm.sites import Tables
+from brickd.state.daemon_state import Memory
+from brickd.views.numerics_summary import finding
 
 GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3, sketch=(0.5, *(0.0,) * 15))
 KERNELS = 200

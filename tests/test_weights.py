@@ -15,14 +15,14 @@ from said import Said
 from said import Tensor as Sums
 from weighed import NOW, SECOND, Weighed, several
 
-from brickd import _reader, dtypes
-from brickd.numerics.judged import Judged
-from brickd.numerics.numerics import Numerics
-from brickd.numerics.replicas import judge
-from brickd.numerics.shards import shard_of
-from brickd.numerics.sites import Site, Sites, Tables
-from brickd.numerics.tensors import TENSORS_MAX, Tensor
-from brickd.numerics.weights import Weights
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.shards import shard_of
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
+from brickd.analysis.weights.verdicts import Judged
+from brickd.shm import _reader, dtypes
+from brickd.shm.sites import Site, Sites, Tables
 
 THREE = ("api/0", "api/1", "api/2")
 

@@ -21,9 +21,9 @@ from test_weights_verb import watching
 from verbs import brickd, document, started
 from watched import SCANS
 
-from brickd import _reader
+from brickd.base.paths import runtime
 from brickd.errors import NothingComparable
-from brickd.runtime import runtime
+from brickd.shm import _reader
 
 
 def weights(generation: int = 1, *, ticks: int = 0, **sites: int | Tensor) -> list[Said]:

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from weighed import Weighed, several
 
+from brickd.analysis.weights.codec import decode, encode
+from brickd.analysis.weights.contents import CONTENT_BYTES
+from brickd.analysis.weights.monitor import Scales, Weighing
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.worker_tensors import Holds
+from brickd.base.state_file import framed, unframed
 from brickd.errors import CheckpointRefused, CheckpointTooNew
-from brickd.events import Log
-from brickd.framed import framed, unframed
-from brickd.numerics.contents import CONTENT_BYTES
-from brickd.numerics.form import decode, encode
-from brickd.numerics.holds import Holds
-from brickd.numerics.replicas import judge
-from brickd.numerics.weighing import Scales, Weighing
-from brickd.numerics.weights import Weights
-from brickd.snapshot import SECOND, Snapshot
-from brickd.workers import Survey
+from brickd.model.event_log import Log
+from brickd.model.survey_snapshot import SECOND, Snapshot
+from brickd.model.workers import Survey
 
 THREE = ("api/0", "api/1", "api/2")
 
@@ -273,5 +273,5 @@ def test_a_look_after_which_nothing_came_compares_nothing(monkeypatch: pytest.Mo
     weighing = Told()
     weighing.weighed.say("api/0", 1)
     weighing.told()
-    monkeypatch.setattr("brickd.numerics.weighing.judge", None)
+    monkeypatch.setattr("brickd.analysis.weights.monitor.judge", None)
     assert weighing.told() == []

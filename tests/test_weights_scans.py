@@ -13,8 +13,8 @@ from faults import native as running
 from test_lost import taken_away
 from watched import PAGE, PROGRAM, Record, emptied, found, left_by
 
-from brickd.reading import Reading
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
+from brickd.shm.segment_copy import Reading
 
 # ---- room --------------------------------------------------------------------------------------------------------
 

@@ -16,11 +16,11 @@ from test_weights_verb import settled, watching
 from verbs import brickd, document, started
 from weighed import Weighed, several
 
-from brickd.cli.phrases import numerics
-from brickd.numerics.judged import Judged
-from brickd.numerics.replicas import holdings
-from brickd.numerics.weighing import Weighing
-from brickd.views import weighed as views
+from brickd.analysis.weights.monitor import Weighing
+from brickd.analysis.weights.replicas import holdings
+from brickd.analysis.weights.verdicts import Judged
+from brickd.cli.wording import numerics
+from brickd.views import weights_summary as views
 from brickd.views.problems import Seen, problems
 
 THREE = ("api/0", "api/1", "api/2")
@@ -193,7 +193,7 @@ def test_what_has_not_changed_is_compared_once_and_grows_older(monkeypatch: pyte
     weighing = Weighing(weighed.numerics.weights)
     (before,) = weighing.judged(weighed.workers)
     with monkeypatch.context() as context:
-        context.setattr("brickd.numerics.weighing.judge", None)
+        context.setattr("brickd.analysis.weights.monitor.judge", None)
         (after,) = weighing.judged(weighed.workers)
     assert before.age_ns is not None
     assert after.age_ns is not None

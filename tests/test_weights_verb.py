@@ -24,9 +24,9 @@ from test_record import recording
 from verbs import brickd, document, sheet
 from watched import SCANS
 
-from brickd.manifest import BYTES_MAX
-from brickd.runtime import runtime
-from brickd.units import NOBODY
+from brickd.analysis.weights.manifest import BYTES_MAX
+from brickd.base.paths import runtime
+from brickd.base.units import NOBODY
 
 # Three tensors, of which a worker may change one, and read them again, as often as it is told to go on.
 WATCHES = """

@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
-from brickd.budget import kept_of, packed_size
-from brickd.lately import Lately, Origin
-from brickd.ledger import Ledger, ledger_of
-from brickd.memory import OTHERS, Memory
-from brickd.records import named_later
-from brickd.retained import Gone
-from brickd.shares import Share, Slot, slot
-from brickd.snapshot import EVERY_NS, SECOND, Snapshot
-from brickd.totals import bricks
-from brickd.windows import Window, Windows, since
-from brickd.workers import Survey, Worker
+from brickd.model.brick_totals import bricks
+from brickd.model.retained import Gone
+from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
+from brickd.model.windows import Window, Windows, since
+from brickd.model.worker_origins import Lately, Origin
+from brickd.model.worker_totals import Share, Slot, slot
+from brickd.model.workers import Survey, Worker
+from brickd.shm.ledger import Ledger, ledger_of
+from brickd.shm.memory_budget import kept_of, packed_size
+from brickd.shm.records import named_later
+from brickd.state.daemon_state import OTHERS, Memory
 
 COUNTERS = ("names", "paths", "sites", "names_refused", "names_cut", "no_lane", "lanes_refused", "blocks_refused")
 NOTHING = dict.fromkeys(COUNTERS, 0) | named_later("process")
@@ -278,7 +278,7 @@ def test_where_snapshots_take_too_much_the_oldest_are_not_kept(monkeypatch: pyte
     one = sum(kept_of([took[0].survey.workers[0].reading], packed_size))
     shared = packed_size(took[0].survey.workers[0].reading.summaries)
     for room in (1, one, one + shared - 1, one + shared, one + 6 * shared):
-        monkeypatch.setattr("brickd.windows.KEPT_BYTES", room)
+        monkeypatch.setattr("brickd.model.windows.KEPT_BYTES", room)
         kept = Windows()
         for each in took:
             kept.take(each)
@@ -298,11 +298,11 @@ def test_a_sum_of_workers_of_whom_too_much_is_to_be_subtracted_is_not_in_the_win
     both = sum(len(each.reading.summaries) for each in began.survey.workers)
     work(one, "a", 7)
     sum_of_both = added_up(worker(one, 1, alive=False), worker(two, 2, alive=False))
-    monkeypatch.setattr("brickd.windows.BASES_BYTES", both)
+    monkeypatch.setattr("brickd.model.windows.BASES_BYTES", both)
     assert after(began, sum_of_both) == {"a": (1, 1, 7)}
-    monkeypatch.setattr("brickd.windows.BASES_BYTES", both - 1)
+    monkeypatch.setattr("brickd.model.windows.BASES_BYTES", both - 1)
     assert after(began, sum_of_both) == {}
-    monkeypatch.setattr("brickd.windows.BASES_BYTES", 1)
+    monkeypatch.setattr("brickd.model.windows.BASES_BYTES", 1)
     assert after(began, worker(one, 1)) == {"a": (1, 1, 7)}
 
 

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from made_up import MadeUp
 from test_windows import shown, snapshot, work, worker
 
-from brickd import dtypes
-from brickd.lately import Lately, Origin
-from brickd.ledger import Ledger
-from brickd.memory import Memory
-from brickd.retained import Gone
-from brickd.snapshot import SECOND
-from brickd.windows import Windows
-from brickd.workers import Worker
+from brickd.model.retained import Gone
+from brickd.model.survey_snapshot import SECOND
+from brickd.model.windows import Windows
+from brickd.model.worker_origins import Lately, Origin
+from brickd.model.workers import Worker
+from brickd.shm import dtypes
+from brickd.shm.ledger import Ledger
+from brickd.state.daemon_state import Memory
 
 GONE_MAX = 2
 SERVICES = ("api", "batch")

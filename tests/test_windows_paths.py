@@ -7,11 +7,11 @@ from dataclasses import replace
 from made_up import MadeUp
 from test_windows import added_up, after, snapshot, work, worker
 
-from brickd import _reader, dtypes
-from brickd.deferred import Deferred
-from brickd.overlay import laid_over, overlay
-from brickd.windows import since
-from brickd.workers import Worker
+from brickd.model.deferred import Deferred
+from brickd.model.deferred_overlay import laid_over, overlay
+from brickd.model.windows import since
+from brickd.model.workers import Worker
+from brickd.shm import _reader, dtypes
 
 
 def bounded(made: MadeUp, *bounds: tuple[int, int, int]) -> Worker:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from said import Said
 from sided import MLP, NAMES, OFF, off
 
-from brickd import _reader
-from brickd.numerics import carried
-from brickd.numerics.comparison import Comparison, Evidence, Party, compare
-from brickd.numerics.numerics import Numerics
-from brickd.numerics.sites import Tables
+from brickd.analysis.numerics import wire
+from brickd.analysis.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.shm import _reader
+from brickd.shm.sites import Tables
 
 STEP = _reader.CHECKED_STEP
 
@@ -56,7 +56,7 @@ def party(of: Numerics, uuid: str) -> Party:
 def heard_again(of: Numerics) -> Numerics:
     """As a verb hears it of a daemon."""
     other = Numerics()
-    carried.hear(other, json.loads(json.dumps(carried.document(of))))
+    wire.hear(other, json.loads(json.dumps(wire.document(of))))
     return other
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 
-from brickd.sources import Sources
+from brickd.model.kernel_sources.store import Sources
 
 NAME, PATH, TEXT, END = range(4)
 PIECE = 40

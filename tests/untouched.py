@@ -21,10 +21,10 @@ from pathlib import Path
 import pytest
 from sandbox import SHM, places, within
 
-from brickd import files
+from brickd.base.locks import holder
+from brickd.base.paths import Runtime, runtime
 from brickd.errors import BrickdError
-from brickd.locks import holder
-from brickd.runtime import Runtime, runtime
+from brickd.shm import segment_files
 
 _SEGMENT = re.compile(r"[0-9a-f]{32}|removed-[0-9]+")  # behind a prefix; a longer prefix is another one
 
@@ -72,7 +72,7 @@ def _below(path: Path, *, is_alive: bool = False) -> Iterator[tuple[Path, tuple[
 
 def _is_alive(name: str) -> bool:
     try:
-        with files.open_file(name) as file:
+        with segment_files.open_file(name) as file:
             return file.worker() is not None
     except BrickdError:
         return False
@@ -81,9 +81,9 @@ def _is_alive(name: str) -> bool:
 def users_places() -> list[Places]:
     """The places that this environment names, and those that it would have without naming any."""
     key = os.environ.get("BRICKD_KEY_FILE")
-    named = Places(runtime(), files.prefix(), (Path(key),) if key else ())
+    named = Places(runtime(), segment_files.prefix(), (Path(key),) if key else ())
     with within({name: value for name, value in places().items() if not name.startswith("BRICKD")}):
-        default = Places(runtime(), files.prefix())
+        default = Places(runtime(), segment_files.prefix())
     return [named, default]
 
 

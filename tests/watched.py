@@ -12,7 +12,7 @@ from faults import Start
 from recorded import checked
 from rings import Rings
 
-from brickd.reading import Reading
+from brickd.shm.segment_copy import Reading
 
 WEIGHT, POSITION, STEP = 8, 1, 2
 

@@ -9,14 +9,14 @@ from made_up import MadeUp
 from said import Said
 from said import Tensor as Sums
 
-from brickd import _reader
-from brickd.ledger import ledger_of
-from brickd.numerics.judged import Judged
-from brickd.numerics.numerics import Numerics, Speaker
-from brickd.numerics.replicas import judge
-from brickd.numerics.sites import Tables
-from brickd.numerics.weights import BYTES_MAX, Weights
-from brickd.workers import Worker
+from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.store import BYTES_MAX, Weights
+from brickd.analysis.weights.verdicts import Judged
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
+from brickd.shm.sites import Tables
 
 SECOND = 1_000_000_000
 NOW = 1000 * SECOND

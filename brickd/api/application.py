@@ -26,17 +26,20 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from brickd import escape, wire
-from brickd.api import streams
-from brickd.api.connection import Limits
-from brickd.api.peer import Role
-from brickd.api.replies import Reply, encoded, error_body, failure
-from brickd.api.served import Served
-from brickd.api.whole import Whole
+from brickd.api import event_stream
+from brickd.api.backend import Served
+from brickd.api.connection_limits import Limits
+from brickd.api.file_response import Whole
+from brickd.api.json_response import Reply, encoded, error_body, failure
+from brickd.api.peer_credentials import Role
+from brickd.base import escape
+from brickd.base.users import as_user, user_name
+from brickd.client import protocol
+from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
-from brickd.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
-from brickd.questions.parameter import Number
-from brickd.questions.queries import (
+from brickd.query.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
+from brickd.query.parameters import Number
+from brickd.query.queries import (
     BricksQuestion,
     CoverageQuestion,
     DiffQuestion,
@@ -51,9 +54,8 @@ from brickd.questions.queries import (
     WeightsQuestion,
     WorkersQuestion,
 )
-from brickd.questions.question import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
-from brickd.recording.recorder import Recorder
-from brickd.users import as_user, user_name
+from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
+from brickd.recording.session import Recorder
 from brickd.views import (
     bricks,
     coverage,
@@ -69,8 +71,7 @@ from brickd.views import (
     weights,
     workers,
 )
-from brickd.views.answer import Answer, begun
-from brickd.world import World
+from brickd.views.common import Answer, begun
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -80,8 +81,8 @@ _KINDS = {
     HTTPStatus.METHOD_NOT_ALLOWED: "no_such_method",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "too_large",
     HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE: "too_large",
-    HTTPStatus.MISDIRECTED_REQUEST: wire.OTHER_PREFIX,
-    HTTPStatus.TOO_MANY_REQUESTS: wire.BUSY,
+    HTTPStatus.MISDIRECTED_REQUEST: protocol.OTHER_PREFIX,
+    HTTPStatus.TOO_MANY_REQUESTS: protocol.BUSY,
 }
 
 
@@ -122,7 +123,7 @@ class Endpoint:
         }
         return {
             "method": self.method,
-            "path": wire.ROOT + self.path,
+            "path": protocol.ROOT + self.path,
             "role": self.role.name.lower(),
             "parameters": asked,
             "help": self.help,
@@ -140,7 +141,7 @@ class Application:
         self._served = served
         self._limits = limits
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
-        self._streams = streams.Streams(limits.streams)
+        self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
             Endpoint("GET", "", Nothing, self._index, "The daemon, and every path that it answers."),
             self._view("status", StatusQuestion, status.answer, "Totals over all workers, and problems."),
@@ -157,7 +158,10 @@ class Application:
             ),
             self._view("diff", DiffQuestion, diff.answer, "Where numbers first differ, and which worker is wrong."),
             self._view(
-                wire.FINGERPRINTS, FingerprintsQuestion, fingerprints.answer, "The fingerprints that the daemon keeps."
+                protocol.FINGERPRINTS,
+                FingerprintsQuestion,
+                fingerprints.answer,
+                "The fingerprints that the daemon keeps.",
             ),
             self._view("coverage", CoverageQuestion, coverage.answer, "Which computed values were compared."),
             self._view("weights", WeightsQuestion, weights.answer, "Whether replicas hold the same parameters."),
@@ -221,13 +225,13 @@ class Application:
             self._require_our_prefix(request)
             return await endpoint.answer(from_query(endpoint.question, await self._pairs(request)))
 
-        return Route(wire.ROOT + endpoint.path, handle, methods=[endpoint.method])
+        return Route(protocol.ROOT + endpoint.path, handle, methods=[endpoint.method])
 
     def _require_role(self, request: Request, endpoint: Endpoint) -> None:
         if request.state.role < endpoint.role:
             owner = user_name(os.geteuid())
             raise NotPermitted(
-                f"{endpoint.method} {wire.ROOT}{endpoint.path} is for user {owner}, whose daemon this is, and root;"
+                f"{endpoint.method} {protocol.ROOT}{endpoint.path} is for user {owner}, whose daemon this is, and root;"
                 f" members of its group may only read (as {owner}: {as_user(os.geteuid(), 'VERB')})"
             )
 
@@ -239,8 +243,8 @@ class Application:
             raise HTTPException(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"the head is larger than {most} bytes")
 
     def _require_our_prefix(self, request: Request) -> None:
-        ours = wire.quoted(self._served.daemon().prefix)
-        meant = request.headers.get(wire.PREFIX, ours)
+        ours = protocol.quoted(self._served.daemon().prefix)
+        meant = request.headers.get(protocol.PREFIX, ours)
         if meant != ours:
             raise HTTPException(HTTPStatus.MISDIRECTED_REQUEST, f"segments {meant}… are not those of here, {ours}…")
 
@@ -249,7 +253,7 @@ class Application:
         found = _pairs("query", request.scope["query_string"])
         if "name" in request.path_params:
             # As the client spelled it: a name may hold a slash, or be no UTF-8.
-            spelled = request.scope["raw_path"].removeprefix(f"{wire.ROOT}/inspect/".encode("ascii"))
+            spelled = request.scope["raw_path"].removeprefix(f"{protocol.ROOT}/inspect/".encode("ascii"))
             found.append(("name", os.fsdecode(unquote_to_bytes(spelled))))
         if request.method == "POST":
             found += _pairs("body", await self._body(request))
@@ -288,7 +292,7 @@ class Application:
 
     async def _events_stream(self, question: EventsQuestion) -> Response:
         log = self._served.events
-        return streams.Stream(self._streams, lambda reader: streams.events(reader, log, question.since))
+        return event_stream.Stream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
 
     async def _status_stream(self, question: AgainQuestion) -> Response:
         asked = StatusQuestion(question.names, question.over)
@@ -297,7 +301,9 @@ class Application:
             return await self._in_thread(lambda: _told(status.answer(self._served, asked)))
 
         await document()  # what cannot be answered is refused before the stream begins
-        return streams.Stream(self._streams, lambda reader: streams.again(reader, question.seconds, "status", document))
+        return event_stream.Stream(
+            self._streams, lambda reader: event_stream.again(reader, question.seconds, "status", document)
+        )
 
     async def _index(self, _: Nothing) -> Response:
         listed = [endpoint.document() for endpoint in self._endpoints]
@@ -317,7 +323,7 @@ class Application:
         def begin() -> Awaitable[Recorder]:
             return self._in_thread(self._served.record, order)
 
-        return streams.Stream(self._streams, lambda reader: streams.recording(reader, begin))
+        return event_stream.Stream(self._streams, lambda reader: event_stream.recording(reader, begin))
 
     async def _end_recording(self, order: Ending) -> Response:
         await self._in_thread(self._served.end_recording, order)
@@ -353,7 +359,7 @@ class Application:
         status = HTTPStatus(error.status_code)
         message = error.detail
         if status is HTTPStatus.NOT_FOUND:
-            message = f"no path {request.scope['path'][:60]}, expected one of those that {wire.ROOT} lists"
+            message = f"no path {request.scope['path'][:60]}, expected one of those that {protocol.ROOT} lists"
         elif status is HTTPStatus.METHOD_NOT_ALLOWED:
             message = f"no {request.method} here, expected {(error.headers or {}).get('Allow')}"
         return Reply(error_body(_KINDS[status], message), status)

@@ -15,9 +15,9 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from brickd.api.application import Application
-from brickd.api.connection import Connection, Limits, Room
+from brickd.api.backend import Served
+from brickd.api.connection_limits import Connection, Limits, Room
 from brickd.api.listener import Listener
-from brickd.api.served import Served
 from brickd.errors import BrickdError
 
 _FOUND_SECONDS = 5.0  # so often it is looked whether the socket has its name

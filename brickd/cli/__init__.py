@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from brickd import escape
+from brickd.base import escape
 from brickd.cli.output import say
-from brickd.cli.tab import VARIABLE, answer
+from brickd.cli.shell_completion import VARIABLE, answer
 from brickd.errors import BrickdError, Exit
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
-from brickd.cli import phrases
+from brickd.base import escape, units
+from brickd.base.units import NOBODY
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
-from brickd.questions.queries import SORTS, BricksQuestion
-from brickd.units import NOBODY
+from brickd.query.queries import SORTS, BricksQuestion
 
 
 def _ratio(value: float | None) -> str:
@@ -78,20 +78,20 @@ def _render(document: dict[str, Any], screen: Screen) -> list[str]:
         return [NOBODY]
     entries, by, rest = document["bricks"], document["by"], document["rest"]
     if not entries:
-        return [phrases.nothing(document)]
-    figures = [Figure(Column(f"BRICK{phrases.over(document)}"), "name", str)]
+        return [wording.nothing(document)]
+    figures = [Figure(Column(f"BRICK{wording.over(document)}"), "name", str)]
     if by is not None:
         layer = by == "layer"
         column = Column(by.upper(), "right" if layer else "left")
-        figures.append(Figure(column, by, phrases.identifier if layer else str))
+        figures.append(Figure(column, by, wording.identifier if layer else str))
     # Of one worker alone there is no worst.
     figures += _FIGURES if by == "worker" else _FIGURES + _WORST
     known = {key for entry in entries for key, value in entry.items() if value is not None}
     figures = [each for each in figures if each.key in known or each.key not in _SOMETIMES]
     sorted_by = SORTS[document["sort"]]
     kept = [each._replace(column=each.column._replace(spare=0)) if each.key == sorted_by else each for each in figures]
-    named = [entry | {"name": phrases.brick(entry)} for entry in entries]
-    lines = tables.figures(kept, named, screen.width) + phrases.bounds(entries, screen)
+    named = [entry | {"name": wording.brick(entry)} for entry in entries]
+    lines = tables.figures(kept, named, screen.width) + wording.bounds(entries, screen)
     if rest["bricks"]:
         share = units.percent(rest["share_percent"])
         more = f"…{units.count(rest['bricks'])} more: {units.duration(rest['self_ns'])} self, {share}"

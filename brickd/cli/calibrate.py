@@ -13,15 +13,16 @@ from typing import Any
 
 import click
 
-from brickd import escape, peaks, units
+from brickd.analysis.roofline import peaks
+from brickd.analysis.roofline.peaks import ANY, MEMORY, Bandwidth, Device, Skipped
+from brickd.base import escape, units
+from brickd.base.paths import runtime
+from brickd.base.timestamps import rfc3339
+from brickd.cli import progress
 from brickd.cli import table as tables
-from brickd.cli import waiting
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.table import Column
 from brickd.errors import BrickdError, PeaksRefused
-from brickd.instant import rfc3339
-from brickd.peaks import ANY, MEMORY, Bandwidth, Device, Skipped
-from brickd.runtime import runtime
 
 _COLUMNS = (
     Column("DEVICE"),
@@ -102,12 +103,12 @@ def _known(path: Path) -> Sequence[Device]:
 
 def _measured(quick: bool) -> tuple[list[Device], list[Skipped]]:
     # Only who measures loads what a measurement needs.
-    from brickd.calibration import measure
+    from brickd.analysis.roofline.calibration import measure
 
     try:
-        found = measure(quick=quick, tells=lambda device, what: waiting.tell(f"calibrating: {device}, {what}"))
+        found = measure(quick=quick, tells=lambda device, what: progress.tell(f"calibrating: {device}, {what}"))
     finally:
-        waiting.tell("")
+        progress.tell("")
     if not found.devices:
         why = "; ".join(f"{what}: {why}" for what, why in found.skipped)
         raise BrickdError(f"nothing could be measured ({why}); the known peaks stay")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-from brickd.cli.tab import SHELLS, script
+from brickd.cli.shell_completion import SHELLS, script
 
 
 @click.command()

@@ -12,17 +12,17 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
-from brickd.cli import phrases
+from brickd.base import escape, units
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.tab import complete_services
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_services
 from brickd.cli.table import Column
-from brickd.naming import as_argument
-from brickd.questions.queries import CoverageQuestion
-from brickd.thinning import OFF
+from brickd.model.worker_names import as_argument
+from brickd.query.queries import CoverageQuestion
+from brickd.shm.sampling import OFF
 
 _FINDINGS = 5
 _ROWS = 20
@@ -80,11 +80,11 @@ def _service(service: dict[str, Any], document: dict[str, Any], screen: Screen) 
     name = service["service"]
     findings = [each for each in document["findings"] if each["service"] == name]
     lines = [
-        escape.text(f"{name}  {units.many(service['workers'], 'worker')}  {phrases.numerics([service])}", screen.width)
+        escape.text(f"{name}  {units.many(service['workers'], 'worker')}  {wording.numerics([service])}", screen.width)
     ]
     if (thinned := service["thinned"]) is not None:
         lines.append(escape.text(_thinned(name, thinned, document["source"]), screen.width))
-    lines += [phrases.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
+    lines += [wording.problem(_finding(each), screen) for each in findings[:_FINDINGS]]
     if len(findings) > _FINDINGS:
         lines.append(f"…{units.many(len(findings) - _FINDINGS, 'more site')} where workers differ: --json")
     rows = [*_rows(each for each in document["sites"] if each["service"] == name)]

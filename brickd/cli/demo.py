@@ -19,17 +19,17 @@ from pathlib import Path
 
 import click
 
-from brickd import removed_file
-from brickd.cli.asking import Read
+from brickd.base.paths import runtime
 from brickd.cli.diff import diff
 from brickd.cli.output import say
+from brickd.cli.query_options import Read
 from brickd.cli.status import status
 from brickd.cli.stragglers import stragglers
 from brickd.cli.weights import weights
 from brickd.errors import BrickdError
-from brickd.files import find, open_file
-from brickd.questions.parameter import Number
-from brickd.runtime import runtime
+from brickd.query.parameters import Number
+from brickd.shm import removed_file
+from brickd.shm.segment_files import find, open_file
 
 # What is wrong with each worker: demo/1 and demo/3 are to be found.
 _WORKERS = ("well", "damaged", "well", "slow")

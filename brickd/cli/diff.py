@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
+from brickd.base import escape, units
+from brickd.cli import progress
 from brickd.cli import table as tables
-from brickd.cli import waiting
-from brickd.cli.asking import asks
 from brickd.cli.output import Screen, emit, output_options, say
-from brickd.cli.tab import complete_workers, with_recordings
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.questions.queries import REASONS, DiffQuestion
+from brickd.query.queries import REASONS, DiffQuestion
 from brickd.views import diff_operands
 
 _LINES = 24
@@ -60,7 +60,7 @@ def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequen
       brickd diff api/0 api/1
       brickd diff base.brick:api/0 new.brick:api/0 --by run
     """  # noqa: D301
-    found = diff_operands.find(question, waiting.reading)
+    found = diff_operands.find(question, progress.reading)
     for words in found.words:
         say(words)
     document = found.document

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import click
 
-from brickd import escape
+from brickd.base import escape
 from brickd.cli.output import Screen, emit, output_options
-from brickd.doctor.finding import Finding
+from brickd.doctor.check import Finding
 from brickd.errors import Exit
 
 _COLOURS = {"broken": "red", "advice": "yellow"}
@@ -39,9 +39,9 @@ def doctor(output: str) -> Exit:
 
 def _findings() -> list[Finding]:
     try:
-        from brickd.doctor.examination import examine
+        from brickd.doctor.run_checks import examine
     except ImportError as error:
-        from brickd.doctor.installed import unloadable
+        from brickd.doctor.versions import unloadable
 
         return [unloadable(str(error))]
     return examine()

@@ -12,12 +12,12 @@ import time
 
 import click
 
-from brickd.cli.asking import Read
+from brickd.base.locks import holder
+from brickd.base.paths import Runtime, runtime
 from brickd.cli.output import emit, output_options
+from brickd.cli.query_options import Read
 from brickd.errors import DaemonRefused, NoDaemon, NotPermitted
-from brickd.locks import holder
-from brickd.questions.parameter import Number
-from brickd.runtime import Runtime, runtime
+from brickd.query.parameters import Number
 
 _STEP_SECONDS = 0.02
 

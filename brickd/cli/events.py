@@ -12,14 +12,15 @@ from typing import Any, NoReturn
 
 import click
 
-from brickd import client, escape
-from brickd.cli.answers import asked, told
-from brickd.cli.asking import asks
+from brickd.base import escape
+from brickd.base.units import plural
+from brickd.cli.fetch_answer import asked, told
 from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.query_options import asks
+from brickd.client import client
 from brickd.errors import NoDaemon
-from brickd.questions.queries import EventsQuestion
-from brickd.questions.question import to_query
-from brickd.units import plural
+from brickd.query.queries import EventsQuestion
+from brickd.query.query import to_query
 
 Event = dict[str, Any]
 

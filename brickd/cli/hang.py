@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from brickd.views.answer import Answer
-    from brickd.world import World
+    from brickd.datasources.world import World
+    from brickd.views.common import Answer
 
 from collections.abc import Sequence
 from functools import partial
@@ -18,17 +18,17 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
-from brickd.cli import phrases
+from brickd.base import escape, units
+from brickd.base.units import NOBODY
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.progress import watch
+from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
-from brickd.cli.waiting import watch
 from brickd.errors import Exit
-from brickd.questions.queries import HangQuestion
-from brickd.units import NOBODY
+from brickd.query.queries import HangQuestion
 from brickd.views.fetch import Passes
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
@@ -98,11 +98,11 @@ def _inside(path: Sequence[str]) -> str:
 _FIGURES = (
     Figure(Column("WORKER"), "worker", str),
     Figure(Column("LANE", "right", spare=3), "lane", units.count),
-    Figure(Column("THREAD", "right", spare=2), "thread", phrases.identifier),
+    Figure(Column("THREAD", "right", spare=2), "thread", wording.identifier),
     Figure(Column("STATE"), "state", str),
     Figure(Column("FOR", "right"), "since_ns", units.duration),
     Figure(Column("BRICK"), "brick", lambda brick: brick or "-"),
-    Figure(Column("LAYER", "right", spare=4), "layer", phrases.identifier),
+    Figure(Column("LAYER", "right", spare=4), "layer", wording.identifier),
     Figure(Column("OPEN", "right", spare=5), "open", units.count),
     Figure(Column("INSIDE", spare=1), "path", _inside),
 )

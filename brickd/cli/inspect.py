@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from brickd import units
-from brickd.cli import phrases
+from brickd.base import units
+from brickd.base.escape import text as escaped
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.tab import complete_segments
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_segments
 from brickd.cli.table import Column
-from brickd.escape import text as escaped
-from brickd.questions.queries import InspectQuestion
-from brickd.thinning import DEFAULT
+from brickd.query.queries import InspectQuestion
+from brickd.shm.sampling import DEFAULT
 
 _LANE_COLUMNS = (
     Column("LANE"),
@@ -165,7 +165,7 @@ def _spans(spans: list[dict[str, Any]], screen: Screen) -> list[str]:
         (
             str(span.get("sequence", "")),
             span["brick"],
-            phrases.identifier(span["layer"]),
+            wording.identifier(span["layer"]),
             units.duration(span["since_start_ns"]),
             units.duration(span["duration_ns"]),
             units.count(span["elements"]),
@@ -182,7 +182,7 @@ def _events(events: list[dict[str, Any]], screen: Screen) -> list[str]:
             str(event["sequence"]),
             event["kind"],
             event["brick"] or "",
-            phrases.identifier(event["layer"]) if event["brick"] is not None else "",
+            wording.identifier(event["layer"]) if event["brick"] is not None else "",
             _unless_none(event["since_start_ns"], units.duration),
             _unless_none(event["duration_ns"], units.duration),
             _unless_none(event["elements"], units.count),
@@ -200,7 +200,7 @@ def _checksums(events: list[dict[str, Any]], screen: Screen) -> list[str]:
         (
             str(event["sequence"]),
             event["brick"],
-            phrases.identifier(event["layer"]),
+            wording.identifier(event["layer"]),
             units.duration(event["since_start_ns"]),
             event["step"] or "",
             str(event["checked"]["position"]),

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from brickd import escape
+from brickd.base import escape
 
 Result = TypeVar("Result")
 Document = Mapping[str, Any]

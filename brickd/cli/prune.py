@@ -9,13 +9,16 @@ from collections.abc import Mapping
 
 import click
 
-from brickd import prune as pruning
-from brickd import removed_file, units
-from brickd.cli.answers import asked, told
-from brickd.cli.asking import asks
+from brickd.base import units
+from brickd.base.escape import text as escaped
+from brickd.base.paths import runtime
+from brickd.cli.fetch_answer import asked, told
 from brickd.cli.output import Screen, emit, output_options, say
-from brickd.cli.waiting import watch
-from brickd.client import TurnedAway
+from brickd.cli.progress import watch
+from brickd.cli.query_options import asks
+from brickd.client.client import TurnedAway
+from brickd.daemon import prune as pruning
+from brickd.datasources.world import left_behind
 from brickd.errors import (
     CheckpointRefused,
     DaemonRefused,
@@ -25,12 +28,10 @@ from brickd.errors import (
     SegmentUnopened,
     SegmentUnrecorded,
 )
-from brickd.escape import text as escaped
-from brickd.files import prefix
-from brickd.orders import Forgetting
-from brickd.questions.queries import StatusQuestion, WorkersQuestion
-from brickd.runtime import runtime
-from brickd.world import left_behind
+from brickd.query.orders import Forgetting
+from brickd.query.queries import StatusQuestion, WorkersQuestion
+from brickd.shm import removed_file
+from brickd.shm.segment_files import prefix
 
 
 @click.command()
@@ -121,7 +122,7 @@ def _forget(dead: Mapping[str, str] | None, wanted: bool) -> int:
     except NoDaemon:
         if not wanted:
             return 0
-        from brickd.home import Home
+        from brickd.state.runtime_dir import Home
 
         try:
             with Home(runtime()) as home:

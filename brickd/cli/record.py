@@ -19,19 +19,20 @@ from typing import Any
 
 import click
 
-from brickd import client, escape, units
-from brickd.cli import fetching, waiting
-from brickd.cli.asking import asks
+from brickd.base import escape, units
+from brickd.base.paths import runtime
+from brickd.cli import progress, recording_fetch
 from brickd.cli.output import emit, say
-from brickd.cli.tab import complete_workers
-from brickd.client import NoAnswer
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_workers
+from brickd.client import client
+from brickd.client.client import NoAnswer
 from brickd.errors import BrickdError, Exit, NoDaemon
-from brickd.naming import as_argument
-from brickd.orders import Ending, Recording
-from brickd.questions.question import to_query
-from brickd.recording.shelf import NOBODY, unfetched
-from brickd.recording.volumes import SUFFIX
-from brickd.runtime import runtime
+from brickd.model.worker_names import as_argument
+from brickd.query.orders import Ending, Recording
+from brickd.query.query import to_query
+from brickd.recording.library import NOBODY, unfetched
+from brickd.recording.rotation import SUFFIX
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _STEP_SECONDS = 0.5
@@ -124,11 +125,11 @@ def _by_daemon(order: Recording) -> Document:
 
 
 def _here(order: Recording, out: Path) -> Document:
-    from brickd.cli import draining
-    from brickd.cli.draining import guarded
+    from brickd.cli import inprocess_daemon
+    from brickd.cli.inprocess_daemon import guarded
 
-    here, group = runtime(), draining.group()
-    with guarded(here, group), draining.draining(here, group, stays=False) as daemon:
+    here, group = runtime(), inprocess_daemon.group()
+    with guarded(here, group), inprocess_daemon.draining(here, group, stays=False) as daemon:
         recorder = daemon.record(order, out)
 
         def told() -> Told:
@@ -153,11 +154,11 @@ def _followed(order: Recording, begun: Iterable[tuple[str, Document]], told: Tol
             say(_begun(order, document))
         try:
             for name, document in told:
-                waiting.tell(_progress(document))
+                progress.tell(_progress(document))
                 if name == "done":
                     return document
         finally:
-            waiting.tell("")
+            progress.tell("")
     lies, fetched = document["files"][-1]["path"], f"brickd record --fetch {document['recording']}"
     raise NoDaemon(f"the daemon has ended; its recording is in {lies} ({fetched})")
 
@@ -193,7 +194,7 @@ def _lying(recording: str) -> Document:
 
 def _fetched(document: Document, out: Path) -> bool:
     with _signals(signal.default_int_handler):
-        return fetching.fetch(document["recording"], document["files"], out)
+        return recording_fetch.fetch(document["recording"], document["files"], out)
 
 
 # ---- what is said

@@ -14,19 +14,20 @@ from typing import Any
 
 import click
 
-from brickd import escape, framed, peaks, picture, units
-from brickd.cli import phrases
+from brickd.analysis.roofline import peaks
+from brickd.analysis.roofline.roofline import chosen, document
+from brickd.base import escape, state_file, units
+from brickd.base.machine import here
+from brickd.base.paths import runtime
+from brickd.base.units import NOBODY
+from brickd.cli import roofline_svg, wording
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options, say
+from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import BrickdError
-from brickd.machine import here
-from brickd.questions.queries import BricksQuestion, RooflineQuestion
-from brickd.roofline import chosen, document
-from brickd.runtime import runtime
-from brickd.units import NOBODY
+from brickd.query.queries import BricksQuestion, RooflineQuestion
 
 _FIGURES = (
     Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
@@ -76,7 +77,7 @@ def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | 
 
 def _draw(path: Path, found: dict[str, Any]) -> None:
     try:
-        framed.replace(path, picture.svg(found).encode())
+        state_file.replace(path, roofline_svg.svg(found).encode())
     except OSError as error:
         raise BrickdError(f"{path} cannot be written: {error.strerror}; name another file") from None
 
@@ -100,23 +101,23 @@ def _render(found: dict[str, Any], screen: Screen) -> list[str]:
         return [NOBODY]
     entries, rest, unknown = found["bricks"], found["rest"], found["unknown"]
     if not entries and not unknown:
-        return [phrases.nothing(found)]
+        return [wording.nothing(found)]
     lines = [escape.text(_roof(found), screen.width)]
     if entries:
-        figures = [Figure(Column(f"BRICK{phrases.over(found)}"), "name", str)]
+        figures = [Figure(Column(f"BRICK{wording.over(found)}"), "name", str)]
         if (by := found["by"]) is not None:
             layer = by == "layer"
             figures.append(
-                Figure(Column(by.upper(), "right" if layer else "left"), by, phrases.identifier if layer else str)
+                Figure(Column(by.upper(), "right" if layer else "left"), by, wording.identifier if layer else str)
             )
         shown = [
             entry
-            | {"name": phrases.brick(entry)}
+            | {"name": wording.brick(entry)}
             | {"distance": "above" if entry["above_roof"] else units.percent(entry["distance_percent"])}
             for entry in entries
         ]
         lines += tables.figures([*figures, *_FIGURES], shown, screen.width)
-        lines += phrases.bounds(entries, screen)
+        lines += wording.bounds(entries, screen)
     if rest["bricks"]:
         lines.append(f"…{units.count(rest['bricks'])} more: {units.duration(rest['to_gain_ns'])} to gain")
     lines += [escape.text(line, screen.width) for line in (*_above(entries, found["device"]), *_unknown(unknown))]

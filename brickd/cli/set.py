@@ -10,13 +10,13 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
-from brickd.cli.answers import told
-from brickd.cli.asking import asks
+from brickd.base import escape, units
+from brickd.cli.fetch_answer import told
 from brickd.cli.output import emit, output_options
-from brickd.cli.tab import complete_services
-from brickd.orders import Setting, sentence
-from brickd.thinning import ALL, DEFAULT
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_services
+from brickd.query.orders import Setting, sentence
+from brickd.shm.sampling import ALL, DEFAULT
 
 
 @click.command("set")

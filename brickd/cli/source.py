@@ -12,15 +12,15 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
+from brickd.base import escape, units
+from brickd.base.units import plural
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.tab import complete_sources
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_sources
 from brickd.cli.table import Column, Figure
-from brickd.questions.queries import SourceQuestion
-from brickd.units import plural
+from brickd.query.queries import SourceQuestion
 
 _TAB = 8
 _UNUSED = 10  # of those that no kernel refers to; JSON has all

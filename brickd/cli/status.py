@@ -13,20 +13,20 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
-from brickd.cli import phrases, waiting
+from brickd.base import escape, units
+from brickd.base.units import NOBODY
+from brickd.cli import progress, wording
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import Read, asks
-from brickd.cli.checking import check as checked
+from brickd.cli.fetch_answer import asked
+from brickd.cli.health import Bounds
+from brickd.cli.health_line import check as checked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.query_options import Read, asks
 from brickd.cli.table import Column
-from brickd.cli.watching import again
+from brickd.cli.watch_loop import again
 from brickd.errors import Exit
-from brickd.health import Bounds
-from brickd.questions.parameter import Number
-from brickd.questions.queries import StatusQuestion
-from brickd.units import NOBODY
+from brickd.query.parameters import Number
+from brickd.query.queries import StatusQuestion
 from brickd.views import fetch
 from brickd.views.next_command import command
 
@@ -89,7 +89,7 @@ def status(
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError("this option needs --check")
-    find = partial(fetch.find, "status", question, recordings=recordings, reading=waiting.reading)
+    find = partial(fetch.find, "status", question, recordings=recordings, reading=progress.reading)
     if seconds is not None:
         again(seconds, find, render, output)
     if check:
@@ -102,9 +102,9 @@ def status(
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
     if not document["workers"]:
-        return [NOBODY, *_problems(document, screen), *phrases.removed(document["removed"], screen)]
+        return [NOBODY, *_problems(document, screen), *wording.removed(document["removed"], screen)]
     lines = _services(document, screen) + _problems(document, screen)
-    lines += phrases.removed(document["removed"], screen) + _numerics(document, screen) + _workers(document, screen)
+    lines += wording.removed(document["removed"], screen) + _numerics(document, screen) + _workers(document, screen)
     return lines + _bricks(document, screen, LINES - len(lines))
 
 
@@ -139,7 +139,7 @@ def _next(document: dict[str, Any], verb: str) -> str:
 
 def _problems(document: dict[str, Any], screen: Screen) -> list[str]:
     problems = document["problems"]
-    lines = [phrases.problem(problem, screen) for problem in problems[:_PROBLEMS]]
+    lines = [wording.problem(problem, screen) for problem in problems[:_PROBLEMS]]
     if len(problems) > _PROBLEMS:
         lines.append(f"…{units.many(len(problems) - _PROBLEMS, 'more problem')}: {_next(document, 'workers')}")
     return lines
@@ -149,7 +149,7 @@ def _numerics(document: dict[str, Any], screen: Screen) -> list[str]:
     """One line for all services, where any says what its tensors come to."""
     if not document["numerics"]:
         return []
-    said = phrases.numerics(document["numerics"], command(document, "brickd coverage"))
+    said = wording.numerics(document["numerics"], command(document, "brickd coverage"))
     return [escape.text(f"numerics  {said}", screen.width)]
 
 
@@ -164,10 +164,10 @@ def _workers(document: dict[str, Any], screen: Screen) -> list[str]:
         (
             worker["name"],
             str(worker["pid"] or "-"),
-            phrases.state(worker),
+            wording.state(worker),
             units.count(worker["ledger"]["spans"]["summarized"]),
             units.count(worker["lost"]),
-            phrases.open_now(worker),
+            wording.open_now(worker),
         )
         for worker in shown
     ]
@@ -191,7 +191,7 @@ def _healthy(worker: dict[str, Any], odd: Container[str]) -> bool:
 def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
     bricks, windowed = document["bricks"], document["over_ns"] is not None
     columns = (
-        Column(f"BRICK (self time{phrases.over(document)})"),
+        Column(f"BRICK (self time{wording.over(document)})"),
         Column("COUNT/S" if windowed else "COUNT", "right"),
         *_BRICK_COLUMNS,
     )
@@ -199,7 +199,7 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
     most = min(_BRICKS, room - 2)
     rows = [
         (
-            phrases.brick(brick),
+            wording.brick(brick),
             units.count(brick["count_per_second" if windowed else "count"]),
             units.duration(brick["self_ns"]),
             units.percent(100 * brick["self_ns"] / whole if whole else 0),
@@ -210,7 +210,7 @@ def _bricks(document: dict[str, Any], screen: Screen, room: int) -> list[str]:
         )
         for brick in bricks[:most]
     ]
-    lines = tables.lines(columns, rows, screen.width) if rows else [phrases.nothing(document)]
+    lines = tables.lines(columns, rows, screen.width) if rows else [wording.nothing(document)]
     if len(bricks) > most:
         lines.append(f"…{units.many(len(bricks) - most, 'more brick')}: {_next(document, 'bricks')}")
     return lines

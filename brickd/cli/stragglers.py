@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from brickd import escape, units
+from brickd.base import escape, units
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.tab import complete_services
+from brickd.cli.query_options import asks
+from brickd.cli.shell_completion import complete_services
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.questions.queries import StragglersQuestion
+from brickd.query.queries import StragglersQuestion
 from brickd.views.next_command import command
 
 _BRICKS = 5  # side by side, the costliest

@@ -9,7 +9,7 @@ there is text to cut instead, or a column that can be spared.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from brickd import escape
+from brickd.base import escape
 
 _GAP = "  "
 # A name cut below this says nothing any more: then the end of the line goes instead.

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from brickd import escape, units
-from brickd.cli import graph, phrases
+from brickd.base import escape, units
+from brickd.base.units import NOBODY
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import tree_notes, wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
-from brickd.questions.queries import TreeQuestion
-from brickd.units import NOBODY
+from brickd.query.queries import TreeQuestion
 
 # What a name is given however deep it stands, and that of a kernel whose shape finds no room; what is left to figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
@@ -38,7 +38,7 @@ _FIGURES = (
     Figure(Column("MEDIAN", "right", spare=4), "p50_ns", units.duration),
     Figure(Column("P99", "right", spare=5), "p99_ns", units.duration),
 )
-_LAYER = Figure(Column("LAYER", "right", spare=3), "layer", phrases.identifier)
+_LAYER = Figure(Column("LAYER", "right", spare=3), "layer", wording.identifier)
 _LAYERS = Figure(Column("LAYERS", "right", spare=3), "layers", lambda layers: units.count(layers or None))
 _GIVEN = Figure(Column("GIVEN", "right", spare=4), "given", lambda given: "given" if given else "")
 
@@ -83,7 +83,7 @@ def tree(question: TreeQuestion, recordings: Sequence[str], critical: bool, as_d
         raise click.UsageError(f"--dot contradicts {other}: give one of them")
     document = asked("tree", question, recordings=recordings)
     if as_dot:
-        from brickd.dot import dot
+        from brickd.cli.dot import dot
 
         sys.stdout.write(dot(document))
         return
@@ -93,18 +93,18 @@ def tree(question: TreeQuestion, recordings: Sequence[str], critical: bool, as_d
 
 def render(document: dict[str, Any], screen: Screen) -> list[str]:
     """The screen, finished lines."""
-    return _nothing(document) or _tree(document, screen) + graph.notes(document, screen)
+    return _nothing(document) or _tree(document, screen) + tree_notes.notes(document, screen)
 
 
 def _critical(document: dict[str, Any], screen: Screen) -> list[str]:
-    return _nothing(document) or graph.critical(document, screen)
+    return _nothing(document) or tree_notes.critical(document, screen)
 
 
 def _nothing(document: dict[str, Any]) -> list[str]:
     """What is said where there is nothing to show."""
     if not document["workers"]:
         return [NOBODY]
-    return [] if document["nodes"] or document["hidden_nodes"] else [phrases.nothing(document)]
+    return [] if document["nodes"] or document["hidden_nodes"] else [wording.nothing(document)]
 
 
 def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
@@ -119,11 +119,11 @@ def _tree(document: dict[str, Any], screen: Screen) -> list[str]:
     width = max(map(len, numbers))
     if screen.width is not None:
         levels = max(_FEWEST, (screen.width - width - 2 - name_width) // _INDENT)
-    drawn = [f"BRICK{phrases.over(document)}", *_drawn(lines, levels)]
+    drawn = [f"BRICK{wording.over(document)}", *_drawn(lines, levels)]
     finished = [
         escape.text(f"{left.ljust(width)}  {right}", screen.width) for left, right in zip(numbers, drawn, strict=True)
     ]
-    return finished + phrases.bounds(document["nodes"], screen)
+    return finished + wording.bounds(document["nodes"], screen)
 
 
 def _name_width(line: _Line) -> int:
@@ -133,7 +133,7 @@ def _name_width(line: _Line) -> int:
 def _shapes_width(lines: Iterable[_Line], most: int) -> int:
     """How wide a tree is that shows the first shape of each kernel whole, of those that find room within the most."""
     kernels = (line for line in lines if line.node.get("kernel"))
-    widths = (_INDENT * line.depth + escape.width(escape.text(graph.shaped(line.node))) for line in kernels)
+    widths = (_INDENT * line.depth + escape.width(escape.text(tree_notes.shaped(line.node))) for line in kernels)
     return max((width for width in widths if width <= most), default=0)
 
 
@@ -157,8 +157,8 @@ def _lines(document: dict[str, Any]) -> Iterator[_Line]:
         yield _Line(
             node["depth"],
             last[node["parent"]] == node["id"] and not some_left_out,
-            graph.named(node),
-            node | {"count": graph.counted(node)},
+            tree_notes.named(node),
+            node | {"count": tree_notes.counted(node)},
         )
         above.append(node)
     yield from _left_out(above, 0)

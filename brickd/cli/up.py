@@ -16,14 +16,14 @@ from pathlib import Path
 
 import click
 
-from brickd import escape
+from brickd.analysis.numerics.fingerprints import WINDOW_BYTES
+from brickd.base import escape
+from brickd.base.paths import Runtime, runtime
 from brickd.cli import logfile
-from brickd.cli.asking import Read
 from brickd.cli.output import emit, output_options, say
+from brickd.cli.query_options import Read
 from brickd.errors import DaemonRefused
-from brickd.numerics.numerics import WINDOW_BYTES
-from brickd.questions.parameter import Whole
-from brickd.runtime import Runtime, runtime
+from brickd.query.parameters import Whole
 
 
 @click.command()
@@ -60,20 +60,20 @@ def up(detach: bool, numerics_bytes: int, output: str) -> None:
 
 def _run(here: Runtime, numerics_bytes: int, ready: Callable[[], None]) -> None:
     # What nobody but the daemon needs takes a quarter of a second to load.
-    from brickd.api.connection import Limits
+    from brickd.api.connection_limits import Limits
     from brickd.api.listener import Listener
     from brickd.api.server import Server
-    from brickd.cli import draining
-    from brickd.notify import Manager
+    from brickd.cli import inprocess_daemon
+    from brickd.daemon.sd_notify import Manager
 
-    group = draining.group()
-    with draining.draining(here, group, numerics_bytes=numerics_bytes) as daemon:
+    group = inprocess_daemon.group()
+    with inprocess_daemon.draining(here, group, numerics_bytes=numerics_bytes) as daemon:
 
         def listen() -> Listener:
             daemon.restore()
             return Listener(here.socket, group=group, replace=True)
 
-        limits = Limits.of(draining.descriptors().clients)
+        limits = Limits.of(inprocess_daemon.descriptors().clients)
         server, manager = Server(daemon, listen, limits), Manager(os.environ)
         daemon.sheds(server.shed)
 

@@ -45,7 +45,7 @@ def installed() -> str | None:
 
 def _format() -> str | None:
     try:
-        from brickd import _reader
+        from brickd.shm import _reader
     except ImportError:
         return None
     return _reader.FORMAT

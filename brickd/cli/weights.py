@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from brickd import escape, units
+from brickd.base import escape, units
+from brickd.base.units import NOBODY
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import Read, asks
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options, say
-from brickd.cli.phrases import identifier
+from brickd.cli.query_options import Read, asks
 from brickd.cli.table import Column, Figure
+from brickd.cli.wording import identifier
 from brickd.errors import Exit
-from brickd.questions.parameter import Number
-from brickd.questions.queries import WeightsQuestion
-from brickd.units import NOBODY
+from brickd.query.parameters import Number
+from brickd.query.queries import WeightsQuestion
 
 if TYPE_CHECKING:
-    from brickd.views.answer import Document
+    from brickd.views.common import Document
 
 _ROWS = 12
 _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPARABLE}
@@ -78,13 +78,13 @@ def weights(
         raise click.UsageError("--against and --save are two questions: ask one of them")
     manifest = None
     if against:
-        from brickd.manifest import load
+        from brickd.analysis.weights.manifest import load
 
         manifest = load(against)
     wanted = replace(question, all=question.all or bool(against or save))
     document, whole = _found(wanted, recordings, timeout if rescan else None)
     if manifest:
-        from brickd.against import against as held_against
+        from brickd.analysis.weights.manifest_check import against as held_against
 
         document = held_against(manifest, document)
     if save:
@@ -100,13 +100,13 @@ def weights(
 def _found(question: WeightsQuestion, recordings: Sequence[str], rescan: float | None) -> tuple[Document, bool]:
     if rescan is None:
         return asked("weights", question, recordings=recordings), True
-    from brickd.cli.rescanning import rescanned
+    from brickd.cli.weights_rescan import rescanned
 
     return rescanned(question, rescan)
 
 
 def _save(path: Path, document: Document) -> None:
-    from brickd.manifest import save
+    from brickd.analysis.weights.manifest import save
 
     manifest = save(path, document["tensors"])
     say(f"{units.many(len(manifest.tensors), 'tensor')} of {manifest.service} written to {path}")

@@ -11,15 +11,15 @@ from typing import Any
 
 import click
 
-from brickd import units
-from brickd.cli import phrases
+from brickd.base import units
+from brickd.base.units import NOBODY
 from brickd.cli import table as tables
-from brickd.cli.answers import asked
-from brickd.cli.asking import asks
+from brickd.cli import wording
+from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options
+from brickd.cli.query_options import asks
 from brickd.cli.table import Column
-from brickd.questions.queries import WorkersQuestion
-from brickd.units import NOBODY
+from brickd.query.queries import WorkersQuestion
 
 _COLUMNS = (
     Column("WORKER"),
@@ -54,12 +54,12 @@ def workers(question: WorkersQuestion, recordings: Sequence[str], output: str) -
 def _render(document: dict[str, Any], screen: Screen) -> list[str]:
     workers, removed = document["workers"], document["removed"]
     of = {"workers": sum(each["together"] for each in removed), "spans": sum(each["spans"] for each in removed)}
-    said = [*(phrases.problem(problem, screen) for problem in document["problems"]), *phrases.removed(of, screen)]
+    said = [*(wording.problem(problem, screen) for problem in document["problems"]), *wording.removed(of, screen)]
     if not workers:
         return [NOBODY, *said]
     used = any(worker["rss_bytes"] is not None for worker in workers)
     columns = (*_COLUMNS, *(_USAGE if used else ()), _OPEN)
-    rows = [(*_cells(worker), *(_usage(worker) if used else ()), phrases.open_now(worker)) for worker in workers]
+    rows = [(*_cells(worker), *(_usage(worker) if used else ()), wording.open_now(worker)) for worker in workers]
     return tables.lines(columns, rows, screen.width) + said
 
 
@@ -67,7 +67,7 @@ def _cells(worker: dict[str, Any]) -> tuple[str, ...]:
     return (
         worker["name"],
         str(worker["pid"] or "-"),
-        phrases.state(worker),
+        wording.state(worker),
         units.duration(worker["age_ns"]),
         units.count(worker["threads"]),
         _share(worker["lanes"]),

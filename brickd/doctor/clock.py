@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickd.doctor.finding import Finding, fine, listed
-from brickd.machine import read
-from brickd.units import plural
+from brickd.base.machine import read
+from brickd.base.units import plural
+from brickd.doctor.check import Finding, fine, listed
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
 # By architecture: what the kernel calls the processor's own counter.

@@ -11,11 +11,12 @@ import shlex
 import stat
 from typing import NamedTuple
 
-from brickd import checkpoint, client
-from brickd.doctor.finding import Finding, fine
+from brickd.base.locks import holder, process
+from brickd.base.paths import Runtime
+from brickd.client import client
+from brickd.doctor.check import Finding, fine
 from brickd.errors import BrickdError, CheckpointRefused
-from brickd.locks import holder, process
-from brickd.runtime import Runtime
+from brickd.state import checkpoint
 
 MIB = 1 << 20
 # A checkpoint of 64 dead workers of 1,000 paths each has 6.8 MB, its draft lies beside it, and the living are to come.

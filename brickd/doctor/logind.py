@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickd.doctor.finding import Finding, fine, listed
-from brickd.machine import read
+from brickd.base.machine import read
+from brickd.doctor.check import Finding, fine, listed
 
 _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(

@@ -9,8 +9,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+from brickd.doctor.check import Finding, fine, listed, mib
 from brickd.doctor.container import Container, enlarged, shared
-from brickd.doctor.finding import Finding, fine, listed, mib
 from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments
 from brickd.doctor.shared_memory import LEAST_BYTES, MOST_BYTES

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from brickd import client
-from brickd.doctor.finding import Finding, fine, mib
+from brickd.base.units import count, duration, percent
+from brickd.client import client
+from brickd.doctor.check import Finding, fine, mib
 from brickd.errors import BrickdError
-from brickd.units import count, duration, percent
 
 _WANTED_NS = 60_000_000_000
 _MOST_BYTES = 1 << 30

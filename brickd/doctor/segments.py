@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from brickd import _reader, records
+from brickd.base.units import plural
+from brickd.base.users import user_name
+from brickd.doctor.check import Finding, State, fine, listed, mib
 from brickd.doctor.container import Container, run_as
-from brickd.doctor.finding import Finding, State, fine, listed, mib
 from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
-from brickd.files import open_file
-from brickd.losses import Loss, losses
-from brickd.units import plural
-from brickd.users import user_name
-from brickd.workers import Survey, Worker
+from brickd.model.workers import Survey, Worker
+from brickd.shm import _reader, records
+from brickd.shm.losses import Loss, losses
+from brickd.shm.segment_files import open_file
 
 _USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # what brick_agent takes unless it is told otherwise
 

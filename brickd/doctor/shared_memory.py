@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from brickd.base.machine import read
+from brickd.doctor.check import Finding, fine, mib
 from brickd.doctor.container import Container, enlarged
-from brickd.doctor.finding import Finding, fine, mib
-from brickd.machine import read
 
 # docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
 LEAST_BYTES = 400 << 10

@@ -1,4 +1,4 @@
-/* drain_call.c - brickd._reader.drain: one pass over many segments; tails: what is to be written after it; rest: the
+/* drain_call.c - brickd.shm._reader.drain: one pass over many segments; tails: what is to be written after it; rest: the
  * time until the next is worth it.
  *
  * All reading is done without the interpreter lock, each segment's under its

@@ -1,4 +1,4 @@
-/* drain_type.c - brickd._reader.Drain: one consumer's way through a segment.
+/* drain_type.c - brickd.shm._reader.Drain: one consumer's way through a segment.
  *
  * Every method holds the segment's lock while it takes its copy, and makes no
  * object meanwhile: that could run anything, and a pass of another thread may
@@ -276,4 +276,4 @@ static PyType_Slot drain_slots[] = {
     {Py_tp_doc, "Drain(fd, cursors=None): one consumer's way through a segment; ValueError says why not."},
     {0, NULL},
 };
-PyType_Spec drain_spec = {"brickd._reader.Drain", sizeof(Drain), 0, Py_TPFLAGS_DEFAULT, drain_slots};
+PyType_Spec drain_spec = {"brickd.shm._reader.Drain", sizeof(Drain), 0, Py_TPFLAGS_DEFAULT, drain_slots};

@@ -1,4 +1,4 @@
-/* drain_type.h - a Drain as the files of brickd._reader see it. */
+/* drain_type.h - a Drain as the files of brickd.shm._reader see it. */
 #ifndef BRICKD_DRAIN_TYPE_H
 #define BRICKD_DRAIN_TYPE_H
 

@@ -1,4 +1,4 @@
-/* fold_type.c - brickd._reader.Fold: summaries of many workers, added up by row. */
+/* fold_type.c - brickd.shm._reader.Fold: summaries of many workers, added up by row. */
 #include "fold.h"
 #include "types.h"
 
@@ -238,4 +238,4 @@ static PyType_Slot fold_slots[] = {
     {Py_tp_doc, "Summaries of many workers, added up by row."},
     {0, NULL},
 };
-PyType_Spec fold_spec = {"brickd._reader.Fold", sizeof(Fold), 0, Py_TPFLAGS_DEFAULT, fold_slots};
+PyType_Spec fold_spec = {"brickd.shm._reader.Fold", sizeof(Fold), 0, Py_TPFLAGS_DEFAULT, fold_slots};

@@ -1,4 +1,4 @@
-/* module.c - brickd._reader: the reader's face in CPython. */
+/* module.c - brickd.shm._reader: the reader's face in CPython. */
 #include "fold.h"
 #include "match.h"
 #include "prints.h"
@@ -283,7 +283,7 @@ static PyModuleDef_Slot reader_slots[] = {
     {0, NULL},
 };
 static struct PyModuleDef reader_module = {
-    PyModuleDef_HEAD_INIT, "brickd._reader", "Copies segments and adds up what they hold.", sizeof(struct reader_state),
+    PyModuleDef_HEAD_INIT, "brickd.shm._reader", "Copies segments and adds up what they hold.", sizeof(struct reader_state),
     reader_methods, reader_slots, reader_traverse, reader_clear, NULL,
 };
 

@@ -1,4 +1,4 @@
-/* packed_type.c - brickd._reader.Packed: an array of summary in little room; whoever looks at it has it as it was, for
+/* packed_type.c - brickd.shm._reader.Packed: an array of summary in little room; whoever looks at it has it as it was, for
  * as long as it looks. */
 #include "packed.h"
 #include "types.h"
@@ -120,4 +120,4 @@ static PyType_Slot packed_slots[] = {
     {Py_tp_doc, "Packed(bytes): an array of summary that takes little room, and is its bytes to whoever looks."},
     {0, NULL},
 };
-PyType_Spec packed_spec = {"brickd._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};
+PyType_Spec packed_spec = {"brickd.shm._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};

@@ -1,4 +1,4 @@
-/* prints_type.c - brickd._reader.Prints: what workers said of their tensors, and what it comes to side by side.
+/* prints_type.c - brickd.shm._reader.Prints: what workers said of their tensors, and what it comes to side by side.
  *
  * Every method holds the lock while it looks or changes, and makes no object
  * meanwhile, but for match(): that is for Prints of which the caller has the only one.
@@ -608,4 +608,4 @@ static PyType_Slot prints_slots[] = {
     {Py_tp_doc, "Prints(bytes_max): what workers said of their tensors, the newest of it."},
     {0, NULL},
 };
-PyType_Spec prints_spec = {"brickd._reader.Prints", sizeof(Prints), 0, Py_TPFLAGS_DEFAULT, prints_slots};
+PyType_Spec prints_spec = {"brickd.shm._reader.Prints", sizeof(Prints), 0, Py_TPFLAGS_DEFAULT, prints_slots};

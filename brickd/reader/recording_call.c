@@ -1,4 +1,4 @@
-/* recording_call.c - brickd._reader: what a reader of recordings asks of their form. */
+/* recording_call.c - brickd.shm._reader: what a reader of recordings asks of their form. */
 #include "recording.h"
 #include "types.h"
 #include "walk.h"

@@ -1,4 +1,4 @@
-/* recording_type.c - brickd._reader.Recording: a recording that is being written. */
+/* recording_type.c - brickd.shm._reader.Recording: a recording that is being written. */
 #include "recorder.h"
 #include "spool_type.h"
 
@@ -219,4 +219,4 @@ static PyType_Slot recording_slots[] = {
                 "being written, by one thread at a time."},
     {0, NULL},
 };
-PyType_Spec recording_spec = {"brickd._reader.Recording", sizeof(Recording), 0, Py_TPFLAGS_DEFAULT, recording_slots};
+PyType_Spec recording_spec = {"brickd.shm._reader.Recording", sizeof(Recording), 0, Py_TPFLAGS_DEFAULT, recording_slots};

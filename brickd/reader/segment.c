@@ -1,4 +1,4 @@
-/* segment.c - brickd._reader.Segment: an open file whose header has been believed.
+/* segment.c - brickd.shm._reader.Segment: an open file whose header has been believed.
  *
  * Each of its methods takes fresh copies, with the interpreter lock released
  * where they are large. What does not add up is a ValueError whose text is the
@@ -413,4 +413,4 @@ static PyType_Slot segment_slots[] = {
     {Py_tp_doc, "Segment(fd): a segment whose header was believed; ValueError says why not."},
     {0, NULL},
 };
-PyType_Spec segment_spec = {"brickd._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};
+PyType_Spec segment_spec = {"brickd.shm._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};

@@ -1,4 +1,4 @@
-/* spool_type.c - brickd._reader.Spool: what is on its way from drains into a recording. */
+/* spool_type.c - brickd.shm._reader.Spool: what is on its way from drains into a recording. */
 #include "spool_type.h"
 
 /* A quarter of a second of a million records a second. */
@@ -215,4 +215,4 @@ static PyType_Slot spool_slots[] = {
                 "that come out of it; redacts: no record comes out of it as it was."},
     {0, NULL},
 };
-PyType_Spec spool_spec = {"brickd._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};
+PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

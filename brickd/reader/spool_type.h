@@ -1,4 +1,4 @@
-/* spool_type.h - a Spool as the files of brickd._reader see it. */
+/* spool_type.h - a Spool as the files of brickd.shm._reader see it. */
 #ifndef BRICKD_SPOOL_TYPE_H
 #define BRICKD_SPOOL_TYPE_H
 

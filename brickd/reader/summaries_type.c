@@ -1,4 +1,4 @@
-/* summaries_type.c - brickd._reader.Summaries: summaries by path that grow, span by span and worker by worker. */
+/* summaries_type.c - brickd.shm._reader.Summaries: summaries by path that grow, span by span and worker by worker. */
 #include "entry.h"
 #include "types.h"
 
@@ -175,4 +175,4 @@ static PyType_Slot summaries_slots[] = {
     {Py_tp_doc, "Summaries(bytes=b''): an array of summary that grows."},
     {0, NULL},
 };
-PyType_Spec summaries_spec = {"brickd._reader.Summaries", sizeof(Summaries), 0, Py_TPFLAGS_DEFAULT, summaries_slots};
+PyType_Spec summaries_spec = {"brickd.shm._reader.Summaries", sizeof(Summaries), 0, Py_TPFLAGS_DEFAULT, summaries_slots};

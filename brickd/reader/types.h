@@ -1,4 +1,4 @@
-/* types.h - what the files of brickd._reader share of CPython. */
+/* types.h - what the files of brickd.shm._reader share of CPython. */
 #ifndef BRICKD_TYPES_H
 #define BRICKD_TYPES_H
 

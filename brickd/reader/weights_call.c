@@ -12,7 +12,7 @@
 #define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
 #define NOTHING (-1)
 
-/* Of a tensor's fingerprint what makes two equal: checksum and elements; shape and dtype (contents.py). */
+/* Of a tensor's fingerprint what makes two equal: checksum and elements; shape and dtype (analysis/weights/contents.py). */
 #define SUMS_BYTES (2 * sizeof(uint64_t))
 #define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
 BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "checksum and elements come first");
@@ -83,7 +83,7 @@ PyObject *reader_weights_of(PyObject *module, PyObject *args)
 
 /* ---- what they hold ------------------------------------------------------ */
 
-/* contents.py: what stands under which number, and which numbers stand for nothing. */
+/* analysis/weights/contents.py: what stands under which number, and which numbers stand for nothing. */
 struct contents {
     PyObject *numbers, *said, *unused;
 };
@@ -142,7 +142,7 @@ PyObject *reader_weights_held(PyObject *module, PyObject *args)
 
 /* ---- what is kept of a worker's tensors ---------------------------------- */
 
-/* Columns of equal length (holds.py); `now` is 0 of what is not known. */
+/* Columns of equal length (analysis/weights/worker_tensors.py); `now` is 0 of what is not known. */
 struct rows {
     uint64_t *generations, *ticks, *first_ticks;
     uint32_t *now, *firsts;

@@ -13,15 +13,15 @@ import time
 from collections import Counter
 from dataclasses import replace
 
-from brickd import _reader
-from brickd.orders import Recording
-from brickd.recording import redacted, written
-from brickd.recording.rings import Rings
-from brickd.recording.source import Source
-from brickd.recording.volumes import Put, Volumes
-from brickd.recording.written import Beginning, Counts, Ending, Why
-from brickd.snapshot import Snapshot
-from brickd.sources_referred import referred
+from brickd.model.kernel_sources.launches import referred
+from brickd.model.survey_snapshot import Snapshot
+from brickd.query.orders import Recording
+from brickd.recording import body_codec, redact
+from brickd.recording.body_codec import Beginning, Counts, Ending, Why
+from brickd.recording.input import Source
+from brickd.recording.ring_taps import Rings
+from brickd.recording.rotation import Put, Volumes
+from brickd.shm import _reader
 
 _SOURCES = 4  # this part of a file may be texts of kernels: that they are many costs no snapshot
 _WHOLE = 6  # so often names, paths and sites are written again: a damage costs a minute at most
@@ -63,7 +63,7 @@ class Writer:
         host = socket.gethostname()
         began = Beginning(self._began_at_ns, facts.version, host, facts.prefix, order.names, order.spans)
         began = replace(began, redacted=order.redact, values=order.values)
-        self._put(_reader.CHUNK_BEGINNING, written.beginning(began))
+        self._put(_reader.CHUNK_BEGINNING, body_codec.beginning(began))
         self.look()
 
     def _put(self, kind: int, body: bytes) -> Put:
@@ -84,7 +84,7 @@ class Writer:
         """One, of those that are recorded."""
         snapshot = self._chosen(whole)
         if self._order.redact:
-            snapshot = redacted.snapshot(snapshot, self._spool.key_name)
+            snapshot = redact.snapshot(snapshot, self._spool.key_name)
         self.workers = sum(worker.together for worker in snapshot.survey.workers)
         self._held = False
         if self._write(snapshot):
@@ -108,8 +108,8 @@ class Writer:
         if self._counts.snapshots % _WHOLE == 0:
             self._tables.clear()
         known = set(self._tables)
-        tables = written.tables(snapshot, known) or b""
-        body = written.snapshot(snapshot, self._source.daemon(), self.counted())
+        tables = body_codec.tables(snapshot, known) or b""
+        body = body_codec.snapshot(snapshot, self._source.daemon(), self.counted())
         if (most := max(len(tables), len(body))) > _reader.CHUNK_BYTES_MAX:
             wanted = f"of {_reader.CHUNK_BYTES_MAX:,} at most is wanted"
             self.volumes.fail(f"a snapshot has a part of {most:,} bytes, one {wanted}: record fewer with --workers")
@@ -157,10 +157,10 @@ class Writer:
         """What is known of them now; called when records come, so that nothing is read between this and these."""
         if self._last is None:
             return
-        contents, tensors, workers = redacted.weights(self._source.weights(self._last.survey.workers), self._spool)
+        contents, tensors, workers = redact.weights(self._source.weights(self._last.survey.workers), self._spool)
         if not workers:
             return
-        body = written.weights(contents, tensors, workers)
+        body = body_codec.weights(contents, tensors, workers)
         if len(body) > _reader.CHUNK_BYTES_MAX or self._put(_reader.CHUNK_WEIGHTS, body) is not Put.DONE:
             self._lack("tensors", sum(map(len, workers.values())))
 
@@ -172,8 +172,8 @@ class Writer:
         self._event = page.newest
         lacking, told = page.missed, 0
         for event in page.events:
-            said = redacted.event(event) if self._order.redact else event
-            put = self._put(_reader.CHUNK_EVENTS, written.event(said))
+            said = redact.event(event) if self._order.redact else event
+            put = self._put(_reader.CHUNK_EVENTS, body_codec.event(said))
             self._outgrown = self._outgrown or (put is Put.NO_ROOM and self._grown)
             told += put is Put.DONE
             lacking += put is not Put.DONE
@@ -245,7 +245,7 @@ class Writer:
             return False
         self._begin()
         self.weigh()
-        volumes.close_last_but_one(written.ending(Ending("rotated", self.counted())))
+        volumes.close_last_but_one(body_codec.ending(Ending("rotated", self.counted())))
         return True
 
     def end(self, why: Why) -> None:
@@ -255,7 +255,7 @@ class Writer:
         self._spool.clear()
         self.volumes.write(self._spool, 0)  # what was refused is this file's
         self.events()
-        self.volumes.end(written.ending(Ending(why, self.counted())))
+        self.volumes.end(body_codec.ending(Ending(why, self.counted())))
 
     def last_look(self) -> None:
         """A snapshot of now, which needs nothing of what stands before it."""

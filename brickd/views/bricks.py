@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from brickd.datasources.world import World
 from brickd.errors import BrickdError
-from brickd.naming import suggestion
-from brickd.questions.queries import SORTS, BricksQuestion
-from brickd.totals import bricks as totals_of
-from brickd.totals import percent_of
-from brickd.views.answer import Answer, begun, chosen, counted
-from brickd.world import World
+from brickd.model.brick_totals import bricks as totals_of
+from brickd.model.brick_totals import percent_of
+from brickd.model.worker_names import suggestion
+from brickd.query.queries import SORTS, BricksQuestion
+from brickd.views.common import Answer, begun, chosen, counted
 
 
 def answer(world: World, question: BricksQuestion) -> Answer:

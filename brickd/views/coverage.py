@@ -9,22 +9,22 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from brickd import _reader
-from brickd.instant import rfc3339
-from brickd.numerics.compared import SITES_MAX, Compared, Place
-from brickd.numerics.replicas import holdings, judge
-from brickd.numerics.seen import SiteSeen, SiteState, bricks_without_sites, sites, thinned
-from brickd.numerics.told import Called
-from brickd.numerics.watch import Roll, Watch
-from brickd.numerics.weighing import watching
-from brickd.questions.queries import CoverageQuestion
-from brickd.thinning import words_of
-from brickd.units import or_none
-from brickd.views import numerics, weighed
-from brickd.views.answer import Answer, Chosen, Document, begun, chosen
-from brickd.views.weighed import TensorSeen
-from brickd.workers import Worker
-from brickd.world import World
+from brickd.analysis.numerics.announce import Called
+from brickd.analysis.numerics.coverage import SiteSeen, SiteState, bricks_without_sites, sites, thinned
+from brickd.analysis.numerics.online_state import SITES_MAX, Compared, Place
+from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.analysis.weights.monitor import watching
+from brickd.analysis.weights.replicas import holdings, judge
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import or_none
+from brickd.datasources.world import World
+from brickd.model.workers import Worker
+from brickd.query.queries import CoverageQuestion
+from brickd.shm import _reader
+from brickd.shm.sampling import words_of
+from brickd.views import numerics_summary, weights_summary
+from brickd.views.common import Answer, Chosen, Document, begun, chosen
+from brickd.views.weights_summary import TensorSeen
 
 
 def answer(world: World, question: CoverageQuestion) -> Answer:
@@ -32,11 +32,11 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
     _, workers, words = them = chosen(world, question.names)
     compared = world.compared() or _now(world, them)
     partial, bricks = bool(question.names), bricks_without_sites(workers)
-    called, services = numerics.called_now(them.survey.workers), {worker.service for worker in workers}
+    called, services = numerics_summary.called_now(them.survey.workers), {worker.service for worker in workers}
     weighing = [each for each in watching(them.survey.workers) if each.service in services]
     weights = world.weights(weighing)
     judged = judge(weights, weighing)
-    tensors = weighed.tensors(judged, holdings(weights, weighing))
+    tensors = weights_summary.tensors(judged, holdings(weights, weighing))
     document = {
         **begun(world),
         "since": _instant(compared.since_ns),
@@ -49,11 +49,14 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
         "unlooked": compared.unlooked,
         "services": [
             {**each, "thinned": _thinned(each["service"], workers)}
-            for each in numerics.summaries(compared, judged, workers) or ()
+            for each in numerics_summary.summaries(compared, judged, workers) or ()
         ],
         "findings": [
-            *(weighed.findings(judged, workers, partial=partial) or ()),
-            *(numerics.finding(each, called) for each in numerics.about(compared, workers, partial=partial)),
+            *(weights_summary.findings(judged, workers, partial=partial) or ()),
+            *(
+                numerics_summary.finding(each, called)
+                for each in numerics_summary.about(compared, workers, partial=partial)
+            ),
         ],
         "sites": _sites(sites(compared, workers), tensors, called),
         "bricks_without_sites": [{"service": service, "brick": brick} for service, brick in bricks],

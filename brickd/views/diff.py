@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Protocol
 
+from brickd.analysis.numerics import diagnosis
+from brickd.analysis.numerics.blame import Verdict
+from brickd.analysis.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.errors import WrongQuestion
-from brickd.numerics import diagnosis
-from brickd.numerics.blame import Verdict
-from brickd.numerics.comparison import Comparison, Evidence, Party, compare
-from brickd.numerics.numerics import Numerics
-from brickd.questions.queries import DiffQuestion, step_number
-from brickd.views.answer import Answer, Sourced, begun, foreign_words
-from brickd.views.differences import Sides, document, nothing
-from brickd.views.differing_weights import Weighed, why_none
-from brickd.workers import Survey, Worker, select
+from brickd.model.workers import Survey, Worker, select
+from brickd.query.queries import DiffQuestion, step_number
+from brickd.views.common import Answer, Sourced, begun, foreign_words
+from brickd.views.diff_document import Sides, document, nothing
+from brickd.views.diff_weights import Weighed, why_none
 
 _PATTERN = frozenset("*?[")
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brickd.errors import NothingComparable
-from brickd.questions.queries import DiffQuestion
-from brickd.recording.volumes import parted
+from brickd.query.queries import DiffQuestion
+from brickd.recording.rotation import parted
 from brickd.views import fetch
 from brickd.views.fetch import Found, Reading, silent
 
@@ -79,7 +79,7 @@ def _spread(terms: Sequence[Term]) -> list[Term]:
 
 def _sets(paths: Sequence[str]) -> list[list[str]]:
     """The files of each recording."""
-    from brickd.recording.form import open_recording
+    from brickd.recording.chunks import open_recording
 
     sets: dict[bytes, list[str]] = {}
     for path in paths:
@@ -89,8 +89,8 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
 
 
 def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading) -> Found:
-    from brickd.gathered import Gathered, Live, Part
-    from brickd.recording.world import opened
+    from brickd.datasources.several import Gathered, Live, Part
+    from brickd.recording.replay import opened
     from brickd.views import diff
 
     of = {path: each[0] for each in sets for path in each}

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from brickd.events import Past
-from brickd.questions.queries import EventsQuestion
-from brickd.views.answer import Answer, begun
-from brickd.world import World
+from brickd.datasources.world import World
+from brickd.model.event_log import Past
+from brickd.query.queries import EventsQuestion
+from brickd.views.common import Answer, begun
 
 
 class Telling(World, Protocol):

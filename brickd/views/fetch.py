@@ -13,14 +13,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from brickd import client
-from brickd.client import NoAnswer, TurnedAway
-from brickd.questions.question import Question, to_query
+from brickd.client import client
+from brickd.client.client import NoAnswer, TurnedAway
+from brickd.query.query import Question, to_query
 from brickd.views.next_command import rewritten
 
 if TYPE_CHECKING:
-    from brickd.views.answer import Answer, Document
-    from brickd.world import World
+    from brickd.datasources.world import World
+    from brickd.views.common import Answer, Document
 
 Passes = Callable[[float], object]  # lets seconds pass; true where the wait is over
 Reads = Callable[[str, int, int], None]  # which file is read, up to which byte, of how many
@@ -102,13 +102,13 @@ def find(
 
 
 def _here(view: str, question: Question) -> Answer:
-    from brickd.world import SharedMemory
+    from brickd.datasources.world import SharedMemory
 
     return _answer(view)(SharedMemory(), question)
 
 
 def _recorded(view: str, question: Question, recordings: Sequence[str], reading: Reading) -> Found:
-    from brickd.recording.world import opened
+    from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
         said = _answer(view)(world, question)

@@ -5,10 +5,10 @@ Owns: the schema of its document. Must not know: what is made of fingerprints.
 
 from __future__ import annotations
 
-from brickd.numerics import carried
-from brickd.questions.queries import FingerprintsQuestion
-from brickd.views.answer import Answer, begun
-from brickd.world import World
+from brickd.analysis.numerics import wire
+from brickd.datasources.world import World
+from brickd.query.queries import FingerprintsQuestion
+from brickd.views.common import Answer, begun
 
 
 def answer(world: World, question: FingerprintsQuestion) -> Answer:
@@ -16,4 +16,4 @@ def answer(world: World, question: FingerprintsQuestion) -> Answer:
     workers = world.survey().workers
     if question.uuids:
         workers = [worker for worker in workers if worker.reading.uuid in question.uuids]
-    return Answer({**begun(world), **carried.document(world.numerics(workers))})
+    return Answer({**begun(world), **wire.document(world.numerics(workers))})

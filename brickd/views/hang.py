@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from brickd import units
-from brickd.hang import Lane, Place, Verdict, Watched, judge, watched
-from brickd.questions.queries import HangQuestion
-from brickd.recording.world import Recorded
-from brickd.verdicts import sentence
-from brickd.views.answer import Answer, Chosen, begun, chosen
-from brickd.world import World
+from brickd.analysis.timing.hang import Lane, Place, Verdict, Watched, judge, watched
+from brickd.analysis.timing.hang_text import sentence
+from brickd.base import units
+from brickd.datasources.world import World
+from brickd.query.queries import HangQuestion
+from brickd.recording.replay import Recorded
+from brickd.views.common import Answer, Chosen, begun, chosen
 
 _STATES = ("stuck", "moving", "idle", "dead")
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from brickd import _reader, records
+from brickd.base.units import NOBODY, or_none
+from brickd.datasources.world import Details, Inside, World
 from brickd.errors import BrickdError, NoSuchWorker
-from brickd.files import prefix
-from brickd.ledger import ledger_of
-from brickd.orders import settings
-from brickd.questions.queries import InspectQuestion
-from brickd.reading import Reading
-from brickd.thinning import words_of
-from brickd.units import NOBODY, or_none
-from brickd.views.answer import Answer, Document, begun, foreign_words
-from brickd.workers import select
-from brickd.world import Details, Inside, World
+from brickd.model.workers import select
+from brickd.query.orders import settings
+from brickd.query.queries import InspectQuestion
+from brickd.shm import _reader, records
+from brickd.shm.ledger import ledger_of
+from brickd.shm.sampling import words_of
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import prefix
+from brickd.views.common import Answer, Document, begun, foreign_words
 
 
 def answer(world: World, question: InspectQuestion) -> Answer:

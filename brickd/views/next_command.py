@@ -59,7 +59,7 @@ def _entries(document: Mapping[str, Any], entries: Sequence[Any]) -> list[Any]:
 
 def _of_recordings(said: str, paths: Sequence[str]) -> str:
     # Where a daemon answers, nothing is loaded that reads segments, as this does.
-    from brickd.naming import as_arguments
+    from brickd.model.worker_names import as_arguments
 
     try:
         program, verb, *words = shlex.split(said)

@@ -11,20 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+from brickd.analysis.numerics.announce import Called, command
+from brickd.analysis.numerics.online_state import Compared, Finding
+from brickd.analysis.weights.verdicts import Judged as JudgedWeights
+from brickd.base.units import duration, plural
+from brickd.datasources.world import Facts, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
-from brickd.losses import losses
-from brickd.naming import as_argument
-from brickd.numerics.compared import Compared, Finding
-from brickd.numerics.judged import Judged as JudgedWeights
-from brickd.numerics.told import Called, command
-from brickd.removed import Removed
-from brickd.units import duration, plural
-from brickd.views import numerics, removed, weighed
-from brickd.workers import Survey, Worker
-from brickd.world import Facts, World
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Survey, Worker
+from brickd.shm.losses import losses
+from brickd.shm.removed_workers import Removed
+from brickd.views import numerics_summary, removed_summary, weights_summary
 
 if TYPE_CHECKING:
-    from brickd.findings import Judged
+    from brickd.analysis.timing.findings import Judged
 
 LISTED_MAX = 64  # refused files
 
@@ -63,19 +63,19 @@ class Seen:
     @classmethod
     def of(cls, world: World, found: Survey, workers: Sequence[Worker], names: Sequence[str]) -> Self:
         """Collect it."""
-        judged, compared = world.stragglers(), numerics.known(world)
-        beside = weighed.beside(world, found, workers)
+        judged, compared = world.stragglers(), numerics_summary.known(world)
+        beside = weights_summary.beside(world, found, workers)
         return cls(
             workers,
             world.daemon(),
             None if judged is None else judged.about({worker.name for worker in workers}),
             () if names else found.refused,
-            removed.chosen(found, names),
+            removed_summary.chosen(found, names),
             compared,
-            None if compared is None else numerics.about(compared, workers, partial=bool(names)),
-            numerics.called_now(found.workers),
+            None if compared is None else numerics_summary.about(compared, workers, partial=bool(names)),
+            numerics_summary.called_now(found.workers),
             beside,
-            weighed.findings(beside, workers, partial=bool(names)),
+            weights_summary.findings(beside, workers, partial=bool(names)),
         )
 
 
@@ -90,12 +90,12 @@ def _differing_weights(seen: Seen) -> Found:
 
 
 def _differing_tensors(seen: Seen) -> Found:
-    for finding, text in numerics.headlined(seen.differing or (), seen.called):
+    for finding, text in numerics_summary.headlined(seen.differing or (), seen.called):
         yield text, command(finding, seen.called)
 
 
 def _uncounted(seen: Seen) -> Found:
-    text = removed.sentence(seen.removed)
+    text = removed_summary.sentence(seen.removed)
     if text is not None:
         yield text, "brickd prune" if seen.daemon is not None else "brickd up -d"
 

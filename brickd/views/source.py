@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from brickd.base.units import plural
+from brickd.datasources.world import World
 from brickd.errors import NoSuchSource, WrongQuestion
-from brickd.questions.queries import SourceQuestion
-from brickd.sources_referred import Referred, referred
-from brickd.sources_told import PIECE, Head
-from brickd.units import plural
-from brickd.views.answer import Answer, Document, begun
-from brickd.world import World
+from brickd.model.kernel_sources.assembly import PIECE, Head
+from brickd.model.kernel_sources.launches import Referred, referred
+from brickd.query.queries import SourceQuestion
+from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
 _NOTHING = Head("", "", None, 0)

@@ -6,14 +6,14 @@ its workers' ledgers, and of what was removed.
 
 from __future__ import annotations
 
-from brickd.ledger import Ledger
-from brickd.questions.queries import StatusQuestion
-from brickd.totals import bricks, categories
-from brickd.views import numerics, removed
-from brickd.views.answer import Answer, begun, chosen, counted
+from brickd.datasources.world import World
+from brickd.model.brick_totals import bricks, categories
+from brickd.query.queries import StatusQuestion
+from brickd.shm.ledger import Ledger
+from brickd.views import numerics_summary, removed_summary
+from brickd.views.common import Answer, begun, chosen, counted
 from brickd.views.problems import Seen, problems
 from brickd.views.workers import entries
-from brickd.world import World
 
 
 def answer(world: World, question: StatusQuestion) -> Answer:
@@ -31,7 +31,7 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         **begun(world),
         "daemon": None if seen.daemon is None else seen.daemon.document(),
         "ledger": whole.document(),
-        "removed": removed.summary(seen.removed),
+        "removed": removed_summary.summary(seen.removed),
         "workers": entries(found, workers, partial=partial),
         **over.document(),
         "bricks": [brick.document(over_ns=over.length_ns) for brick in totals],
@@ -40,9 +40,9 @@ def answer(world: World, question: StatusQuestion) -> Answer:
         "judged_age_ns": None if slow is None else slow.age_ns,
         "diverged": None
         if seen.differing is None
-        else [numerics.finding(each, seen.called, whole=False) for each in seen.differing],
+        else [numerics_summary.finding(each, seen.called, whole=False) for each in seen.differing],
         "weights": seen.weights,
-        "numerics": numerics.summaries(seen.compared, seen.beside, workers),
+        "numerics": numerics_summary.summaries(seen.compared, seen.beside, workers),
         "problems": problems(seen),
     }
     return Answer(document, words)

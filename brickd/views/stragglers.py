@@ -6,11 +6,11 @@ judged, screens. Invariant: that nobody is slow is never said without what was c
 
 from __future__ import annotations
 
+from brickd.base.timestamps import rfc3339
+from brickd.datasources.world import World
 from brickd.errors import NoDaemon
-from brickd.instant import rfc3339
-from brickd.questions.queries import StragglersQuestion
-from brickd.views.answer import Answer, begun, chosen
-from brickd.world import World
+from brickd.query.queries import StragglersQuestion
+from brickd.views.common import Answer, begun, chosen
 
 
 def answer(world: World, question: StragglersQuestion) -> Answer:

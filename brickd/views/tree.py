@@ -5,10 +5,10 @@ Owns: what its document begins with. Must not know: how trees are merged and tol
 
 from __future__ import annotations
 
-from brickd.questions.queries import TreeQuestion
-from brickd.tree import tree
-from brickd.views.answer import Answer, begun, chosen, counted
-from brickd.world import World
+from brickd.datasources.world import World
+from brickd.model.calltree.tree import tree
+from brickd.query.queries import TreeQuestion
+from brickd.views.common import Answer, begun, chosen, counted
 
 
 def answer(world: World, question: TreeQuestion) -> Answer:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brickd.numerics.contents import Content
-from brickd.numerics.judged import Differing, Found, Holding, Judged, Odd, Verdict
-from brickd.numerics.replicas import holdings, judge
-from brickd.numerics.tensors import Tensor
-from brickd.questions.queries import WeightsQuestion
-from brickd.views.answer import Answer, Document, begun, chosen
-from brickd.views.weighed import held
-from brickd.world import World
+from brickd.analysis.weights.contents import Content
+from brickd.analysis.weights.replicas import holdings, judge
+from brickd.analysis.weights.tensors import Tensor
+from brickd.analysis.weights.verdicts import Differing, Found, Holding, Judged, Odd, Verdict
+from brickd.datasources.world import World
+from brickd.query.queries import WeightsQuestion
+from brickd.views.common import Answer, Document, begun, chosen
+from brickd.views.weights_summary import held
 
 ROWS_MAX = 1_000
 

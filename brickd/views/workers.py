@@ -9,22 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from brickd import opened
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import plural
+from brickd.datasources.world import World
 from brickd.errors import SegmentRefused
-from brickd.instant import rfc3339
-from brickd.ledger import Ledger
-from brickd.losses import losses
-from brickd.memory import OTHERS
-from brickd.orders import settings
-from brickd.questions.queries import WorkersQuestion
-from brickd.reading import Reading
-from brickd.thinning import words_of
-from brickd.units import plural
-from brickd.views import removed
-from brickd.views.answer import Answer, begun, chosen
+from brickd.model.workers import Survey, Worker
+from brickd.query.orders import settings
+from brickd.query.queries import WorkersQuestion
+from brickd.shm import open_spans
+from brickd.shm.ledger import Ledger
+from brickd.shm.losses import losses
+from brickd.shm.sampling import words_of
+from brickd.shm.segment_copy import Reading
+from brickd.state.daemon_state import OTHERS
+from brickd.views import removed_summary
+from brickd.views.common import Answer, begun, chosen
 from brickd.views.problems import LISTED_MAX, Seen, problems
-from brickd.workers import Survey, Worker
-from brickd.world import World
 
 if TYPE_CHECKING:
     pass
@@ -39,7 +39,7 @@ def answer(world: World, question: WorkersQuestion) -> Answer:
     document = {
         **begun(world),
         "workers": entries(found, workers, partial=partial),
-        "removed": removed.entries(removed.chosen(found, question.names)),
+        "removed": removed_summary.entries(removed_summary.chosen(found, question.names)),
         "problems": problems(Seen.of(world, found, workers, question.names)),
     }
     return Answer(document, words)
@@ -61,7 +61,7 @@ def _open(reading: Reading) -> list[dict[str, Any]]:
     found = [
         {"brick": span.brick, "layer": span.layer, "since_ns": span.since_ns, "lane": number, "thread": lane["thread"]}
         for number, lane, _ in reading.lanes
-        if lane["current"] and (span := opened.youngest(reading, lane)) is not None
+        if lane["current"] and (span := open_spans.youngest(reading, lane)) is not None
     ]
     return sorted(found, key=lambda entry: (-(entry["since_ns"] or 0), entry["lane"]))
 

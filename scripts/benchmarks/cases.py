@@ -16,8 +16,8 @@ import brick_agent as brick
 from brick_agent import _core
 
 from benchmarks.method import Case
-from brickd import _reader
-from brickd.segment import Segment
+from brickd.shm import _reader
+from brickd.shm.segment import Segment
 
 CONTROL_OFFSET = 4096
 _CONSUMER_OFFSET = 8192

@@ -9,8 +9,8 @@ from typing import Any
 
 from benchmarks import machine
 from benchmarks.load import Load
-from brickd import drawing
-from brickd.drawing import Axis
+from brickd.cli import svg as drawing
+from brickd.cli.svg import Axis
 
 _WORKERS = 16
 _RATE = 100_000

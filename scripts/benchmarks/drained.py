@@ -20,7 +20,7 @@ from benchmarks.goals import Goal
 from benchmarks.method import Case, measure, pin
 from benchmarks.peers import needs
 from benchmarks.timed import rows
-from brickd import _reader
+from brickd.shm import _reader
 
 SLOTS = 1 << 20
 PATHS = 64

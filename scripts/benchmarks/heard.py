@@ -22,10 +22,10 @@ from benchmarks import weighed
 from benchmarks.goals import Goal
 from benchmarks.report import Table
 from benchmarks.workplace import Workplace, progress
-from brickd import _reader
-from brickd.numerics.numerics import WINDOW_BYTES, Numerics
-from brickd.numerics.sites import Tables
-from brickd.numerics.watch import Roll, Watch
+from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
+from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.shm import _reader
+from brickd.shm.sites import Tables
 
 GOAL = Goal(2.0)  # µs
 SITES = 1_500

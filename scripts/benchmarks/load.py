@@ -16,7 +16,7 @@ from benchmarks.goals import Goal
 from benchmarks.paced import What, paced
 from benchmarks.running import Running, running
 from benchmarks.workplace import Workplace, progress
-from brickd.units import plural
+from brickd.base.units import plural
 
 _SETTLES_SECONDS = 2.0
 _RATE_REACHED = 0.95  # of the one that was wanted: below it, the machine and not the daemon was measured

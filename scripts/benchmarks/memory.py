@@ -47,7 +47,7 @@ def main() -> None:
     from brick_agent import _core, brick, init
 
     from benchmarks.cases import CONTROL_OFFSET
-    from brickd import _reader
+    from brickd.shm import _reader
 
     threads, paths, ring = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     if not init("bench"):

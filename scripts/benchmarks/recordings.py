@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.workplace import Workplace
-from brickd import records
-from brickd.recording.world import opened
+from brickd.recording.replay import opened
+from brickd.shm import records
 
 _WEIGHT = 8  # a flag: it is no kernel's
 

@@ -26,7 +26,7 @@ from brickd.demo.damage import Fault, OperatorFault, WeightFault
 from brickd.demo.transformer import Array, Model, Size, as_it_should, drawn
 
 if TYPE_CHECKING:
-    from brickd import _reader
+    from brickd.shm import _reader
 
 SIZE = Size(layers=4, width=64, heads=4, hidden=160, vocabulary=256, context=64)
 SEED = 1  # of the weights, which all services share
@@ -124,7 +124,7 @@ def _work(service: Service, worker: int, weights: dict[str, Array]) -> Report:
     import brick_agent as brick
     from brick_agent import _core
 
-    from brickd import _reader
+    from brickd.shm import _reader
 
     if not brick.init(service.name, worker):
         raise RuntimeError("no segment could be opened: see the line that brick_agent wrote")

@@ -12,8 +12,8 @@ import struct
 import sys
 import zlib
 
-from brickd import _reader
-from brickd.files import find, prefix
+from brickd.shm import _reader
+from brickd.shm.segment_files import find, prefix
 
 LANES, NUMBERS = _reader.LANES_MAX, _reader.NUMBERS_MAX
 _PAGE = 4096

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from benchmarks.asking import asked
 from benchmarks.workplace import Workplace
+from brickd.base.units import called
 from brickd.demo.transformer import Place
-from brickd.units import called
 
 _DIFFERS = {"identical": False, "within": False, "diverged": True, "routing": True}
 

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from brickd import _reader, dtypes
-from brickd.numerics.numerics import Numerics, Speaker
-from brickd.numerics.sites import Tables
+from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.shm import _reader, dtypes
+from brickd.shm.sites import Tables
 
 WORKERS, TENSORS = 64, 1_000
 

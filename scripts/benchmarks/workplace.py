@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from brickd.files import find
+from brickd.shm.segment_files import find
 
 _SCRIPTS = Path(__file__).resolve().parent.parent
 SHM = Path("/dev/shm")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from brickd.files import find
+from brickd.shm.segment_files import find
 from soaking.daemon import Daemon
 from soaking.plan import DETAILED, fate, plan
 from soaking.population import Life, Population

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 from benchmarks.workplace import SHM, Workplace
 
-from brickd.files import find
+from brickd.shm.segment_files import find
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from brickd.ledger import Ledger
-from brickd.totals import bricks
-from brickd.workers import Worker
+from brickd.model.brick_totals import bricks
+from brickd.model.workers import Worker
+from brickd.shm.ledger import Ledger
 from soaking.account import Bounds
 from soaking.plan import KERNEL, MEASURED_NS
 

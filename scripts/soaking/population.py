@@ -15,7 +15,7 @@ from typing import Literal
 from benchmarks.workplace import Workplace
 
 from brickd.errors import SegmentRefused
-from brickd.segment import open_segment
+from brickd.shm.segment import open_segment
 from soaking.account import KINDS, ROWS, Account, Bounds
 from soaking.plan import Plan
 

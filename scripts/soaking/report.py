@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from brickd.ledger import Ledger
+from brickd.shm.ledger import Ledger
 from soaking.account import Bounds
 from soaking.churn import Wanted
 from soaking.growth import Growth

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import psutil
 from benchmarks.workplace import Workplace
 
-from brickd.files import find
-from brickd.workers import survey
-from brickd.world import left_behind
+from brickd.datasources.world import left_behind
+from brickd.model.workers import survey
+from brickd.shm.segment_files import find
 from soaking import growth
 from soaking.account import KINDS
 from soaking.churn import Churn, Wanted

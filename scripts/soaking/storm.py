@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.workplace import Workplace
 
-from brickd.files import find
+from brickd.shm.segment_files import find
 from soaking.daemon import Daemon
 from soaking.herd import Herd
 from soaking.judgement import Check, equal

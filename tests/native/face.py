@@ -9,7 +9,7 @@ import weakref
 import brick_agent as brick
 from brick_agent import _core
 
-from brickd import _peaks
+from brickd.analysis.roofline import _peaks
 
 ROUNDS = 1000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.method import Case
 from benchmarks.peers import needs
-from brickd import _reader
+from brickd.shm import _reader
 
 BY = "brickd"
 PAIR = "brick_begin(); brick_end() in C"

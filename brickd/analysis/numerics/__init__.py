@@ -1,0 +1,1 @@
+"""Verdicts on computed tensors: matched, judged, blamed, while workers run and afterwards."""

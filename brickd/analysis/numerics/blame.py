@@ -1,0 +1,215 @@
+"""One row judged: what it comes to, and whose fault it is.
+
+Owns: the words for both, and the rules that lead to them. Must not know: how rows come about, workers' names, screens.
+Invariants: nobody is blamed where the inputs are not known to be equal, or so nearly equal that they explain nothing;
+what an operator may have read beside them, even where what filled it is known, is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from brickd.analysis.numerics.match import Class, Row
+from brickd.shm import _reader, records
+from brickd.shm.sites import Site, is_stateful
+
+# So many times the error of its inputs is no operator's usual amplification.
+_MANY_TIMES = 8.0
+
+_INTEGERS = frozenset(range(records.DTYPES.index("int8"), records.DTYPES.index("uint64") + 1))
+_ROUTES = re.compile(r"rout(?!in)|routing|expert|top_?k|(?<![a-z])moe(?![a-z])", re.IGNORECASE)
+
+
+class Verdict(StrEnum):
+    """What a comparison, or many of them, came to."""
+
+    IDENTICAL = "identical"
+    WITHIN = "within"
+    DIVERGED = "diverged"
+    ROUTING = "routing"  # the experts that were chosen are others: what follows was computed by others
+    NOT_COMPARABLE = "not_comparable"
+    INCOMPLETE = "incomplete"  # records were lost, and what is left says nothing for sure
+
+    @property
+    def differs(self) -> bool:
+        """Whether two that should be equal are not: more than rounding, and sure."""
+        return self in (Verdict.DIVERGED, Verdict.ROUTING)
+
+
+class Blame(StrEnum):
+    """Where a difference was born."""
+
+    CULPRIT = "culprit"  # here: the inputs were equal
+    HERE_OR_CACHE = "here_or_cache"  # here, or in what it reads that no input shows
+    PROPAGATED = "propagated"  # before: the inputs differ
+    UNKNOWN = "unknown"
+
+
+class NotFinite(StrEnum):
+    """Where NaN and infinities come from that only one of two has."""
+
+    BORN = "born"
+    PASSED_ON = "passed_on"
+    UNKNOWN = "unknown"
+
+
+class Said(NamedTuple):
+    """A print, read.
+
+    Attributes:
+        worker: under which number its worker is heard.
+        site: its worker's number for it.
+        record: as `records.events` has it.
+    """
+
+    worker: int
+    site: int
+    record: Mapping[str, Any]
+
+    @property
+    def output(self) -> Mapping[str, Any]:
+        """What its output came to."""
+        tensor: Mapping[str, Any] = self.record["tensors"][0]
+        return tensor
+
+    @property
+    def inputs(self) -> Sequence[Mapping[str, Any]]:
+        """What its inputs came to."""
+        tensors: Sequence[Mapping[str, Any]] = self.record["tensors"]
+        return tensors[1:]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it, but for whose it is."""
+        record, shown = self.record, records.tensor_document(self.output)
+        has_step = record["step"] != 0 or record["flags"] & _reader.CHECKED_STEP != 0
+        return {
+            "step": f"{record['step']:016x}" if has_step else None,
+            "position": record["position"],
+            **shown,
+            "fnv1a": records.seeds_checksum(record["output"]),
+            "shape": list(record["output"]["shape"][: record["output"]["dims"]]),
+        }
+
+
+def read(prints: _reader.Prints, number: int) -> Said | None:
+    """A print by its number; None where it has gone."""
+    found = prints.print(number)
+    if found is None:
+        return None
+    worker, site, slots = found
+    (record,), _ = records.events(slots)
+    return Said(worker, site, record)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What a row comes to.
+
+    Attributes:
+        verdict: in a word.
+        reason: why it is not comparable; None where it is.
+        blame: of what differs; None where nothing does.
+        not_finite: where NaN and infinities come from that only one of them has; None where there are none.
+        error: relative and estimated; None: not known.
+        inputs_error: the largest of the inputs'; 0: these are equal; None: not known.
+        rounding: whether the same numbers, added up in another order, may be so far apart.
+    """
+
+    verdict: Verdict
+    reason: str | None = None
+    blame: Blame | None = None
+    not_finite: NotFinite | None = None
+    error: float | None = None
+    inputs_error: float | None = None
+    rounding: bool = False
+
+
+def judged(row: Row, site: Site, against: Said, worst: Said) -> Judgement:
+    """Judge a row by the one that the others are held against, and the one that is furthest from it."""
+    class_ = Class(row.class_)
+    if class_ == Class.LOST:
+        return Judgement(Verdict.INCOMPLETE)
+    if not class_.comparable:
+        return Judgement(Verdict.NOT_COMPARABLE, reason=class_.name.lower())
+    if class_ == Class.IDENTICAL:
+        return Judgement(Verdict.IDENTICAL, error=0.0, inputs_error=row.inputs_error)
+    verdict = Verdict.WITHIN
+    if class_ == Class.DIVERGED:
+        verdict = Verdict.ROUTING if is_routing(site, against) else Verdict.DIVERGED
+    return Judgement(
+        verdict,
+        blame=blame(site, against, worst, row) if verdict.differs else None,
+        not_finite=not_finite(against, worst),
+        error=row.error,
+        inputs_error=row.inputs_error,
+        rounding=verdict.differs and _is_rounding(row.error, row.rounding),
+    )
+
+
+def _is_rounding(error: float | None, rounding: float | None) -> bool:
+    """Of whole numbers none is."""
+    return error is not None and rounding is not None and 0 < rounding >= error
+
+
+def blame(site: Site, one: Said, other: Said, row: Row) -> Blame:
+    """Where the difference of two outputs was born."""
+    here = Blame.HERE_OR_CACHE if is_stateful(site) or _stateful(one) or _stateful(other) else Blame.CULPRIT
+    if not (_given(one) and _given(other)):
+        return Blame.UNKNOWN
+    if _equal(one.inputs, other.inputs):
+        return here
+    if row.inputs_error is None:
+        # Of the last one beyond those that a record has room for there is a checksum and no sketch.
+        return Blame.UNKNOWN if _more(one) or _more(other) else Blame.PROPAGATED
+    if row.tolerance is None or row.inputs_error > row.tolerance:
+        return Blame.PROPAGATED
+    # The inputs are equal but for rounding. What picks one of many may pick another one for less than that.
+    chooses = one.output["dtype"] in _INTEGERS
+    explained = chooses or _more(one) or _more(other)
+    far = row.error is None or row.error > _MANY_TIMES * row.inputs_error
+    return here if far and not explained else Blame.UNKNOWN
+
+
+def not_finite(one: Said, other: Said) -> NotFinite | None:
+    """Where NaN and infinities come from that only one of two outputs has, or more of."""
+    if _odd(one.output) == _odd(other.output):
+        return None
+    if not (_given(one) and _given(other)) or len(one.inputs) != len(other.inputs):
+        return NotFinite.UNKNOWN
+    alike = all(_odd(a) == _odd(b) for a, b in zip(one.inputs, other.inputs, strict=True))
+    if alike and (_more(one) or _more(other)):
+        return NotFinite.UNKNOWN
+    return NotFinite.BORN if alike else NotFinite.PASSED_ON
+
+
+def is_routing(site: Site, said: Said) -> bool:
+    """Whether its output says which experts are to compute what follows."""
+    return said.output["dtype"] in _INTEGERS and _ROUTES.search(site.kernel) is not None
+
+
+def _given(said: Said) -> bool:
+    return bool(said.inputs) and all(each["dtype"] for each in said.inputs)
+
+
+def _more(said: Said) -> bool:
+    flags: int = said.record["flags"]
+    return flags & _reader.CHECKED_MORE != 0
+
+
+def _stateful(said: Said) -> bool:
+    flags: int = said.record["flags"]
+    return flags & _reader.CHECKED_STATEFUL != 0
+
+
+def _equal(some: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:
+    return [(each["dtype"], each["checksum"]) for each in some] == [
+        (each["dtype"], each["checksum"]) for each in others
+    ]
+
+
+def _odd(tensor: Mapping[str, Any]) -> tuple[int, int, int]:
+    return tensor["nan"], tensor["pos_inf"], tensor["neg_inf"]

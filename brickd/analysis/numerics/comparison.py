@@ -1,0 +1,222 @@
+"""Workers side by side, by one kind of evidence: how many comparisons came to what, which differ, which differs first.
+
+Owns: what lost records make of a difference, who is the outlier, what follows from what. Must not know: where workers
+come from, documents, screens. Invariants: verdicts are formed within one kind of evidence; what records that were lost
+may explain is never called diverged; with two nobody is the outlier.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from brickd.analysis.numerics.blame import Blame, Judgement, Said, Verdict, judged, read
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.match import Class, Matched, Row, match
+from brickd.shm.sites import plain
+
+ROWS_MAX = 1024  # that are judged
+_BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
+
+
+class Evidence(StrEnum):
+    """Why two must agree, the strongest first."""
+
+    WEIGHTS = "weights"
+    INPUT = "input"
+    RUN = "run"
+
+
+class Party(NamedTuple):
+    """A worker that is compared.
+
+    Attributes:
+        name: what it is called.
+        number: under which it was heard.
+        since: ticks before which nothing of it is looked at.
+        lost: how many of its records were lost among those that are looked at.
+        worn: whether what it said first may have left for want of room.
+    """
+
+    name: str
+    number: int
+    since: int = 0
+    lost: int = 0
+    worn: bool = False
+
+
+class Difference(NamedTuple):
+    """A row in which not all is identical; the prints where it is comparable and these are here still."""
+
+    row: Row
+    site: int
+    judgement: Judgement
+    against: Said
+    worst: Said
+
+    @property
+    def differs(self) -> bool:
+        """Whether it is more than rounding, and sure."""
+        return self.judgement.verdict.differs
+
+    @property
+    def is_born(self) -> bool:
+        """Whether it is known to have been born there, or in a cache that is read there."""
+        return self.judgement.blame in _BORN
+
+    def members(self, *classes: Class) -> list[int]:
+        """Which of the parties are of these classes."""
+        return [member.worker for member in self.row.members if member.class_ in classes]
+
+    @property
+    def agree(self) -> list[int]:
+        """Which of the parties agree against the worst: where any of another numeric class cannot tell, no such one."""
+        both = self.members(Class.IDENTICAL, Class.WITHIN)
+        return both if len(both) == self.row.agree else self.members(Class.IDENTICAL)
+
+    @property
+    def expected(self) -> int:
+        """The party that the others are held against."""
+        return self.row.members[self.row.against].worker
+
+    @property
+    def actual(self) -> int:
+        """The one that is furthest from it."""
+        return self.row.members[self.row.worst].worker
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What comparing came to.
+
+    Attributes:
+        evidence: of which kind.
+        parties: who was compared, in the order in which they were named.
+        matched: what stands side by side.
+        differences: the first of what differs, in the order of execution.
+    """
+
+    evidence: Evidence
+    parties: Sequence[Party]
+    matched: Matched
+    differences: Sequence[Difference]
+    counts: Counter[Class] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        counts: Counter[Class] = Counter()
+        for site in self.matched.sites:
+            counts.update({Class(class_): count for class_, count in enumerate(site.classes) if count})
+        object.__setattr__(self, "counts", counts)
+
+    @property
+    def compared(self) -> int:
+        """How many comparisons there are, of those that can be made."""
+        return sum(count for class_, count in self.counts.items() if class_.comparable)
+
+    @property
+    def diverged(self) -> int:
+        """How many of these differ by more than rounding, for sure."""
+        return self.counts[Class.DIVERGED]
+
+    @property
+    def unproven(self) -> int:
+        """How many would be called that, had nothing been lost."""
+        return self.counts[Class.LOST]
+
+    @property
+    def incomplete(self) -> int:
+        """How many could not be made for what was lost, or say nothing for it."""
+        workers = zip(self.parties, self.matched.workers, strict=True)
+        return self.unproven + sum(max(party.lost, found.missing) for party, found in workers if party.lost)
+
+    @property
+    def not_comparable(self) -> dict[str, int]:
+        """How many could not be made, by reason."""
+        return {class_.name.lower(): n for class_, n in sorted(self.counts.items()) if not class_.comparable}
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all of it comes to: where something differs, what the first does."""
+        if self.diverged > 0:
+            return Verdict.DIVERGED if self.first is None else self.first.judgement.verdict
+        if self.incomplete:
+            return Verdict.INCOMPLETE
+        if not self.compared:
+            return Verdict.NOT_COMPARABLE
+        return Verdict.WITHIN if self.counts[Class.WITHIN] else Verdict.IDENTICAL
+
+    @property
+    def first(self) -> Difference | None:
+        """The first that differs."""
+        return next((each for each in self.differences if each.differs), None)
+
+    @property
+    def outlier(self) -> int | None:
+        """The one party that the others, of which there are two at least, agree against."""
+        first = self.first
+        if first is None:
+            return None
+        apart = first.members(Class.DIVERGED)
+        return apart[0] if len(apart) == 1 and len(first.agree) >= 2 else None
+
+    def born(self) -> list[int]:
+        """The sites at which something was born, in the order of execution; what reads a cache may follow."""
+        said = [each for each in self.differences if each.differs and each.is_born]
+        sure = (each.site for each in said if each is self.first or each.judgement.blame == Blame.CULPRIT)
+        return list(dict.fromkeys(sure))
+
+    def missing(self) -> tuple[int, int]:
+        """How often the first party lacks what another has, and the others what it has: for nothing that was lost."""
+        lacks = [
+            0 if party.lost else found.missing for party, found in zip(self.parties, self.matched.workers, strict=True)
+        ]
+        return sum(lacks[:1]), sum(lacks[1:])
+
+
+def compare(
+    numerics: Numerics,
+    parties: Sequence[Party],
+    evidence: Evidence,
+    *,
+    step: int | None = None,
+    rtol: float | None = None,
+) -> Comparison:
+    """Set workers side by side, by input or by run.
+
+    Args:
+        numerics: what they said, of which the caller has the only one.
+        parties: who.
+        evidence: by which.
+        step: this one alone.
+        rtol: up to which relative error a run is within tolerance; None: what rounding leads to expect.
+    """
+    found = match(
+        numerics.prints,
+        [party.number for party in parties],
+        [party.since for party in parties],
+        by_input=evidence == Evidence.INPUT,
+        step=step,
+        rtol=rtol,
+        rows_max=ROWS_MAX,
+        lost=[party.lost for party in parties],
+        worn=[party.worn for party in parties],
+    )
+    differences = [each for row in found.rows if (each := _difference(numerics, row)) is not None]
+    return Comparison(evidence, parties, found, differences)
+
+
+def _difference(numerics: Numerics, row: Row) -> Difference | None:
+    against = read(numerics.prints, row.members[row.against].number)
+    worst = read(numerics.prints, row.members[row.worst].number)
+    if against is None or worst is None:
+        return None
+    site = numerics.sites[against.site]
+    return Difference(row, plain(against.site), judged(row, site, against, worst), against, worst)
+
+
+def following(run: Comparison, born: Sequence[int]) -> int:
+    """At how many sites something differs by run that was born at none of these."""
+    return sum(site.classes[Class.DIVERGED] > 0 and site.site not in born for site in run.matched.sites)

@@ -1,0 +1,223 @@
+"""What of the workers' numbers was looked at, site by site, and what cannot be seen.
+
+Owns: in which state a site is, and the sums of a service. Must not know: screens, JSON, how a finding comes about.
+Invariant: what nobody compared is counted by the reason why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from brickd.analysis.numerics.numeric_classes import classes_of
+from brickd.analysis.numerics.online_state import Compared, Counts, Place
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Reading
+
+_CLOSED = "closed"  # what a worker says of such a site's kernel in place of a category
+
+
+class SiteState(StrEnum):
+    """How far a site is looked at, what matters most first."""
+
+    DIFFERS = "differs"
+    UNJUDGED = "not_judged"  # outputs are unlike, and nobody has looked at any of them yet, or had room for it
+    UNREPEATED = "does_not_repeat"  # workers contradict themselves: they, or the kernel
+    OFF = "off"  # it is not recorded, for what customers wrote can be told from it
+    LEFT_OUT = "left_out"  # the operator wants nothing recorded there
+    CLOSED = "closed"  # it is within what torch compiles, or copies to several devices: only what is around it is seen
+    SILENT = "silent"  # it is known, and nothing was recorded there
+    NO_INPUTS = "no_inputs"  # nobody knows what is to be compared with what
+    STATEFUL = "stateful"  # something decides that no input shows
+    ALONE = "alone"  # no two workers had the same to do
+    COMPARED = "compared"
+
+
+@dataclass(frozen=True, slots=True)
+class SiteSeen:
+    """A site.
+
+    Attributes:
+        place: which one.
+        state: how far it is looked at.
+        classes: the uuids of those of each numeric class, where there are several.
+        counts: of its fingerprints.
+    """
+
+    place: Place
+    state: SiteState
+    counts: Counts
+    classes: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSeen:
+    """A service.
+
+    Attributes:
+        service: its name.
+        workers: how many of its workers have sites.
+        counts: of all its fingerprints.
+        off: sites that are not recorded.
+        closed: sites at which nothing can be recorded.
+        no_inputs: sites that say no inputs.
+        lost: checksums for which a worker found no room.
+        unreadable: tensors that a worker could not read.
+        differ: places where workers differ.
+        classes: how many numeric classes there are, where there are most.
+        unkept: how often there was no room for a further one.
+        compared_ns: when comparisons were last seen to grow, since 1970; None: there were none.
+    """
+
+    service: str
+    workers: int
+    counts: Counts
+    off: int
+    closed: int
+    no_inputs: int
+    lost: int
+    unreadable: int
+    differ: int
+    classes: int
+    unkept: int
+    compared_ns: int | None
+
+
+def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]:
+    """The services of some workers of which anything is known."""
+    found = []
+    by_service: dict[str, list[Sequence[Sequence[str]]]] = {}
+    for place, classes in _classes(compared, workers).items():
+        by_service.setdefault(place.service, []).append(classes)
+    for service in dict.fromkeys(worker.service for worker in workers):
+        readings = [worker.reading for worker in workers if worker.service == service]
+        rows = [counts for place, counts in compared.sites.items() if place.service == service]
+        with_sites = [reading for reading in readings if reading.sites]
+        if not rows and not with_sites:
+            continue
+        total = Counts("")
+        for counts in rows:
+            total = total.and_(*counts[1:])
+        latest = compared.latest.get(service)
+        found.append(
+            ServiceSeen(
+                service,
+                len(with_sites),
+                total,
+                off=max((sum(site is not None and site.off for site in each.sites) for each in with_sites), default=0),
+                closed=max(map(_closed, with_sites), default=0),
+                no_inputs=sum(0 < counts.prints == counts.bare for counts in rows),
+                lost=sum(map(lost, readings)),
+                unreadable=sum(reading.process["tensors_refused"] for reading in readings),
+                differ=sum(place.service == service for place in compared.findings),
+                classes=max(map(len, by_service.get(service, ())), default=1),
+                unkept=compared.unkept.get(service, 0),
+                compared_ns=None if latest is None else latest.at_ns,
+            )
+        )
+    return found
+
+
+def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[Place, list[list[str]]]:
+    """Who of some workers computes in which numeric class, wherever there are several."""
+    uuids: dict[str, list[str]] = {}
+    for worker in workers:
+        uuids.setdefault(worker.service, []).append(worker.reading.uuid)
+    found = {place: classes_of(apart, uuids.get(place.service, ())) for place, apart in compared.apart.items()}
+    return {place: classes for place, classes in found.items() if len(classes) > 1}
+
+
+def _closed(reading: Reading) -> int:
+    return sum(site is not None and reading.category(site.name) == _CLOSED for site in reading.sites)
+
+
+def lost(reading: Reading) -> int:
+    """For how many checksums a worker found no room."""
+    return sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in reading.lanes)
+
+
+def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
+    """Every site of the services of some workers, those that are not compared first."""
+    on: dict[Place, str] = {}
+    off: dict[Place, str] = {}
+    left_out: set[Place] = set()
+    wanted: set[Place] = set()
+    names = set()
+    for worker in workers:
+        reading = worker.reading
+        names.add(worker.service)
+        for number, site in enumerate(reading.sites):
+            if site is not None:
+                place = Place(worker.service, reading.name(site.name), site.layer)
+                (off if site.off else on).setdefault(place, reading.category(site.name))
+                if reading.alive:
+                    (left_out if reading.leaves_out(number) else wanted).add(place)
+    counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
+    known = {place: Counts(category) for place, category in (off | on).items()} | counted
+    left_out -= wanted
+    classes = _classes(compared, workers)
+    found = [
+        SiteSeen(place, state_of(compared, place, counts, off, on, left_out), counts, classes.get(place, ()))
+        for place, counts in known.items()
+    ]
+    order = list(SiteState)
+    return sorted(found, key=lambda each: (order.index(each.state), each.place))
+
+
+def state_of(
+    compared: Compared,
+    place: Place,
+    counts: Counts,
+    off: Collection[Place],
+    on: Collection[Place],
+    left_out: Collection[Place] = (),
+) -> SiteState:
+    """How far a place is looked at.
+
+    Args:
+        compared: what was found.
+        place: which one.
+        counts: of its fingerprints.
+        off: those that are known not to be recorded, for what customers wrote can be told from them.
+        on: those that are known to be.
+        left_out: those of which the operator wants nothing recorded in any worker.
+    """
+    if place in compared.findings:
+        return SiteState.DIFFERS
+    if place in compared.doubts:
+        return SiteState.UNREPEATED
+    if counts.unlike and not counts.judged:
+        return SiteState.UNJUDGED
+    if counts.met:
+        return SiteState.COMPARED
+    if counts.stateful:
+        return SiteState.STATEFUL
+    if counts.prints:
+        return SiteState.NO_INPUTS if counts.bare == counts.prints else SiteState.ALONE
+    if place in off and place not in on:
+        return SiteState.OFF
+    if place in left_out:
+        return SiteState.LEFT_OUT
+    return SiteState.CLOSED if counts.category == _CLOSED else SiteState.SILENT
+
+
+def thinned(workers: Iterable[Worker]) -> tuple[int, bool, int, int]:
+    """Of which steps those record who record the fewest, whether of instrumented models alone, how many of how many."""
+    alive = [worker.reading for worker in workers if worker.reading.alive]
+    rates = [(each.rate or each.own_rate or _reader.RATE_ALL, each.own_rate != 0) for each in alive]
+    least = min(rates, default=(_reader.RATE_ALL, False))
+    return *least, rates.count(least), len(rates)
+
+
+def bricks_without_sites(workers: Iterable[Worker]) -> list[tuple[str, str]]:
+    """The bricks, by service, of which nobody checks what they compute."""
+    bricks: dict[tuple[str, str], None] = {}
+    checked: set[tuple[str, str]] = set()
+    for worker in workers:
+        reading = worker.reading
+        checked |= {(worker.service, reading.name(site.name)) for site in reading.sites if site is not None}
+        names = {path.name for path in reading.paths[1:] if path is not None}
+        bricks |= dict.fromkeys((worker.service, reading.name(name)) for name in sorted(names))
+    return [brick for brick in bricks if brick not in checked]

@@ -1,0 +1,207 @@
+"""What a comparison came to, in sentences.
+
+Owns: their words. Must not know: how verdicts come about, screens. Invariants: a sentence is raw, whoever prints it
+escapes it; what is expected is the side that the others are held against, and what is there instead is the other's;
+that nobody differs is never said without how much was compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from brickd.analysis.numerics.blame import Blame, NotFinite, Verdict
+from brickd.analysis.numerics.comparison import Comparison, Difference, Evidence
+from brickd.analysis.numerics.match import Class
+from brickd.base.units import noun, plural, relative
+from brickd.query.queries import REASONS
+from brickd.shm._reader import CONTENTS_MIN
+from brickd.shm.sites import Site
+
+_NAMED = 3
+_HASHED = 1 << 40  # no engine counts its steps so far
+_ROUNDING = "as rounding makes it: another number of threads, or compiled?"
+
+
+def listed(names: Sequence[str], most: int = _NAMED) -> str:
+    """Some names in a row.
+
+    >>> listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a and b', 'a, b, c and 2 more')
+    """
+    shown = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
+    return " and ".join([", ".join(shown[:-1]), shown[-1]] if len(shown) > 1 else shown)
+
+
+def step(number: int) -> str:
+    """A step as its host said it; one that was text, by what stands for it.
+
+    >>> step(17), step(0xFEDCBA9876543210)
+    ('step 17', 'step fedcba9876543210')
+    """
+    return f"step {number}" if number < _HASHED else f"step {number:016x}"
+
+
+def place(site: Site, difference: Difference) -> str:
+    """Where it differs."""
+    record = difference.worst.record
+    layer = [f"layer {site.layer}"] if site.layer >= 0 else []
+    return ", ".join([site.kernel, *layer, step(record["step"]), f"position {record['position']}"])
+
+
+def headline(of: Comparison, site: Site | None) -> str:
+    """The verdict, by which evidence; `site`: where the first difference is, if there is one."""
+    names = [party.name for party in of.parties]
+    first = of.first
+    match of.verdict:
+        case Verdict.DIVERGED | Verdict.ROUTING if first is not None and site is not None:
+            return f"by {of.evidence}: {of.verdict}: {_who(first, names)}, first at {place(site, first)}"
+        case Verdict.DIVERGED:
+            return f"by {of.evidence}: diverged: {listed(names)} disagree"
+        case Verdict.INCOMPLETE:
+            lost = sum(party.lost for party in of.parties)
+            odd = f"; {of.unproven:,} differ, which that may explain" if of.unproven else ""
+            said = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
+            return f"by {of.evidence}: {said}; equal: {_equal(of)}{odd}"
+        case Verdict.WITHIN:
+            what = "of several numeric classes" if of.evidence == Evidence.INPUT else "within tolerance"
+            return f"by {of.evidence}: {what}, {listed(names)}: {_equal(of)}"
+    return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
+
+
+def _who(first: Difference, names: Sequence[str]) -> str:
+    """Who differs from the majority; where there is none, who disagree."""
+    apart, agree = first.members(Class.DIVERGED), first.agree
+    if len(agree) <= len(apart):
+        return f"{listed([names[each] for each in sorted(agree + apart)])} disagree"
+    verb = "differ" if len(apart) > 1 else "differs"
+    return f"{listed([names[each] for each in apart])} {verb} from {len(agree)} that agree"
+
+
+def _equal(of: Comparison) -> str:
+    sites = sum(any(site.classes[: Class.DIVERGED + 1]) for site in of.matched.sites)
+    within = of.counts[Class.WITHIN]
+    more = f", {within:,} of them by rounding apart" if within else ""
+    return f"{plural(of.compared - of.counts[Class.DIVERGED], 'comparison')} at {plural(sites, 'site')}{more}"
+
+
+def explained(difference: Difference) -> str:
+    """Whose fault a difference is, and why that is said."""
+    judgement = difference.judgement
+    said = f"relative error {_error(judgement.error)}{_rounding(difference)}; {_born(difference)}"
+    if judgement.verdict == Verdict.ROUTING:
+        said = f"other experts were chosen; {_born(difference)}"
+    match judgement.not_finite:
+        case NotFinite.BORN:
+            said += "; NaN or infinities are born there"
+        case NotFinite.PASSED_ON:
+            said += "; NaN or infinities are passed on"
+        case NotFinite.UNKNOWN:
+            said += "; only one has NaN or infinities"
+    return said
+
+
+def _rounding(difference: Difference) -> str:
+    """What may have made it, where rounding may; at few contents nobody knows whether it always does."""
+    contents = difference.row.contents
+    known = "Say so by backend="
+    if contents:
+        known = f"It takes {CONTENTS_MIN} contents to know, here {plural(contents, 'is', 'are')}; or say so by backend="
+    return f" ({_ROUNDING} {known})" if difference.judgement.rounding else ""
+
+
+def before(of: Comparison) -> str | None:
+    """What came before the first that differs."""
+    if of.first is None:
+        return None
+    identical, within, not_comparable = of.first.row.before
+    more = f", {within:,} of them by rounding apart" if within else ""
+    said = f"equal up to there: {plural(identical + within, 'comparison')}{more}"
+    if not identical + within:
+        said = "nothing was compared before it"
+    return f"{said}; {not_comparable:,} before it could not be compared" if not_comparable else said
+
+
+def _born(difference: Difference) -> str:
+    inputs = difference.judgement.inputs_error
+    match difference.judgement.blame:
+        case Blame.CULPRIT if inputs:
+            return f"born there: its inputs differ by {_error(inputs)} alone"
+        case Blame.CULPRIT:
+            return "born there: its inputs were equal"
+        case Blame.HERE_OR_CACHE:
+            return "born there or in its cache: the inputs that are seen were equal"
+        case Blame.PROPAGATED:
+            return f"born before: its inputs differ already ({_error(inputs)})"
+    if not (difference.against.inputs and difference.worst.inputs):
+        return "where it was born is not known: its inputs were not given"
+    return f"where it was born is not known: its inputs differ by {_error(inputs)}"
+
+
+def diagnosis(of: Comparison, site: Site, difference: Difference) -> str:
+    """One difference in a line: what was expected, of whom, and what is there."""
+    expected, actual = of.parties[difference.expected].name, of.parties[difference.actual].name
+    return (
+        f"{place(site, difference)}: expected {difference.against.output['checksum']:016x} ({expected}), actual"
+        f" {difference.worst.output['checksum']:016x} ({actual}); {explained(difference)}"
+    )
+
+
+def _error(value: float | None) -> str:
+    return "not known" if value is None or not math.isfinite(value) else relative(value)
+
+
+def after(follow: int | None, born: int) -> str | None:
+    """What comes behind the first; `born`: sites at which something else was."""
+    said = []
+    if follow:
+        said.append(f"{plural(follow, 'other site follows', 'other sites follow')} from it")
+    if born:
+        said.append(f"something was born at {plural(born, 'other site')} as well")
+    return "; ".join(said) or None
+
+
+def nothing(tried: Comparison) -> str:
+    """Why nothing can be compared."""
+    names = [party.name for party in tried.parties]
+    silent = [name for name, found in zip(names, tried.matched.workers, strict=True) if not found.prints]
+    if len(names) - len(silent) < 2:
+        return (
+            f"no fingerprints of {listed(silent)} are here, wanted are those of two workers (brick.checksum in the"
+            " engine records them)"
+        )
+    why = ", ".join([_paired(tried), *_reasons(tried)])
+    return f"nothing of {listed(names)} is comparable: by {tried.evidence} {why}{_next(tried)}"
+
+
+def outputs_not_compared(tried: Comparison) -> str:
+    """That no output was compared, why, and how it may be."""
+    prints = tried.matched.prints
+    if not prints:
+        return "outputs not compared: no fingerprints are here (brick.checksum in the engine records them)"
+    lone = sum(site.lone for site in tried.matched.sites)
+    alone = [f"{lone:,} without a counterpart in another worker"] if lone else []
+    reasons = ", ".join([*_reasons(tried), *alone])
+    return f"outputs not compared (0 of {plural(prints, 'fingerprint')}): {reasons}{_next(tried)}"
+
+
+def _next(tried: Comparison) -> str:
+    """What to ask for next: steps are paired only where a person says that the workers did the same."""
+    return "" if tried.evidence == Evidence.RUN else " (did they do the same work? --by run)"
+
+
+def _paired(of: Comparison) -> str:
+    if not of.not_comparable:
+        return f"0 of {plural(of.matched.prints, 'fingerprint')} stand beside one of another worker"
+    return f"{sum(of.not_comparable.values()):,} that stand side by side may differ"
+
+
+def _reasons(of: Comparison) -> Iterator[str]:
+    found = of.matched
+    for reason, count in of.not_comparable.items():
+        yield f"{count:,} {REASONS[reason]}"
+    bare = sum(site.bare for site in found.sites)
+    if bare:
+        yield f"{bare:,} without inputs"
+    if of.evidence == Evidence.RUN and not found.steps.shared and found.steps.lone:
+        yield f"no {noun(found.steps.lone, 'step')} in common"

@@ -1,0 +1,56 @@
+"""What was kept of a difference is heard again, where what else was said at that time has left the window.
+
+Owns: how a kept fingerprint becomes one of those that are compared. Must not know: how one was found, who
+asks.
+Invariants: it is heard under the names that it had; what is held still is not heard twice.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+
+from brickd.analysis.numerics.fingerprints import GONE, Numerics
+from brickd.analysis.numerics.online_state import Compared, Evidence
+from brickd.shm import _reader, records
+from brickd.shm.sites import Site, Tables, digest, plain
+
+
+def add(prints: _reader.Prints, evidence: Evidence, worker: int, service: int, site: int, shard: int = 0) -> None:
+    """Have it stand among others, as a worker's at a site.
+
+    It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.
+    """
+    events, _ = records.events(evidence.slots)
+    for record in events:
+        names = array("Q", bytes(8 * (max(record["backend"], record["of"]) + 1)))
+        for number, text in ((record["backend"], evidence.backend), (record["of"], evidence.of)):
+            names[number] = digest(text)
+        number = site if record["flags"] & _reader.CHECKED_STATELESS else plain(site)
+        sites = array("Q", bytes(8 * record["site"])) + array("Q", [number])
+        prints.add(worker, service, shard, sites, names, evidence.slots, True)
+
+
+def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) -> None:
+    """Have what was kept of some workers stand beside what they say, of all cases that have left the window.
+
+    Args:
+        numerics: what they say.
+        compared: what was kept.
+        shards: which one each of them holds, by uuid.
+    """
+    for place, finding in compared.findings.items():
+        site = numerics.sites.number(Site(place.kernel, place.layer, finding.category))
+        for case in dict.fromkeys((finding.first, finding.newest)):
+            if compared.held and case.at_ns >= compared.oldest_ns:
+                continue
+            for evidence in (case.against, case.other):
+                if evidence.worker in shards and evidence.slots:
+                    speaker = numerics.speakers.get(evidence.worker)
+                    if speaker is None:
+                        shard = shards[evidence.worker]
+                        speaker = numerics.speaker(evidence.worker, place.service, lambda: Tables((), ()), shard)
+                        speaker.began = GONE
+                    service = numerics.service_number(place.service)
+                    add(numerics.prints, evidence, speaker.number, service, site, speaker.shard_digest)
+                    speaker.heard = numerics.prints.end

@@ -1,0 +1,226 @@
+"""What workers say of their tensors, heard: the newest fingerprints of many workers, and who said them.
+
+Owns: who speaks, and how the numbers in a worker's records become those that mean the same for all. Must not know:
+where records come from, what is made of fingerprints that differ. Invariants: a record is heard once; what it refers
+to is known by name, or by its number where the worker never said a name; fingerprints are bounded by bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from brickd.analysis.weights.store import Weights
+from brickd.shm import _reader
+from brickd.shm.sites import Site, Sites, Tables, digest
+
+WINDOW_BYTES = 64 << 20
+ALL_BYTES = 1 << 30  # of what is heard for one question
+SPEAKERS_MAX = 4_096
+GONE = -1  # of a worker of whose first words some had gone before it was heard of
+_VAIN_MAX = 1_023
+
+
+class Learned(NamedTuple):
+    """These, and what stands for names and for sites by their numbers; 0: it was never said what that one is."""
+
+    tables: Tables
+    names: array[int]
+    sites: array[int]
+
+
+_NOTHING = Learned(Tables((), ()), array("Q"), array("Q"))
+
+
+class Speaker:
+    """A worker that is heard.
+
+    Attributes:
+        uuid: which worker it is.
+        service: what it belongs to.
+        shard: which one of a model it holds, or "".
+        shard_digest: what stands for that; 0: nothing.
+        number: under which its fingerprints stand.
+        lost: checksums that it found no room for.
+        lost_before: the number that the next fingerprint got when that last grew.
+        heard: the number that came after the last one of its own; 0: none of these was ever here.
+        began: how many numbers were given, to anybody, before it was heard of; below 0: some of its own had gone then.
+    """
+
+    def __init__(
+        self, hearer: Numerics, uuid: str, service: str, number: int, tables: Callable[[], Tables], shard: str
+    ) -> None:
+        self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
+        self.lost = self.lost_before = self.heard = 0
+        self.began = hearer.gone + hearer.prints.end
+        self._hearer, self._tables = hearer, tables
+        self.shard_digest = digest(shard) if shard else 0
+        self._learned = _NOTHING
+        self._vain = self._vain_left = 0  # looks that are spared, since the last one was in vain
+
+    def hear(self, records: bytes) -> None:
+        """Take records: whole ones, one behind the other."""
+        if not records:
+            return
+        left = self._add(records, named=True)
+        if left and self._vain_left == 0:
+            self.learn()
+            left = self._add(left, named=True)
+            # One that refers to what it never names is not asked each time.
+            self._vain = min(2 * self._vain + 1, _VAIN_MAX) if left else 0
+            self._vain_left = self._vain
+        elif left:
+            self._vain_left -= 1
+        if left:
+            self._add(left, named=False)
+
+    def _add(self, records: bytes, *, named: bool) -> bytes:
+        """Add them up to the first that refers to what is not known, or all; what is left."""
+        hearer = self._hearer
+        service = hearer.service_number(self.service)
+        _, names, sites = self._learned
+        before = hearer.prints.end
+        taken, weights = hearer.prints.add(self.number, service, self.shard_digest, sites, names, records, named)
+        if hearer.prints.end != before:  # of weights there is no print
+            self.heard = hearer.prints.end
+        hearer.speakers[self.uuid] = self
+        if weights:
+            hearer.weights.take(self, weights)
+        return records[taken:]
+
+    def lose(self, lost: int) -> None:
+        """It is known to have lost so many by now."""
+        if lost > self.lost:
+            self.lost, self.lost_before = lost, self._hearer.gone + self._hearer.prints.end
+
+    def for_another(self, hearer: Numerics) -> Speaker:
+        """As it is to another one, who hears of it now: under a number of its own there."""
+        learned = self._learned
+        other = hearer.speaker(self.uuid, self.service, lambda: learned.tables, self.shard)
+        other._learned = learned
+        if self._hearer.worn(self):
+            other.began = GONE
+        other.lose(self._hearer.lost(self))
+        return other
+
+    @property
+    def tables(self) -> Tables:
+        """What its numbers stand for, as far as that was looked up."""
+        return self._learned.tables
+
+    @property
+    def digests(self) -> array[int]:
+        """What stands for its sites, by number, as far as they were looked up; 0: it never said what that one is."""
+        return self._learned.sites
+
+    def site(self, number: int) -> Site:
+        """What one of its sites is called."""
+        return self.tables.site(number)
+
+    def known(self, number: int) -> Site | None:
+        """The same; None of one that it never named."""
+        return self.tables.known(number)
+
+    def name(self, number: int) -> str:
+        """What one of its names says."""
+        return self.tables.name(number)
+
+    def learn(self) -> None:
+        """Look up what its numbers stand for now."""
+        self._learned = self._hearer.learned(self.service, self._tables())
+
+
+class Numerics:
+    """Fingerprints of many workers.
+
+    Attributes:
+        prints: what they said, the newest of it.
+        sites: where.
+        speakers: who, by uuid.
+        bytes_max: how many they may take.
+        weights: what they said of their models' parameters.
+        gone: how many fingerprints, of anybody, had gone where these were taken from.
+    """
+
+    def __init__(self, bytes_max: int = WINDOW_BYTES, weights: Weights | None = None) -> None:
+        self.bytes_max = bytes_max
+        self.prints = _reader.Prints(bytes_max)
+        self.sites = Sites()
+        self.speakers: dict[str, Speaker] = {}
+        self.weights = weights or Weights()
+        self.gone = 0
+        self._services: dict[str, int] = {}
+        self._services_heard = 0
+        self._learned: dict[str, Learned] = {}
+        self._numbers = 0
+
+    @property
+    def evicted(self) -> int:
+        """How many fingerprints, of anybody, there was no room for any more."""
+        return self.gone + self.prints.first
+
+    def lost(self, speaker: Speaker) -> int:
+        """How many a worker lost that would stand among those that are here."""
+        return speaker.lost if speaker.lost_before >= self.evicted else 0
+
+    def worn(self, speaker: Speaker) -> bool:
+        """Whether what a worker said first may be here no more."""
+        return self.evicted > speaker.began
+
+    def learned(self, service: str, tables: Tables) -> Learned:
+        """What stands for a worker's names and sites: that of workers of a service who say the same is made once."""
+        learned = self._learned.get(service)
+        if learned is None or learned.tables != tables:
+            names = array("Q", (0 if row is None else digest(row[0]) for row in tables.names))
+            number = self.sites.number
+            sites = (0 if row is None else number(tables.site(n)) for n, row in enumerate(tables.sites))
+            learned = self._learned[service] = Learned(tables, names, array("Q", sites))
+        return learned
+
+    def speaker(self, uuid: str, service: str, tables: Callable[[], Tables], shard: str) -> Speaker:
+        """A worker that is to be heard from now on; `shard`: of the model, that it holds (shards.shard_of), or ""."""
+        if len(self.speakers) >= SPEAKERS_MAX:
+            longest = sorted(self.speakers.values(), key=lambda each: each.heard)[: SPEAKERS_MAX // 4]
+            self.forget([each.uuid for each in longest])
+        self._numbers += 1
+        self.speakers[uuid] = Speaker(self, uuid, service, self._numbers, tables, shard)
+        return self.speakers[uuid]
+
+    def forget(self, uuids: Iterable[str]) -> None:
+        """What these said is no opinion any more; the names of services that no other one is of go, too."""
+        self.prints.mute([self.speakers.pop(uuid).number for uuid in uuids if uuid in self.speakers])
+        left = {each.service for each in self.speakers.values()}
+        self._services = {service: number for service, number in self._services.items() if service in left}
+        self._learned = {service: learned for service, learned in self._learned.items() if service in left}
+
+    def about(self, uuids: Collection[str]) -> Numerics:
+        """What some of the workers said, as it is now.
+
+        They are numbered there as they come in, like whoever is heard there later: no number that was given here means
+        anything, and nothing that changes is shared.
+        """
+        other = Numerics(weights=self.weights.about(uuids))
+        other.sites, other.gone = self.sites.copy(), self.evicted
+        theirs = [speaker for uuid, speaker in self.speakers.copy().items() if uuid in uuids]
+        mine = [speaker.for_another(other) for speaker in theirs]
+        other.prints, ends = self.prints.select(
+            [speaker.number for speaker in theirs],
+            [speaker.number for speaker in mine],
+            [other.service_number(speaker.service) for speaker in mine],
+        )
+        for speaker, end in zip(mine, ends, strict=True):
+            speaker.heard = end
+        return other
+
+    def service_number(self, service: str) -> int:
+        """Under which number a service is known: none is given twice, for what was said under it may be there still."""
+        number = self._services.get(service)
+        if number is None:
+            number = self._services[service] = self._services_heard
+            self._services_heard += 1
+        return number
+
+    def service(self, number: int) -> str:
+        """What it is called, as long as any of its workers is known; 0 stands also for those of sites without room."""
+        return next((service for service, each in self._services.items() if each == number), "")

@@ -1,0 +1,282 @@
+"""Numeric classes: which workers compute the same numbers, added up in another order.
+
+Owns: what is known of that, when it is asked, and which of a group is judged. Must not know: the rule
+(match_classes.c), what becomes of a worker that differs. Invariants: until two workers were seen to be of two classes,
+nothing is known of them, nobody is named, and it is not said that anything was judged; a look asks a bounded number of
+times, and no place waits for ever; a worker of another class never decides which of two is right; all is bounded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import NamedTuple
+
+from brickd.analysis.numerics.evidence import add
+from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, Place
+from brickd.shm import _reader
+
+QUESTIONS_MAX = 4  # of a look: each goes through all prints once
+_OUTPUTS_MAX = 4  # of a group, that may be of other classes: what is judged, and what most say
+_NEAR_MAX = 16  # of a group, that are looked at for whether they may be
+_WAITING_MAX = 1_024
+
+Group = Sequence[tuple[int, int, int, int]]
+
+
+class Turns:
+    """What waits to be asked, and whose turn it is: who waits for the longest.
+
+    Of a place one print waits that is apart from another in one place of the sketch at the most, and one that is in
+    several: what two classes come to keeps no flipped bit from waiting.
+
+    Attributes:
+        denied: whether anybody found no turn in this look.
+    """
+
+    def __init__(self, questions: int = QUESTIONS_MAX) -> None:
+        self._questions = questions
+        self._waiting: dict[tuple[Place, bool], int] = {}
+        self._left: Counter[Place] = Counter()  # of whom it is the turn
+        self._asked = set[Place]()
+        self._others = 0
+        self.denied = False
+
+    def begin(self) -> list[int]:
+        """Another look: the prints whose turn it is."""
+        waiting = sorted(self._waiting.items(), key=lambda each: each[0][0] in self._asked)  # else in their order
+        first, self._waiting = waiting[: self._questions], dict(waiting[self._questions :])
+        self._left = Counter(place for (place, _), _ in first)
+        self._others, self._asked, self.denied = self._questions - len(first), set(), False
+        return [number for _, number in first]
+
+    def take(self, place: Place) -> bool:
+        """Whether one may be asked there now."""
+        if self._left[place]:
+            self._left[place] -= 1
+        elif self._others:
+            self._others -= 1
+        else:
+            self.denied = True
+            return False
+        self._asked.add(place)
+        return True
+
+    def wait(self, place: Place, number: int, *, once: bool) -> None:
+        """A print there of which it is not known yet what it comes to."""
+        if len(self._waiting) < _WAITING_MAX:
+            self._waiting.setdefault((place, once), number)
+
+
+class Read(NamedTuple):
+    """A group as it is to be judged.
+
+    Attributes:
+        group: what those say who can tell; what is of other classes counts as the same.
+        whole: whether all is known that is to be known of it.
+        once: whether what is not known may be one flipped bit.
+    """
+
+    group: Group
+    whole: bool
+    once: bool = False
+
+
+class _Output(NamedTuple):
+    """What some say of the same, who do not contradict themselves: the newest print that does, and their uuids."""
+
+    output: int
+    newest: int
+    workers: frozenset[str]
+
+
+@dataclass
+class Learning:
+    """What is learned in a look.
+
+    Attributes:
+        apart: all that is known, by place.
+        fresh: the places at which something was learned.
+    """
+
+    prints: _reader.Prints
+    turns: Turns
+    living: Collection[str]
+    apart: dict[Place, Apart]
+    fresh: set[Place] = field(default_factory=set)
+
+    def read(self, place: Place, group: Group, uuids: Mapping[int, str], who: int) -> Read:
+        """What a group of prints says, with what is known of those who say it.
+
+        Args:
+            place: where.
+            group: of each worker and output how often it said so, and the number of the newest print that does.
+            uuids: of the workers, by number.
+            who: the worker whose print is judged.
+        """
+        steady = _steady(group)
+        outputs = _outputs(group, steady, uuids, who)
+        if len(outputs) < 2:
+            return Read(group, whole=True)
+        outputs, others = outputs[:_OUTPUTS_MAX], outputs[_OUTPUTS_MAX:_NEAR_MAX]
+        apart = {each.output: set[int]() for each in outputs}
+        unknown = []
+        for one, other in combinations(outputs, 2):
+            rounded = self.prints.rounded(one.newest, other.newest)
+            known = rounded != _reader.ROUNDED_NOT and self._are_two(place, one, other)
+            if known is None:
+                unknown.append(rounded)
+            elif not known:
+                apart[one.output].add(other.output)
+                apart[other.output].add(one.output)
+        near = {each.output: found for each in others if (found := self._near(each, outputs))}
+        unknown += near.values()  # each may be of a class of its own
+        return Read(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
+
+    def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
+        """Whether rounding may have made it of any of some."""
+        found = (self.prints.rounded(one.newest, other.newest) for other in outputs)
+        return next(filter(None, found), _reader.ROUNDED_NOT)
+
+    def _are_two(self, place: Place, one: _Output, other: _Output) -> bool | None:
+        """Whether they, who are no further apart than that, are of two classes; None: not known yet."""
+        known = self.apart.get(place, ())
+        if not are_two(known, one.workers, other.workers):
+            if not self.turns.take(place):
+                return None
+            contents = self.prints.contents(one.newest, other.newest)
+            if contents < _reader.CONTENTS_MIN:
+                return None if contents else False
+            self.fresh.add(place)
+        if place in self.apart or len(self.apart) < CLASSES_MAX:
+            self.apart[place] = with_two(known, one.workers, other.workers, self.living)
+        return True
+
+    def explains(self, place: Place, case: Case) -> bool:
+        """Whether what was kept of a case is what two classes make."""
+        one, other = case.against, case.other
+        if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):
+            return False
+        prints = _reader.Prints(1)
+        for number, each in enumerate((one, other)):
+            add(prints, each, number, 0, 1)
+        return prints.rounded(0, 1) != _reader.ROUNDED_NOT
+
+
+def _outputs(group: Group, steady: Mapping[int, int], uuids: Mapping[int, str], who: int) -> list[_Output]:
+    """What most say first; what one says among those that are compared with each other."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for worker, output, _, newest in group:
+        if worker in steady and worker in uuids:
+            found.setdefault(output, []).append((worker, newest))
+    said = sorted(found, key=lambda output: (-len(found[output]), min(found[output])))
+    own = steady.get(who)
+    if own is not None and own in said[_OUTPUTS_MAX:]:
+        said.remove(own)
+        said.insert(_OUTPUTS_MAX - 1, own)
+    return [
+        _Output(
+            output,
+            max(newest for _, newest in found[output]),
+            frozenset(uuids[worker] for worker, _ in found[output]),
+        )
+        for output in said[:_NEAR_MAX]
+    ]
+
+
+def _steady(group: Group) -> dict[int, int]:
+    """What each says who does not contradict himself."""
+    times = Counter(worker for worker, *_ in group)
+    return {worker: output for worker, output, *_ in group if times[worker] == 1}
+
+
+def _folded(
+    group: Group,
+    steady: Collection[int],
+    outputs: Sequence[_Output],
+    apart: Mapping[int, set[int]],
+    near: Collection[int],
+) -> Group:
+    """Those that are apart from the same others say the same; who is apart from nobody, where any are, cannot tell.
+
+    Nor can who is near any of them.
+    """
+    any_apart = any(apart.values())
+    first: dict[frozenset[int], _Output] = {}
+    as_one = {each.output: first.setdefault(frozenset(apart[each.output]), each) for each in outputs}
+    rows = []
+    for worker, output, times, newest in group:
+        said = as_one.get(output)
+        if said is None:
+            if worker not in steady or output not in near:
+                rows.append((worker, output, times, newest))
+        elif worker not in steady:
+            rows.append((worker, said.output, times, newest))
+        elif apart[output] or not any_apart:
+            rows.append((worker, said.output, times, newest if output == said.output else said.newest))
+    return rows
+
+
+_PAIRS_MAX = 16
+_UUIDS_MAX = 4 * WORKERS_MAX
+
+
+def are_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str]) -> bool:
+    """Whether anybody of some is known to be of another class than anybody of others.
+
+    >>> known = ((frozenset("ab"), frozenset("c")),)
+    >>> are_two(known, {"a"}, {"c", "d"}), are_two(known, {"a"}, {"b"}), are_two(known, {"a"}, {"d"})
+    (True, False, False)
+    """
+    return any(bool(one & some and two & others) or bool(one & others and two & some) for one, two in apart)
+
+
+def with_two(apart: Apart, some: AbstractSet[str], others: AbstractSet[str], living: Collection[str]) -> Apart:
+    """Where all of some say the same, and all of others what those of another class say.
+
+    Where there is no room, those who have ended go.
+
+    >>> known = with_two((), {"a", "b"}, {"c"}, "abcde")
+    >>> [[sorted(each) for each in two] for two in with_two(known, {"c", "d"}, {"a"}, "abcde")]
+    [[['a', 'b'], ['c', 'd']]]
+    >>> [[sorted(each) for each in two] for two in with_two(known, {"a"}, {"b"}, "abcde")]
+    [[['a', 'b'], ['c']], [['a'], ['b']]]
+    """
+    found: dict[tuple[frozenset[str], frozenset[str]], None] = {}
+    joined = False
+    for one, two in apart:
+        if one & some and two & others:
+            found[one | some, two | others] = None
+        elif one & others and two & some:
+            found[one | others, two | some] = None
+        else:
+            found[one, two] = None
+            continue
+        joined = True
+    if not joined:
+        found[frozenset(some), frozenset(others)] = None
+    if _is_too_much(found):
+        alive = frozenset(living)
+        found = {(one & alive, two & alive): None for one, two in found if one & alive and two & alive}
+    return apart if _is_too_much(found) else tuple(found)
+
+
+def _is_too_much(found: Collection[tuple[frozenset[str], frozenset[str]]]) -> bool:
+    return len(found) > _PAIRS_MAX or sum(len(one) + len(two) for one, two in found) > _UUIDS_MAX
+
+
+def classes_of(apart: Apart, workers: Collection[str]) -> list[list[str]]:
+    """Those of some workers of whom anything is known, who are of one class together.
+
+    >>> classes_of(((frozenset("ab"), frozenset("c")), (frozenset("ab"), frozenset("d"))), "abcdef")
+    [['a', 'b'], ['c', 'd']]
+    """
+    found: dict[frozenset[str], list[str]] = {}
+    for uuid in workers:
+        beside = [two if uuid in one else one for one, two in apart if uuid in one or uuid in two]
+        if beside:
+            found.setdefault(frozenset().union(*beside).intersection(workers), []).append(uuid)
+    return [each for others, each in found.items() if others]

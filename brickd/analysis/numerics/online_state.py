@@ -1,0 +1,394 @@
+"""What fingerprints of the same input came to: where how many were compared, and where workers differ.
+
+Owns: that state as a value, which outlives a daemon, and its form as a document. Must not know: how it changes, files,
+screens. Invariants: it is replaced as a whole and never changed, so that any thread may read it; it is bounded; a
+place is known by its names, a worker by its uuid, so that both mean the same to every daemon.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from brickd.base.json_values import I32_MAX, pieces, plain, require, unicode, whole
+from brickd.shm import _reader
+from brickd.shm.records import events
+
+SITES_MAX = 4_096  # whose counts are kept apart; those of others stand together
+OTHERS = ("", -1)  # the kernel and the layer of what stands for those
+FINDINGS_MAX = SITES_MAX
+EVIDENCE_MAX = 64  # findings of a service of which what both said is kept
+ALL_EVIDENCE_MAX = 256
+DOUBTS_MAX = 1_024
+_EQUAL_MIN, _EQUAL_TIMES = 100, 20
+CLASSES_MAX = SITES_MAX  # places of which it is known who computes in which class
+WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
+
+
+Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of those of one numeric class, and of another one
+
+
+class Place(NamedTuple):
+    """A site of a service; the kernel is "" where it stands for all that there was no room for."""
+
+    service: str
+    kernel: str
+    layer: int
+
+    def is_of(self, services: Collection[str]) -> bool:
+        """Whether it is one of theirs, or stands for what is nobody's."""
+        return self.service in services or not (self.service or self.kernel)
+
+
+class Counts(NamedTuple):
+    """Fingerprints of a place.
+
+    Attributes:
+        category: of its kernel.
+        prints: how many there were.
+        bare: without inputs, so that nobody knows what they are to be compared with.
+        met: another worker had the same to do.
+        unlike: another output was there to the same inputs.
+        gone: they left the window before another worker had the same to do.
+        stateful: with inputs that do not show all that decides, so that with the same ones workers need not agree.
+        judged: of the unlike: at which somebody looked, and knows what came of it.
+    """
+
+    category: str
+    prints: int = 0
+    bare: int = 0
+    met: int = 0
+    unlike: int = 0
+    gone: int = 0
+    stateful: int = 0
+    judged: int = 0
+
+    def and_(self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int, judged: int = 0) -> Counts:
+        """With more of each."""
+        return Counts(
+            self.category,
+            self.prints + prints,
+            self.bare + bare,
+            self.met + met,
+            self.unlike + unlike,
+            self.gone + gone,
+            self.stateful + stateful,
+            self.judged + judged,
+        )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether so many comparisons came out equal that who contradicts himself there cannot lay it on the kernel."""
+        equal = self.met - self.unlike
+        return equal >= _EQUAL_MIN and equal >= _EQUAL_TIMES * self.unlike
+
+    @property
+    def alone(self) -> int:
+        """How many there were that could have been compared, and met no other worker's."""
+        return max(0, self.prints - self.bare - self.stateful - self.met)
+
+
+class Evidence(NamedTuple):
+    """A fingerprint, whole.
+
+    Attributes:
+        worker: the uuid of who said it.
+        slots: its record, as it stood in the ring; nothing where there was no room for it.
+        backend: the text of that name; "" where none was said.
+        of: the text of that name.
+    """
+
+    worker: str
+    slots: bytes
+    backend: str
+    of: str
+
+
+class Case(NamedTuple):
+    """Two that had the same to do and say something else.
+
+    Attributes:
+        at_ns: when it was seen, since 1970.
+        against: who says what most say; of two that disagree the one that was found first.
+        other: who says something else.
+    """
+
+    at_ns: int
+    against: Evidence
+    other: Evidence
+
+    @property
+    def whole(self) -> bool:
+        """Whether what both said is kept."""
+        return bool(self.against.slots and self.other.slots)
+
+    def bare(self) -> Case:
+        """When it was, and who, alone."""
+        against, other = (Evidence(each.worker, b"", "", "") for each in (self.against, self.other))
+        return Case(self.at_ns, against, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A place where workers differ.
+
+    Attributes:
+        place: where.
+        category: of its kernel.
+        cases: how many were looked at; there may have been more, which are counted at the place.
+        workers: the names of those who were beside each other in these, by uuid: the first of them.
+        outliers: how often who of them was not with the others; nobody where there is no majority.
+        contradict: who of them says now this, now that.
+        first: the first case.
+        newest: the last one; of both, what was said is kept of so many findings alone.
+    """
+
+    place: Place
+    category: str
+    cases: int
+    workers: Mapping[str, str]
+    outliers: Mapping[str, int]
+    contradict: frozenset[str]
+    first: Case
+    newest: Case
+
+    @property
+    def named(self) -> list[str]:
+        """The uuids of the outliers, the worst first; where there are none, of the two that disagree."""
+        worst = sorted(self.outliers, key=lambda uuid: -self.outliers[uuid])
+        return worst or [self.newest.against.worker, self.newest.other.worker]
+
+    @property
+    def shown(self) -> Case:
+        """The first case of which what both said is kept, if one is."""
+        return self.first if self.first.whole else self.newest
+
+    def bare(self) -> Finding:
+        """What is known, without what was said."""
+        return replace(self, first=self.first.bare(), newest=self.newest.bare())
+
+    def without(self, workers: Collection[str]) -> Finding | None:
+        """Where some are nobody any more: what is left; None: it was about them alone."""
+        outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
+        if self.outliers and not outliers:
+            return None
+        return replace(self, outliers=outliers, contradict=self.contradict.difference(workers))
+
+
+class Doubt(NamedTuple):
+    """A place where workers contradict themselves: most do, or it is not known yet whether the others would.
+
+    Attributes:
+        workers: the uuids of those who were looked at.
+        contradict: of those who do.
+        case: what one of these said both times; None: it had left.
+    """
+
+    workers: frozenset[str]
+    contradict: frozenset[str]
+    case: Case | None = None
+
+    def without(self, workers: Collection[str]) -> Doubt | None:
+        """Where some are nobody any more: what is left; None: it was about them alone."""
+        contradict = self.contradict.difference(workers)
+        case = None if self.case is None or self.case.other.worker in workers else self.case
+        return Doubt(self.workers.difference(workers), contradict, case) if contradict else None
+
+
+class Latest(NamedTuple):
+    """When comparisons of a service were last seen to grow: how many there were, and when, since 1970."""
+
+    met: int
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All of it.
+
+    Attributes:
+        since_ns: since when it is counted, since 1970; 0: nothing was.
+        window_bytes: how many may be held; 0: nothing is compared.
+        window_since_ns: since when what is held is heard.
+        held: how many fingerprints are held: with what left before them nothing is compared any more.
+        oldest_ns: when the oldest of these was heard, since 1970, or later; 0: none is held.
+        sites: by place.
+        findings: by place.
+        doubts: by place.
+        apart: by place who are of two numeric classes, where any are.
+        latest: by service.
+        unlooked: how many that differ were not looked at: more of one place than are, or they had left.
+        unkept: by service how often a finding was not kept, or left, for want of room.
+    """
+
+    since_ns: int = 0
+    window_bytes: int = 0
+    window_since_ns: int = 0
+    held: int = 0
+    oldest_ns: int = 0
+    sites: Mapping[Place, Counts] = field(default_factory=dict)
+    findings: Mapping[Place, Finding] = field(default_factory=dict)
+    doubts: Mapping[Place, Doubt] = field(default_factory=dict)
+    apart: Mapping[Place, Apart] = field(default_factory=dict)
+    latest: Mapping[str, Latest] = field(default_factory=dict)
+    unlooked: int = 0
+    unkept: Mapping[str, int] = field(default_factory=dict)
+
+    def of_services(self, services: Collection[str]) -> Compared:
+        """Without what differs in any other."""
+        return replace(
+            self,
+            findings={place: finding for place, finding in self.findings.items() if place.is_of(services)},
+            doubts={place: doubt for place, doubt in self.doubts.items() if place.is_of(services)},
+            apart={place: each for place, each in self.apart.items() if place.is_of(services)},
+            latest={service: latest for service, latest in self.latest.items() if service in services},
+            unkept={service: n for service, n in self.unkept.items() if service in services},
+        )
+
+    def without(self, workers: Collection[str]) -> Compared:
+        """Where some are nobody any more: without what was said of them."""
+        findings = {place: each.without(workers) for place, each in self.findings.items()}
+        doubts = {place: each.without(workers) for place, each in self.doubts.items()}
+        apart = {place: _without(each, workers) for place, each in self.apart.items()}
+        return replace(
+            self,
+            findings={place: left for place, left in findings.items() if left is not None},
+            doubts={place: left for place, left in doubts.items() if left is not None},
+            apart={place: left for place, left in apart.items() if left},
+        )
+
+    def pieces(self) -> Iterator[str]:
+        """As JSON, piece by piece."""
+        names: dict[tuple[str, str], int] = {}  # the same workers are beside each other at many places
+        findings = [_finding(each, names) for each in self.findings.values()]
+        uuids: dict[str, int] = {}
+        apart = [
+            [*place, [[[uuids.setdefault(uuid, len(uuids)) for uuid in sorted(each)] for each in two] for two in of]]
+            for place, of in self.apart.items()
+        ]
+        return pieces(
+            {
+                "since_ns": [plain(self.since_ns)],
+                "sites": [plain([[*place, *counts] for place, counts in self.sites.items()])],
+                "names": [plain([*names])],
+                "findings": [plain(findings)],
+                "doubts": [
+                    plain(
+                        [
+                            [*place, sorted(each.workers), sorted(each.contradict), each.case and _case(each.case)]
+                            for place, each in self.doubts.items()
+                        ]
+                    )
+                ],
+                "uuids": [plain([*uuids])],
+                "apart": [plain(apart)],
+                "latest": [plain(self.latest)],
+                "unlooked": [plain(self.unlooked)],
+                "unkept": [plain(self.unkept)],
+            }
+        )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Compared:
+        """What `pieces` said."""
+        findings = (_finding_of(row, document.get("names")) for row in document["findings"])
+        return cls(
+            since_ns=whole(document["since_ns"]),
+            sites={_place_of(*row[:3]): _counts_of(*row[3:]) for row in document["sites"]},
+            findings={each.place: each for each in findings},
+            doubts={_place_of(*row[:3]): _doubt_of(*row[3:]) for row in document["doubts"]},
+            apart=_apart_of(document),
+            latest={unicode(service): Latest(*map(whole, each)) for service, each in document["latest"].items()},
+            unlooked=whole(document["unlooked"]),
+            unkept={unicode(service): whole(count) for service, count in document["unkept"].items()},
+        )
+
+
+def _without(apart: Apart, workers: Collection[str]) -> Apart:
+    """Where some are nobody any more."""
+    left = ((one.difference(workers), two.difference(workers)) for one, two in apart)
+    return tuple((one, two) for one, two in left if one and two)
+
+
+def _apart_of(document: Mapping[str, Any]) -> dict[Place, Apart]:
+    """Of an older document nothing."""
+    uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
+
+    def named(numbers: Sequence[int]) -> frozenset[str]:
+        return frozenset(uuids[number] for number in numbers)
+
+    return {
+        _place_of(service, kernel, layer): tuple((named(one), named(two)) for one, two in of)
+        for service, kernel, layer, of in document.get("apart", ())
+    }
+
+
+def _place_of(service: Any, kernel: Any, layer: Any) -> Place:
+    return Place(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
+
+
+def _counts_of(category: Any, *numbers: Any) -> Counts:
+    counts = Counts(unicode(category), *map(whole, numbers))
+    # Older ones do not say what was judged: nothing that they counted is told as overlooked.
+    return counts if len(numbers) == len(Counts._fields) - 1 else counts._replace(judged=counts.unlike)
+
+
+def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
+    """An older document has no case."""
+    return Doubt(
+        frozenset(map(unicode, workers)), frozenset(map(unicode, contradict)), _case_of(*case) if case else None
+    )
+
+
+def _finding(finding: Finding, names: dict[tuple[str, str], int]) -> list[Any]:
+    numbers = {uuid: number for number, uuid in enumerate(finding.workers)}
+    return [
+        finding.place,
+        finding.category,
+        finding.cases,
+        [names.setdefault(worker, len(names)) for worker in finding.workers.items()],
+        [[numbers[uuid], times] for uuid, times in finding.outliers.items()],
+        sorted(numbers[uuid] for uuid in finding.contradict),
+        *(_case(case) for case in (finding.first, finding.newest)),
+    ]
+
+
+def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Finding:
+    """Out of a document with a table of names, or of an older one, in which each finding has its own."""
+    place, category, cases, workers, outliers, contradict, first, newest = row
+    if names is not None:
+        workers = dict(names[number] for number in workers)
+        uuids = [*workers]
+        outliers = {uuids[number]: times for number, times in outliers}
+        contradict = [uuids[number] for number in contradict]
+    require(workers.keys() >= {*outliers, *contradict}, "outliers among the workers", (outliers, contradict))
+    return Finding(
+        _place_of(*place),
+        unicode(category),
+        whole(cases),
+        {unicode(uuid): unicode(name) for uuid, name in workers.items()},
+        {uuid: whole(times) for uuid, times in outliers.items()},
+        frozenset(contradict),
+        _case_of(*first),
+        _case_of(*newest),
+    )
+
+
+def _case(case: Case) -> list[Any]:
+    said = [[each.worker, b64encode(each.slots).decode(), each.backend, each.of] for each in (case.against, case.other)]
+    return [case.at_ns, *said]
+
+
+def _case_of(at_ns: Any, against: Any, other: Any) -> Case:
+    return Case(whole(at_ns), _evidence_of(*against), _evidence_of(*other))
+
+
+def _evidence_of(worker: Any, slots: Any, backend: Any, of: Any) -> Evidence:
+    record = b64decode(slots, validate=True)
+    if record:
+        found, others = events(record)
+        require(len(found) == 1 and not others and "site" in found[0], "one checksum", others)
+        require(found[0]["site"] < _reader.SITES_MAX, "a site", found[0]["site"])
+    return Evidence(unicode(worker), record, unicode(backend), unicode(of))

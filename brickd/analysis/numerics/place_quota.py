@@ -1,0 +1,58 @@
+"""Room for something of each place, of which every worker has its share.
+
+Owns: for whose place there is room, and whose leaves for it. Must not know: what it is room for. Invariants: it is
+bounded, of a service and of all; who has none gets some, as long as anybody has two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from brickd.analysis.numerics.online_state import Place
+
+
+class Room:
+    """So many places, each of a worker."""
+
+    def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[Place, str]]) -> None:
+        self._of_a_service, self._of_all = of_a_service, of_all
+        self._taken = dict(taken)
+        self._services = Counter(place.service for place in self._taken)
+        self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
+
+    def take(self, place: Place, worker: str) -> bool:
+        """Whether there is room for a place; its worker is another one than before, perhaps."""
+        if place in self._taken:
+            self._shares[place.service, self._taken[place]] -= 1
+            self._shares[place.service, worker] += 1
+            self._taken[place] = worker
+            return True
+        full_service = self._services[place.service] >= self._of_a_service
+        if full_service or len(self._taken) >= self._of_all:
+            return False
+        self._taken[place] = worker
+        self._services[place.service] += 1
+        self._shares[place.service, worker] += 1
+        return True
+
+    def leave(self, place: Place) -> None:
+        """It needs none."""
+        if (worker := self._taken.pop(place, None)) is not None:
+            self._services[place.service] -= 1
+            self._shares[place.service, worker] -= 1
+
+    def make(self, place: Place, worker: str) -> Place | None:
+        """Where there was none: which one leaves, so that there is; None: nobody has two more than this worker.
+
+        Who has the most gives, the newest of what it has.
+        """
+        full_service = self._services[place.service] >= self._of_a_service
+        shares = {who: n for who, n in self._shares.items() if not full_service or who[0] == place.service}
+        richest = max(shares, key=shares.__getitem__, default=None)
+        if richest is None or shares[richest] < self._shares[place.service, worker] + 2:
+            return None
+        leaves = next(each for each, who in reversed(self._taken.items()) if (each.service, who) == richest)
+        self.leave(leaves)
+        self.take(place, worker)
+        return leaves

@@ -1,0 +1,148 @@
+"""The state of a place at which workers computed different numbers from equal inputs.
+
+Owns: the states, when a place goes from one into another, and the rule of majority. Must not know: fingerprints, what
+is reported, how much is kept. Invariants: all that a look brings of a place is put together before its state changes,
+so that the order does not matter; where most workers contradict themselves, where first one and then another differs,
+or where no more than half agree, no worker is named; a worker that agrees with all others is never named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import NamedTuple
+
+from brickd.analysis.numerics.online_state import WORKERS_MAX, Case, Doubt, Finding
+
+
+class Fate(Enum):
+    """The state of a place."""
+
+    COMPARABLE = auto()  # nothing is wrong there
+    DOUBTED = auto()  # workers contradict themselves: they, or the kernel
+    FOUND = auto()  # workers differ
+
+
+@dataclass
+class Heard:
+    """What a look heard at a place.
+
+    Attributes:
+        prints: how many were judged.
+        workers: the uuids of those who were beside each other.
+        contradict: of those who say now this, now that.
+        odd: of those who are not with the others.
+        cases: how many there were that had not been counted.
+        times: how often who was odd in these, and in those that had been counted when nobody knew who is right.
+        case: the first of them, or the first in which it is known who is right.
+        contradiction: what one who contradicts himself said both times.
+    """
+
+    prints: int = 0
+    workers: set[str] = field(default_factory=set)
+    contradict: set[str] = field(default_factory=set)
+    odd: set[str] = field(default_factory=set)
+    cases: int = 0
+    times: Counter[str] = field(default_factory=Counter)
+    case: Case | None = None
+    contradiction: Case | None = None
+
+    def doubt(
+        self, finding: Finding | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
+    ) -> Doubt:
+        """With what was known before: who is there, and who of them is not to be relied on.
+
+        Args:
+            finding: what was found there before.
+            doubt: the doubt that there was.
+            present: all of the service of whom anything is held.
+            living: who lives: a bad machine has been several workers, if it was started again.
+        """
+        before = doubt or Doubt(frozenset(), frozenset())
+        if finding is not None:
+            before = Doubt(frozenset(finding.workers), finding.contradict)
+        workers = _more(_more(before.workers, self.odd, 2 * WORKERS_MAX), self.workers, WORKERS_MAX)
+        contradict = before.contradict.union(self.contradict & workers)
+        odd = workers & self.odd.union(finding.outliers if finding is not None else ())
+        if 2 * len(odd.intersection(living)) > len(workers.union(present).intersection(living)):
+            contradict |= odd  # now one, now another is not with the others: that is the kernel
+        return Doubt(workers, contradict, before.case or self.contradiction)
+
+
+def _more(known: frozenset[str], others: Collection[str], most: int) -> frozenset[str]:
+    """With others, as far as there is room."""
+    return known.union(sorted(set(others) - known)[: max(0, most - len(known))])
+
+
+def fate(doubt: Doubt, present: Collection[str], *, differs: bool, repeats: bool) -> Fate:
+    """The state that a place is in now.
+
+    Args:
+        doubt: who is there, and who is not to be relied on.
+        present: all of the service of whom anything is held: where the kernel repeats, those who are not looked at say
+            nothing else than the others.
+        differs: whether any differ who do not contradict themselves, now or before.
+        repeats: whether the kernel is known to.
+    """
+    if 2 * len(doubt.contradict) > len(doubt.workers.union(present) if repeats else doubt.workers):
+        return Fate.DOUBTED
+    if differs or (repeats and doubt.contradict and doubt.case is not None):
+        return Fate.FOUND
+    return Fate.DOUBTED if doubt.contradict and not repeats else Fate.COMPARABLE
+
+
+class Opinions(NamedTuple):
+    """What a group comes to.
+
+    Attributes:
+        workers: who is in it.
+        contradict: who of them says now this, now that.
+        outliers: who is not with the others; nobody where it is not known who is right.
+        against: a print of who is; where it is not known of the first worker. None: nothing can be compared.
+        other: a print of another that says something else; None with `against`.
+        contradiction: of one who contradicts himself a print of what he says most often, and one of what he says else.
+    """
+
+    workers: frozenset[int]
+    contradict: frozenset[int]
+    outliers: frozenset[int] = frozenset()
+    against: int | None = None
+    other: int | None = None
+    contradiction: tuple[int, int] | None = None
+
+
+def opinions(group: Sequence[tuple[int, int, int, int]]) -> Opinions:
+    """Judge a group: of each worker and output how often it said so, and the number of the newest print that does."""
+    said: dict[int, list[tuple[int, int, int]]] = {}
+    for worker, output, times, newest in group:
+        said.setdefault(worker, []).append((output, times, newest))
+    steady = {worker: rows[0] for worker, rows in said.items() if len(rows) == 1}
+    workers, contrary = frozenset(said), frozenset(said.keys() - steady.keys())
+    nobody = Opinions(workers, contrary, contradiction=_contradiction(said[min(contrary)]) if contrary else None)
+    once = len(steady) == 1 and next(iter(steady.values()))[1] == 1  # whether that one would repeat nobody knows
+    if len(workers) < 2 or 2 * len(contrary) > len(workers) or once:
+        return nobody
+    right = _right([output for output, _, _ in steady.values()])
+    if right is None:
+        leader = min(steady)
+        first, _, against = steady[leader]
+        other = max(newest for output, _, newest in steady.values() if output != first)
+        return nobody._replace(against=against, other=other)
+    unlike = [(newest, worker) for worker, output, _, newest in group if output != right]
+    if not unlike:
+        return nobody
+    against = max(newest for output, _, newest in steady.values() if output == right)
+    return nobody._replace(outliers=frozenset(worker for _, worker in unlike), against=against, other=max(unlike)[0])
+
+
+def _contradiction(rows: Sequence[tuple[int, int, int]]) -> tuple[int, int]:
+    most, *others = sorted(rows, key=lambda row: -row[1])
+    return most[2], others[0][2]
+
+
+def _right(outputs: Sequence[int]) -> int | None:
+    """What all say who do not contradict themselves; else what more than half of them do."""
+    ((output, votes),) = Counter(outputs).most_common(1)
+    return output if 2 * votes > len(outputs) else None

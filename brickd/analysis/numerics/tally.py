@@ -1,0 +1,99 @@
+"""What is counted at each place, from look to look and from daemon to daemon.
+
+Owns: which sites are counted apart, and how counts go on from those of an earlier daemon. Must not know: what becomes
+of differences. Invariants: a look costs what changed since the last one; of services of which nobody is known any more
+nothing is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, Counts, Place
+from brickd.shm.sites import plain
+
+
+class _Places(NamedTuple):
+    """Where the sites of a service are counted, by number; of what category each was when it was first heard of."""
+
+    service: str
+    of: dict[int, tuple[Place, str]]
+
+
+class Tally:
+    """The counts of all places."""
+
+    def __init__(self, numerics: Numerics, before: Mapping[Place, Counts]) -> None:
+        self._numerics = numerics
+        self._sites = dict(before)
+        self._services = {place.service for place in before if place.service}
+        self._places: dict[int, _Places] = {}
+
+    def __getitem__(self, place: Place) -> Counts | None:
+        return self._sites.get(place)
+
+    def sites(self) -> Mapping[Place, Counts]:
+        """All of it as it is now."""
+        return self._sites.copy()
+
+    def take(self, services: Collection[str]) -> Mapping[str, int]:
+        """Add what was counted since the last look.
+
+        Args:
+            services: those of which anybody is known.
+
+        Returns:
+            How many more met, by service.
+        """
+        if nobody := self._services.difference(services):
+            self._services -= nobody
+            self._sites = {place: counts for place, counts in self._sites.items() if place.service not in nobody}
+            self._forget(number for number, places in self._places.items() if places.service in nobody)
+        met, strangers = Counter[str](), set[int]()
+        for number, site, *more in self._numerics.prints.counts():
+            place, category = self._placed(number, site)
+            if not place.is_of(services):
+                strangers.add(number)
+                continue
+            before = self._sites.get(place) or Counts(category)
+            if before.category != category and site == plain(site):  # it is what is compared
+                before = before._replace(category=category)
+            self._sites[place] = before.and_(*more)
+            met[place.service] += more[2]
+        self._services.update(service for service in met if service)
+        self._forget(strangers)
+        return {service: n for service, n in met.items() if n}
+
+    def judge(self, service: str, site: int, times: int) -> None:
+        """So many at a site that is counted were judged."""
+        place, _ = self._placed(self._numerics.service_number(service), site)
+        if (counts := self._sites.get(place)) is not None:
+            self._sites[place] = counts.and_(0, 0, 0, 0, 0, 0, judged=times)
+
+    def unjudge(self, place: Place) -> None:
+        """Nothing is known any more of what was judged there."""
+        if (counts := self._sites.get(place)) is not None:
+            self._sites[place] = counts._replace(judged=0)
+
+    def _forget(self, numbers: Iterable[int]) -> None:
+        for number in list(numbers):
+            self._numerics.prints.forget(number)
+            self._places.pop(number, None)
+
+    def _placed(self, number: int, site: int) -> tuple[Place, str]:
+        if not site:
+            return Place("", *OTHERS), "other"
+        places = self._places.get(number)
+        if places is None:
+            places = self._places[number] = _Places(self._numerics.service(number), {})
+        found = places.of.get(site)
+        if found is None:
+            named = self._numerics.sites[site]
+            place, category = Place(places.service, named.kernel, named.layer), named.category
+            if place not in self._sites and len(self._sites) >= SITES_MAX:
+                place, category = Place(places.service, *OTHERS), "other"
+            found = places.of[site] = place, category
+        return found

@@ -1,0 +1,377 @@
+"""Workers are held against each other as they speak: what differs is judged, told once, and kept with its evidence.
+
+Owns: when a look is due, what of it is kept, and of which findings the evidence. Must not know: where fingerprints come
+from, how a place is judged, how the state is kept. Invariants: a case is counted once; a look costs what its bounds
+allow, whatever comes; what was not looked at, or found no room, is counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from brickd.analysis.numerics.announce import tell_explained, tell_news, tell_withdrawn
+from brickd.analysis.numerics.fingerprints import Numerics, Speaker
+from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, Learning, Turns
+from brickd.analysis.numerics.online_state import (
+    ALL_EVIDENCE_MAX,
+    DOUBTS_MAX,
+    EVIDENCE_MAX,
+    FINDINGS_MAX,
+    Case,
+    Compared,
+    Doubt,
+    Evidence,
+    Finding,
+    Latest,
+    Place,
+)
+from brickd.analysis.numerics.place_quota import Room
+from brickd.analysis.numerics.place_state import Fate, Heard, Opinions, fate, opinions
+from brickd.analysis.numerics.tally import Tally
+from brickd.model.event_log import Tell
+from brickd.shm import records
+
+_MARKS_MAX = 4_096  # looks: more than an hour
+
+
+class Roll(NamedTuple):
+    """Who is known: what workers are called, by uuid; the services that they are of; the uuids of those who live."""
+
+    names: Mapping[str, str]
+    services: Collection[str]
+    living: Collection[str]
+
+
+class Watch:
+    """What becomes of differences.
+
+    Attributes:
+        compared: all that is known, as of the last look.
+    """
+
+    def __init__(
+        self,
+        numerics: Numerics,
+        tell: Tell,
+        before: Compared | None = None,
+        questions: int = QUESTIONS_MAX,
+    ) -> None:
+        before = before or Compared()
+        now_ns = time.time_ns() if numerics.bytes_max else 0
+        self.compared = replace(
+            before, since_ns=before.since_ns or now_ns, window_since_ns=now_ns, window_bytes=numerics.bytes_max, held=0
+        )
+        self._numerics, self._tell = numerics, tell
+        self._tally = Tally(numerics, before.sites)
+        self._unlooked_before = before.unlooked
+        self._turns = Turns(questions)
+        self._heard = self._looked = 0
+        self._seen: frozenset[tuple[int, bool]] = (
+            frozenset()
+        )  # cases that the last look met: a group is told of whenever any of it comes again
+        self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
+        self._forgotten: deque[tuple[Collection[str], Callable[[Finding], bool]]] = deque()
+
+    @property
+    def waits(self) -> bool:
+        """Whether the last look asked as much as it may, and something is left to be asked by the next one."""
+        return self._turns.denied
+
+    def forget(self, workers: Collection[str], meant: Callable[[Finding], bool]) -> None:
+        """At the next look have findings dropped, and be no opinion any more what some said; from any thread."""
+        self._forgotten.append((workers, meant))
+
+    def look(self, call: Callable[[], Roll]) -> Compared:
+        """Judge what came since the last look; of services of which nobody is known any more nothing is kept.
+
+        Args:
+            call: asks who is known.
+        """
+        while self._forgotten:
+            workers, meant = self._forgotten.popleft()
+            self._numerics.forget(workers)
+            left = {place: each for place, each in self.compared.findings.items() if not meant(each)}
+            self.compared = replace(self.compared, findings=left).without(workers)
+        prints = self._numerics.prints
+        if prints.end == self._heard and not self.waits:
+            return self.compared
+        self._heard, at_ns, roll = prints.end, time.time_ns(), call()
+        waiting, met = prints.unlike(), self._tally.take(roll.services)
+        waiting = list(dict.fromkeys((*self._turns.begin(), *waiting)))
+        if waiting or self.compared.doubts:
+            learning = Learning(self._numerics.prints, self._turns, roll.living, dict(self.compared.apart))
+            round_ = _Round(
+                self._numerics, self.compared, self._tally, roll, self._tell, at_ns, set(self._seen), learning
+            )
+            self._looked += sum(map(round_.judge, waiting))
+            self.compared = round_.settled()
+            if waiting:
+                self._seen = frozenset(round_.met)
+        self._marks.append((prints.end, at_ns))
+        while self._marks[0][0] <= prints.first:
+            self._marks.popleft()
+        known = self.compared.of_services(roll.services)
+        self.compared = replace(
+            known,
+            held=prints.end - prints.first,
+            oldest_ns=self._marks[0][1],
+            sites=self._tally.sites(),
+            latest={**known.latest, **{service: _later(known, service, n, at_ns) for service, n in met.items()}},
+            unlooked=self._unlooked_before + prints.unlike_all - self._looked,
+        )
+        return self.compared
+
+
+def _later(known: Compared, service: str, more: int, at_ns: int) -> Latest:
+    before = known.latest.get(service)
+    return Latest(more if before is None else before.met + more, at_ns)
+
+
+@dataclass
+class _Round:
+    """One look at those that wait; `seen`: the prints that are cases already, and whether it is known who is right.
+
+    Attributes:
+        met: those of these that it came upon, and the new ones.
+    """
+
+    numerics: Numerics
+    before: Compared
+    tally: Tally
+    roll: Roll
+    tell: Tell
+    at_ns: int
+    seen: set[tuple[int, bool]]
+    learning: Learning
+
+    def __post_init__(self) -> None:
+        self.met: set[tuple[int, bool]] = set()
+        self._heard: dict[Place, Heard] = {}
+        self._sites: dict[Place, int] = {}
+        self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
+        self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
+        for speaker in self._speakers.values():
+            if speaker.heard > self.numerics.prints.first:
+                self._present.setdefault(speaker.service, set()).add(speaker.uuid)
+
+    # ---- what is heard
+
+    def judge(self, number: int) -> bool:
+        """Hear what the group of a print comes to; False: it is not here any more, or not all is known of it."""
+        prints = self.numerics.prints
+        print_, group = prints.print(number), prints.group(number)
+        if print_ is None or not group or print_[0] not in self._speakers:
+            return False
+        site = self.numerics.sites[print_[1]]
+        place = Place(self._speakers[print_[0]].service, site.kernel, site.layer)
+        workers = frozenset(worker for worker, *_ in group)
+        uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
+        read = self.learning.read(place, group, uuids, print_[0])
+        said = opinions(read.group)
+        self._sites[place] = print_[1]
+        heard = self._heard.setdefault(place, Heard())
+        heard.prints += read.whole
+        if not read.whole:
+            self.learning.turns.wait(place, number, once=read.once)
+        heard.workers |= self._uuids(workers)
+        heard.contradict |= self._uuids(said.contradict)
+        heard.odd |= self._uuids(said.outliers)
+        if heard.contradiction is None and said.contradiction is not None:
+            heard.contradiction = self._case(*said.contradiction)
+        if said.against is not None and said.other is not None:
+            self._hear_case(heard, said, said.against, said.other)
+        return read.whole
+
+    def _hear_case(self, heard: Heard, said: Opinions, against: int, other: int) -> None:
+        """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
+        if (other, bool(said.outliers)) in self.seen:
+            self.met.add((other, bool(said.outliers)))
+            return
+        if heard.case is None or (said.outliers and not heard.times):
+            case = self._case(against, other)
+            if case is None:
+                return
+            heard.case = case
+        heard.cases += (other, False) not in self.seen  # of two that disagreed a third says, later, who is right
+        heard.times.update(sorted(self._uuids(said.outliers)))
+        fresh = {(other, True)} if said.outliers else {(other, False), (against, False)}
+        self.seen |= fresh
+        self.met |= fresh
+
+    def _uuids(self, numbers: frozenset[int]) -> set[str]:
+        return {self._speakers[n].uuid for n in numbers if n in self._speakers}
+
+    def _case(self, one: int, another: int) -> Case | None:
+        against, other = self._evidence(one), self._evidence(another)
+        return None if against is None or other is None else Case(self.at_ns, against, other)
+
+    def _evidence(self, number: int) -> Evidence | None:
+        print_ = self.numerics.prints.print(number)
+        speaker = None if print_ is None else self._speakers.get(print_[0])
+        if print_ is None or speaker is None:
+            return None
+        head = records.checked_head(print_[2])
+        return Evidence(speaker.uuid, print_[2], *(_text(speaker, head[name]) for name in ("backend", "of")))
+
+    # ---- what becomes of it
+
+    def settled(self) -> Compared:
+        """What is known now."""
+        before = self.before
+        kept = _Kept(dict(before.findings), dict(before.doubts), Counter(before.unkept), self.tally)
+        new: list[Finding] = []
+        joined: list[tuple[Finding, Sequence[str]]] = []
+        for place in dict.fromkeys((*self._heard, *before.doubts)):
+            heard = self._heard.get(place, Heard())
+            finding, doubt = self._finding(place), before.doubts.get(place)
+            present = self._present.get(place.service, set())
+            counts = self.tally[place]
+            repeats = counts is not None and counts.repeats
+            now = heard.doubt(finding, doubt, present, self.roll.living)
+            differs = finding is not None or heard.case is not None
+            state = fate(now, present, differs=differs, repeats=repeats)
+            if state is Fate.FOUND and (found := self._found(place, finding, heard, now, repeats=repeats)) is not None:
+                room = kept.find(found)
+                if finding is None:
+                    new.append(found)
+                elif fresh := [uuid for uuid in found.outliers if uuid not in finding.outliers]:
+                    joined.append((found, fresh))
+            elif state is Fate.DOUBTED:
+                if finding is not None:
+                    tell_withdrawn(self.tell, place)
+                room = kept.doubt(place, now)
+            else:
+                room = kept.trust(place)
+            if room and heard.prints:
+                self.tally.judge(place.service, self._sites[place], heard.prints)
+        tell_news(self.tell, before.findings.values(), new, joined)
+        return replace(
+            before,
+            findings=kept.findings,
+            doubts=kept.doubts,
+            apart=self.learning.apart,
+            unkept=dict(kept.unkept),
+        )
+
+    def _finding(self, place: Place) -> Finding | None:
+        """What was found there, unless it is known now to be no more than another numeric class."""
+        finding = self.before.findings.get(place)
+        explained = (
+            finding is not None
+            and place in self.learning.fresh
+            and all(self.learning.explains(place, case) for case in (finding.first, finding.newest))
+        )
+        if not explained:
+            return finding
+        tell_explained(self.tell, place)
+        return None
+
+    def _found(
+        self, place: Place, before: Finding | None, heard: Heard, now: Doubt, *, repeats: bool
+    ) -> Finding | None:
+        """With the cases that were heard; where there are none, and the kernel repeats, who contradicts himself is odd.
+
+        None: of his contradiction nothing is left.
+        """
+        outliers = Counter(before.outliers if before is not None else {})
+        if heard.case is not None:
+            outliers.update({uuid: times for uuid, times in heard.times.items() if uuid in now.workers})
+        elif repeats:
+            outliers.update(dict.fromkeys(sorted(now.contradict.difference(outliers)), 1))
+        workers = self._named(before, now.workers)
+        if before is not None:
+            return replace(
+                before,
+                cases=before.cases + heard.cases,
+                workers=workers,
+                outliers=dict(outliers),
+                contradict=now.contradict,
+                newest=heard.case or before.newest,
+            )
+        case = heard.case or now.case
+        if case is None:
+            return None
+        cases = max(1, heard.cases) if heard.case is not None else len(now.contradict)
+        return Finding(place, self._category(place), cases, workers, dict(outliers), now.contradict, case, case)
+
+    def _category(self, place: Place) -> str:
+        counts = self.tally[place]
+        return counts.category if counts is not None else self.numerics.sites[self._sites[place]].category
+
+    def _named(self, finding: Finding | None, workers: frozenset[str]) -> dict[str, str]:
+        before = finding.workers if finding is not None else {}
+        everybody = [*before, *sorted(workers.difference(before))]
+        return {uuid: self.roll.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
+
+
+class _Kept:
+    """What is kept of all places, as far as there is room: each method says whether there was.
+
+    Attributes:
+        findings: by place; of some with what was said.
+        doubts: by place.
+        unkept: by service how often there was no room.
+    """
+
+    def __init__(
+        self, findings: dict[Place, Finding], doubts: dict[Place, Doubt], unkept: Counter[str], tally: Tally
+    ) -> None:
+        self.findings, self.doubts, self.unkept, self._tally = findings, doubts, unkept, tally
+        whose = [(place, _whose(each), each.newest.whole) for place, each in findings.items()]
+        self._places = Room(FINDINGS_MAX, FINDINGS_MAX, ((place, who) for place, who, _ in whose))
+        self._evidence = Room(EVIDENCE_MAX, ALL_EVIDENCE_MAX, ((place, who) for place, who, whole in whose if whole))
+
+    def find(self, found: Finding) -> bool:
+        """Workers differ there."""
+        place = found.place
+        self.doubts.pop(place, None)
+        if not self._places.take(place, _whose(found)):
+            leaves = self._places.make(place, _whose(found))
+            self.unkept[place.service if leaves is None else leaves.service] += 1
+            if leaves is None:
+                return False
+            self._evidence.leave(leaves)
+            self._tally.unjudge(leaves)
+            del self.findings[leaves]
+        self.findings[place] = found if not found.newest.whole or self._has_room(found) else found.bare()
+        return True
+
+    def _has_room(self, found: Finding) -> bool:
+        if self._evidence.take(found.place, _whose(found)):
+            return True
+        leaves = self._evidence.make(found.place, _whose(found))
+        if leaves is not None:
+            self.findings[leaves] = self.findings[leaves].bare()
+        return leaves is not None
+
+    def doubt(self, place: Place, doubt: Doubt) -> bool:
+        """Workers contradict themselves there."""
+        self._trust(place)
+        if place not in self.doubts and len(self.doubts) >= DOUBTS_MAX:
+            return False
+        self.doubts[place] = doubt
+        return True
+
+    def trust(self, place: Place) -> bool:
+        """Nothing is wrong there."""
+        self._trust(place)
+        self.doubts.pop(place, None)
+        return True
+
+    def _trust(self, place: Place) -> None:
+        if self.findings.pop(place, None) is not None:
+            self._places.leave(place)
+            self._evidence.leave(place)
+
+
+def _whose(finding: Finding) -> str:
+    """Whose place it is: of who is apart from the others in the newest case."""
+    return finding.newest.other.worker
+
+
+def _text(speaker: Speaker, number: int) -> str:
+    return speaker.name(number) if number else ""

@@ -1,0 +1,73 @@
+"""Fingerprints on their way out of a daemon, to whoever sets them beside others.
+
+Owns: their form. Must not know: HTTP, who asks. Invariant: whoever hears them knows of them what the daemon knows: what
+was said, what it is called, what was lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from brickd.analysis.numerics.fingerprints import GONE, Numerics
+from brickd.analysis.weights import codec
+from brickd.shm.sites import Tables
+
+_NOWHERE = ""  # weights on their way are of no file
+
+
+def document(numerics: Numerics) -> dict[str, Any]:
+    """All of it, as JSON has it."""
+    records: dict[int, list[bytes]] = {}
+    for worker, slots in _prints(numerics):
+        records.setdefault(worker, []).append(slots)
+    return {
+        "evicted": numerics.evicted,
+        "workers": [
+            {
+                "uuid": speaker.uuid,
+                "service": speaker.service,
+                "shard": speaker.shard,
+                "lost": numerics.lost(speaker),
+                "worn": numerics.worn(speaker),
+                "names": speaker.tables.names,
+                "sites": speaker.tables.sites,
+                "records": base64.b64encode(b"".join(records.get(speaker.number, []))).decode("ascii"),
+            }
+            for speaker in numerics.speakers.values()
+        ],
+        "weights": base64.b64encode(codec.encode(_NOWHERE, numerics.weights)).decode("ascii"),
+    }
+
+
+def _prints(numerics: Numerics) -> Iterator[tuple[int, bytes]]:
+    for number in range(numerics.prints.first, numerics.prints.end):
+        if (found := numerics.prints.print(number)) is not None:
+            worker, _, slots = found
+            yield worker, slots
+
+
+def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> None:
+    """Have it all said again, under uuids with a mark before them."""
+    numerics.gone += document["evicted"]
+    for each in document["workers"]:
+        tables = Tables([_row(row) for row in each["names"]], [_row(row) for row in each["sites"]])
+        heard = functools.partial(_same, tables)
+        speaker = numerics.speaker(mark + each["uuid"], each["service"], heard, each["shard"])
+        if each["worn"]:
+            speaker.began = GONE
+        speaker.hear(base64.b64decode(each["records"]))
+        speaker.lose(each["lost"])
+    weights = codec.decode(_NOWHERE, base64.b64decode(document["weights"]))
+    if weights is not None:
+        numerics.weights.merge(weights, mark)
+
+
+def _row(row: Any) -> Any:
+    return None if row is None else tuple(row)
+
+
+def _same(tables: Tables) -> Tables:
+    return tables

@@ -1,0 +1,141 @@
+"""Every device of this machine measured, one after the other, each in a program of its own.
+
+Owns: which devices there are to measure, the way from what their programs say to what is known of them. Must not know:
+how anything is measured, where it is kept, screens. Invariants: no two devices are measured at once; a program that
+ends early costs what it had not told yet, which is told as skipped, with how it ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from brickd.analysis.roofline.measure import Begun, Flops, Next, Told, decode
+from brickd.analysis.roofline.peaks import Bandwidth, Device, Skipped
+from brickd.base.machine import here, read
+from brickd.base.timestamps import rfc3339
+
+_WHAT = ("core", "machine", "gpu")
+# How many processors a BLAS is to use, where somebody said: that tells nothing of what the machine can.
+_LIMITS = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"}
+
+_STAT = Path("/proc/stat")
+
+Tells = Callable[[str, str], object]
+
+
+@dataclass(slots=True)
+class Calibration:
+    """What was found.
+
+    Attributes:
+        devices: each of which anything is known.
+        skipped: what is not even a device.
+    """
+
+    devices: list[Device] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def add(self, told: Begun | Flops | Bandwidth | Skipped) -> None:
+        """Take note of it."""
+        if isinstance(told, Begun):
+            self.devices.append(Device(told.name, "measured", rfc3339(time.time_ns()), told.by, here(), None, {}, ()))
+            return
+        if not self.devices:
+            assert isinstance(told, Skipped)
+            self.skipped.append(told)
+            return
+        last = self.devices[-1]
+        match told:
+            case Flops(kind, rate):
+                last = replace(last, flops_per_second={**last.flops_per_second, kind: rate})
+            case Bandwidth():
+                last = replace(last, bandwidths=(*last.bandwidths, told))
+            case Skipped():
+                last = replace(last, skipped=(*last.skipped, told))
+        self.devices[-1] = last
+
+
+class _Use(NamedTuple):
+    """What was taken of the processors, in seconds.
+
+    Attributes:
+        passed: of all of them together.
+        taken: by whoever, other machines on the same processors too.
+        ours: by this process and those that it waited for.
+    """
+
+    passed: float
+    taken: float
+    ours: float
+
+    @classmethod
+    def now(cls) -> _Use:
+        first, *_ = (read(_STAT) or "").splitlines() or [""]
+        ticks = [int(each) for each in first.split()[1:9] if each.isdigit()] or [0]
+        idle = sum(ticks[3:5])  # with what waits for a disk
+        second = os.sysconf("SC_CLK_TCK")
+        return cls(sum(ticks) / second, (sum(ticks) - idle) / second, sum(os.times()[:4]))
+
+    def others_percent(self, before: _Use) -> float | None:
+        """What others took since then; None where the kernel does not say."""
+        passed, taken, ours = (now - then for now, then in zip(self, before, strict=True))
+        return round(100 * max(0.0, taken - ours) / passed, 1) if passed > 0 else None
+
+
+def measure(*, quick: bool, tells: Tells) -> Calibration:
+    """Measure all.
+
+    Args:
+        quick: roughly, in a few seconds.
+        tells: is told what is measured now, of which device.
+    """
+    whole = Calibration()
+    for what in _WHAT:
+        part, before = Calibration(), _Use.now()
+        for told in _said(what, quick):
+            if isinstance(told, Next):
+                tells(part.devices[-1].name, told.what)
+            else:
+                part.add(told)
+        others = _Use.now().others_percent(before)
+        whole.skipped += part.skipped
+        for device in part.devices:
+            if device.flops_per_second or device.bandwidths:
+                whole.devices.append(replace(device, others_percent=others))
+            else:
+                whole.skipped += [Skipped(f"{device.name}, {each.what}", each.why) for each in device.skipped]
+    return whole
+
+
+def _said(what: str, quick: bool) -> Iterator[Told]:
+    """What the program says, up to its end."""
+    command = [sys.executable, "-P", "-m", "brickd.analysis.roofline.measure", what, *(["quick"] if quick else [])]
+    environment = {name: value for name, value in os.environ.items() if name not in _LIMITS}
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env=environment,
+        encoding="utf-8",
+        process_group=0,  # a Ctrl-C is for who asked, who ends it; it would tell where it was interrupted
+    ) as program:
+        try:
+            assert program.stdout is not None
+            yield from map(decode, program.stdout)
+        except BaseException:
+            program.kill()
+            raise
+    if program.returncode:
+        yield Skipped(what, f"the program that measured it {_ended(program.returncode)}")
+
+
+def _ended(status: int) -> str:
+    return f"exited with {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"

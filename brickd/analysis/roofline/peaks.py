@@ -1,0 +1,209 @@
+"""Peaks: how much a device computes and reads in a second at the most, and the file that keeps them.
+
+Owns: what is known of a device, the file's form. Must not know: how anything was measured, bricks, screens. Invariants:
+what a person gave is never shown as measured; a file that is damaged, or that holds what no peak is, is refused; it is
+replaced as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+from brickd.base.json_values import number, optional, parsed, text, validating, whole
+from brickd.base.machine import Machine
+from brickd.base.paths import Runtime
+from brickd.base.state_file import framed, replace, unframed
+from brickd.errors import BrickdError, CheckpointRefused, CheckpointTooNew, PeaksRefused
+
+VERSION = 1
+MEMORY = "memory"
+# The peak of a device of which nobody says for which type of number it holds.
+ANY = "any"
+
+# What no device is slower or faster than; sums and quotients of what lies between are numbers.
+_LEAST, _MOST = 1.0, 1e30
+
+# What others took of the processors' time, from which on a peak may be higher than what was seen.
+_BUSY_PERCENT = 5
+
+Source = Literal["measured", "given"]
+
+
+class Bandwidth(NamedTuple):
+    """How fast a level gives what it holds.
+
+    Attributes:
+        level: "L1" and so on, or MEMORY.
+        bytes_per_second: that.
+        working_set_bytes: of what size it was read; None: nobody read anything.
+    """
+
+    level: str
+    bytes_per_second: float
+    working_set_bytes: int | None = None
+
+
+class Skipped(NamedTuple):
+    """What was not measured, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What computes.
+
+    Attributes:
+        name: what it is asked for by.
+        source: where these peaks come from.
+        at: when that was, as RFC 3339 has it.
+        by: what it is, and what computed there; None: nobody said.
+        machine: where it was measured; None: given, so that it may be anywhere.
+        others_percent: what others took of that machine's processors meanwhile; None: it is not known.
+        flops_per_second: by type of number.
+        bandwidths: the nearest level first.
+        skipped: what was not measured.
+    """
+
+    name: str
+    source: Source
+    at: str
+    by: str | None
+    machine: Machine | None
+    others_percent: float | None
+    flops_per_second: Mapping[str, float]
+    bandwidths: tuple[Bandwidth, ...]
+    skipped: tuple[Skipped, ...] = ()
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether other work ran where it was measured, so that it can do more than was seen."""
+        return self.others_percent is not None and self.others_percent >= _BUSY_PERCENT
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it, in the file too."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "at": self.at,
+            "by": self.by,
+            "machine": None if self.machine is None else asdict(self.machine),
+            "others_percent": self.others_percent,
+            "beside_others": self.beside_others,
+            "flops_per_second": dict(self.flops_per_second),
+            "bandwidths": [each._asdict() for each in self.bandwidths],
+            "skipped": [each._asdict() for each in self.skipped],
+        }
+
+
+def beside(devices: Iterable[Device], known: Iterable[Device]) -> tuple[Device, ...]:
+    """The devices, and those of the known ones that they do not take the place of.
+
+    What is measured takes the place of all that was, for another machine may have been; what is given that of its name.
+    """
+    devices = tuple(devices)
+    names = {each.name for each in devices}
+    measured = any(each.source == "measured" for each in devices)
+    kept = (each for each in known if each.name not in names and not (measured and each.source == "measured"))
+    return (*devices, *kept)
+
+
+# ---- the file
+
+
+def place(runtime: Runtime) -> Path:
+    """Where it is: with what is kept for longer than a daemon runs, of the person who asks."""
+    return runtime.state / "peaks"
+
+
+def may_save(path: Path) -> None:
+    """Find out before anything takes long.
+
+    Raises:
+        BrickdError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def save(path: Path, devices: Sequence[Device]) -> None:
+    """Put these in the place of all that were known.
+
+    Raises:
+        BrickdError: it cannot be written; the file is as it was.
+    """
+    body = json.dumps({"devices": [each.document() for each in devices]}, indent=1).encode()
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace(path, framed("peaks", VERSION, [body]))
+    except OSError as error:
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> BrickdError:
+    why = f"{path} cannot be written: {error.strerror}"
+    return BrickdError(f"{why}; set BRICKD_STATE_DIR to a directory of yours")
+
+
+def load(path: Path) -> tuple[Device, ...]:
+    """What is known of devices; nothing where there is no file.
+
+    Raises:
+        PeaksRefused: the file is damaged.
+        BrickdError: it cannot be read, or is of another version.
+    """
+    try:
+        content = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except OSError as error:
+        raise BrickdError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        body = unframed("peaks", VERSION, content)
+        with validating():
+            return tuple(_device(each) for each in parsed(body)["devices"])
+    except CheckpointTooNew as error:
+        raise BrickdError(f"{path} {error}") from None
+    except (CheckpointRefused, ValueError) as error:
+        raise PeaksRefused(f"{path} {error}: measure again (brickd calibrate)") from None
+
+
+def _device(said: dict[str, Any]) -> Device:
+    by, machine, flops = said["by"], said["machine"], said["flops_per_second"]
+    if said["source"] not in get_args(Source):
+        raise ValueError(f"a source is one of {', '.join(get_args(Source))}, not {said['source']}")
+    return Device(
+        text(said["name"]),
+        said["source"],
+        text(said["at"]),
+        optional(by, text),
+        None if machine is None else Machine(text(machine["cpu_model"]), whole(machine["cpus"])),
+        optional(said["others_percent"], number),
+        {text(kind): rate(value) for kind, value in flops.items()},
+        tuple(
+            Bandwidth(text(each["level"]), rate(each["bytes_per_second"]), optional(each["working_set_bytes"], whole))
+            for each in said["bandwidths"]
+        ),
+        tuple(Skipped(text(each["what"]), text(each["why"])) for each in said["skipped"]),
+    )
+
+
+def rate(value: object) -> float:
+    """A rate, if that is one.
+
+    Raises:
+        ValueError: it is no number, or one that no device has.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST <= value <= _MOST:
+        raise ValueError(f"a rate is a number from 1 to 1e30, not {str(value)[:60]}")
+    return float(value)

@@ -1,0 +1,196 @@
+"""Rooflines: how far bricks are from what a device could do with the same bytes.
+
+Owns: where a brick stands below a roof, the schema of the document. Must not know: how peaks came to be known, who told
+of the bricks, screens. Invariants: a brick of which the operations or the bytes are not known has no place, and none is
+made up; one above the roof is said to be that; the distance is 1 - min(achieved / min(peak, intensity x bandwidth), 1).
+
+The two are brought together where somebody asks, not in the daemon: the peaks are that person's, in their own state
+directory, and a service's daemon has another one that it alone reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brickd.analysis.roofline.peaks import ANY, Bandwidth, Device
+from brickd.base.machine import Machine
+from brickd.errors import BrickdError
+from brickd.query.queries import RooflineQuestion
+
+COMPUTE = "compute"
+Document = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """The most that a device does.
+
+    Attributes:
+        peak: FLOP/s.
+        bandwidths: the nearest level first.
+        level: from which of these the bytes are taken to come.
+    """
+
+    peak: float
+    bandwidths: tuple[Bandwidth, ...]
+    level: str
+
+    def at(self, flops_per_byte: float, level: str | None = None) -> tuple[float, str]:
+        """The FLOP/s that it allows there, and what they are limited by: COMPUTE or the level."""
+        level = level or self.level
+        (rate,) = (each.bytes_per_second for each in self.bandwidths if each.level == level)
+        return min((self.peak, COMPUTE), (flops_per_byte * rate, level), key=lambda each: each[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where something stands below a roof, or above it.
+
+    Attributes:
+        flops_per_second: what it achieved.
+        flops_per_byte: its intensity.
+        roof_flops_per_second: what it could achieve.
+        limit: by what that is limited.
+        served_by: the farthest level from which its bytes can have come at that speed; None: there is none.
+    """
+
+    flops_per_second: float
+    flops_per_byte: float
+    roof_flops_per_second: float
+    limit: str
+    served_by: str | None
+
+    @property
+    def share(self) -> float:
+        """How much of the roof was achieved; more than 1 above it."""
+        return self.flops_per_second / self.roof_flops_per_second
+
+    def of_peak(self, roof: Roof) -> float:
+        """How much of what the device computes at the most, wherever the bytes come from."""
+        return self.flops_per_second / roof.peak
+
+    @property
+    def above(self) -> bool:
+        """Whether it achieved more."""
+        return self.flops_per_second > self.roof_flops_per_second
+
+    @property
+    def distance(self) -> float:
+        """How much of the roof was not."""
+        return 1 - min(self.share, 1)
+
+
+def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Place:
+    """Where what did that stands; each of it is 1 at the least."""
+    achieved, intensity = flops / time_ns * 1e9, flops / size_bytes
+    allowed, limit = roof.at(intensity)
+    farthest_first = (each.level for each in reversed(roof.bandwidths))
+    served_by = next((level for level in farthest_first if achieved <= roof.at(intensity, level)[0]), None)
+    return Place(achieved, intensity, allowed, limit, served_by)
+
+
+def chosen(devices: Sequence[Device], question: RooflineQuestion) -> Device:
+    """The device that is asked for.
+
+    Raises:
+        BrickdError: nothing is known of it.
+    """
+    for device in devices:
+        if device.name == question.device:
+            return device
+    known = ", ".join(each.name for each in devices) or "none"
+    raise BrickdError(
+        f"no peaks are known of {question.device}, only of {known}: measure them with brickd calibrate,"
+        " or give them with its --device, --peak-flops and --bandwidth"
+        if devices
+        else "no peaks are known: measure those of this machine with brickd calibrate"
+    )
+
+
+def roof_of(device: Device, question: RooflineQuestion) -> Roof:
+    """The roof that is asked for, of that device.
+
+    Raises:
+        BrickdError: its peak, or its bandwidth, is not known.
+    """
+    peak = device.flops_per_second.get(question.type, device.flops_per_second.get(ANY))
+    if peak is None:
+        raise BrickdError(_unknown(device, "--type", question.type, device.flops_per_second))
+    levels = [each.level for each in device.bandwidths]
+    if question.level not in levels:
+        raise BrickdError(_unknown(device, "--level", question.level, levels))
+    return Roof(peak, device.bandwidths, question.level)
+
+
+def _unknown(device: Device, option: str, wanted: str, known: Iterable[str]) -> str:
+    why = "".join(f" (not measured: {each.why})" for each in device.skipped if each.what == wanted)
+    return f"of {device.name} no {wanted} is known{why}: {option} is one of {', '.join(known) or 'nothing'}"
+
+
+def document(bricks: Document, device: Device, question: RooflineQuestion, here: Machine) -> dict[str, Any]:
+    """What is told.
+
+    Args:
+        bricks: the document of the view of that name.
+        device: as `chosen`.
+        question: what is asked.
+        here: this machine.
+    """
+    roof = roof_of(device, question)
+    placed, unknown = [], []
+    for brick in bricks["bricks"]:
+        missing = [key for key in ("flops", "bytes", "total_ns") if not 1 <= brick[key] < math.inf]
+        kept = {key: brick[key] for key in ("name", "category", *([question.by] if question.by else []))}
+        kept |= {key: brick[key] for key in ("count", "total_ns", "self_ns", "flops", "bytes", "bounded")}
+        if missing:
+            unknown.append({**kept, "missing": missing})
+        else:
+            where = place(roof, brick["flops"], brick["bytes"], brick["total_ns"])
+            placed.append({**kept, **_told(where, roof), "to_gain_ns": round(brick["total_ns"] * where.distance)})
+    placed.sort(key=lambda entry: -entry["to_gain_ns"])
+    top = len(placed) if question.top is None else question.top
+    begun = {key: bricks[key] for key in ("schema_version", "source", "recording", "over", "over_ns") if key in bricks}
+    return {
+        **begun,
+        "by": question.by,
+        "category": question.category,
+        "workers": bricks["workers"],
+        "device": device.document(),
+        "device_is_here": None if device.machine is None else device.machine == here,
+        "type": question.type,
+        "level": question.level,
+        "peak_flops_per_second": roof.peak,
+        "bricks": placed[:top],
+        "rest": _rest(placed[top:]),
+        "unknown": unknown,
+    }
+
+
+def _rest(cut: Sequence[Document]) -> dict[str, int]:
+    return {
+        "bricks": len(cut),
+        "to_gain_ns": sum(entry["to_gain_ns"] for entry in cut),
+        "above_roof": sum(entry["above_roof"] for entry in cut),
+    }
+
+
+def _told(where: Place, roof: Roof) -> dict[str, Any]:
+    return {
+        "flops_per_second": _figures(where.flops_per_second),
+        "flops_per_byte": _figures(where.flops_per_byte),
+        "roof_flops_per_second": _figures(where.roof_flops_per_second),
+        "limit": where.limit,
+        "of_roof_percent": _figures(100 * where.share),
+        "of_peak_percent": _figures(100 * where.of_peak(roof)),
+        "distance_percent": _figures(100 * where.distance),
+        "above_roof": where.above,
+        "served_by": where.served_by,
+    }
+
+
+def _figures(value: float) -> float:
+    """To six of them, however small it is."""
+    return float(f"{value:.6g}")

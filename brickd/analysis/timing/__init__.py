@@ -1,0 +1,1 @@
+"""Verdicts on time: stragglers, hangs, the comparison of speed."""

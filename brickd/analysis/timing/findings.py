@@ -1,0 +1,225 @@
+"""What is found when workers are compared: who is slow, who was passed over, what was looked at.
+
+Owns: the form of a finding in JSON and in a sentence. Must not know: how one comes about, screens. Invariant: where
+nobody is named it can be told what was compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+from brickd.base.timestamps import Moment, local, rfc3339
+from brickd.base.units import duration, percent, plural
+
+STALE_NS = 60_000_000_000
+
+Confidence = Literal["low", "medium", "high"]
+
+
+class About(NamedTuple):
+    """Whom and what a finding is about."""
+
+    service: str
+    worker: str
+    brick: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One worker in a brick, over all slots.
+
+    Attributes:
+        worker: its name.
+        mean_ns: self time of a call.
+        calls: how many.
+        elements_per_call: that it said it worked on.
+        excess_percent: how much slower than the median it is; in a collective how much less it waits, of the time
+            between two calls. None: too little is known.
+        score: that over what chance and the usual differences explain.
+    """
+
+    worker: str
+    mean_ns: float
+    calls: int
+    elements_per_call: float
+    excess_percent: float | None = None
+    score: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "worker": self.worker,
+            "mean_ns": round(self.mean_ns),
+            "excess_percent": None if self.excess_percent is None else round(self.excess_percent, 2),
+            "calls": self.calls,
+            "elements_per_call": round(self.elements_per_call, 1),
+            "score": None if self.score is None else round(self.score, 2),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A worker that is slow.
+
+    Attributes:
+        about: who, and in which brick.
+        category: of the brick.
+        outside: the brick is a collective, in which the others wait for the worker, and nothing that was recorded says
+            why.
+        row: the worker's own.
+        median_ns: of all workers' means.
+        cost_ns_per_s: of each second on the wall.
+        since: the beginning of the first slot in which it was so without a break.
+        confidence: low where four slots, three workers or fewer than 100 calls of one of them are all there is; high
+            where there are six slots, five workers, 500 calls of each and twice the score that is wanted.
+        rows: of all workers, the slowest first; in a collective, who waits least.
+        corroborated_by: collectives in which the others wait for the worker.
+    """
+
+    about: About
+    category: str
+    outside: bool
+    row: Row
+    median_ns: float
+    cost_ns_per_s: float
+    since: Moment
+    confidence: Confidence
+    rows: tuple[Row, ...]
+    corroborated_by: tuple[str, ...] = ()
+
+    def document(self, *, rows: bool = True) -> dict[str, Any]:
+        """As JSON has it; with the workers side by side or without."""
+        return {
+            **self.about._asdict(),
+            "category": self.category,
+            "outside": self.outside,
+            **{name: value for name, value in self.row.document().items() if name != "worker"},
+            "median_ns": round(self.median_ns),
+            "others": len(self.rows) - 1,
+            "cost_ns_per_s": round(self.cost_ns_per_s),
+            "cost_percent": round(self.cost_ns_per_s / 1e7, 3),
+            "since": rfc3339(self.since.at_ns),
+            "confidence": self.confidence,
+            "corroborated_by": list(self.corroborated_by),
+            **({"workers": [row.document() for row in self.rows]} if rows else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A worker that stands out and is not named."""
+
+    about: About
+    row: Row
+    reason: str
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**self.about._asdict(), **self.row.document(), "reason": self.reason}
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What of a service was compared.
+
+    Attributes:
+        service: its name.
+        workers: how many live.
+        judged: bricks in which they were compared.
+        few_workers: bricks that fewer than three of them do.
+        few_samples: bricks of which too little was seen.
+        small: bricks in which little time is spent: too little to matter, or less than in as many as are looked at.
+        unjudged: bricks whose category says that their time says nothing of a worker.
+        bounded: bricks of which nothing was measured, and only bounds are known.
+    """
+
+    service: str
+    workers: int
+    judged: int = 0
+    few_workers: int = 0
+    few_samples: int = 0
+    small: int = 0
+    unjudged: int = 0
+    bounded: int = 0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "service": self.service,
+            "workers": self.workers,
+            "bricks_judged": self.judged,
+            "bricks_few_workers": self.few_workers,
+            "bricks_few_samples": self.few_samples,
+            "bricks_small": self.small,
+            "bricks_unjudged": self.unjudged,
+            "bricks_bounded": self.bounded,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """All that a comparison found.
+
+    Attributes:
+        findings: the costliest first.
+        passed: who stands out and is not named.
+        coverage: of each service.
+        slots: over how many.
+        slots_wanted: how many are wanted for a judgement.
+        length_ns: how long these are together.
+        ended: when the last look was taken.
+        age_ns: how long ago that is.
+    """
+
+    findings: tuple[Finding, ...]
+    passed: tuple[Passed, ...]
+    coverage: tuple[Coverage, ...]
+    slots: int
+    slots_wanted: int
+    length_ns: int
+    ended: Moment
+    age_ns: int = 0
+
+    @property
+    def current(self) -> bool:
+        """Whether it says anything of now."""
+        return self.age_ns < STALE_NS
+
+    def at(self, now_ns: int) -> Judged:
+        """As it is to be taken at a time: who was slow at a look that is too long ago may be so or not."""
+        aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
+        return aged if aged.current else replace(aged, findings=(), passed=())
+
+    def about(self, workers: Collection[str]) -> Judged:
+        """What of it is about some of the workers."""
+        findings = tuple(each for each in self.findings if each.about.worker in workers)
+        return replace(self, findings=findings, passed=tuple(e for e in self.passed if e.about.worker in workers))
+
+    def headlines(self) -> list[tuple[Finding, str]]:
+        """For each worker that is named the finding that costs most, and a sentence on all of its findings."""
+        return [(found[0], headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
+
+
+def headline(found: Sequence[Finding], now_ns: int) -> str:
+    """One worker's findings in a sentence."""
+    since_ns = min(finding.since for finding in found).at_ns
+    more = f" (and in {plural(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
+    return f"{found[0].about.worker} slow since {local(since_ns, now_ns)}: {_what(found[0])}{more}"
+
+
+def _what(finding: Finding) -> str:
+    cost = f"{duration(finding.cost_ns_per_s)}/s"
+    if finding.outside:
+        return f"the others wait {cost} for it in {finding.about.brick}; it is outside of any instrumented brick"
+    excess = finding.row.excess_percent
+    return f"{finding.about.brick} +{percent(excess)}, costs {cost}"
+
+
+def of_workers(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+    """The findings of each worker, in the order in which the first of each came."""
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        found.setdefault(finding.about[:2], []).append(finding)
+    return found

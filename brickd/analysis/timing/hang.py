@@ -1,0 +1,246 @@
+"""Who hangs: what two looks at the same workers say, and who is the odd one out.
+
+Owns: when a lane is stuck, and which workers of a service stand apart. Must not know: how the looks came about,
+screens. Invariants: a lane in which anything was recorded between the looks is not stuck; nobody is named where all are
+alike, nor among fewer than three; a place where everybody stands hides nobody; the order of workers changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from brickd.model.workers import Worker
+from brickd.shm.open_spans import Open, youngest
+from brickd.shm.segment_copy import Reading
+
+State = Literal["stuck", "moving", "idle", "dead"]
+Kind = Literal["most_wait", "some_stuck", "all_wait", "none_stuck", "no_majority", "too_few"]
+
+Age = int | None  # in ns; None where it is not known
+
+_FEWEST = 3
+
+
+class Place(NamedTuple):
+    """Where a lane stands: workers that do the same are in the same places.
+
+    What is further out does not count: one of many may well have a wrapper of its own.
+
+    Attributes:
+        brick: in which it is.
+        layer: of that; None outside of layers.
+        within: the brick directly around; None where there is none.
+    """
+
+    brick: str
+    layer: int | None
+    within: str | None
+
+
+class Look(NamedTuple):
+    """One lane at one time.
+
+    Attributes:
+        thread: who records in it, 0 where nobody does.
+        activity: numbers of which one changes whenever a span begins or ends.
+        spans: how many are open.
+        youngest: of these the one that began last.
+    """
+
+    thread: int
+    activity: tuple[int, ...]
+    spans: int
+    youngest: Open | None
+
+
+Looks = Mapping[int, Look]
+
+
+class Lane(NamedTuple):
+    """One lane as two looks show it: its number, the later look, and what it does."""
+
+    number: int
+    look: Look
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """One worker as two looks show it."""
+
+    name: str
+    service: str
+    alive: bool
+    lanes: tuple[Lane, ...]
+
+    @property
+    def moves(self) -> bool:
+        """Whether any of its lanes does."""
+        return any(lane.state == "moving" for lane in self.lanes)
+
+    @property
+    def stuck(self) -> dict[Place, Age]:
+        """The places where its lanes are stuck, each with the age of the oldest such span."""
+        found: dict[Place, Age] = {}
+        for lane in self.lanes:
+            if lane.state == "stuck" and lane.look.youngest is not None:
+                span = lane.look.youngest
+                place = Place(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
+                found[place] = max(found.get(place, span.since_ns), span.since_ns, key=_length)
+        return found
+
+    @property
+    def state(self) -> State:
+        """What it does as a whole: it moves if any of its lanes does."""
+        if not self.alive:
+            return "dead"
+        return "moving" if self.moves else "stuck" if self.stuck else "idle"
+
+
+class Odd(NamedTuple):
+    """A worker that stands apart, and how: where it is stuck, if it is."""
+
+    worker: str
+    state: State
+    place: Place | None
+    since_ns: Age
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What is to be said of the workers of one service.
+
+    Attributes:
+        kind: most_wait: more than half are stuck in the place, and the odd ones are not. some_stuck: the odd ones are
+            stuck where fewer than half are, while most move or are idle. all_wait: all that live are stuck in the
+            place. none_stuck, no_majority, too_few: as they say.
+        place: where most or all wait, or the one that is stuck the longest.
+        since_ns: how long all of these have been there at the least.
+        odd: those who stand apart; the ones that are stuck the longest first.
+        stuck: for each place how many workers are stuck there, and since when at the least; most workers first.
+        states: how many workers that do not stand apart are in each state.
+    """
+
+    kind: Kind
+    place: Place | None
+    since_ns: Age
+    odd: tuple[Odd, ...]
+    stuck: dict[Place, tuple[int, Age]]
+    states: Counter[State]
+
+    @property
+    def workers(self) -> int:
+        """How many there are."""
+        return self.states.total() + len(self.odd)
+
+
+def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched:
+    """Compare a worker with how it was.
+
+    Args:
+        worker: as it is now.
+        before: its earlier reading; None where it was not there.
+        longer_ns: a span that is younger holds nobody up.
+    """
+    alive, earlier = worker.reading.alive, _looks(before) if before is not None else {}
+    lanes = compared(earlier, _looks(worker.reading), alive=alive, longer_ns=longer_ns)
+    return Watched(worker.name, worker.service, alive, lanes)
+
+
+def _looks(reading: Reading) -> Looks:
+    return {
+        number: Look(
+            lane["thread"],
+            (lane["begun"], lane["summarized"], lane["open"], lane["current"]),
+            lane["open"],
+            youngest(reading, lane),
+        )
+        for number, lane, _ in reading.lanes
+    }
+
+
+def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> tuple[Lane, ...]:
+    """What each lane does, by two looks at a worker and whether it lived at the later one."""
+    return tuple(
+        Lane(number, look, _state(before.get(number), look, longer_ns) if alive else "dead")
+        for number, look in after.items()
+    )
+
+
+def _state(before: Look | None, after: Look, longer_ns: float) -> State:
+    if before is None or before.activity != after.activity:
+        return "moving"
+    if after.youngest is None:
+        return "idle"
+    since_ns = after.youngest.since_ns
+    return "stuck" if since_ns is None or since_ns >= longer_ns else "moving"
+
+
+def judge(workers: Sequence[Watched]) -> Verdict:
+    """Tell who stands apart among the workers of one service."""
+    stuck = _places(workers)
+
+    def verdict(kind: Kind, place: Place | None = None, odd: Sequence[Odd] = ()) -> Verdict:
+        since_ns = None if place is None else stuck[place][1]
+        apart = {each.worker for each in odd}
+        states = Counter(worker.state for worker in workers if worker.name not in apart)
+        return Verdict(kind, place, since_ns, tuple(odd), stuck, states)
+
+    if len(workers) < _FEWEST:
+        return verdict("too_few")
+    living = [worker for worker in workers if worker.alive]
+    everywhere = [place for place in stuck if stuck[place][0] == len(living)]
+    elsewhere = {place: each for place, each in stuck.items() if place not in everywhere}
+    # Where those that live go on elsewhere, that all stand in one place is their way of life: no dead one is missed.
+    telling = elsewhere if any(worker.moves for worker in living) else stuck
+    for place, (inside, _) in telling.items():
+        if len(workers) < 2 * inside < 2 * len(workers):
+            return verdict("most_wait", place, _odd((each for each in workers if place not in each.stuck), elsewhere))
+    rare = {place: each for place, each in stuck.items() if 2 * each[0] < len(workers)}
+    apart = [worker for worker in workers if rare.keys() & worker.stuck.keys()]
+    others = [worker for worker in workers if not rare.keys() & worker.stuck.keys()]
+    if apart and 2 * sum(worker.state in ("moving", "idle") for worker in others) > len(workers):
+        odd = _odd(apart, rare)
+        return verdict("some_stuck", odd[0].place, odd)
+    if everywhere:
+        return verdict("all_wait", everywhere[0])
+    return verdict("no_majority" if stuck else "none_stuck")
+
+
+def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, Age]]:
+    """How many are stuck in each place and since when at the least; most workers first, of these the latest."""
+    found: dict[Place, list[Age]] = {}
+    for worker in workers:
+        for place, since_ns in worker.stuck.items():
+            found.setdefault(place, []).append(since_ns)
+    places = {place: (len(ages), min(ages, key=_length)) for place, ages in found.items()}
+    return dict(sorted(places.items(), key=lambda item: (-item[1][0], _length(item[1][1]), _order(item[0]))))
+
+
+def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, Age]]) -> list[Odd]:
+    """How these stand apart: stuck in that of the places where the fewest are, else as they are; the oldest first."""
+    odd = []
+    for worker in workers:
+        mine = [place for place in worker.stuck if place in places]
+        if not mine and worker.state == "stuck":
+            mine = list(worker.stuck)
+        if not mine:
+            odd.append(Odd(worker.name, worker.state, None, None))
+            continue
+        ranks = {(places.get(each, (0, 0))[0], -_length(worker.stuck[each]), _order(each)): each for each in mine}
+        place = ranks[min(ranks)]
+        odd.append(Odd(worker.name, "stuck", place, worker.stuck[place]))
+    return sorted(odd, key=lambda each: (-_length(each.since_ns), len(each.worker), each.worker))
+
+
+def _length(age: Age) -> int:
+    """Of ages that are compared one that is not known is the shortest: no more than it is said."""
+    return -1 if age is None else age
+
+
+def _order(place: Place) -> tuple[str, int, str]:
+    """Places have no order of their own: a layer may be None."""
+    return place.brick, -1 if place.layer is None else place.layer, place.within or ""

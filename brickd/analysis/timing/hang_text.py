@@ -1,0 +1,99 @@
+"""A verdict of `hang` in one sentence.
+
+Owns: its words. Must not know: how a verdict comes about. Invariants: the sentence is raw, whoever prints it escapes
+it; of a place no more is said than tells it from the other places of the sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from brickd.analysis.timing.hang import Age, Odd, Place, State, Verdict
+from brickd.base import units
+
+_NAMED = 3
+_DOES: dict[State, tuple[str, str]] = {
+    "moving": ("goes on", "go on"),
+    "idle": ("is idle", "are idle"),
+    "dead": ("is dead", "are dead"),
+    "stuck": ("is stuck", "are stuck"),
+}
+
+
+def sentence(verdict: Verdict) -> str:
+    """What is to be said of the workers of one service."""
+    count, odd = verdict.workers, verdict.odd
+    everything = verdict.kind in ("no_majority", "too_few")
+    places = _told(verdict.stuck if everything else [verdict.place, *(each.place for each in odd)])
+    where = f"in {places.get(verdict.place)}{_for(verdict.since_ns)}"
+    match verdict.kind:
+        case "most_wait":
+            return f"{count - len(odd)} of {count} wait {where}; {_listed([_stands(each, places) for each in odd])}"
+        case "some_stuck":
+            (first, do), *rest = _counted(verdict, "moving", "idle", "stuck", "dead")
+            others = [f"{units.many(first, 'other')} {do}", *(f"{count} {do}" for count, do in rest)]
+            return f"{_listed([_hangs(each, places) for each in odd])}; {', '.join(others)}"
+        case "all_wait":
+            elsewhere = " and go on in other threads" if verdict.states["moving"] else ""
+            dead = "".join(f", {each}" for each in _states(verdict, "dead"))
+            living = count - verdict.states["dead"]
+            return f"all {living}{' that live' if dead else ''} wait {where}{elsewhere}{dead}: no worker stands apart"
+        case "none_stuck":
+            return f"no worker is stuck: {_listed(_states(verdict, 'moving', 'idle', 'dead'))}"
+        case "no_majority":
+            return f"no majority, so no worker is named: {_listed(_everything(verdict, places))}"
+        case "too_few":
+            workers = units.many(count, "worker is", "workers are")
+            return f"{workers} too few to compare: {_listed(_everything(verdict, places))}"
+
+
+def _told(places: Iterable[Place | None]) -> dict[Place | None, str]:
+    """What each of these is called: by its brick, and by all in which it differs from others of that brick."""
+    alike: dict[str, list[Place]] = {}
+    for place in places:
+        if place is not None:
+            alike.setdefault(place.brick, []).append(place)
+    told: dict[Place | None, str] = {}
+    for brick, same in alike.items():
+        layers, around = len({place.layer for place in same}) > 1, len({place.within for place in same}) > 1
+        for place in same:
+            layer = ["no layer" if place.layer is None else f"layer {place.layer}"] if layers else []
+            within = ["outermost" if place.within is None else f"in {place.within}"] if around else []
+            told[place] = f"{brick} ({', '.join(layer + within)})" if layer + within else brick
+    return told
+
+
+def _stands(odd: Odd, places: Mapping[Place | None, str]) -> str:
+    return f"{odd.worker} {_DOES[odd.state][0] if odd.place is None else f'is in {places[odd.place]}'}"
+
+
+def _hangs(odd: Odd, places: Mapping[Place | None, str]) -> str:
+    return f"{odd.worker} is stuck in {places[odd.place]}{_for(odd.since_ns)}"
+
+
+def _everything(verdict: Verdict, places: Mapping[Place | None, str]) -> list[str]:
+    waiting = [
+        f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]}{_for(since_ns)}"
+        for place, (inside, since_ns) in verdict.stuck.items()
+    ]
+    return waiting + _states(verdict, "moving", "idle", "dead")
+
+
+def _for(age: Age) -> str:
+    return "" if age is None else f" for {units.duration(age)}"
+
+
+def _states(verdict: Verdict, *states: State) -> list[str]:
+    """How many of those who do not stand apart are in each of these states."""
+    return [f"{count} {do}" for count, do in _counted(verdict, *states)]
+
+
+def _counted(verdict: Verdict, *states: State) -> list[tuple[int, str]]:
+    """The same with what they do."""
+    counts = [(verdict.states[state], _DOES[state]) for state in states]
+    return [(count, one if count == 1 else many) for count, (one, many) in counts if count]
+
+
+def _listed(said: Sequence[str]) -> str:
+    more = [f"{len(said) - _NAMED} more"] if len(said) > _NAMED else []
+    return ", ".join([*said[:_NAMED], *more])

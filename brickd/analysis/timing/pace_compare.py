@@ -1,0 +1,237 @@
+"""Two groups of workers beside each other, brick by brick: whose spans take longer, and whether that is chance.
+
+Owns: what counts as a difference of time. Must not know: files, states of workers, what the groups are, screens.
+Invariants: bounds are no measurements, and are left out and named; with the groups changed over the signs change and
+no verdict does; a brick that only one group has is there, and differs in nothing.
+
+A difference is significant where all of this is so:
+
+- The histograms tell the groups apart (`stats`): in 99 of 100 comparisons of groups that are equal chance brings about
+  no such thing, in however many bricks. Spans of one worker hang together and there are millions of them, so that this
+  alone calls everything different.
+- So the medians differ by `LEAST` at least, the same way. A median is known no better than its bucket, which is 19 %
+  wide, and spans that are all alike change their bucket for the least of reasons: the means, which are exact, differ by
+  as much too. Unless there is a whole bucket between the medians: these differ then whatever the means say, one long
+  stop in which hides everything.
+
+What this does not see: groups whose spans lie, nearly all of them, in one bucket; who is slower by a bucket's width is
+not in it. Nor a difference of less than two buckets behind stops that are rare and so long that they make the means.
+
+Clocks of different rates do not share the borders of buckets. The ranks of groups on such clocks are compared as if the
+slower one were a bucket faster: so much may come from the borders alone.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Literal, NamedTuple
+
+from brickd.analysis.timing.stats import ranks
+from brickd.model.brick_totals import names_in, percent_of
+from brickd.model.summary_fold import Fold
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+CHANCE = 0.01  # that anything at all is significant where nothing differs
+LEAST = 0.05
+CALLS_MIN = 8  # of each group
+
+_PER_OCTAVE = 4  # buckets
+_ALIKE = 0.015  # of a bucket: a quarter of a percent, and clocks of one machine are closer to each other
+
+Side = Literal["a", "b"]
+_Key = tuple[str, Side, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A brick in both groups.
+
+    Attributes:
+        brick: its name.
+        category: the first that any worker declared, else 'other'.
+        a: the first group's totals.
+        b: the second's.
+        p_value: how likely so much or more is by chance alone; None where one of them did too little to say.
+        significant: whether they differ.
+    """
+
+    brick: str
+    category: str
+    a: _reader.Row
+    b: _reader.Row
+    p_value: float | None
+    significant: bool
+
+    @property
+    def difference_percent(self) -> float | None:
+        """By how much the second's median is above the first's; None where one of them has none, or only zero."""
+        a, b = self.a["p50_ns"], self.b["p50_ns"]
+        return None if not (self.a["count"] and self.b["count"]) or a == 0 < b else percent_of(b - a, a)
+
+    @property
+    def cost_ns(self) -> float:
+        """How much more self time the second took for as many calls as both made."""
+        calls = min(self.a["count"], self.b["count"])
+        return calls * (self.b["self_ns"] / self.b["count"] - self.a["self_ns"] / self.a["count"]) if calls else 0.0
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds."""
+        return {
+            "brick": self.brick,
+            "category": self.category,
+            "a": _times(self.a),
+            "b": _times(self.b),
+            "difference_percent": self.difference_percent,
+            "cost_ns": round(self.cost_ns),
+            "p_value": None if self.p_value is None else float(f"{self.p_value:.4g}"),
+            "significant": self.significant,
+        }
+
+
+def _times(row: _reader.Row) -> dict[str, int | None]:
+    some = row["count"] > 0
+    return {
+        "calls": row["count"],
+        "median_ns": round(row["p50_ns"]) if some else None,
+        "mean_ns": round(row["mean_ns"]) if some else None,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Paces:
+    """All bricks of two groups.
+
+    Attributes:
+        pairs: those that differ first, and of them the costliest: before the bricks around it, which it makes slow.
+        bounded: bricks of which there are bounds in one of the groups, which are not in its totals.
+        level: what a `p_value` lies below that is no chance, among so many.
+    """
+
+    pairs: Sequence[Pair]
+    bounded: Sequence[str]
+    level: float
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "bricks": [pair.document() for pair in self.pairs],
+            "bounded": list(self.bounded),
+            "level": float(f"{self.level:.4g}"),
+            "least_percent": 100 * LEAST,
+        }
+
+
+def paces(a: Iterable[Reading], b: Iterable[Reading]) -> Paces:
+    """Compare two groups.
+
+    Args:
+        a: what the workers of the first say.
+        b: what those of the second say.
+    """
+    fold: Fold[_Key] = Fold()
+    categories: dict[str, str] = {}
+    shifts = _add(fold, a, b, categories)
+    rows = {key: number for number, key in enumerate(fold.keys) if fold.row(number)["count"]}
+    bricks = {brick for brick, _, bounded in rows if not bounded}
+    numbers = {brick: (rows.get((brick, "a", False), -1), rows.get((brick, "b", False), -1)) for brick in bricks}
+    tests = {brick: _tested(fold, *each, shifts[brick]) for brick, each in numbers.items()}
+    level = CHANCE / max(sum(test is not None for test in tests.values()), 1)
+    pairs = []
+    for brick, (one, other) in numbers.items():
+        test = tests[brick]
+        significant = test is not None and test.p_value < level and test.worth
+        p_value = None if test is None else test.p_value
+        pairs.append(Pair(brick, categories[brick], fold.row(one), fold.row(other), p_value, significant))
+    pairs.sort(key=lambda pair: (not pair.significant, -round(abs(pair.cost_ns)), pair.brick))
+    return Paces(pairs, sorted({brick for brick, _, bounded in rows if bounded}), level)
+
+
+def _add(
+    fold: Fold[_Key], a: Iterable[Reading], b: Iterable[Reading], categories: dict[str, str]
+) -> Mapping[str, Set[float]]:
+    """Add all up: by how many buckets of the fold the histograms of each brick lie above those of its own ticks."""
+    sides: list[tuple[Side, Reading]] = [*(("a", each) for each in a), *(("b", each) for each in b)]
+    # The first one's clock is that of the histograms: whose it is must not depend on the side.
+    sides.sort(key=lambda side: side[1].tick_ns)
+    shifts: defaultdict[str, set[float]] = defaultdict(set)
+    for side, reading in sides:
+        ticks, ns = (_shift(tick_ns, sides[0][1].tick_ns) for tick_ns in (reading.tick_ns, 1.0))
+        key_of = _keyed(reading, side, (ticks, ns), categories, shifts)
+        fold.add_like_the_last(reading, key_of, (side, ticks))
+    return shifts
+
+
+def _shift(tick_ns: float, grid_ns: float) -> float:
+    return round(_PER_OCTAVE * (math.log2(tick_ns) - math.log2(grid_ns)), 2)
+
+
+def _keyed(
+    reading: Reading,
+    side: Side,
+    ticks_and_ns: tuple[float, float],
+    categories: dict[str, str],
+    shifts: Mapping[str, set[float]],
+) -> Callable[[Path, int], _Key]:
+    name_of = names_in(reading, categories)
+
+    def key_of(path: Path, _: int) -> _Key:
+        brick, bounded = name_of(path.name), path.unit == _reader.UNIT_BOUND
+        if not bounded:
+            shifts[brick].add(ticks_and_ns[path.unit != _reader.UNIT_TICKS])
+        return brick, side, bounded
+
+    return key_of
+
+
+class _Test(NamedTuple):
+    """Of two groups in a brick: how likely by chance; whether it is enough to be told, if it is not that."""
+
+    p_value: float
+    worth: bool
+
+
+def _tested(fold: Fold[_Key], a: int, b: int, shifts: Set[float]) -> _Test | None:
+    """Compare two rows; nothing where one of them holds too little."""
+    rows = fold.row(a), fold.row(b)
+    if min(row["count"] for row in rows) < CALLS_MIN:
+        return None
+    (one, other), blurred = _cells((fold.histogram(a), fold.histogram(b)), shifts)
+    ahead, p_value = ranks(one, other)
+    if blurred:
+        still, p_value = ranks([0, *one], [*other, 0]) if ahead > 0 else ranks([*one, 0], [0, *other])
+        if still * ahead <= 0:
+            return _Test(1.0, worth=False)
+    if ahead == 0:
+        return _Test(p_value, worth=False)
+    slower, faster = rows[ahead > 0], rows[ahead < 0]
+    sure = abs(_middle(one) - _middle(other)) > 1 + blurred
+    worth = _above(slower["p50_ns"], faster["p50_ns"]) and (sure or _above(slower["mean_ns"], faster["mean_ns"]))
+    return _Test(p_value, worth)
+
+
+def _cells(histograms: Sequence[Sequence[int]], shifts: Set[float]) -> tuple[list[list[int]], bool]:
+    """The histograms in cells that are in both; and whether one lies up to half a cell above its own, or below."""
+    by = {shift: math.floor(shift + 0.5) for shift in shifts}
+    # The first bucket is of all that is less, and the last one of all that is more, wherever they came to lie.
+    first, last = max(0, *by.values()), len(histograms[0]) - 1 + min(0, *by.values())
+    if first >= last:
+        return [[sum(each)] for each in histograms], False
+    parts = [shift - whole for shift, whole in by.items()]
+    cells = [[sum(each[: first + 1]), *each[first + 1 : last], sum(each[last:])] for each in histograms]
+    return cells, max(parts) - min(parts) > _ALIKE
+
+
+def _middle(cells: Sequence[int]) -> int:
+    """The cell in which the median lies."""
+    below = list(accumulate(cells))
+    return bisect_left(below, below[-1] / 2)
+
+
+def _above(slower: float, faster: float) -> bool:
+    return slower > 0 and slower >= faster * (1 + LEAST)

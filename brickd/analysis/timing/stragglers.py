@@ -1,0 +1,174 @@
+"""Who is slow, in which brick, and what that costs: a judgement over the last slots of time.
+
+Owns: when a worker is named, when it is passed over and why, what was compared. Must not know: where slots come from,
+screens. Invariants: the order of workers changes nothing; where the evidence is thin nobody is named, and that is said;
+a worker whose work differs is not called slow; a brick is judged by its self times, so that nobody is blamed for what
+it calls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import get_args
+
+from brickd.analysis.timing.findings import About, Confidence, Coverage, Finding, Judged, Passed
+from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median
+from brickd.analysis.timing.worker_series import COST_MIN, Brick, Evidence, Left, Look, Stretch, brick
+from brickd.base.timestamps import Moment
+from brickd.base.units import duration, percent
+
+SLOTS = 6  # that are judged together
+EXCESS_MIN = 0.01
+STAYS = 0.5  # so much of each bound is enough to stay named
+_SECOND = 1e9
+_FEW_CALLS, _MANY_CALLS = 100, 500  # of the worker that made the fewest
+_MANY_WORKERS = 5
+_COMPARABLE = 0.5  # so much of what is to be explained is explained
+_NOBODY: Mapping[About, Moment] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
+
+    finding: Finding
+    reason: str
+
+
+def judge(looks: Sequence[Look], named: Mapping[About, Moment] = _NOBODY) -> Judged:
+    """Compare the workers of each service.
+
+    Args:
+        looks: one for each slot, the oldest first; those that count are the last `SLOTS`.
+        named: who is named now, and since when: they go once they are well below what it took to be named.
+    """
+    stretch = Stretch(looks[-SLOTS:])
+    suspects: list[_Suspect] = []
+    coverage = []
+    for service, workers in sorted(stretch.workers.items()):
+        bricks = [brick(stretch, key) for key in stretch.keys(service)]
+        suspects += _of_service(stretch, bricks, named)
+        evidence = Counter(each.evidence for each in bricks)
+        left = {why: stretch.left[service, why] for why in get_args(Left)}
+        coverage.append(Coverage(service, len(workers), **{why: evidence[why] for why in get_args(Evidence)}, **left))
+    findings = [suspect.finding for suspect in suspects if not suspect.reason]
+    passed = [Passed(each.finding.about, each.finding.row, each.reason) for each in suspects if each.reason]
+    return Judged(
+        tuple(sorted(findings, key=lambda finding: (-finding.cost_ns_per_s, finding.about))),
+        tuple(sorted(passed, key=lambda each: each.about)),
+        tuple(coverage),
+        len(stretch.looks),
+        SLOTS_MIN,
+        stretch.length_ns,
+        stretch.looks[-1].slot.ended if stretch.looks else Moment(0, 0),
+    )
+
+
+def _of_service(stretch: Stretch, bricks: Sequence[Brick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+    """Whoever stands out; of what the others wait for only what no brick of its own explains."""
+    waits = [each for each in bricks if each.collective]
+    works = [each for each in bricks if not each.collective]
+    slow: set[str] = set()
+    for each in works:
+        for suspect in _suspects(stretch, each, named):
+            worker = suspect.finding.about.worker
+            if suspect.reason:
+                yield suspect
+                continue
+            slow.add(worker)
+            awaited = tuple(wait.key[1] for wait in waits if _awaited(wait, worker))
+            yield replace(suspect, finding=replace(suspect.finding, corroborated_by=awaited))
+    late: dict[str, _Suspect] = {}
+    for each in waits:
+        for suspect in _suspects(stretch, each, named):
+            worker, cost = suspect.finding.about.worker, suspect.finding.cost_ns_per_s
+            if worker not in slow and (worker not in late or cost > late[worker].finding.cost_ns_per_s):
+                late[worker] = suspect
+    for worker, suspect in late.items():
+        yield replace(suspect, reason=suspect.reason or _explained(stretch, works, worker, suspect.finding))
+
+
+def _awaited(wait: Brick, worker: str) -> bool:
+    """Whether the others wait for it, as far as that is seen at all."""
+    return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
+
+
+def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+    for worker, excess in brick.field.excess.items():
+        about = About(brick.key[0], worker, brick.key[1])
+        ease = STAYS if about in named else 1.0
+        if excess < ease * EXCESS_MIN:
+            continue
+        standing = brick.field.standing(worker)
+        if standing.score < ease * THRESHOLD:
+            continue
+        finding = _finding(stretch, brick, about, standing, named.get(about))
+        yield _Suspect(finding, _excuse(brick, finding, standing, ease))
+
+
+def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, since: Moment | None) -> Finding:
+    row, cost = brick.row(about.worker), _SECOND * standing.excess
+    if not brick.collective:
+        rate = row.calls / (stretch.lived_ns(about.worker) or 1)
+        cost = _SECOND * rate * brick.median_ns * (row.excess_percent or 0.0) / 100
+    return Finding(
+        about,
+        brick.category,
+        brick.collective,
+        row,
+        brick.median_ns,
+        cost,
+        since or stretch.looks[standing.first].slot.began,
+        _confidence(brick, standing),
+        brick.rows(),
+    )
+
+
+def _confidence(brick: Brick, standing: Standing) -> Confidence:
+    """High where all that can be wanted is there, low where something is scarce."""
+    workers = len(brick.field.excess)
+    calls = min(brick.totals[each].calls for each in brick.field.excess)
+    if standing.slots == SLOTS_MIN or workers == ROWS_MIN or calls < _FEW_CALLS:
+        return "low"
+    certain = standing.score >= 2 * THRESHOLD and standing.slots == SLOTS
+    return "high" if certain and workers >= _MANY_WORKERS and calls >= _MANY_CALLS else "medium"
+
+
+def _excuse(brick: Brick, finding: Finding, standing: Standing, ease: float) -> str:
+    """Why who stands out is not named, or ''."""
+    if ease == 1.0 and not standing.steady:
+        return "it is slow in some of the slots only"
+    if finding.cost_ns_per_s < ease * COST_MIN * _SECOND:
+        return f"it costs {duration(finding.cost_ns_per_s)}/s"
+    if brick.collective:
+        return ""
+    usual = median([total.elements_per_call for total in brick.totals.values()])
+    if usual > 0 and finding.row.elements_per_call > 0:
+        more = math.log(finding.row.elements_per_call / usual)
+        if more >= _COMPARABLE * standing.excess:
+            return f"its calls have {percent(100 * math.expm1(more))} more elements"
+    return ""
+
+
+def _explained(stretch: Stretch, works: Sequence[Brick], worker: str, finding: Finding) -> str:
+    """Why the others wait for it, where what it records says so: it does more, or what is not slow for certain."""
+    more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
+    if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
+        return ""
+    most = max(more, key=lambda name: (more[name], name))
+    return f"it spends {duration(more[most])}/s more than others in {most}, of which it is not known to be slow"
+
+
+def _more_ns_per_s(stretch: Stretch, brick: Brick, worker: str) -> float:
+    """How much more of each second it spends in a brick than its peers do in the median."""
+    peers = [each for each in stretch.workers[brick.key[0]] if each != worker]
+
+    def share(each: str) -> float:
+        total = brick.totals.get(each)
+        return 0.0 if total is None else _SECOND * total.self_ns / (stretch.lived_ns(each) or 1)
+
+    return share(worker) - median([share(each) for each in peers])

@@ -1,0 +1,265 @@
+"""The workers of a service side by side in one brick: slot by slot, and over the last slots.
+
+Owns: which bricks of a slot are looked at, what makes a worker comparable there, which slots of a worker count, how far
+it differs from the others. Must not know: which worker is named for that. Invariants: a load that all workers share
+leaves no trace; a worker that did too little is compared with none; a look has at most `ROWS_MAX` rows, and what it
+leaves out is counted; what another process did under the same name does not count for a worker.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from brickd.analysis.timing.findings import Row
+from brickd.analysis.timing.stats import ROWS_MIN, Field, median
+from brickd.model.worker_totals import Share, Slot
+
+SAMPLES_MIN = 5
+# What is told costs a thousandth of the time on the wall. A brick in which nobody spent as much cannot.
+COST_MIN = 0.001
+# So many cost half a percent of a core, however many there are.
+ROWS_MAX = 4_096
+
+# Who waits longest in a collective was there first: the others wait for the one that waits least.
+COLLECTIVE = "collective"
+# The user's own word for a brick whose time says nothing of its worker: it waits for work, or is meant to differ.
+_UNJUDGED = ("wait", "idle")
+
+Key = tuple[str, str]
+Left = Literal["small", "unjudged", "bounded"]
+
+
+class Life(NamedTuple):
+    """A process: a worker that is started again has the same name, and is another one."""
+
+    service: str
+    uuid: str
+
+
+class Beside(NamedTuple):
+    """What a worker did in a brick, and how that is beside the others.
+
+    Attributes:
+        apart: in a collective, how much less it waited, as a part of the time between two of its calls; else the
+            logarithm of its mean self time over the median of all. None: it did too little, or too few did enough.
+        calls: how many.
+        self_ns: in all of them.
+        elements: in all of them.
+    """
+
+    apart: float | None
+    calls: int
+    self_ns: float
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A slot, looked at.
+
+    Attributes:
+        slot: without its bricks, and without those that are only bounded.
+        lives: who lives at its end, by name.
+        bricks: by service and brick, whose each is.
+        left: why a brick was left out. small: too small to matter, or one too many. unjudged: as its category says, its
+            time tells nothing of its worker. bounded: nothing of it was measured.
+    """
+
+    slot: Slot
+    lives: Mapping[str, Life]
+    bricks: Mapping[Key, Mapping[str, Beside]]
+    left: Mapping[Key, Left]
+
+
+def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
+    """Look at a slot.
+
+    Args:
+        slot: what every worker did.
+        lives: as `Look` has it.
+    """
+    least_ns, room = COST_MIN * slot.length_ns, ROWS_MAX
+    bricks: dict[Key, Mapping[str, Beside]] = {}
+    left: dict[Key, Left] = dict.fromkeys(slot.bounded, "bounded")
+    for key in sorted(slot.bricks, key=lambda key: (-sum(share.self_ns for share in slot.bricks[key]), key)):
+        shares = slot.bricks[key]
+        kind = slot.categories.get(key, "").casefold()
+        if kind in _UNJUDGED:
+            left[key] = "unjudged"
+            continue
+        if len(shares) > room or all(share.self_ns < least_ns for share in shares):
+            left[key] = "small"
+            continue
+        room -= len(shares)
+        apart = _waits(shares, slot.length_ns) if kind == COLLECTIVE else _times(shares)
+        bricks[key] = {
+            each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements) for each in shares
+        }
+    return Look(replace(slot, bricks={}, bounded=()), lives, bricks, left)
+
+
+def _times(shares: Sequence[Share]) -> dict[str, float]:
+    """How each is apart in its mean self time."""
+    means = {each.worker: each.self_ns / each.count for each in shares if each.count >= SAMPLES_MIN}
+    means = {worker: mean for worker, mean in means.items() if mean > 0}
+    if len(means) < ROWS_MIN:
+        return {}
+    middle = math.log(median(means.values()))
+    return {worker: math.log(mean) - middle for worker, mean in means.items()}
+
+
+def _waits(shares: Sequence[Share], length_ns: int) -> dict[str, float]:
+    """How each is apart in its mean wait."""
+    enough = [each for each in shares if each.count >= SAMPLES_MIN]
+    if len(enough) < ROWS_MIN or length_ns <= 0:
+        return {}
+    middle = median([each.self_ns / each.count for each in enough])
+    # In differences: it is those that add up to the time of a step, and whoever is late waits nearly nothing.
+    return {each.worker: (middle - each.self_ns / each.count) * each.count / length_ns for each in enough}
+
+
+_EXPONENT_MAX = 100.0
+
+Evidence = Literal["judged", "few_workers", "few_samples"]
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What a worker did in a brick, in all slots that count."""
+
+    calls: int
+    self_ns: float
+    elements: int
+
+    @property
+    def mean_ns(self) -> float:
+        """Of a call."""
+        return self.self_ns / self.calls
+
+    @property
+    def elements_per_call(self) -> float:
+        """As it says."""
+        return self.elements / self.calls
+
+
+class Stretch:
+    """The slots that are judged together.
+
+    Attributes:
+        looks: at each, the oldest first.
+        workers: who lives now, by service.
+        left: by service and reason, how many bricks were in all slots left out.
+        length_ns: how long they are together.
+    """
+
+    def __init__(self, looks: Sequence[Look]) -> None:
+        self.looks = looks
+        self._lives = looks[-1].lives if looks else {}
+        # Small it may be in one slot and not in another; whether it is judged at all is as it was said last.
+        left = {key: look.left.get(key) for look in looks for key in (*look.left, *look.bricks)}
+        seen = {key for look in looks for key in look.bricks if left[key] != "unjudged"}
+        self._keys: dict[str, list[Key]] = {}
+        for key in sorted(seen):
+            self._keys.setdefault(key[0], []).append(key)
+        self.left = Counter((key[0], why) for key, why in left.items() if key not in seen)
+        self.workers: dict[str, list[str]] = {}
+        self._begins: dict[str, int] = {}
+        for worker, life in self._lives.items():
+            self.workers.setdefault(life.service, []).append(worker)
+            others = (slot for slot, look in enumerate(looks) if look.lives.get(worker) != life)
+            self._begins[worker] = max(others, default=-1) + 1
+        self.length_ns = sum(look.slot.length_ns for look in looks)
+
+    def keys(self, service: str) -> list[Key]:
+        """The bricks of a service that anybody did something in."""
+        return self._keys.get(service, [])
+
+    def sides(self, key: Key) -> dict[str, list[Beside | None]]:
+        """Slot by slot what each worker that lives now did in a brick."""
+        found: dict[str, list[Beside | None]] = {}
+        for slot, look in enumerate(self.looks):
+            for worker, beside in look.bricks.get(key, {}).items():
+                if slot >= self._begins.get(worker, len(self.looks)):
+                    found.setdefault(worker, [None] * len(self.looks))[slot] = beside
+        return found
+
+    def category(self, key: Key) -> str:
+        """What it is a brick of, as it was said last."""
+        said = (look.slot.categories[key] for look in reversed(self.looks) if key in look.slot.categories)
+        return next(said, "other")
+
+    def lived_ns(self, worker: str) -> int:
+        """How long the slots are together that count for a worker."""
+        return sum(look.slot.length_ns for look in self.looks[self._begins[worker] :])
+
+
+@dataclass(frozen=True, slots=True)
+class Brick:
+    """A brick, and the workers in it.
+
+    Attributes:
+        key: its service and name.
+        category: what it is a brick of.
+        totals: of each worker.
+        field: those of them that can be compared.
+        median_ns: of the means of all.
+    """
+
+    key: Key
+    category: str
+    totals: Mapping[str, Total]
+    field: Field
+    median_ns: float
+
+    @property
+    def collective(self) -> bool:
+        """Whether its time is spent waiting for the others."""
+        return self.category.casefold() == COLLECTIVE
+
+    @property
+    def evidence(self) -> Evidence:
+        """Whether it was judged, or why not."""
+        if self.field.excess:
+            return "judged"
+        return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
+
+    def row(self, worker: str) -> Row:
+        """A worker's row."""
+        total = self.totals[worker]
+        if worker not in self.field.excess:
+            return Row(worker, total.mean_ns, total.calls, total.elements_per_call)
+        standing = self.field.standing(worker)
+        excess = 100 * (standing.excess if self.collective else math.expm1(min(standing.excess, _EXPONENT_MAX)))
+        return Row(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
+
+    def rows(self) -> tuple[Row, ...]:
+        """Those of all: first who stands out most, last of whom too little is known."""
+        rows = map(self.row, self.totals)
+        return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
+
+
+def brick(stretch: Stretch, key: Key) -> Brick:
+    """One brick of a stretch."""
+    sides = stretch.sides(key)
+    totals = {worker: _total(side for side in row if side is not None) for worker, row in sides.items()}
+    totals = {worker: total for worker, total in totals.items() if total.calls}
+    values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
+    middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
+    return Brick(key, stretch.category(key), totals, Field(values), middle)
+
+
+def _apart(sides: Sequence[Beside | None]) -> list[float | None]:
+    """Slot by slot how far it is apart; a slot in which it did less than half as much as usual says too little."""
+    usual = median([side.calls for side in sides if side is not None])
+    return [None if side is None or side.calls < usual / 2 else side.apart for side in sides]
+
+
+def _total(sides: Iterable[Beside]) -> Total:
+    calls, self_ns, elements = 0, 0.0, 0
+    for side in sides:
+        calls, self_ns, elements = calls + side.calls, self_ns + side.self_ns, elements + side.elements
+    return Total(calls, self_ns, elements)

@@ -1,0 +1,1 @@
+"""Verdicts on weights: replicas' parameters against each other and against a manifest."""

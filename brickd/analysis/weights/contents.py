@@ -1,0 +1,129 @@
+"""What tensors hold, as their fingerprints say: of equal ones one copy.
+
+Owns: when two tensors are equal, what is kept of one, what of that is shown. Must not know: whose they are. Invariants:
+tensors are equal by checksum, number of elements, shape and dtype alone, for statistics and sketch may differ in their
+last bits between processors; what nobody holds any more goes.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from brickd.shm import _reader
+from brickd.shm.records import DTYPES, SLOT_BYTES
+
+CONTENT_BYTES = 3 * SLOT_BYTES  # of a record's slots all but the first
+COST_BYTES = 2 * CONTENT_BYTES  # what one takes here, roughly
+
+# brick_output and brick_tensor_sums of brick_shm.h.
+_OUTPUT = struct.Struct("<8xI4x6Q")
+_SUMS = struct.Struct("<QQddffIIIIB7x")
+_DIMS_MAX = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A tensor's fingerprint, as far as it can be shown."""
+
+    checksum: int
+    elements: int
+    shape: tuple[int, ...]
+    shape_digest: int
+    dtype: str
+    l2: float
+    nan: int
+    pos_inf: int
+    neg_inf: int
+
+    @property
+    def form(self) -> tuple[str, int, int]:
+        """What must be equal where two are to be compared at all."""
+        return self.dtype, self.shape_digest, self.elements
+
+
+@functools.lru_cache(maxsize=4_096)
+def content(said: bytes) -> Content:
+    """What a record says behind its head."""
+    dims, *shape = _OUTPUT.unpack_from(said, 0)
+    checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(said, SLOT_BYTES)
+    name = DTYPES[dtype] if 0 < dtype < len(DTYPES) else None
+    shown = tuple(shape[: min(dims, _DIMS_MAX)])
+    return Content(checksum, elements, shown, digest, name or f"dtype#{dtype}", l2, nan, pos_inf, neg_inf)
+
+
+def error(reference: bytes, other: bytes) -> float | None:
+    """The relative error of one of two that are not equal, as their sketches tell it; None: they do not."""
+    return _reader.tensor_error(reference, other)
+
+
+class Contents:
+    """Of each that anybody holds one copy, by a number that is not 0.
+
+    Attributes:
+        numbers: by what makes them equal.
+        uses: how often each is held, by number.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[bytes, int] = {}
+        self._said: list[bytes] = [b""]
+        self.uses = array("I", [0])
+        self._free: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, number: int) -> bytes:
+        return self._said[number]
+
+    def all(self) -> dict[int, bytes]:
+        """Those that anybody holds."""
+        return {number: self._said[number] for number in self.numbers.values()}
+
+    def take(self, records: bytes, most: int) -> array[int]:
+        """Under which numbers stands what the tensors of records hold; 0: there is no room.
+
+        What nobody holds yet somebody is to hold at once, or it is to be cleared.
+
+        Args:
+            records: of weights.
+            most: how many there may be.
+        """
+        numbers = array("I", _reader.weights_held(records, self.numbers, self._said, self._free, most))
+        self.uses.frombytes(bytes((len(self._said) - len(self.uses)) * self.uses.itemsize))
+        return numbers
+
+    def hold(self, number: int, times: int = 1) -> None:
+        """It is held so often more; 0 is nothing."""
+        if number:
+            self.uses[number] += times
+
+    def copy(self) -> Contents:
+        """The same, for whoever looks at it while the other goes on."""
+        other = Contents()
+        other.numbers, other._said = self.numbers.copy(), self._said.copy()
+        other.uses, other._free = self.uses[:], self._free.copy()
+        return other
+
+    def release(self, number: int, times: int = 1) -> None:
+        """It is held so often less; 0 is nothing."""
+        if number:
+            self.uses[number] -= times
+            self.clear((number,))
+
+    def clear(self, numbers: Iterable[int]) -> None:
+        """Those of these that nobody holds go."""
+        for number in numbers:
+            if self._said[number] and not self.uses[number]:
+                del self.numbers[identity(self._said[number])]
+                self._said[number] = b""
+                self._free.append(number)
+
+
+def identity(said: bytes) -> bytes:
+    """What two that are equal have in common: checksum, elements; shape, dtype."""
+    return said[SLOT_BYTES : SLOT_BYTES + 16] + said[SLOT_BYTES + 52 : SLOT_BYTES + 57]

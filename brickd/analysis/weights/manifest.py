@@ -1,0 +1,179 @@
+"""What weights are to be, in a file: checksums that workers are held against.
+
+Owns: the form of a manifest. Must not know: who is compared with one, screens. Invariants: what is in the file is
+judged as what a stranger wrote; it says one thing of each tensor; it is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brickd.base import state_file
+from brickd.base.timestamps import rfc3339
+from brickd.errors import BrickdError
+
+SCHEMA_VERSION = 1
+BYTES_MAX = 64 << 20
+_WHAT = "weights"
+_CHECKSUM_DIGITS = frozenset("0123456789abcdef")
+
+Document = Mapping[str, Any]
+
+
+class Place(NamedTuple):
+    """Which tensor of which shard."""
+
+    shard: str
+    tensor: str
+    layer: int | None
+    expert: int | None
+
+
+class Content(NamedTuple):
+    """What it holds."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a file says.
+
+    Attributes:
+        key: the name of the key that the checksums were made with; None: none was needed.
+        service: of which workers they were.
+        tensors: all of them.
+    """
+
+    key: str | None
+    service: str
+    tensors: Mapping[Place, Content]
+
+
+# ---- saving
+
+
+def save(path: Path, tensors: Sequence[Document]) -> Manifest:
+    """Write what workers hold, as the view `weights` tells it.
+
+    Raises:
+        BrickdError: they do not all hold the same, or it is not to be written there.
+    """
+    keys = {tensor["key"] for tensor in tensors}
+    services = {tensor["service"] for tensor in tensors}
+    if not tensors:
+        raise BrickdError("no weights are known: nothing to save")
+    if len(keys) > 1 or len(services) > 1:
+        what = f"{len(services)} services" if len(services) > 1 else f"{len(keys)} keys"
+        raise BrickdError(
+            f"a manifest holds one service and key, but these workers have {what}: name the ones you mean"
+        )
+    found: dict[Place, Content] = {}
+    for tensor in tensors:
+        place, content = place_of(tensor), content_of(tensor)
+        if found.setdefault(place, content) != content:
+            raise BrickdError(
+                f"{place.tensor} is not the same in {tensor['workers'][0]} as in others: name a worker with the"
+                " right weights (brickd weights WORKER --save MANIFEST)"
+            )
+    manifest = Manifest(next(iter(keys)), next(iter(services)), found)
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise BrickdError(f"{path} exists and is not a file: name another one")
+    state_file.replace(path, _encoded(manifest))
+    return manifest
+
+
+def place_of(tensor: Document) -> Place:
+    """Which tensor a row of a document, or of a manifest, is of."""
+    return Place(tensor["shard"], tensor["tensor"], tensor["layer"], tensor["expert"])
+
+
+def content_of(tensor: Document) -> Content:
+    """What it holds."""
+    return Content(tensor["dtype"], tuple(tensor["shape"]), tensor["checksum"])
+
+
+def _encoded(manifest: Manifest) -> bytes:
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "what": _WHAT,
+        "service": manifest.service,
+        "key": manifest.key,
+        "saved": rfc3339(time.time_ns()),
+    }
+    rows = [json.dumps({**place._asdict(), **content._asdict()}) for place, content in manifest.tensors.items()]
+    return (json.dumps(head)[:-1] + ', "tensors": [\n' + ",\n".join(rows) + "\n]}\n").encode()
+
+
+# ---- loading
+
+
+def load(path: Path) -> Manifest:
+    """What a manifest says.
+
+    Raises:
+        BrickdError: it is none.
+    """
+    try:
+        content = _read(path)
+    except OSError as error:
+        why = f"{path} cannot be read: {error.strerror}"
+        raise BrickdError(f"{why} (brickd weights --save MANIFEST writes one)") from None
+    try:
+        document = json.loads(content)
+        if not isinstance(document, dict) or document.get("what") != _WHAT:
+            raise BrickdError(f"{path} is not a manifest of weights (brickd weights --save MANIFEST writes one)")
+        if document["schema_version"] != SCHEMA_VERSION:
+            seen = str(document["schema_version"])[:20]
+            raise BrickdError(f"{path} is a manifest of version {seen}, this brickd reads {SCHEMA_VERSION}")
+        return _judged(document)
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        why = f"{type(error).__name__}: {str(error)[:200]}"
+        raise BrickdError(f"{path} is not a complete manifest of weights ({why}): save it again") from None
+
+
+def _read(path: Path) -> bytes:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise BrickdError(f"{path} is not a file")
+        content = file.read(BYTES_MAX + 1)
+    if len(content) > BYTES_MAX:
+        raise BrickdError(f"{path} has more than {BYTES_MAX >> 20} MiB: that is not a manifest of weights")
+    return content
+
+
+def _judged(document: dict[str, Any]) -> Manifest:
+    key, service = document["key"], document["service"]
+    if not isinstance(service, str) or not (key is None or _is_hex(key)):
+        raise TypeError("a service is a name, a key 16 digits or null")
+    found: dict[Place, Content] = {}
+    for row in document["tensors"]:
+        place, content = place_of(row), content_of(row)
+        numbers = (place.layer, place.expert)
+        if not all(isinstance(each, str) for each in (place.shard, place.tensor, content.dtype)):
+            raise TypeError("shard, tensor and dtype are names")
+        if not all(each is None or type(each) is int for each in numbers) or not _is_hex(content.checksum):
+            raise TypeError("layer and expert are numbers or null, a checksum is 16 digits")
+        if not all(type(each) is int for each in content.shape):
+            raise TypeError("a shape is numbers")
+        if place in found:
+            raise ValueError(f"{place.tensor} stands there twice")
+        found[place] = content
+    return Manifest(key, service, found)
+
+
+def _is_hex(value: object) -> bool:
+    return isinstance(value, str) and len(value) == 16 and _CHECKSUM_DIGITS.issuperset(value)

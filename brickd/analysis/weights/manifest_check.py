@@ -1,0 +1,131 @@
+"""Workers held against a manifest.
+
+Owns: what such a comparison comes to, as a document. Must not know: where workers' weights come from, files, screens.
+Invariants: what is compared is compared exactly; checksums of another key are not; what was not compared is told with
+the reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from brickd.analysis.weights.manifest import Content, Document, Manifest, Place, content_of, place_of
+from brickd.base.units import called, plural
+from brickd.errors import BrickdError
+
+
+def against(manifest: Manifest, document: Document) -> dict[str, Any]:
+    """Every worker held against a manifest, in place of its replicas.
+
+    Args:
+        manifest: what is to be.
+        document: of the view `weights`, with all tensors.
+
+    Raises:
+        BrickdError: all their checksums are of another key.
+    """
+    workers = [worker for worker in document["workers"] if worker["tensors"]]
+    if workers and all(worker["key"] != manifest.key for worker in workers):
+        raise BrickdError(
+            f"the manifest is of key {manifest.key}, these workers' checksums are of key {workers[0]['key']}: give them"
+            " the same BRICKD_KEY_FILE, or save a manifest anew"
+        )
+    held: dict[str, dict[Place, Document]] = {worker["worker"]: {} for worker in workers}
+    for tensor in document["tensors"]:
+        for name in tensor["workers"]:
+            held[name][place_of(tensor)] = tensor
+    rows: list[dict[str, Any]] = []
+    found = [_worker(manifest, worker, held.get(worker["worker"], {}), rows) for worker in document["workers"]]
+    states = {worker["state"] for worker in found}
+    return {
+        **document,
+        "verdict": "differ" if "differs" in states else "equal" if "equal" in states else "nothing",
+        "headlines": [_headline(worker, rows) for worker in found if worker["state"] == "differs"],
+        "services": [_service(each, found) for each in document["services"]],
+        "not_comparable": dict(sum((Counter(worker["not_comparable"]) for worker in found), Counter[str]())),
+        "workers": found,
+        "differing_count": len(rows),
+        "differing": rows,
+        "manifest": {"service": manifest.service, "key": manifest.key, "tensors": len(manifest.tensors)},
+    }
+
+
+_LACKING = dict.fromkeys(("generation", "checksum", "dtype", "shape"))
+
+
+def _worker(
+    manifest: Manifest, worker: Document, held: Mapping[Place, Document], rows: list[dict[str, Any]]
+) -> dict[str, Any]:
+    wanted = {place: content for place, content in manifest.tensors.items() if place.shard == worker["shard"]}
+    reasons: Counter[str] = Counter()
+    compared = differing = 0
+    for place, tensor in held.items():
+        content, is_ = wanted.get(place), content_of(tensor)
+        if worker["key"] != manifest.key:
+            reasons["key"] += 1
+        elif content is None:
+            reasons["shard" if not wanted else "not in the manifest"] += 1
+        else:
+            compared += 1
+            if content != is_:
+                differing += 1
+                rows.append(_row(worker, tensor, content))
+    whole = worker["tensors"] >= worker["tensors_watched"] > 0 and worker["key"] == manifest.key
+    lacking = sorted(wanted.keys() - held.keys(), key=str) if whole else []  # another shard's are not wanted
+    for place in lacking:
+        rows.append(_row(worker, place._asdict() | _LACKING, wanted[place]))
+    differing, missing = differing + len(lacking), len(lacking)
+    state = "differs" if differing else "equal" if compared else "not comparable" if held else "unknown"
+    return {
+        **worker,
+        "state": state,
+        "compared": compared,
+        "differing": differing,
+        "disagreeing": 0,
+        "missing": missing,
+        "holds_shard": None,
+        "not_comparable": dict(reasons),
+    }
+
+
+def _row(worker: Document, tensor: Document, wanted: Content) -> dict[str, Any]:
+    return {
+        "service": worker["service"],
+        **{name: tensor[name] for name in ("shard", "tensor", "layer", "expert", "generation")},
+        "why": "manifest",
+        "worker": worker["worker"],
+        "against": None,
+        "against_workers": 0,
+        "relative_error": None,
+        "checksum": tensor["checksum"],
+        "checksum_against": wanted.checksum,
+        "changed_in_place": None,
+        "dtype": tensor["dtype"],
+        "dtype_against": wanted.dtype,
+        "shape": tensor["shape"],
+        "shape_against": list(wanted.shape),
+        "nan": None,
+        "pos_inf": None,
+        "neg_inf": None,
+    }
+
+
+def _headline(worker: Document, rows: Sequence[Document]) -> str:
+    first = next(row for row in rows if row["worker"] == worker["worker"])
+    named = called(first["tensor"], first["layer"], first["expert"])
+    count, of = worker["differing"], plural(worker["compared"] + worker["missing"], "tensor")
+    which = f"{named}, 1 of {of}" if count == 1 else f"{count} of {of}, first in {named}"
+    return f"{worker['worker']} differs from the manifest in {which}"
+
+
+def _service(service: Document, workers: Sequence[Document]) -> dict[str, Any]:
+    mine = [worker for worker in workers if worker["service"] == service["service"]]
+    states = [worker["state"] for worker in mine]
+    return {
+        **service,
+        "verdict": "differ" if "differs" in states else "equal" if "equal" in states else "nothing",
+        "equal": states.count("equal"),
+        "compared": max((worker["compared"] for worker in mine), default=0),
+    }

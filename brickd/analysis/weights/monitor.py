@@ -1,0 +1,93 @@
+"""The comparison of all workers' weights: made once per change, and reported when its verdict changes.
+
+Owns: whose weights are compared, when there is anything to compare, which differences are reported. Must not know: how
+two workers are compared. Invariants: any thread may ask; a worker that differs is reported once, and once more when it
+is equal again or has gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from brickd.analysis.weights.replicas import judge, refused
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.verdicts import Found, Judged
+from brickd.base.units import plural
+from brickd.model.event_log import Tell
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Worker
+
+
+def watching(workers: Sequence[Worker]) -> list[Worker]:
+    """Those of services in which anybody watches weights."""
+    services = {worker.service for worker in workers if worker.reading.process["weights"]}
+    return [worker for worker in workers if worker.service in services and worker.together == 1]
+
+
+class Weighing:
+    """Compares what a daemon knows of weights."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._judged: Sequence[Judged] = ()
+        self._at_ns = 0
+
+    def judged(self, workers: Sequence[Worker]) -> Sequence[Judged]:
+        """The services of which anybody watches weights, of all workers that there are."""
+        of = watching(workers)
+        with self._lock:
+            now_ns, seen = time.monotonic_ns(), (self._weights.changes, [_about(worker) for worker in of])
+            if seen != self._seen:
+                self._judged = judge(self._weights.about(worker.reading.uuid for worker in of), of)
+                self._seen, self._at_ns = seen, now_ns
+            return [each.later(now_ns - self._at_ns) for each in self._judged]
+
+
+def _about(worker: Worker) -> tuple[object, ...]:
+    """All of a worker that a comparison rests on."""
+    process = worker.reading.process
+    counts = process["weights"], process["scans"], process["key"], refused(worker)
+    return worker.name, worker.reading.uuid, worker.reading.alive, *counts
+
+
+class Scales:
+    """Takes snapshots, and knows who differs."""
+
+    def __init__(self, weighing: Weighing, tell: Tell) -> None:
+        self._weighing, self._tell = weighing, tell
+        self._differ: dict[tuple[str, str], Found] = {}
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Tell what has changed; of services of which nobody lives nothing is to be told."""
+        workers = snapshot.survey.workers
+        living = {each.service for each in workers if each.reading.alive}
+        judged = [each for each in self._weighing.judged(workers) if each.service in living]
+        told = {(each.service, said.found.uuid): said.found for each in judged for said in each.headlines()}
+        odd = {(each.service, found.uuid) for each in judged for found in each.odd}
+        before = self._differ
+        self._differ = {about: found for about, found in before.items() if about in odd} | told
+        for each in judged:
+            self._tell_those(each, before)
+        for about, found in before.items():
+            if about not in self._differ:
+                self._tell_equal(found, judged)
+
+    def _tell_those(self, judged: Judged, before: dict[tuple[str, str], Found]) -> None:
+        for found, text, _ in judged.headlines():
+            if (judged.service, found.uuid) not in before:
+                command = f"brickd weights {as_argument(judged.service)}"
+                self._tell("weights_differ", text, service=judged.service, worker=found.name, command=command)
+
+    def _tell_equal(self, was: Found, judged: list[Judged]) -> None:
+        now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
+        if now is not None and now.state == "equal":
+            said = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"
+        else:
+            said = f"{was.name}: its weights differ from nobody's any more, for there is nothing to compare them with"
+        command = f"brickd weights {as_argument(was.service)}"
+        self._tell("weights_equal", said, service=was.service, worker=was.name, command=command)

@@ -1,0 +1,284 @@
+"""Workers that hold the same shard of a model's weights, side by side, tensor by tensor.
+
+Owns: when two tensors may be compared, which of several is the odd one. Must not know: how records came here, screens.
+Invariants: what is compared is compared exactly, and within one service, shard and key; only within a generation can it
+differ, for another one may hold something else, or, counted from each worker's own start, the same: a tensor of another
+dtype or shape than its replicas' is another one, for who computes with it answers otherwise, and so does who has read
+all and lacks one; of three or more the majority says who is odd, of two only what else is known of one of them; the
+order of workers changes nothing but the order of what is found.
+
+A tensor that is lacking is a difference, though a worker may lack it and be well: the stage of a pipeline that does not
+say which one it is, a replica beside one that has loaded an adapter. They answer otherwise than those beside them, as
+shards do that do not say which they are, and who runs them can say so: by coordinates, or by the name of a generation.
+Of who has loaded a model without its scales nothing else tells.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import compress
+
+from brickd.analysis.weights.contents import content, error
+from brickd.analysis.weights.shards import Alike, Group, grouped, shard_of, size, without_gone
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.tensors import Tensor
+from brickd.analysis.weights.verdicts import Differing, Found, Holding, Judged, Odd, Why
+from brickd.model.workers import Worker
+
+
+def judge(weights: Weights, workers: Sequence[Worker]) -> list[Judged]:
+    """Compare the workers of each service: those that live, or else those that do not.
+
+    Args:
+        weights: what they said, of which the caller has the only one.
+        workers: all that are to be compared, in their order.
+    """
+    return [_service(weights, service, _present(among)) for service, among in _services(workers).items()]
+
+
+def differing(weights: Weights, workers: Sequence[Worker]) -> list[Differing]:
+    """The tensors that are not the same in all of these workers that hold them."""
+    return [each for judged in judge(weights, workers) for each in judged.differing]
+
+
+def holdings(weights: Weights, workers: Sequence[Worker]) -> Iterator[Holding]:
+    """Every tensor of those that are compared, by service, shard and name."""
+    for service, among in _services(workers).items():
+        tensors = weights.tensors(service)
+        order = sorted(range(len(tensors)), key=lambda number: _by_name(tensors[number]))
+        for (key, shard), group in sorted(grouped(weights, _present(among)).items()):
+            for number in order:
+                held: dict[tuple[int, int], list[str]] = defaultdict(list)
+                for each in group:
+                    if (row := each.row(number)) is not None:
+                        held[row.generation, row.now] += [worker.name for worker in each.workers]
+                for (generation, now), names in held.items():
+                    said = content(weights.contents[now])
+                    yield Holding(service, key, shard, tensors[number], generation, said, tuple(names))
+
+
+def _services(workers: Sequence[Worker]) -> Mapping[str, Sequence[Worker]]:
+    services: dict[str, list[Worker]] = defaultdict(list)
+    for worker in workers:
+        services[worker.service].append(worker)
+    return services
+
+
+def _present(workers: Sequence[Worker]) -> Sequence[Worker]:
+    living = [worker for worker in workers if worker.reading.alive]
+    return living or workers
+
+
+# ---- one service
+
+
+def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Judged:
+    groups = grouped(weights, workers)
+    judgements = [_Shard(weights, service, group, _alone(where, groups)) for where, group in groups.items()]
+    alike = {worker.reading.uuid: each for group in groups.values() for each in group for worker in each.workers}
+    for each in (each for group in groups.values() for each in group):
+        _count_contents(weights, each)
+    rows = sorted((row for each in judgements for row in each.rows), key=_order)
+    return Judged(
+        service,
+        tuple(_found(weights, worker, alike.get(worker.reading.uuid)) for worker in workers),
+        len(set[int]().union(*(each.holds.numbers() for group in groups.values() for each in group))),
+        len(set[int]().union(*(each.compared for each in judgements))),
+        tuple(rows),
+        sum(each.alike for each in judgements),
+    )
+
+
+def _alone(where: tuple[int, str], groups: Mapping[tuple[int, str], Group]) -> str:
+    """Why a worker that nobody stands beside is not compared."""
+    key, shard = where
+    return "key" if any(shard == other and key != other_key for other_key, other in groups) else "alone"
+
+
+def _order(row: Differing) -> tuple[int, str, int, str, int]:
+    return (*_by_name(row.tensor), row.shard, row.generation)
+
+
+def _by_name(tensor: Tensor) -> tuple[int, str, int]:
+    return tensor.layer, tensor.name, tensor.expert
+
+
+def _count_contents(weights: Weights, each: Alike) -> None:
+    for now in filter(None, each.holds.now):
+        of = content(weights.contents[now])
+        each.counts["nan"] += of.nan > 0
+        each.counts["inf"] += of.pos_inf + of.neg_inf > 0
+
+
+def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
+    reading, process = worker.reading, worker.reading.process
+    said = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
+    holds = weights.of(reading.uuid)
+    if holds is None or alike is None:
+        unreadable = min(process["weights"], refused(worker))
+        return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable)
+    holds = without_gone(holds, process["weights"])
+    known, counts = holds.known, alike.counts
+    age_ns = None
+    if known and reading.alive and reading.now_ticks is not None:
+        oldest = min(compress(holds.ticks, holds.now))
+        age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
+    return Found(
+        *said,
+        known,
+        process["weights"],
+        process["scans"],
+        max(compress(zip(holds.ticks, holds.generations, strict=True), holds.now))[1] if known else None,
+        age_ns,
+        process["key"],
+        compared=counts["compared"],
+        differing=counts["differing"],
+        disagreeing=counts["disagreeing"],
+        changed=counts["changed"],
+        missing=counts["missing"],
+        nan=counts["nan"],
+        inf=counts["inf"],
+        unreadable=min(max(0, process["weights"] - known), refused(worker)),
+        refused=holds.refused,
+        holds=alike.elsewhere,
+        reasons=dict(alike.reasons),
+    )
+
+
+def refused(worker: Worker) -> int:
+    """How many tensors of a worker that has read all of its weights cannot be read, at most.
+
+    It counts them each time that it tries, and those of its checksums, too.
+    """
+    process = worker.reading.process
+    return min(process["weights"], process["tensors_refused"]) if process["scans"] else 0
+
+
+# ---- one shard
+
+
+class _Shard:
+    """The workers of one shard and key, tensor by tensor."""
+
+    def __init__(self, weights: Weights, service: str, group: Group, alone: str) -> None:
+        self._weights, self._service, self._group, self._alone = weights, service, group, alone
+        self.rows: list[Differing] = []
+        self.compared: set[int] = set()
+        self.alike = 0
+        together = size(group) > 1
+        for number, tensor in enumerate(weights.tensors(service)):
+            if not (together and self._is_equal(number)):
+                self._judge(number, tensor)
+
+    def _is_equal(self, number: int) -> bool:
+        """Whether all hold the same of one generation, as they do of nearly all tensors; it is counted."""
+        first, *others = self._group
+        now = first.now(number)
+        if not now or any(each.now(number) != now for each in others):
+            return False
+        generation = first.holds.generations[number]
+        if any(each.holds.generations[number] != generation for each in others):
+            return False
+        changed = [each.changed(number) for each in self._group]
+        for each, is_changed in zip(self._group, changed, strict=True):
+            each.counts["compared"] += 1
+            each.counts["changed"] += is_changed
+        self.compared.add(number)
+        self.alike += all(changed)
+        return True
+
+    def _judge(self, number: int, tensor: Tensor) -> None:
+        here = [each for each in self._group if each.row(number) is not None]
+        generations: dict[int, list[Alike]] = defaultdict(list)
+        for each in here:
+            generations[each.holds.generations[number]].append(each)
+            each.counts["changed"] += each.changed(number)
+        for generation, classes in generations.items():
+            own = any(each.elsewhere is None for each in classes)  # and not of another shard alone
+            lacking = [each for each in self._group if own and each.lacks(number, generation)]
+            if size(classes) + size(lacking) > 1:
+                self._compare(number, tensor, generation, [*classes, *lacking])
+                continue
+            (only,) = classes
+            if any(each is not only and each.now(number) == only.now(number) for each in here):
+                self.compared.add(number)  # by whatever number its load goes, it is what others hold
+                only.counts["compared"] += 1
+                continue
+            only.reasons["generation" if len(generations) > 1 else self._lone(only)] += 1
+            if only.changed(number):
+                self._tell(number, tensor, generation, "changed", only.holds.firsts[number], (), classes)
+
+    def _lone(self, only: Alike) -> str:
+        return self._alone if self._group == [only] else "missing"
+
+    def _compare(self, number: int, tensor: Tensor, generation: int, classes: Sequence[Alike]) -> None:
+        self.compared.add(number)
+        contents: dict[int, list[Alike]] = defaultdict(list)
+        for each in classes:
+            now = each.now(number)
+            each.counts["compared" if now else "missing"] += 1
+            contents[now].append(each)
+        if len(contents) == 1:
+            self.alike += all(each.changed(number) for each in classes)
+            return
+        why, reference = _decided(number, contents)
+        odd = [each for each in classes if each.now(number) != reference]
+        self._tell(number, tensor, generation, why, reference, contents.get(reference, ()), odd)
+
+    def _tell(
+        self,
+        number: int,
+        tensor: Tensor,
+        generation: int,
+        why: Why,
+        reference: int,
+        agree: Sequence[Alike],
+        odd: Sequence[Alike],
+    ) -> None:
+        said = self._weights.contents[reference]
+        for each in odd if why != "disagree" else (*agree, *odd):
+            each.counts["differing" if why != "disagree" else "disagreeing"] += 1
+        found = []
+        for each in odd:
+            other = self._weights.contents[each.now(number)]
+            far = error(said, other) if _of_one_shape(said, other) else None
+            found += [Odd(worker.name, other, far, each.changed(number)) for worker in each.workers]
+        names = tuple(worker.name for each in agree for worker in each.workers)
+        self.rows.append(Differing(self._service, odd[0].shard, tensor, generation, why, said, names, tuple(found)))
+
+
+def _of_one_shape(one: bytes, other: bytes) -> bool:
+    """Whether there are both, and their sketches, which are of elements and not of bytes, are of the same ones."""
+    return bool(one and other) and content(one).form[1:] == content(other).form[1:]
+
+
+def _decided(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
+    """Who is odd, and what the others hold; 0: nothing, for most of them lack it.
+
+    Who lacks a tensor has no say in what it is to hold.
+    """
+    held = {now: classes for now, classes in contents.items() if now}
+    lacking, holding = size(contents.get(0, ())), sum(map(size, held.values()))
+    if lacking > holding:
+        return "outlier", 0
+    if lacking == holding:
+        return "disagree", next(iter(held))
+    if len(held) == 1:
+        return "outlier", next(iter(held))
+    return _among(number, held)
+
+
+def _among(number: int, contents: Mapping[int, Sequence[Alike]]) -> tuple[Why, int]:
+    """Of those that hold a tensor."""
+    count = sum(map(size, contents.values()))
+    most = max(contents, key=lambda now: size(contents[now]))
+    if count > 2 and 2 * size(contents[most]) > count:
+        return "outlier", most
+    steady = [now for now, classes in contents.items() if any(not each.changed(number) for each in classes)]
+    if len(steady) == 1:
+        return "changed", steady[0]
+    own = [now for now, classes in contents.items() if any(each.elsewhere is None for each in classes)]
+    if len(own) == 1:
+        return "outlier", own[0]
+    return "disagree", next(iter(contents))

@@ -1,0 +1,154 @@
+"""Who is a replica of whom: workers in the shards of a model that they say they hold.
+
+Owns: what of a worker's coordinates tells shards apart, which workers are the same in all that is known of them, who
+holds what is another shard's. Must not know: when two tensors differ. Invariant: workers of other keys never share a
+shard, for their checksums say nothing of each other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.worker_tensors import Holds, Row
+from brickd.model.workers import Worker
+
+_OF_A_SHARD = re.compile(r"(tp|pp|ep)\d+")
+_MUCH_THE_SAME = 0.5  # norms and biases are the same in all shards, and far fewer than half of the tensors
+_OF_A_REPLICA = re.compile(r"(dp|cp|sp)\d+")  # ranks of a context or of a sequence have other tokens, the same weights
+
+
+def shard_of(coordinates: str) -> str:
+    """The coordinates without what tells replicas apart: the first part, if it is no shard, and `dp`, `cp` and `sp`.
+
+    >>> shard_of("0.tp3.pp1"), shard_of("tp3"), shard_of("dp1.tp0"), shard_of("0.cp1.tp2"), shard_of("blue")
+    ('pp1.tp3', 'tp3', 'tp0', 'tp2', '')
+    """
+    first, *rest = coordinates.split(".")
+    parts = [first, *rest] if _OF_A_SHARD.fullmatch(first) else rest
+    return ".".join(sorted(part for part in parts if not _OF_A_REPLICA.fullmatch(part)))
+
+
+def shards_of(workers: Iterable[Worker]) -> dict[str, str]:
+    """Which shard each of them holds, by uuid."""
+    return {worker.reading.uuid: shard_of(worker.reading.coordinates) for worker in workers}
+
+
+class Alike:
+    """Workers of one shard and key of which the same is known.
+
+    Attributes:
+        holds: what they hold.
+        whole: the generation of all that they hold, where they have read all; None: a tensor may be still to come.
+        counts: of tensors, by what a worker's finding calls them.
+        reasons: why tensors were not compared.
+        elsewhere: whose shard it is that they hold, where that is another one.
+    """
+
+    def __init__(self, key: int, shard: str, holds: Holds, whole: int | None) -> None:
+        self.key, self.shard, self.holds, self.whole = key, shard, holds, whole
+        self.workers: list[Worker] = []
+        self.counts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        self.elsewhere: str | None = None
+
+    def now(self, number: int) -> int:
+        """The number of what a tensor holds; 0 where nothing is known of it."""
+        return self.holds.now[number] if number < len(self.holds) else 0
+
+    def row(self, number: int) -> Row | None:
+        """Of a tensor; None where nothing is known of it."""
+        return self.holds.row(number) if self.now(number) else None
+
+    def changed(self, number: int) -> bool:
+        """Whether a tensor is not what it was, in this generation."""
+        now = self.now(number)
+        return now != 0 and now != self.holds.firsts[number]
+
+    def lacks(self, number: int, generation: int) -> bool:
+        """Whether it is known that there is no such tensor of a generation, of which they hold all else.
+
+        Of those that hold what is another shard's it says nothing: that is told of them.
+        """
+        return self.whole == generation and self.elsewhere is None and not self.now(number)
+
+    def shared(self, other: Alike) -> float:
+        """How much of what it has the other one has as well: 1 where that is all, 0 where it has nothing."""
+        theirs = other.holds.now
+        mine = [(number, now) for number, now in enumerate(self.holds.now) if now]
+        return sum(number < len(theirs) and theirs[number] == now for number, now in mine) / max(1, len(mine))
+
+
+def without_gone(holds: Holds, watched: int) -> Holds:
+    """What a worker that watches fewer tensors than are known of it has no more: those that were read longest ago."""
+    if not 0 < watched < holds.known:
+        return holds
+    left = holds.copy()
+    known = sorted(holds.numbers(), key=holds.ticks.__getitem__)
+    for number in known[: len(known) - watched]:
+        left.now[number] = 0
+    return left
+
+
+def size(several: Sequence[Alike]) -> int:
+    """How many workers these are."""
+    return sum(len(each.workers) for each in several)
+
+
+Group = list[Alike]
+
+
+def grouped(weights: Weights, workers: Sequence[Worker]) -> dict[tuple[int, str], Group]:
+    """Workers of one service by key and shard; of those that said nothing of weights nothing is here."""
+    found: dict[tuple[int, str], dict[object, Alike]] = defaultdict(dict)
+    wholes: dict[object, int | None] = {}  # of those of which the same is known it is asked once
+    for worker in workers:
+        process = worker.reading.process
+        holds = weights.of(worker.reading.uuid)
+        if holds is None:
+            continue
+        holds = without_gone(holds, process["weights"])
+        key, shard = process["key"], shard_of(worker.reading.coordinates)
+        known = tuple(column.tobytes() for column in (holds.generations, holds.now, holds.firsts))
+        read = known, process["weights"], process["scans"] > 0
+        if read not in wholes:
+            wholes[read] = _whole(holds, process["weights"], process["scans"])
+        whole = wholes[read]
+        found[key, shard].setdefault((known, whole), Alike(key, shard, holds, whole)).workers.append(worker)
+    groups = {where: list(group.values()) for where, group in found.items()}
+    _place(groups)
+    return groups
+
+
+def _whole(holds: Holds, watched: int, scans: int) -> int | None:
+    """The generation of all that a worker holds, if it has read all of that, and all has come here."""
+    generations = [generation for generation, now in zip(holds.generations, holds.now, strict=True) if now]
+    complete = scans > 0 and 0 < watched <= len(generations)
+    return generations[0] if complete and len(set(generations)) == 1 else None
+
+
+def _usual(group: Group) -> Alike | None:
+    """What most of a shard's workers hold, or all of them."""
+    most = max(group, key=lambda each: len(each.workers))
+    return most if 2 * len(most.workers) > size(group) else None
+
+
+def _place(groups: Mapping[tuple[int, str], Group]) -> None:
+    """Find those that hold what is another shard's, and all of it, beside others that do not.
+
+    Where those beside it hold most of that, too, the two shards are much the same, as those of ranks that have few
+    experts of their own are: it says nothing that one of them holds all of it.
+    """
+    usual = {where: _usual(group) for where, group in groups.items()}
+    for (key, shard), group in groups.items():
+        for each in group:
+            beside = [other for other in group if other is not each]
+            if each is usual[key, shard] or any(each.shared(other) == 1 for other in beside):
+                continue
+            for (other_key, other_shard), theirs in usual.items():
+                if (other_key, other_shard != shard) != (key, True) or theirs is None or each.shared(theirs) < 1:
+                    continue
+                if all(other.shared(theirs) < _MUCH_THE_SAME for other in beside):
+                    each.elsewhere = other_shard

@@ -1,0 +1,239 @@
+"""What workers' weights are, as they last said: of each tensor the newest fingerprint, and the first of its generation.
+
+Owns: who holds what, and how much is kept. Must not know: who is a replica of whom, files. Invariants: what is equal
+is kept once, whoever holds it; of what finds no room nothing is known, and it is counted; what is read again and is
+what it was, as nearly all is, costs no more than that its time is noted.
+"""
+
+from __future__ import annotations
+
+import operator
+import struct
+import threading
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import compress
+from typing import Protocol
+
+from brickd.analysis.weights.contents import CONTENT_BYTES, COST_BYTES, Contents
+from brickd.analysis.weights.tensors import Tensor, Tensors
+from brickd.analysis.weights.worker_tensors import ROW_BYTES, Holds
+from brickd.shm import _reader
+from brickd.shm.records import SLOT_BYTES
+from brickd.shm.sites import Site
+
+BYTES_MAX = 128 << 20
+
+RECORD_BYTES = SLOT_BYTES + CONTENT_BYTES
+# brick_checked of brick_shm.h: site, ticks, step, position, flags.
+_HEAD = struct.Struct("<8xI4xQQQ22xBx")
+_NO_HEAD = bytes(SLOT_BYTES)
+_NAMED, _EXPERT = _reader.CHECKED_STEP, _reader.CHECKED_POSITION
+_NOTHING = -1  # no number
+
+
+class Speaks(Protocol):
+    """A worker, as far as it is heard here."""
+
+    uuid: str
+    service: str
+
+    @property
+    def digests(self) -> array[int]:
+        """What stands for its sites, by their numbers; 0: it never said what that one is."""
+        ...
+
+    def known(self, number: int) -> Site | None:
+        """What one of its sites is called; None of one that it never named."""
+        ...
+
+
+class Weights:
+    """Of many workers; any thread may ask, one takes.
+
+    Attributes:
+        contents: what their tensors hold.
+        changes: a number that grows when anything does.
+        news: one that grows when more changes than when tensors were last read.
+    """
+
+    def __init__(self, bytes_max: int = BYTES_MAX) -> None:
+        self.contents = Contents()
+        self.changes = self.news = 0
+        self._bytes_max, self._rows = bytes_max, 0
+        self._tensors: dict[str, Tensors] = {}
+        self._workers: dict[str, Holds] = {}
+        self._lock = threading.Lock()
+
+    # ---- taking
+
+    def take(self, speaker: Speaks, records: bytes) -> None:
+        """Take records of weights: whole ones, one behind the other."""
+        with self._lock:
+            tensors, holds = self._of(speaker.uuid, speaker.service)
+            numbers = array("i", _reader.weights_of(records, speaker.digests, tensors.numbers))
+            for at in range(len(numbers)) if _NOTHING in numbers else ():
+                if numbers[at] == _NOTHING:
+                    site, _, _, position, flags = _HEAD.unpack_from(records, at * RECORD_BYTES)
+                    if (called := speaker.known(site)) is not None:
+                        expert = position if flags & _EXPERT else -1
+                        numbers[at] = self._number(tensors, holds, Tensor(called.kernel, called.layer, expert))
+            self._put(holds, records, numbers)
+            self._know(speaker.uuid, holds, tensors)
+
+    def merge(self, other: Weights, mark: str = "") -> None:
+        """Take what others know as well, under uuids with a mark before them."""
+        with self._lock:
+            for uuid, theirs in other._workers.items():
+                tensors, holds = self._of(mark + uuid, theirs.service)
+                holds.refused = max(holds.refused, theirs.refused)
+                numbers, records = array("i"), []
+                for of in theirs.numbers():
+                    row, flags = theirs.row(of), _NAMED * theirs.named[of]
+                    numbers.extend([self._number(tensors, holds, other.tensors(theirs.service)[of])] * 2)
+                    for ticks, content in ((row.first_ticks, row.first), (row.ticks, row.now)):
+                        records += [_HEAD.pack(0, ticks, row.generation, 0, flags), other.contents[content]]
+                self._put(holds, b"".join(records), numbers)
+                self._know(mark + uuid, holds, tensors)
+
+    def _number(self, tensors: Tensors, holds: Holds, tensor: Tensor) -> int:
+        """Under which number a tensor is known; _NOTHING where there are too many."""
+        number = tensors.number(tensor)
+        if number is None:
+            holds.refused += 1
+            self.news += 1
+            return _NOTHING
+        return number
+
+    def _of(self, uuid: str, service: str) -> tuple[Tensors, Holds]:
+        """What is known; of whom nothing is, what is to be known of it."""
+        tensors, holds = self._tensors.get(service), self._workers.get(uuid)
+        return Tensors() if tensors is None else tensors, Holds(service) if holds is None else holds
+
+    def _know(self, uuid: str, holds: Holds, tensors: Tensors) -> None:
+        if holds.now or holds.refused:
+            self._workers[uuid], self._tensors[holds.service] = holds, tensors
+
+    def _grow(self, holds: Holds, rows: int) -> None:
+        """Have so many rows, as far as there is room for them."""
+        room = (self._bytes_max - len(self.contents) * COST_BYTES) // ROW_BYTES - self._rows
+        if (more := min(rows - len(holds), room)) > 0:
+            self._rows += more
+            holds.grow(more)
+
+    def _put(self, holds: Holds, records: bytes, numbers: array[int]) -> None:
+        """Have what records say in its place, where there is room."""
+        self._grow(holds, max(numbers, default=_NOTHING) + 1)
+        contents = self.contents.take(records, (self._bytes_max - self._rows * ROW_BYTES) // COST_BYTES)
+        news, left = holds.put(records, numbers, contents, self.contents.uses)
+        self.contents.clear(left)
+        self.news += news
+        self.changes += 1
+
+    def retain(self, uuids: Collection[str]) -> None:
+        """Forget all others."""
+        with self._lock:
+            for uuid in [uuid for uuid in self._workers if uuid not in uuids]:
+                holds = self._workers.pop(uuid)
+                for content, times in Counter((*holds.now, *holds.firsts)).items():
+                    self.contents.release(content, times)
+                self._rows -= len(holds)
+                self.changes += 1
+                self.news += 1
+            services = {holds.service for holds in self._workers.values()}
+            for service in self._tensors.keys() - services:
+                del self._tensors[service]
+
+    def lose(self, uuid: str, records: int, until: int | None = None) -> None:
+        """So many records of a worker did not come here, of which any may have been of its weights.
+
+        Args:
+            uuid: the worker's.
+            records: how many.
+            until: by its ticks, since when none did: what it has read since then is known; None: not known.
+        """
+        with self._lock:
+            holds = self._workers.get(uuid)
+            if holds is None or (
+                until is not None and all(ticks >= until for ticks in compress(holds.ticks, holds.now))
+            ):
+                return
+            holds.refused += records
+            self.changes += 1
+            self.news += 1
+
+    # ---- outliving a process
+
+    def kept(self) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
+        """All of it: contents by number, tensors by service, workers by uuid; for the thread that takes."""
+        return self.contents.all(), self._tensors, self._workers
+
+    @classmethod
+    def of_kept(
+        cls, contents: Mapping[int, bytes], tensors: Mapping[str, Sequence[Tensor]], workers: Mapping[str, Holds]
+    ) -> Weights:
+        """What `kept` said.
+
+        Raises:
+            ValueError: it does not add up.
+        """
+        made = cls()
+        for service, found in tensors.items():
+            numbered = made._tensors[service] = Tensors()
+            if [numbered.number(tensor) for tensor in found] != list(range(len(found))):
+                raise ValueError(f"{len(found)} tensors of service {service!r}, among them one twice or too many")
+        for number, said in contents.items():
+            if len(said) != CONTENT_BYTES or number == 0:
+                raise ValueError(f"content {number} of {len(said)} bytes, wanted are {CONTENT_BYTES}")
+        records = b"".join(_NO_HEAD + said for said in contents.values())
+        numbers = {0: 0} | dict(zip(contents, made.contents.take(records, len(contents)), strict=True))
+        columns: dict[bytes, array[int]] = {}  # replicas have the same
+        times: Counter[bytes] = Counter()
+        for uuid, holds in workers.items():
+            if len(holds) > len(made.tensors(holds.service)):
+                wanted = len(made.tensors(holds.service))
+                raise ValueError(f"{len(holds)} rows of a worker of a service of {wanted} tensors")
+            now, firsts = holds.now.tobytes(), holds.firsts.tobytes()
+            if now != firsts and any(map(operator.ne, map(bool, holds.now), map(bool, holds.firsts))):
+                raise ValueError(f"a tensor of {uuid} that holds something and held nothing first, or the reverse")
+            for column, written in ((holds.now, now), (holds.firsts, firsts)):
+                if written not in columns:
+                    columns[written] = array("I", map(numbers.__getitem__, column))
+                column[:] = columns[written]
+                times[written] += 1
+            made._workers[uuid] = holds
+            made._rows += len(holds)
+        for written, column in columns.items():
+            for number in column:
+                made.contents.hold(number, times[written])
+        made.contents.clear(numbers.values())
+        if made._rows * ROW_BYTES + len(made.contents) * COST_BYTES > made._bytes_max:
+            raise ValueError(f"{made._rows} rows and {len(made.contents)} contents, more than may be kept")
+        return made
+
+    # ---- looking
+
+    def of(self, uuid: str) -> Holds | None:
+        """The tensors of a worker; None where it said nothing of any."""
+        return self._workers.get(uuid)
+
+    def tensors(self, service: str) -> Sequence[Tensor]:
+        """All that workers of a service have, by their numbers."""
+        found = self._tensors.get(service)
+        return found.all if found is not None else ()
+
+    def about(self, uuids: Iterable[str]) -> Weights:
+        """What some of the workers said, as it is now: to be looked at."""
+        other = Weights(self._bytes_max)
+        with self._lock:
+            other.contents, other.changes = self.contents.copy(), self.changes
+            found = {uuid: holds for uuid in uuids if (holds := self._workers.get(uuid)) is not None}
+            other._workers = {uuid: holds.copy() for uuid, holds in found.items()}
+            for holds in found.values():
+                if holds.service not in other._tensors:
+                    other._tensors[holds.service] = self._tensors[holds.service].copy()
+        return other
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._workers)

@@ -1,0 +1,66 @@
+"""The tensors of a service, each under one number for all of its workers.
+
+Owns: which number stands for which tensor, and how many there may be. Must not know: who holds them, what is in them.
+Invariants: a number stands for the same tensor as long as there is its service; a tensor is found by the digest of its
+site, so that what a worker's record refers to is found without a text being made of it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from brickd.base.json_values import plain
+from brickd.base.units import or_none
+from brickd.shm.sites import site_digest
+
+TENSORS_MAX = 65_536  # as many sites as a worker's segment has, and a few experts at each
+
+
+class Tensor(NamedTuple):
+    """Which one: its name without the numbers of its layer and of its expert, and these; -1 where it has none."""
+
+    name: str
+    layer: int
+    expert: int
+
+    def numbers(self) -> dict[str, int | None]:
+        """Those of its layer and its expert as JSON has them: null where it has none."""
+        return {"layer": or_none(self.layer), "expert": or_none(self.expert)}
+
+
+class Tensors:
+    """Those of a service.
+
+    Attributes:
+        all: by number.
+        numbers: by the digest of their site and the number of their expert.
+    """
+
+    __slots__ = ("_text", "all", "numbers")
+
+    def __init__(self) -> None:
+        self.all: list[Tensor] = []
+        self.numbers: dict[tuple[int, int], int] = {}
+        self._text = ""
+
+    def number(self, tensor: Tensor) -> int | None:
+        """Which number it has; None: there are too many."""
+        key = site_digest(tensor.name, tensor.layer), tensor.expert
+        number = self.numbers.get(key)
+        if number is None and len(self.all) < TENSORS_MAX:
+            number = self.numbers[key] = len(self.all)
+            self.all.append(tensor)
+            self._text = ""
+        return number
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted whenever anything that they hold has changed."""
+        if not self._text:
+            self._text = plain(self.all)
+        return self._text
+
+    def copy(self) -> Tensors:
+        """The same, for whoever looks at it while the other goes on."""
+        other = Tensors()
+        other.all, other.numbers, other._text = self.all.copy(), self.numbers.copy(), self._text
+        return other

@@ -1,0 +1,302 @@
+"""What came of the comparison of workers' weights.
+
+Owns: the words for it. Must not know: how it came about, screens. Invariant: what was not compared is told beside what
+was.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple
+
+from brickd.analysis.weights.contents import Content, content
+from brickd.analysis.weights.tensors import Tensor
+from brickd.base import units
+from brickd.base.units import called, plural
+
+Why = Literal["outlier", "changed", "disagree"]
+State = Literal["differs", "disagrees", "equal", "not comparable", "unknown"]
+Verdict = Literal["equal", "differ", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class Odd:
+    """A worker with another tensor than the others.
+
+    Attributes:
+        content: what its record says of it; nothing where it has read all, and lacks it.
+        error: relative to theirs, estimated; None: not known, or there is none, as of another shape.
+        changed: whether it held something else before, in this generation.
+    """
+
+    worker: str
+    content: bytes
+    error: float | None
+    changed: bool
+
+    @property
+    def held(self) -> Content | None:
+        """That, as far as it can be shown."""
+        return content(self.content) if self.content else None
+
+
+@dataclass(frozen=True, slots=True)
+class Differing:
+    """A tensor that is not the same in all workers: in what it holds, in its form (dtype and shape), or not in all.
+
+    Attributes:
+        why: who is odd is known by the majority, or since it changed in place; or it is not known: then the first
+            worker stands for what the others are held against.
+        reference: what they are held against; nothing where most lack it.
+        agree: who has that, or lacks it; nobody, where a worker that nobody stands beside has changed in place.
+        odd: who has not.
+    """
+
+    service: str
+    shard: str
+    tensor: Tensor
+    generation: int
+    why: Why
+    reference: bytes
+    agree: tuple[str, ...]
+    odd: tuple[Odd, ...]
+
+    @property
+    def wanted(self) -> Content | None:
+        """The reference, as far as it can be shown."""
+        return content(self.reference) if self.reference else None
+
+    @property
+    def lacking(self) -> int:
+        """How many workers lack it."""
+        return sum(not odd.content for odd in self.odd) + (0 if self.reference else len(self.agree))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that were compared."""
+        return (*self.agree, *(each.worker for each in self.odd))
+
+    def is_odd(self, name: str) -> bool:
+        """Whether this worker is the odd one, or one of these."""
+        return any(each.worker == name for each in self.odd)
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What a tensor is in some workers of a shard: in all, where they are equal."""
+
+    service: str
+    key: int
+    shard: str
+    tensor: Tensor
+    generation: int
+    content: Content
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A worker beside its replicas.
+
+    Attributes:
+        shard: what it holds, as it says.
+        known: of how many tensors anything is known.
+        watched: of how many, as it says.
+        scans: how often it has read all of them.
+        generation: of its weights, the newest.
+        age_ns: since when all of them have been read; None: not known.
+        key: the name of the key that its checksums are made with.
+        compared: how many tensors were.
+        differing: of these: in which it is odd.
+        disagreeing: of these: where nobody knows who is.
+        changed: which were something else before, in this generation.
+        missing: which replicas of its generation have, and it has not, though it has read all.
+        nan: tensors with any.
+        inf: tensors with any.
+        unreadable: of how many of its tensors nothing will be known, as far as its counts tell.
+        refused: records for which there was no room.
+        holds: whose shard its tensors are, where that is another one.
+        reasons: why tensors were not compared.
+    """
+
+    name: str
+    uuid: str
+    service: str
+    shard: str
+    known: int
+    watched: int
+    scans: int
+    generation: int | None
+    age_ns: int | None
+    key: int
+    compared: int = 0
+    differing: int = 0
+    disagreeing: int = 0
+    changed: int = 0
+    missing: int = 0
+    nan: int = 0
+    inf: int = 0
+    unreadable: int = 0
+    refused: int = 0
+    holds: str | None = None
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def unread(self) -> int:
+        """Of how many of its tensors nothing is known yet."""
+        return max(0, self.watched - self.known - self.unreadable)
+
+    @property
+    def state(self) -> State:
+        """What it comes to."""
+        if self.differing or self.holds is not None:
+            return "differs"
+        if self.disagreeing:
+            return "disagrees"
+        if self.compared:
+            return "equal"
+        return "not comparable" if self.known else "unknown"
+
+
+class Headline(NamedTuple):
+    """What is wrong with a worker.
+
+    Attributes:
+        found: the worker; of several that disagree the first that no other headline is about.
+        text: it, in a sentence.
+        rows: the tensors that it is about, by layer and name.
+    """
+
+    found: Found
+    text: str
+    rows: Sequence[Differing]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A service.
+
+    Attributes:
+        tensors: how many of them any of its workers has.
+        compared: how many of these in at least two, of which one may lack it.
+        differing: by layer and name.
+        alike: tensors that changed in place in all workers, to the same.
+    """
+
+    service: str
+    workers: tuple[Found, ...]
+    tensors: int
+    compared: int
+    differing: tuple[Differing, ...]
+    alike: int
+
+    @property
+    def equal(self) -> int:
+        """How many workers are."""
+        return sum(worker.state == "equal" for worker in self.workers)
+
+    @property
+    def odd(self) -> tuple[Found, ...]:
+        """The workers that differ, or may."""
+        return tuple(worker for worker in self.workers if worker.state in ("differs", "disagrees"))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Of all of them."""
+        return "differ" if self.odd else "equal" if self.equal else "nothing"
+
+    @property
+    def age_ns(self) -> int | None:
+        """Since when all tensors of those that were compared have been read; None: not known."""
+        ages = [worker.age_ns for worker in self.workers if worker.compared or worker.differing]
+        known = [age for age in ages if age is not None]
+        return max(known) if len(known) == len(ages) and known else None
+
+    def reasons(self) -> Counter[str]:
+        """Why tensors of any of its workers were not compared, and how many."""
+        return sum((Counter(worker.reasons) for worker in self.workers), Counter())
+
+    def later(self, by_ns: int) -> Judged:
+        """The same, when so much time has passed and nothing has changed."""
+        aged = (
+            worker if worker.age_ns is None else replace(worker, age_ns=worker.age_ns + by_ns)
+            for worker in self.workers
+        )
+        return replace(self, workers=tuple(aged))
+
+    def headlines(self) -> list[Headline]:
+        """What is wrong, in a sentence for each worker; of those that disagree with each other for all of them.
+
+        Everybody who disagrees is in one of these, and the worker of one is in none of those before it.
+        """
+        said = [self._headline(each) for each in self.workers if each.state == "differs"]
+        told: set[str] = set()
+        for row in self.differing:
+            names = row.names
+            if row.why == "disagree" and not told.issuperset(names):
+                found = next(each for each in self.workers if each.name in names and each.name not in told)
+                told.update(names)
+                rows = [each for each in self.differing if each.why == "disagree" and found.name in each.names]
+                text = f"{' and '.join(names)} disagree in {_which(row, len(rows), self.tensors)}{_how_unlike(row)}"
+                said.append(Headline(found, text, rows))
+        return said
+
+    def _headline(self, found: Found) -> Headline:
+        rows = [row for row in self.differing if row.why != "disagree" and row.is_odd(found.name)]
+        if found.holds is not None:
+            whose = found.holds or "those that name no shard"
+            said = f"{found.name} holds what is of {whose}, in all of its {found.known} tensors"
+            return Headline(found, f"{said}: it was given another shard, or says wrongly where it stands", rows)
+        odd = next(each for each in rows[0].odd if each.worker == found.name)
+        verb = "changed in place in" if not rows[0].agree else "differs in"
+        said = f"{found.name} {verb} {_which(rows[0], len(rows), found.known + found.missing)}: {how_far(rows[0], odd)}"
+        if rows[0].agree and odd.changed:
+            said += ", changed in place"
+        return Headline(found, said, rows)
+
+
+def _which(row: Differing, rows: int, tensors: int) -> str:
+    """The first of so many that differ, of so many that there are."""
+    named, of = called(*row.tensor), plural(tensors, "tensor")
+    return f"{named}, 1 of {of}" if rows == 1 else f"{rows} of {of}, first in {named}"
+
+
+def _how_unlike(row: Differing) -> str:
+    """Of workers that disagree: the first whose form is another than what it is held against, if one is."""
+    said = ((odd.worker, unlike(row, odd)) for odd in row.odd)
+    return next((f" ({worker}: {form})" for worker, form in said if form), "")
+
+
+def how_far(row: Differing, odd: Odd) -> str:
+    """How far it is off: in its form, and the error, or why there is none."""
+    form, of = unlike(row, odd), odd.held
+    if of is not None and (of.nan or of.pos_inf or of.neg_inf):
+        counts = ((of.nan, "NaN"), (of.pos_inf, "+Inf"), (of.neg_inf, "-Inf"))
+        far = f"it holds {', '.join(f'{n:,} {what}' for n, what in counts if n)}"
+    elif odd.error is not None:
+        far = f"relative error {units.relative(odd.error)}"
+    else:
+        far = "" if form else "how far is not known"
+    return ", ".join(filter(None, (form, far)))
+
+
+def unlike(row: Differing, odd: Odd) -> str:
+    """Of what other form it is, or that it is not there; nothing where it is of the same."""
+    of, wanted = odd.held, row.wanted
+    if of is None:
+        return "lacks it"
+    if wanted is None:
+        return "the others lack it"
+    if of.form == wanted.form:
+        return ""
+    is_, is_not = _form(of, wanted), _form(wanted, of)
+    return f"{is_} and not {is_not}" if is_ else "of another shape"
+
+
+def _form(of: Content, other: Content) -> str:
+    """What of its form is not the other's, as far as it can be shown: of many dimensions the last ones are not."""
+    dtype = of.dtype if of.dtype != other.dtype else ""
+    shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""
+    return f"{dtype} {shape}".strip()

@@ -1,0 +1,78 @@
+"""What the API shows and obeys.
+
+Owns: what a daemon offers to it. Must not know: HTTP, how a daemon does any of it. Invariant: everything here may be
+called from any thread, while the daemon works.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from brickd.datasources.world import Facts, World
+from brickd.model.event_log import Log
+from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting
+from brickd.recording.library import Shelf
+from brickd.recording.session import Recorder
+
+
+class Served(World, Protocol):
+    """A daemon, as the API sees it: a world, its events, and what it can be told to do."""
+
+    @property
+    def events(self) -> Log:
+        """What happened."""
+        ...
+
+    @property
+    def shelf(self) -> Shelf:
+        """Recordings that are being written, or that nobody has fetched."""
+        ...
+
+    def daemon(self) -> Facts:
+        """What it says of itself."""
+        ...
+
+    def set(self, order: Setting) -> Obeyed:
+        """Tell the workers of a service: what is set now, and how many hear it.
+
+        Raises:
+            NoSuchWorker: nobody has this service.
+        """
+        ...
+
+    def rescan(self, order: Rescanning) -> list[str]:
+        """Have workers read their weights once more: which.
+
+        Raises:
+            NoSuchWorker: a name that nobody has.
+        """
+        ...
+
+    def forget(self, order: Forgetting) -> int:
+        """Drop the totals of dead workers; of how many.
+
+        Raises:
+            NoSuchWorker: a name that nobody has.
+        """
+        ...
+
+    def record(self, order: Recording) -> Recorder:
+        """Begin a recording; it has come to its end when its last owner has it come there.
+
+        Raises:
+            NoSuchWorker: nobody has one of the names.
+            BrickdError: another one is made, or nothing can be written.
+        """
+        ...
+
+    def end_recording(self, order: Ending) -> None:
+        """Have a recording come to its end.
+
+        Raises:
+            BrickdError: it is not being made.
+        """
+        ...
+
+    def down(self) -> None:
+        """End, soon: what is asked already is answered."""
+        ...

@@ -1,0 +1,207 @@
+"""One client of the API, all of them together, and what a client may take of the daemon.
+
+Owns: the limits, who is let in, how long a client is waited for, who has to go when all places are taken. Must not
+know: what is asked or answered. Invariants: a connection carries one request; at any time either the client is waited
+for, with a deadline, or the client waits for us; when all places are taken, the client that was waited for the longest
+loses its place, so that silence never keeps anybody out; whatever a client sends, the answer is JSON or nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Self
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from brickd.api.json_response import error_body
+from brickd.api.peer_credentials import Role, peer
+from brickd.base.open_file_limits import CLIENTS_MAX
+from brickd.client import protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one server.
+
+    Attributes:
+        connections: how many clients at once. Each is accepted alone, so that of a crowd a few have been let in whose
+            requests, though sent, are not read yet: none of these is to be taken for a silent one.
+        backlog: how many more wait to be let in.
+        streams: how many of them may be told of events, or shown a status again and again.
+        threads: how many views are built at once.
+        head_bytes: of a request without its body.
+        body_bytes: of its body.
+        arrive_seconds: how long a request may take to arrive.
+        take_seconds: how long a client may take nothing of its answer.
+        farewell_seconds: how long answers may still take once the server is to stop: less than the daemon may take.
+    """
+
+    connections: int = CLIENTS_MAX
+    backlog: int = 32
+    streams: int = 16
+    threads: int = 2
+    head_bytes: int = 16 * 1024
+    body_bytes: int = 16 * 1024
+    arrive_seconds: float = 5.0
+    take_seconds: float = 10.0
+    farewell_seconds: int = 1
+
+    @classmethod
+    def of(cls, clients: int) -> Self:
+        """The limits for a number of clients. Streams never take all places."""
+        whole = cls()
+        return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
+
+
+class Room:
+    """The places for clients.
+
+    Attributes:
+        limits: of each and of all.
+        group: whose members may read; our user and root may control as well.
+    """
+
+    def __init__(self, limits: Limits, group: int | None) -> None:
+        self.limits = limits
+        self.group = group
+        self._taken: set[Connection] = set()
+        self._empty = asyncio.Event()
+        self._empty.set()
+        self._closed = False
+
+    def enter(self, newcomer: Connection) -> bool:
+        """Give a place to a newcomer, somebody else's if need be; whether it has one.
+
+        Those who only read have half of the places among themselves: the others stay for those who control.
+        """
+        self._taken.add(newcomer)
+        self._empty.clear()
+        if self._closed:
+            return False
+        rivals, most = self._taken, self.limits.connections
+        if newcomer.role < Role.CONTROL:
+            rivals, most = {each for each in self._taken if each.role < Role.CONTROL}, most // 2
+        if len(rivals) > most:
+            longest = min(rivals, key=lambda each: each.waited_since)
+            if longest is newcomer:  # all others wait for us
+                return False
+            longest.abort()
+        return True
+
+    def leave(self, connection: Connection) -> None:
+        """Give the place back; harmless if it was given back already."""
+        self._taken.discard(connection)
+        if not self._taken:
+            self._empty.set()
+
+    def shed(self) -> None:
+        """Have everybody leave at once."""
+        for connection in tuple(self._taken):
+            connection.abort()
+
+    async def emptied(self, within_seconds: float) -> None:
+        """Let nobody in, everybody go who was answered, and after so many seconds those too who were not."""
+        self._closed = True
+        for connection in tuple(self._taken):
+            connection.finish()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._empty.wait(), within_seconds)
+        self.shed()
+
+
+class Connection(H11Protocol):
+    """uvicorn's way to speak HTTP, with a deadline for each turn of the client.
+
+    Attributes:
+        role: what the client may do.
+        waited_since: since when, by the loop's clock, it is the client's turn; infinity where it is ours.
+    """
+
+    def __init__(self, *arguments: Any, room: Room, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.role = Role.NONE
+        self.waited_since = math.inf
+        self._room = room
+        self._deadline: asyncio.TimerHandle | None = None
+        self._turned_away = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let the client in, or tell it why not."""
+        super().connection_made(transport)
+        self._wait(self._room.limits.arrive_seconds)
+        self.role = peer(transport.get_extra_info("socket")).role(self._room.group)
+        self.app_state["role"] = self.role  # the application finds it as request.state.role
+        if self.role is Role.NONE:
+            self._turn_away(
+                HTTPStatus.FORBIDDEN, protocol.STRANGER, "this daemon answers its own user, root and its group"
+            )
+        elif not self._room.enter(self):
+            self._turn_away(HTTPStatus.TOO_MANY_REQUESTS, protocol.BUSY, "too many clients at once: ask again")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the client."""
+        self._go_on()
+        self._room.leave(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what there is of the request; once that is whole, it is our turn."""
+        if self._turned_away:
+            return  # read and dropped: closed while it sends, it might never see what it was told
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.more_body and not self._turned_away:
+            self._go_on()
+
+    def send_400_response(self, msg: str) -> None:
+        """In JSON, where uvicorn has plain text."""
+        most = self._room.limits.head_bytes
+        self._turn_away(HTTPStatus.BAD_REQUEST, "wrong_request", f"no HTTP request of at most {most} bytes of headers")
+
+    def pause_writing(self) -> None:
+        """What was sent is not taken: the client's turn."""
+        super().pause_writing()
+        self._wait(self._room.limits.take_seconds)
+
+    def resume_writing(self) -> None:
+        """It was taken."""
+        super().resume_writing()
+        self._go_on()
+
+    def on_response_complete(self) -> None:
+        """All is said; what the kernel has not taken yet is the client's turn."""
+        super().on_response_complete()
+        self._wait(self._room.limits.take_seconds)
+
+    def finish(self) -> None:
+        """Close, unless something is being answered: with that it ends by itself."""
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Drop the client with all that it was to be sent."""
+        self._room.leave(self)
+        self.transport.abort()
+
+    def _turn_away(self, status: HTTPStatus, kind: str, message: str) -> None:
+        self._turned_away = True
+        body = error_body(kind, message)
+        head = f"HTTP/1.1 {status} {status.phrase}\r\ncontent-type: application/json\r\n"
+        end = f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+        self.transport.write((head + end).encode("ascii") + body)
+        self.transport.write_eof()
+        self._wait(self._room.limits.arrive_seconds)
+
+    def _wait(self, seconds: float) -> None:
+        self._go_on()
+        self.waited_since = self.loop.time()
+        self._deadline = self.loop.call_later(seconds, self.abort)
+
+    def _go_on(self) -> None:
+        self.waited_since = math.inf
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None

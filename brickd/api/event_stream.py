@@ -1,0 +1,184 @@
+"""Streams of events, in the form of `text/event-stream`.
+
+Owns: what is sent when, what a slow reader misses, how many readers there are. Must not know: what is shown, sockets.
+Invariants: a reader that is slow keeps nobody waiting and nothing in memory: it misses, and is told how much; when the
+streams are closed, each ends by itself; what cannot be told any more is told as an error, and that is the last thing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from http import HTTPStatus
+
+from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+from brickd.api.json_response import HEADERS, encoded, error_body, in_pieces
+from brickd.api.peer_credentials import Role
+from brickd.errors import BrickdError
+from brickd.model.event_log import Log
+from brickd.recording.session import Recorder
+
+_PROGRESS_SECONDS = 1.0
+
+
+class Reader:
+    """Whoever reads a stream: woken when there may be something new, or when it is to end."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.ended = False
+
+    def end(self) -> None:
+        """Have its stream end."""
+        self.ended = True
+        self.woken.set()
+
+
+class Streams:
+    """All streams that are open."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._readers: set[Reader] = set()
+        self._closed = False
+
+    def enter(self, reader: Reader, role: Role) -> None:
+        """Count one more. The last half of the places is for those who control: a recording is a stream.
+
+        Raises:
+            HTTPException: there are too many.
+        """
+        most = self._most if role is Role.CONTROL else self._most // 2
+        if len(self._readers) >= most:
+            text = f"{len(self._readers)} streams are open, and the limit is {most}"
+            raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, text)
+        self._readers.add(reader)
+        if self._closed:
+            reader.end()
+
+    def leave(self, reader: Reader) -> None:
+        """Count one less."""
+        self._readers.discard(reader)
+
+    def close(self) -> None:
+        """End them all, and those still to come."""
+        self._closed = True
+        for reader in self._readers:
+            reader.end()
+
+
+class Stream(StreamingResponse):
+    """A reply that goes on until its reader leaves or is ended."""
+
+    def __init__(self, streams: Streams, parts: Callable[[Reader], AsyncGenerator[bytes]]) -> None:
+        self._streams = streams
+        self._reader = Reader()
+        self._parts = parts(self._reader)
+        super().__init__(self._parts, headers=HEADERS, media_type="text/event-stream")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the reader has enough, or is to have no more."""
+        self._streams.enter(self._reader, scope["state"]["role"])
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.leave(self._reader)
+
+    async def stream_response(self, send: Send) -> None:
+        """Send each part as it comes."""
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async with contextlib.aclosing(self._parts) as parts:
+            async for part in parts:
+                await in_pieces(send, part, more=True)
+        await in_pieces(send, b"", more=False)
+
+
+async def events(reader: Reader, log: Log, since: int) -> AsyncGenerator[bytes]:
+    """The events since one, and all that come."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+            loop.call_soon_threadsafe(reader.woken.set)
+
+    with log.watched(wake):
+        while not reader.ended:
+            reader.woken.clear()
+            page = log.since(since)
+            if page.missed:
+                yield _event("missed", encoded({"missed": page.missed}))
+            for event in page.events:
+                yield _event("event", encoded(event.document()), event.number)
+            since = page.newest
+            if not reader.ended:
+                await reader.woken.wait()
+
+
+async def again(
+    reader: Reader, seconds: float, name: str, document: Callable[[], Awaitable[bytes]]
+) -> AsyncGenerator[bytes]:
+    """A document as it is now, and again every so many seconds, until there is none any more."""
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    while not reader.ended:
+        try:
+            body = await document()
+        except BrickdError as error:
+            yield _event("error", error_body(error.kind, str(error)))
+            return
+        yield _event(name, body)
+        due += seconds
+        late = loop.time() - due
+        if late > 0:
+            missed = int(late // seconds) + 1
+            due += missed * seconds
+            yield _event("missed", encoded({"missed": missed}))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(reader.woken.wait(), due - loop.time())
+
+
+async def recording(reader: Reader, begin: Callable[[], Awaitable[Recorder]]) -> AsyncGenerator[bytes]:
+    """A recording for as long as its reader is there: how far it has come, each second, and what it came to."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is there to be woken
+            loop.call_soon_threadsafe(reader.woken.set)
+
+    beginning = asyncio.ensure_future(begin())
+    try:
+        recorder = await asyncio.shield(beginning)
+    except BrickdError as error:
+        yield _event("error", error_body(error.kind, str(error)))
+        return
+    except asyncio.CancelledError:  # the reader left while it began
+        beginning.add_done_callback(_left)
+        raise
+    try:
+        with recorder.watched(wake):
+            yield _event("begun", encoded(recorder.document()))  # also where it is over already
+            while not recorder.over.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(reader.woken.wait(), _PROGRESS_SECONDS)
+                reader.woken.clear()
+                if reader.ended:
+                    recorder.end("daemon_ended")
+                yield _event("progress", encoded(recorder.document()))
+        yield _event("done", encoded(recorder.document()))
+    finally:
+        recorder.end("left")
+
+
+def _left(beginning: asyncio.Future[Recorder]) -> None:
+    if not beginning.cancelled() and beginning.exception() is None:
+        beginning.result().end("left")
+
+
+def _event(name: str, body: bytes, number: int | None = None) -> bytes:
+    """One event; what is encoded has no line end but its last."""
+    mark = b"" if number is None else b"id: %d\n" % number
+    return mark + b"event: %s\ndata: %s\n" % (name.encode("ascii"), body)

@@ -1,0 +1,64 @@
+"""The memory limits of this process's control groups, version 1 or 2.
+
+Owns: which limit leaves the least room. Must not know: who asks, how much room is enough. Invariant: a limit binds all
+groups below it, so each group above is asked too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from brickd.base.machine import number, read
+
+# The hierarchy's place, and the files of a limit, of the use, and the line of what the kernel would drop first.
+_V1 = ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+_V2 = ("sys/fs/cgroup", "memory.max", "memory.current", "inactive_file")
+_NO_LIMIT = 1 << 60  # version 1 says its largest number of pages
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The limit of one group, as the file that holds it says, and what is used that cannot be dropped."""
+
+    file: str
+    limit_bytes: int
+    used_bytes: int
+
+    @property
+    def room_bytes(self) -> int:
+        """What may still be taken."""
+        return max(0, self.limit_bytes - self.used_bytes)
+
+
+def observe(root: Path = Path("/")) -> Limit | None:
+    """The limit that leaves the least room; None where there is none."""
+    limits = [limit for line in (read(root / "proc/self/cgroup") or "").splitlines() for limit in _above(line, root)]
+    return min(limits, key=lambda limit: limit.room_bytes, default=None)
+
+
+def _above(line: str, root: Path) -> Iterator[Limit]:
+    """The limits of a group and of all above it, in one hierarchy: a line of /proc/self/cgroup."""
+    hierarchy, controllers, inner = (*line.split(":", 2), "", "")[:3]
+    if hierarchy == "0":
+        place, limit_file, use_file, dropped = _V2
+    elif "memory" in controllers.split(","):
+        place, limit_file, use_file, dropped = _V1
+    else:
+        return
+    top = root / place
+    folder = top / inner.strip("/")
+    # In a container the kernel may name a path outside of what is mounted here; the mount's root is its group then.
+    for group in (folder, *folder.parents):
+        limit, used = number(group / limit_file), number(group / use_file)
+        if limit is not None and used is not None and limit < _NO_LIMIT:
+            droppable = _line(read(group / "memory.stat") or "", dropped)
+            yield Limit(f"/{(group / limit_file).relative_to(root)}", limit, max(0, used - droppable))
+        if group == top:
+            return
+
+
+def _line(text: str, word: str) -> int:
+    values = (line.partition(" ")[2] for line in text.splitlines() if line.startswith(f"{word} "))
+    return next((int(value) for value in values if value.isascii() and value.isdigit()), 0)

@@ -1,0 +1,45 @@
+"""Users of this machine: their names, and how to ask brickd as one of them.
+
+Owns: how a user is written in messages and in commands. Must not know: segments, what is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shlex
+from collections.abc import Mapping
+
+from brickd.base.units import plural
+
+
+def user_name(uid: int) -> str:
+    """The user's name as sudo takes it: `www`, or `#1001` where the number has no name."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a container that was given a number without a name
+        return f"#{uid}"
+
+
+def as_user(uid: int, *arguments: str) -> str:
+    """The command that runs brickd as this user.
+
+    >>> as_user(2**31 - 2, "status")
+    "sudo -u '#2147483646' brickd status"
+    """
+    return shlex.join(["sudo", "-u", user_name(uid), "brickd", *arguments])
+
+
+def others_have(segments: Mapping[int, int]) -> str:
+    """Say which other users have segments, and how to ask as the one that has the most.
+
+    Args:
+        segments: how many, by uid; not empty.
+    """
+    by_count = sorted(segments.items(), key=lambda each: (-each[1], each[0]))
+    named = ", ".join(f"{user_name(uid)} has {plural(count, 'segment')}" for uid, count in by_count[:3])
+    more = f", and {plural(len(by_count) - 3, 'more user')}" if len(by_count) > 3 else ""
+    return (
+        f"user {user_name(os.geteuid())} has no segments here, and brickd reads only those of its own user:"
+        f" {named}{more} ({as_user(by_count[0][0], 'status')})"
+    )

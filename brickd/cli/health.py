@@ -1,0 +1,175 @@
+"""Whether all is well: what is unhealthy, and how much of it is tolerated.
+
+Owns: the conditions, and what each wants. Must not know: how a status comes about, screens. Invariants: a condition
+says the value seen and the value wanted, and the next command where these differ; one that is ignored says so, and is
+healthy whatever was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from brickd.base.units import duration, plural
+from brickd.query.parameters import Choices, Switch, Whole
+from brickd.query.query import Question, given
+from brickd.views.fetch import Missing
+
+if TYPE_CHECKING:
+    from brickd.views.common import Document
+
+_STILL_NS = 10_000_000_000  # a loop comes round once a second at the least, and a burial takes less than this
+NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "weights", "straggler", "removed")
+
+
+@dataclass(frozen=True)
+class Bounds(Question):
+    """What is still healthy."""
+
+    max_lost: int = given(
+        Whole(
+            0,
+            None,
+            "With --check: how many lost spans, details and events are acceptable.",
+            key="max-lost",
+            metavar="N",
+        ),
+        0,
+    )
+    max_dead: int = given(
+        Whole(0, None, "With --check: how many dead workers are acceptable.", key="max-dead", metavar="N"), 0
+    )
+    need_daemon: bool = given(
+        Switch(
+            "With --check: a daemon must answer. Without it, only a daemon that died is unhealthy.", key="need-daemon"
+        ),
+        False,
+    )
+    ignore: tuple[str, ...] = given(
+        Choices(NAMES, "With --check: do not check this condition. May be given several times."), ()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One thing that is well or is not.
+
+    Attributes:
+        name: the same at every check.
+        healthy: whether it is.
+        seen: the value, in words.
+        wanted: the value that would be healthy, in words.
+        command: the next command; None where it is healthy.
+    """
+
+    name: str
+    healthy: bool
+    seen: str
+    wanted: str
+    command: str | None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "name": self.name,
+            "healthy": self.healthy,
+            "seen": self.seen,
+            "wanted": self.wanted,
+            "command": self.command,
+        }
+
+
+def conditions(status: Document, missing: Missing | None, bounds: Bounds) -> list[Condition]:
+    """Judge a status.
+
+    Args:
+        status: the document.
+        missing: a daemon that was there; None where one answers, or none is known of.
+        bounds: what is still healthy.
+    """
+    workers = status["workers"]
+    lost = sum(worker["lost"] for worker in workers)
+    dead = sum(worker["together"] for worker in workers if worker["state"] == "dead")
+    quarantined = sum(worker["together"] for worker in workers if worker["state"] == "quarantined")
+    keeps = "brickd up -d" if status["daemon"] is None else "brickd prune"
+    found = [
+        _few("lost", lost, bounds.max_lost, "brickd workers"),
+        _few("dead", dead, bounds.max_dead, "brickd prune"),
+        _few("quarantined", quarantined, 0, "brickd workers"),
+        _daemon(status, missing, needed=bounds.need_daemon),
+        _checkpoint(status["daemon"]),
+        _diverged(status["diverged"]),
+        _weights(status["weights"]),
+        _straggler(status["stragglers"], status["judged_age_ns"]),
+        _few("removed", status["removed"]["unasked_spans"], 0, keeps),
+    ]
+    return [_judged(each.name, True, each.seen, "anything") if each.name in bounds.ignore else each for each in found]
+
+
+def healthy(found: Sequence[Condition]) -> bool:
+    """Whether all is well."""
+    return all(condition.healthy for condition in found)
+
+
+def _judged(name: str, healthy: bool, seen: str, wanted: str, command: str | None = None) -> Condition:
+    return Condition(name, healthy, seen, wanted, None if healthy else command)
+
+
+def _few(name: str, seen: int, most: int, command: str) -> Condition:
+    return _judged(name, seen <= most, f"{seen} {name}", f"at most {most}" if most else "none", command)
+
+
+def _daemon(status: Document, missing: Missing | None, *, needed: bool) -> Condition:
+    name, wanted, facts = "daemon", "one that answers", status["daemon"]
+    if facts is not None:
+        if facts["loop_still_ns"] > _STILL_NS:
+            seen = f"daemon {facts['pid']} answers and has drained nothing for {duration(facts['loop_still_ns'])}"
+            return _judged(name, False, seen, "one whose loop comes round", "brickd down && brickd up -d")
+        return _judged(name, True, f"daemon {facts['pid']}", wanted)
+    if missing is not None:
+        return _judged(name, False, missing.what, wanted, "brickd up -d" if missing.ended else "brickd doctor")
+    unread = sum(
+        bool(each["set"] and each["set"]["spans"] == "on" and not each["drained"]) for each in status["workers"]
+    )
+    if unread:
+        seen = f"no daemon, and spans that no process reads are on in {plural(unread, 'worker')}"
+        return _judged(name, False, seen, "one that reads them", "brickd up -d")
+    return _judged(name, not needed, "no daemon", wanted if needed else "none that is gone", "brickd up -d")
+
+
+def _checkpoint(facts: dict[str, Any] | None) -> Condition:
+    if facts is None:
+        return _judged("checkpoint", True, "no checkpoint", "none without a daemon")
+    problem = facts["checkpoint_problem"]
+    seen = "checkpoint written" if problem is None else f"no checkpoint: {problem}"
+    return _judged("checkpoint", problem is None, seen, "one that is written", "brickd doctor")
+
+
+def _diverged(found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged("diverged", True, "no numbers compared", "none without a daemon")
+    said = f"{found[0]['kernel']} of {found[0]['service']} diverged" if found else "nothing diverged"
+    more = f" and {plural(len(found) - 1, 'more site')}" if len(found) > 1 else ""
+    return _judged("diverged", not found, said + more, "none", found[0]["command"] if found else "")
+
+
+def _weights(found: Sequence[dict[str, Any]] | None) -> Condition:
+    if found is None:
+        return _judged("weights", True, "no weights compared", "none without replicas")
+    workers = list(dict.fromkeys(name for each in found for name in each["workers"]))
+    seen = f"weights of {workers[0]} differ" if workers else "weights equal"
+    more = f", of {len(workers) - 1} more as well" if len(workers) > 1 else ""
+    return _judged("weights", not workers, seen + more, "the same in all", found[0]["command"] if found else "")
+
+
+def _straggler(found: Sequence[dict[str, Any]] | None, age_ns: int | None) -> Condition:
+    if found is None and age_ns is not None:
+        seen = f"no worker judged, with no look at the workers for {duration(age_ns)}"
+        return _judged("straggler", False, seen, "a look each 10 s", "brickd events")
+    if found is None:
+        return _judged("straggler", True, "no worker compared", "none without a daemon")
+    workers = list(dict.fromkeys(each["worker"] for each in found))
+    seen = f"{workers[0]} slow" if workers else "no worker slow"
+    more = f" and {len(workers) - 1} more" if len(workers) > 1 else ""
+    return _judged("straggler", not workers, seen + more, "none", "brickd stragglers")

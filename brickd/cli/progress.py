@@ -1,0 +1,69 @@
+"""Time that passes before the eyes of whoever looks.
+
+Owns: the progress of a wait, on stderr. Must not know: what is watched meanwhile. Invariant: where stderr is no
+terminal, nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from brickd.base import escape, units
+from brickd.views.fetch import Passes, Reads
+
+_STEPS = 20
+_PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing
+_AGAIN_SECONDS = 0.1
+_COLUMNS = 80  # of a terminal that does not say how many it has
+
+
+def watch(seconds: float, passes: Passes = time.sleep) -> None:
+    """Let the time pass in which whatever moves would move.
+
+    Args:
+        seconds: how much.
+        passes: lets a part of it pass; what it returns, if it is true, ends the wait.
+    """
+    label = f"watching for {seconds:g} s whether anything moves"
+    with click.progressbar(length=_STEPS, label=label, file=sys.stderr, show_eta=False) as bar:
+        for _ in range(_STEPS):
+            if passes(seconds / _STEPS):
+                break
+            bar.update(1)
+
+
+@contextmanager
+def reading() -> Iterator[Reads]:
+    """Show how far files are read, once that takes long.
+
+    Yields:
+        What is told which file is read, up to which byte, of how many.
+    """
+    due = time.monotonic() + _PATIENCE_SECONDS
+    shown = False
+
+    def reads(path: str, at: int, of: int) -> None:
+        nonlocal due, shown
+        if (now := time.monotonic()) >= due:
+            due, shown = now + _AGAIN_SECONDS, True
+            tell(f"reading {path}: {units.size(at)} of {units.size(of)}")
+
+    try:
+        yield reads
+    finally:
+        if shown:
+            tell("")
+
+
+def tell(line: str) -> None:
+    """How far something has come that takes as long as it takes: one line, written over the last one; "": none."""
+    if sys.stderr.isatty():
+        room = max(1, (os.get_terminal_size(sys.stderr.fileno()).columns or _COLUMNS) - 1)
+        sys.stderr.write(f"\r{escape.text(line, room)}\x1b[K")
+        sys.stderr.flush()

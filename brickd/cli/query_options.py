@@ -1,0 +1,121 @@
+"""How a question is asked on a command line.
+
+Owns: the arguments and options that a question becomes. Must not know: any one question, who answers it. Invariant: the
+command line takes what the question declares, and nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import MISSING
+from typing import Any, TypeVar
+
+import click
+
+from brickd.cli.shell_completion import Complete, complete_workers, with_recordings
+from brickd.query.parameters import Choice, Parameter, Switch
+from brickd.query.query import Question, default, parameters
+from brickd.recording.rotation import parted
+
+Result = TypeVar("Result")
+Verb = Callable[..., Result]
+
+
+def asks(
+    kind: type[Question], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool = False
+) -> Callable[[Verb[Result]], Verb[Result]]:
+    """Give a verb the arguments and options of a question.
+
+    Args:
+        kind: of question.
+        complete: offers words for its arguments at a TAB.
+        keyword: by which the verb receives the question.
+        recorded: whether a recording may be asked as well: the verb receives those that are named as `recordings`.
+    """
+
+    def decorate(verb: Verb[Result]) -> Verb[Result]:
+        @functools.wraps(verb)
+        def with_question(**given: Any) -> Result:
+            if recorded:
+                given |= _of_recordings(kind, given)
+            question = kind(**{name: given.pop(name) for name in parameters(kind)})
+            return verb(**{keyword: question}, **given)
+
+        asking: Verb[Result] = with_question
+        # click puts what is declared last first.
+        for name, parameter in reversed(parameters(kind).items()):
+            unless = default(kind, name)
+            if not parameter.positional:
+                asking = _option(name, parameter, unless)(asking)
+            elif not recorded:
+                asking = _argument(name, parameter, unless, complete)(asking)
+        return _recordings(kind, complete)(asking) if recorded else asking
+
+    return decorate
+
+
+def _argument(
+    name: str, parameter: Parameter, unless: Any, complete: Complete
+) -> Callable[[Verb[Result]], Verb[Result]]:
+    return click.argument(
+        name,
+        nargs=-1 if parameter.several else 1,
+        required=unless is MISSING,
+        metavar=parameter.metavar,
+        shell_complete=complete,
+    )
+
+
+def _positional(kind: type[Question]) -> tuple[str, Parameter] | None:
+    return next(((name, each) for name, each in parameters(kind).items() if each.positional), None)
+
+
+def _recordings(kind: type[Question], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
+    """One argument for recordings and for what the question takes: which is which its words tell."""
+    positional = _positional(kind)
+    metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
+    return click.argument(
+        "recordings", nargs=-1, metavar=metavar, shell_complete=with_recordings(complete if positional else None)
+    )
+
+
+def _of_recordings(kind: type[Question], given: dict[str, Any]) -> dict[str, Any]:
+    recordings, words = parted(given["recordings"])
+    positional = _positional(kind)
+    if positional is not None and positional[1].several:
+        return {"recordings": recordings, positional[0]: words}
+    if len(words) > (positional is not None):
+        raise click.UsageError(f"{words[-1]} is one argument too many{'' if recordings else ', and no recording'}")
+    return {"recordings": recordings} | ({positional[0]: next(iter(words), None)} if positional else {})
+
+
+def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Result]], Verb[Result]]:
+    spelled = [*filter(None, [parameter.short]), f"--{parameter.key or name}", name]
+    if isinstance(parameter, Switch):
+        return click.option(*spelled, is_flag=True, help=parameter.help)
+    return click.option(
+        *spelled,
+        type=click.Choice(parameter.of) if isinstance(parameter, Choice) else Read(parameter),
+        default=unless,
+        show_default=unless not in (None, ()),
+        multiple=parameter.several,
+        metavar=parameter.metavar,
+        help=parameter.help,
+    )
+
+
+class Read(click.ParamType[Any]):
+    """A value as a parameter reads and judges it, so that it is refused at its option."""
+
+    name = "value"
+
+    def __init__(self, parameter: Parameter) -> None:
+        self.parameter = parameter
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The value; a usage error where the parameter does not take it."""
+        found = self.parameter.read(value) if isinstance(value, str) else value
+        if not self.parameter.takes((found,) if self.parameter.several else found):
+            self.fail(f"{value} is not {self.parameter.wanted}", param, ctx)
+        return found

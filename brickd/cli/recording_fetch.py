@@ -1,0 +1,127 @@
+"""Recordings of the daemon's come to lie where they are wanted.
+
+Owns: the ways there, a link where one can be made and else the daemon's copy. Must not know: who recorded, what is in
+a file. Invariants: a file stays with the daemon until all of it lies where it is wanted; nothing that was there is
+written over; whatever comes between, it is said where the file is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from brickd.base import units
+from brickd.cli import progress
+from brickd.cli.output import say
+from brickd.client import client
+from brickd.errors import BrickdError
+from brickd.model.worker_names import as_argument
+from brickd.query.orders import RecordedFile
+from brickd.query.query import to_query
+from brickd.recording.chunks import open_recording
+from brickd.recording.rotation import numbered
+
+_FILE_SECONDS = 30.0  # so long the daemon's disk may take for a piece
+_QUIET_SECONDS = 1.0
+
+
+def fetch(recording: str, files: list[dict[str, Any]], first: Path) -> bool:
+    """Have the files of a recording lie where they are wanted; whether all do.
+
+    Args:
+        recording: its id.
+        files: as the daemon tells of them; the path of each is from here on where it lies.
+        first: where its first one is wanted.
+    """
+    brought = 0
+    for each in files:
+        out, path = numbered(first, each["number"]), Path(each["path"])
+        asked = RecordedFile(recording, each["number"])
+        try:
+            if not _linked(path, out, asked):
+                _copied(out, asked, each["bytes"])
+        except KeyboardInterrupt:
+            say(f"{out}: interrupted: {_stays(path, recording)}")
+            raise
+        except (BrickdError, OSError) as error:
+            said = error.strerror if isinstance(error, OSError) else str(error)
+            say(f"{out}: {said}: {_stays(path, recording)}")
+        else:
+            each["path"] = os.fspath(out)
+            brought += 1
+    return brought == len(files)
+
+
+def _stays(path: Path, recording: str) -> str:
+    return f"the recording stays in {as_argument(os.fspath(path))} (brickd record --fetch {recording})"
+
+
+def _linked(path: Path, out: Path, asked: RecordedFile) -> bool:
+    """Move it there without a copy, where it is on the same file system and ours; whether it was."""
+    try:
+        with open_recording(os.fspath(path)) as found:  # where mounts are others than the daemon's it may be another's
+            if (found.title.id.hex(), found.title.number) != (asked.recording, asked.number):
+                return False
+        os.link(path, out, follow_symlinks=False)
+    except FileExistsError:
+        raise
+    except (BrickdError, OSError):
+        return False
+    with contextlib.suppress(OSError):  # then it has two names
+        path.unlink()
+    return True
+
+
+def _copied(out: Path, asked: RecordedFile, length: int) -> None:
+    """Have the daemon send it, and remove its own when all of it is there."""
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    pieces = client.ask("record/file", to_query(asked), seconds=_FILE_SECONDS).pieces()
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)  # as it was where it was recorded
+    try:
+        with open(fd, "wb", buffering=0) as file:
+            for piece in _told(pieces, length):
+                _write(file.fileno(), piece)
+            os.fsync(fd)
+        # No rename leaves alone what is there already, and not every file system has links.
+        os.close(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        draft.rename(out)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    _settled(out.parent)
+    try:
+        client.ask("record/remove", to_query(asked), post=True).document()
+    except BrickdError as error:
+        say(f"{out} is there, and with the daemon as well: {error}")
+
+
+def _write(fd: int, piece: bytes) -> None:
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
+
+
+def _settled(directory: Path) -> None:
+    """The name is on the disk, too."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _told(pieces: Iterator[bytes], length: int) -> Iterator[bytes]:
+    """The same; how far it has come is told, if it takes long."""
+    begun, come = time.monotonic(), 0
+    try:
+        for piece in pieces:
+            yield piece
+            come += len(piece)
+            if time.monotonic() - begun >= _QUIET_SECONDS:
+                progress.tell(f"fetching {units.size(come)} of {units.size(length)}")
+    finally:
+        progress.tell("")

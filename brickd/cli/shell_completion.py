@@ -1,0 +1,146 @@
+"""What a TAB in a shell is answered, and the script that makes a shell ask.
+
+Owns: which words are offered. Must not know: what a verb does; a verb is imported only where its own arguments are
+completed. Invariants: a TAB prints words or nothing, never an error; a worker's own words are offered only where they
+mean themselves to every shell as they stand, unquoted: nothing that a name holds is ever run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from brickd.base import escape
+from brickd.errors import BrickdError, Exit
+
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
+
+# click's own protocol: the shell sets this, runs `brickd`, and reads words from its stdout.
+VARIABLE = "_BRICKD_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+_PROGRAM = "brickd"
+_HARMLESS = frozenset("._/~+%-")
+_INSTALL = {
+    "bash": f'eval "$({_PROGRAM} completion bash)"   # at the end of ~/.bashrc',
+    "zsh": f'eval "$({_PROGRAM} completion zsh)"   # in ~/.zshrc, after compinit',
+    "fish": f"{_PROGRAM} completion fish > ~/.config/fish/completions/{_PROGRAM}.fish",
+}
+
+
+# In place of click's own, which leaves variables behind in the person's shell, lets it expand what is offered as a
+# pattern, and shows what goes wrong in the middle of the line.
+_BASH = """\
+_brickd_completion() {
+    local IFS=$'\\n' line
+    COMPREPLY=()
+    while read -r line; do
+        case $line in
+            plain,*) COMPREPLY+=("${line#plain,}") ;;
+            file,*) compopt -o default ;;
+            dir,*) compopt -o dirnames ;;
+        esac
+    done < <(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD="$COMP_CWORD" _BRICKD_COMPLETE=bash_complete \\
+        "${1/#\\~\\//$HOME/}" 2>/dev/null)
+}
+complete -o nosort -F _brickd_completion brickd 2>/dev/null || complete -F _brickd_completion brickd
+"""
+
+
+def script(command: click.Command, shell: str) -> str:
+    """What a shell is to run, with a comment that says how."""
+    source = _BASH if shell == "bash" else _shell(command, shell).source().strip("\n")
+    first, _, rest = source.partition("\n")
+    comment = f"# TAB completes {_PROGRAM}'s verbs, options and workers. To install:\n#   {_INSTALL[shell]}"
+    # Where zsh is to find the script by itself, this mark is wanted in its first line.
+    lines = (first, comment, rest) if first.startswith("#compdef") else (comment, first, rest)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def answer(command: click.Command, instruction: str) -> Exit:
+    """Do what a shell asks for: its words on stdout, or the script."""
+    shell, _, action = instruction.partition("_")
+    if shell not in SHELLS or action not in ("source", "complete"):
+        known = ", ".join(f"{shell}_complete" for shell in SHELLS)
+        raise BrickdError(f"{VARIABLE} is {instruction!r}, expected one of {known}: is it set by mistake?")
+    if action == "source":
+        click.echo(script(command, shell), nl=False)
+        return Exit.OK
+    # Whatever goes wrong, in a half-written line or below it: a message would land in that line.
+    with contextlib.suppress(Exception):
+        if words := _shell(command, shell).complete():
+            click.echo(words)
+    return Exit.OK
+
+
+def _shell(command: click.Command, shell: str) -> ShellComplete:
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise BrickdError(f"this click knows no completion for {shell}")
+    return kind(command, {}, _PROGRAM, VARIABLE)
+
+
+def complete_workers(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The services and workers whose names begin so."""
+    from brickd.datasources.world import left_behind
+    from brickd.model.workers import identities
+
+    found = identities(background=left_behind()[0])
+    return _offered([who.service for _, who in found] + [name for name, _ in found], incomplete)
+
+
+def complete_services(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The services whose names begin so."""
+    from brickd.model.workers import identities
+
+    return _offered([who.service for _, who in identities()], incomplete)
+
+
+def complete_segments(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The workers, and once something is typed the segments' files, whose names begin so."""
+    from brickd.datasources.world import left_behind
+    from brickd.model.workers import identities
+    from brickd.shm.segment_files import find
+
+    found = identities(background=left_behind()[0])
+    return _offered([name for name, _ in found] + (find() if incomplete else []), incomplete)
+
+
+def complete_sources(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    """The hashes of the sources whose texts lie here that begin so."""
+    from brickd.base.paths import runtime
+    from brickd.model.kernel_sources.files import Filed
+
+    return _offered((f"{hash_:016x}" for hash_ in Filed(runtime().sources).hashes()), incomplete)
+
+
+def with_recordings(names: Complete | None) -> Complete:
+    """What completes both names and recordings, which lie in a directory."""
+
+    def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        import glob
+
+        from brickd.recording.rotation import SUFFIX
+
+        found = sorted(glob.glob(f"{glob.escape(incomplete)}*"))
+        files = [each for each in found if each.endswith(SUFFIX) and _means_itself(each.lstrip("./"))]
+        return files + (names(context, parameter, incomplete) if names else [])
+
+    return complete
+
+
+def _offered(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name.startswith(incomplete) and _means_itself(name)]
+
+
+def _means_itself(name: str) -> bool:
+    """Whether every shell takes the name as it stands, for one word that is no option."""
+    return name[:1].isalnum() and all(c.isalnum() or c in _HARMLESS for c in name) and escape.text(name) == name

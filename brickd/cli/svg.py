@@ -1,0 +1,87 @@
+"""What every picture has: a ground, colours, text, axes of decades, as SVG that stands alone.
+
+Written by hand: a plotting library is a large dependency for a few rectangles and lines, and its output many times as
+long.
+
+Owns: the colours, which follow the reader's light or dark mode on a ground of their own; how text becomes part of a
+picture; where on a logarithmic axis a value lies. Must not know: what is shown. Invariant: whatever a name holds, it is
+text in the picture and nothing else.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from brickd.base import escape
+
+_STYLE = """\
+text{font:12px system-ui,sans-serif;fill:#1f2328}
+.head{font-size:15px;font-weight:600}
+.quiet{fill:#59636e}
+.number{text-anchor:end}
+.tick{text-anchor:middle}
+.ground{fill:#fff;stroke:#d1d9e0}
+.line{stroke:#d1d9e0}
+.ours{fill:#1a7f37}
+.other{fill:#6e7781}
+@media(prefers-color-scheme:dark){
+text{fill:#f0f6fc}
+.quiet{fill:#9198a1}
+.ground{fill:#0d1117;stroke:#3d444d}
+.line{stroke:#3d444d}
+.ours{fill:#3fb950}
+.other{fill:#9198a1}
+}"""
+
+
+def opening(title: str, width: int, height: int, style: str = "") -> list[str]:
+    """The head and the ground; the end, "</svg>", is left to the caller."""
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">',
+        f"<title>{_safe(title)}</title>",
+        f"<style>{_STYLE}{style}</style>",
+        f'<rect class="ground" x=".5" y=".5" width="{width - 1}" height="{height - 1}" rx="6"/>',
+    ]
+
+
+def text(x: float, y: float, said: str, kind: str = "") -> str:
+    """A line of it."""
+    return f'<text x="{x}" y="{y}"' + (f' class="{kind}"' if kind else "") + f">{_safe(said)}</text>"
+
+
+def titled(shape: str, said: str) -> str:
+    """A finished shape without content, and what is said where somebody points at it."""
+    return f"<g><title>{_safe(said)}</title>{shape}</g>"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Decades from `first` to `last`, between two places."""
+
+    first: int
+    last: int
+    begin: float
+    end: float
+
+    @classmethod
+    def over(cls, values: Sequence[float], begin: float, end: float) -> Axis:
+        """One that has room for all of these, which are more than nothing."""
+        first = math.floor(math.log10(min(values)))
+        return cls(first, max(first + 1, math.ceil(math.log10(max(values)))), begin, end)
+
+    def place(self, value: float) -> float:
+        """Where it lies."""
+        share = (math.log10(value) - self.first) / (self.last - self.first)
+        return round(self.begin + (self.end - self.begin) * share, 1)
+
+    def decades(self) -> Iterator[tuple[float, int]]:
+        """Where each power of ten lies, and which it is."""
+        for decade in range(self.first, self.last + 1):
+            yield self.place(10.0**decade), decade
+
+
+def _safe(said: str) -> str:
+    return html.escape(escape.text(said))

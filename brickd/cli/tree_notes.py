@@ -1,0 +1,205 @@
+"""What is written of kernels, transfers, functions, tasks, and of the critical path.
+
+Owns: these words and that screen. Must not know: how a tree is drawn, segments. Invariants: what `named` returns is
+raw, for who draws it escapes it; finished lines are escaped here; what is cut off is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from brickd.base import escape, units
+from brickd.cli import table as tables
+from brickd.cli import wording
+from brickd.cli.output import Screen
+from brickd.cli.table import Column, Figure
+
+Entry = dict[str, Any]
+
+# How many of each a screen has; JSON has more.
+_SHAPES, _NEEDED, _RETURNED, _STEPS, _SLACK, _UNRESOLVED, _CIRCLES = 3, 3, 3, 20, 5, 3, 3
+
+_NAMED = (
+    Figure(Column("BRICK"), "name", str),
+    Figure(Column("LAYER", "right"), "layer", wording.identifier),
+    Figure(Column("INSIDE"), "inside", lambda name: name or "-"),
+)
+_PATH = (
+    Figure(Column("OWN", "right"), "own_ns", units.duration),
+    Figure(Column("SHARE", "right"), "share_percent", units.percent),
+    *_NAMED,
+)
+_LOOSE = (
+    Figure(Column("SLACK", "right"), "slack_ns", units.duration),
+    Figure(Column("TOTAL", "right"), "total_ns", units.duration),
+    *_NAMED,
+)
+
+
+def named(node: Entry) -> str:
+    """A node's name, and what is known of it beside its times."""
+    name = wording.brick(node)
+    if node["kernel"] is not None:
+        return "  ".join([name, *_kernel(node, node["kernel"])])
+    if node["transfer"] is not None:
+        moved = node["transfer"]
+        took_back = f", {_of(moved['returned'], moved['transfers'])} returned" if moved["returned"] else ""
+        return f"{moved['direction']} {name}  {units.size(moved['moved_bytes'])}{took_back}"
+    said = [name]
+    if node["definitions"]:
+        first, *others = node["definitions"]
+        line = "" if first["line"] is None else f":{first['line']}"
+        said.append(f"({first['file']}{line}{f', …{len(others)} more' if others else ''})")
+    if node["task"] is not None:
+        polls, yields = node["task"]["polls"], node["task"]["yields"]
+        said.append(f" {units.many(polls, 'poll')}, {units.many(yields, 'yield')}")
+    if node["elements"]:
+        said.append(f" ({units.count(node['elements'])} elem)")
+    if node["needs"]:
+        said.append(f" needs {_needed(node['needs'])}")
+    return " ".join(said)
+
+
+def _needed(needs: Sequence[Entry]) -> str:
+    more = len(needs) - _NEEDED
+    return ", ".join([need["name"] for need in needs[:_NEEDED]] + ([f"…{units.count(more)} more"] if more > 0 else []))
+
+
+def shaped(node: Entry) -> str:
+    """A kernel's name and how it was launched most often, without what it was compiled from."""
+    first = [shape["text"].removesuffix(f" @{shape['source_hash']}") for shape in node["kernel"]["shapes"][:1]]
+    return "  ".join([wording.brick(node), *first])
+
+
+def counted(node: Entry) -> int | None:
+    """How often it was launched, moved, or came to its end."""
+    if node["kernel"] is not None:
+        return int(node["kernel"]["launches"])
+    if node["transfer"] is not None:
+        return int(node["transfer"]["transfers"])
+    return None if node["kind"] == "layer" else int(node["count"])
+
+
+def _kernel(node: Entry, kernel: Entry) -> Iterator[str]:
+    shapes, launches, timed = kernel["shapes"], kernel["launches"], kernel["timed"]
+    if len(shapes) == 1 and shapes[0]["launches"] == launches:
+        yield shapes[0]["text"]
+    elif shapes:
+        told = [f"{shape['text']} {units.count(shape['launches'])}×" for shape in shapes[:_SHAPES]]
+        more = len(shapes) - len(told) + kernel["hidden_shapes"]
+        without = kernel["launches_without_shape"]
+        yield ", ".join(
+            told
+            + ([f"…{units.many(more, 'more shape')}"] if more else [])
+            + ([f"{units.count(without)} without shape"] if without else [])
+        )
+    if node["flops_per_second"] is not None:
+        yield f"{units.count(node['flops_per_second'])}FLOP/s"
+    if node["flops_per_byte"] is not None:
+        yield f"{node['flops_per_byte']:.3g} FLOP/byte"
+    if 0 < timed < launches:
+        yield f"({_of(timed, launches)} timed)"
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{units.count(part)} of {units.count(whole)}"
+
+
+def notes(document: Entry, screen: Screen) -> list[str]:
+    """What stands below a tree, as finished lines: nothing where nothing is launched or moved."""
+    lines = []
+    if (slowest := document["slowest_kernel"]) is not None:
+        lines.append(_slowest(slowest))
+        if slowest["source_hash"] is not None:
+            lines.append(f"its source: brickd source {slowest['source_hash']}")
+    returned = document["returned"]
+    lines += [_returned(each) for each in returned[:_RETURNED]]
+    if len(returned) > _RETURNED:
+        lines.append(f"…{units.count(len(returned) - _RETURNED)} more returned")
+    if document["stray_marks"]:
+        lines.append(f"{units.many(document['stray_marks'], 'mark')} not shown: no place that they could belong to")
+    if document["refused_marks"]:
+        marks = units.many(document["refused_marks"], "mark")
+        lines.append(f"{marks} not shown: nor counted by their workers  brickd doctor")
+    return [escape.text(line, screen.width) for line in lines]
+
+
+def _slowest(slowest: Entry) -> str:
+    inside = _inside(slowest)
+    launches = units.many(slowest["launches"], "launch", "launches")
+    time = units.duration(slowest["time_ns"])
+    if slowest["by"] == "brick":
+        return f"slowest kernel: {slowest['name']}{inside}, which took {time} itself; of no kernel a time is known"
+    if slowest["timed"] < slowest["launches"]:
+        launches = f"{_of(slowest['timed'], slowest['launches'])} launches"
+    return f"slowest kernel: {slowest['name']}{inside}, {'≤ ' if slowest['bounded'] else ''}{time} in {launches}"
+
+
+def _inside(each: Entry) -> str:
+    layer = "" if each["layer"] is None else f", layer {each['layer']}"
+    return layer if each["inside"] is None else f" in {each['inside']}{layer}"
+
+
+def _returned(each: Entry) -> str:
+    way = each["name"] if each["from"] is None else f"{each['to']}→{each['from']}→{each['to']}"
+    moved = f"{units.size(each['returned_bytes'])}, {_of(each['returned'], each['transfers'])} returned"
+    return f"{way}{_inside(each)}: {moved}"
+
+
+def critical(document: Entry, screen: Screen) -> list[str]:
+    """The critical path, what may grow without it, and what needs itself, as finished lines."""
+    path = document["critical_path"]
+    length_ns = path["length_ns"]
+    # Workers run beside each other: what all of them took is nobody's time on the clock.
+    of = f" of {document['workers']:,} workers added up" if document["workers"] > 1 else ""
+    said = f"critical path{of}{wording.over(document)}: {units.duration(length_ns)} of {_recorded(document)} recorded"
+    lines = [escape.text(said, screen.width)]
+    lines += _steps([step for step in path["steps"] if step["own_ns"]], length_ns, screen)
+    lines += _slack(document, screen)
+    for circle in path["cycles"][:_CIRCLES]:
+        names = ", ".join(each["name"] for each in circle[:_STEPS])
+        rest = f", …{units.count(len(circle) - _STEPS)} more" if len(circle) > _STEPS else ""
+        lines.append(escape.text(f"need each other in a circle, and count as one: {names}{rest}", screen.width))
+    if (more := len(path["cycles"]) - _CIRCLES) > 0:
+        lines.append(f"…{units.many(more, 'more circle')}")
+    for each in document["unresolved_needs"][:_UNRESOLVED]:
+        said = f"{each['name']}{_inside(each)} needs {each['needs']}, which is nowhere"
+        lines.append(escape.text(said, screen.width))
+    if (more := len(document["unresolved_needs"]) - _UNRESOLVED) > 0:
+        lines.append(f"…{units.count(more)} more of what is nowhere")
+    return lines
+
+
+def _recorded(document: Entry) -> str:
+    return units.duration(document["recorded_ns"])
+
+
+def _steps(steps: Sequence[Entry], length_ns: int, screen: Screen) -> Iterator[str]:
+    """Those that take the longest, in the order of the path."""
+    largest = sorted(range(len(steps)), key=lambda number: (-steps[number]["own_ns"], number))[:_STEPS]
+    told = [steps[n] | {"share_percent": 100 * steps[n]["own_ns"] / length_ns} for n in sorted(largest)]
+    yield from tables.figures(_shown(_PATH, told), told, screen.width)
+    if len(steps) > len(told):
+        rest_ns = sum(step["own_ns"] for step in steps) - sum(step["own_ns"] for step in told)
+        yield f"…{units.count(len(steps) - len(told))} more: {units.duration(rest_ns)}"
+
+
+def _slack(document: Entry, screen: Screen) -> Iterator[str]:
+    nodes = document["nodes"]
+    loose = [node for node in nodes if node["slack_ns"] and node["total_ns"]]
+    loose.sort(key=lambda node: (-node["slack_ns"], node["id"]))
+    if not loose:
+        yield escape.text("nothing has slack: each of them waits for the one before", screen.width)
+        return
+    inside = {node["id"]: node["name"] for node in nodes}
+    told = [node | {"inside": inside.get(node["parent"])} for node in loose[:_SLACK]]
+    yield from tables.figures(_shown(_LOOSE, told), told, screen.width)
+    if len(loose) > len(told):
+        yield f"…{units.count(len(loose) - len(told))} more with slack"
+
+
+def _shown(figures: Sequence[Figure], entries: Sequence[Entry]) -> list[Figure]:
+    """Without the column of layers where there are none."""
+    layered = any(entry["layer"] is not None for entry in entries)
+    return [figure for figure in figures if layered or figure.key != "layer"]

@@ -1,0 +1,64 @@
+"""A document again and again.
+
+Owns: when it is asked for, how it is drawn over the last one. Must not know: what is shown. Invariants: on a terminal
+no line of the last screen is left, and nothing scrolls; on a pipe each document is one line, or one screen with an
+empty line behind it, written at once; what is said beside it is not said twice in a row.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+import click
+
+from brickd.base import escape
+from brickd.cli.output import Screen, emit, say, screen
+from brickd.views.fetch import Found
+
+if TYPE_CHECKING:
+    from brickd.views.common import Document
+
+_HOME, _CLEAR, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
+
+Table = Callable[["Document", Screen], Sequence[str]]
+
+
+def again(seconds: float, find: Callable[[], Found], table: Table, output: str) -> NoReturn:
+    """Show what is found, every so many seconds, until somebody ends it."""
+    if output not in ("table", "json"):
+        raise click.UsageError(f"--watch prints screens or JSON, a document in a line, and no {output}")
+    drawn, said = output == "table" and sys.stdout.isatty(), tuple[str, ...]()
+    if drawn:
+        sys.stdout.write(_CLEAR)
+    due = time.monotonic()
+    while True:
+        found = find()
+        if drawn:
+            seen = screen()
+            beside = [escape.text(f"brickd: {each}", seen.width) for each in found.words]
+            _draw([*table(found.document, seen), *beside])
+        else:
+            _print(found, table, output)
+            for words in found.words if found.words != said else ():
+                say(words)
+            said = found.words
+        sys.stdout.flush()
+        now = time.monotonic()
+        due = max(due + seconds, now)
+        time.sleep(due - now)
+
+
+def _print(found: Found, table: Table, output: str) -> None:
+    shape = "jsonl" if output == "json" else output
+    emit(found.document, shape, table=lambda seen: [*table(found.document, seen), ""])
+
+
+def _draw(lines: Sequence[str]) -> None:
+    rows = os.get_terminal_size(sys.stdout.fileno()).lines
+    shown = lines[: max(1, rows - 1)] if rows else lines
+    # In one piece: else it flickers.
+    sys.stdout.write(_HOME + "".join(f"{line}{_REST_OF_LINE}\n" for line in shown) + _REST)

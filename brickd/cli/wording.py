@@ -1,0 +1,150 @@
+"""What several verbs write in the same words: numbers that are names, what is open, a problem.
+
+Owns: those words. Must not know: any one verb. Invariants: a cell is a raw string, for the table escapes it; a finished
+line is escaped here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from brickd.base import escape, units
+from brickd.cli.output import Screen
+
+_BOUND = "≤"
+_UNSEEN = (
+    ("lost", "lost", "lost"),
+    ("unreadable", "tensor that cannot be read", "tensors that cannot be read"),
+    ("evicted", "evicted", "evicted"),
+    ("stateful", "of a stateful kernel", "of stateful kernels"),
+    ("sites_off", "site off", "sites off"),
+    ("sites_closed", "site closed", "sites closed"),
+    ("sites_without_inputs", "site without inputs", "sites without inputs"),
+)
+_OF_WEIGHTS = (
+    ("unread", "tensor not read yet", "tensors not read yet"),
+    ("unreadable", "weight that cannot be read", "weights that cannot be read"),
+    ("missing", "tensor that only others have", "tensors that only others have"),
+    ("no_room", "record of weights without room", "records of weights without room"),
+    ("workers_without", "worker without weights", "workers without weights"),
+)
+# Why a tensor of a worker was not compared with another's.
+NOT_COMPARED = {
+    "alone": "of one replica alone",
+    "missing": "that no other worker has",
+    "generation": "of another generation",
+    "key": "of another key",
+}
+
+
+def identifier(number: int | str | None) -> str:
+    """A number that is a name, as those of layers, threads and contents, as a cell."""
+    return "-" if number is None else str(number)
+
+
+def brick(entry: dict[str, Any]) -> str:
+    """A brick's name, as a cell; marked where its times are bounds."""
+    return f"{entry['name']} {_BOUND}" if entry["bounded"] else str(entry["name"])
+
+
+def bounds(entries: Iterable[dict[str, Any]], screen: Screen) -> list[str]:
+    """What the mark means, as a finished line; nothing where nothing is marked."""
+    said = f"{_BOUND} not measured: a part of the time until the device was waited for"
+    return [escape.text(said, screen.width)] if any(entry["bounded"] for entry in entries) else []
+
+
+def over(document: dict[str, Any]) -> str:
+    """The time over which a document counts, as it stands behind other words; nothing where that is all of it."""
+    length_ns = document["over_ns"]
+    return "" if length_ns is None else f", last {length_ns / 1e9:.0f} s"
+
+
+def nothing(document: dict[str, Any]) -> str:
+    """What to say where no span was counted."""
+    return "no spans yet" if document["over_ns"] is None else f"no spans in the{over(document)[1:]}"
+
+
+def state(worker: dict[str, Any]) -> str:
+    """Whether a worker lives, as a cell; marked where it does not record as usual."""
+    told = worker["set"] or {}
+    mark = ", off" if told.get("recording") == "off" else ", spans" if told.get("spans") == "on" else ""
+    if not mark and (told.get("fingerprints", "default") != "default" or told.get("filtered")):
+        mark = ", set"
+    return f"{worker['state']}{mark}"
+
+
+def open_now(worker: dict[str, Any]) -> str:
+    """Of the youngest spans of a worker's threads the one that is open the longest, as a cell."""
+    return "".join(f"{span['brick']} {units.duration(span['since_ns'])}" for span in worker["open"][:1])
+
+
+def removed(of: dict[str, int], screen: Screen) -> list[str]:
+    """How many spans of removed workers are in no total, as a finished line; nothing where there are none."""
+    if not of["workers"]:
+        return []
+    said = f"removed  {units.many(of['spans'], 'span')} of {units.many(of['workers'], 'worker')}, in no total"
+    return [escape.text(said, screen.width)]
+
+
+def numerics(services: Sequence[dict[str, Any]], coverage: str = "brickd coverage") -> str:
+    """How much of what workers compute was compared, and what was not, as a raw string; `coverage`: says more of it."""
+    by_input = [service for service in services if service["input"] is not None]
+    by_weights = [service["weights"] for service in services if service["weights"] is not None]
+    unseen = [units.many(n, *words) for key, *words in _UNSEEN if (n := _total(by_input, "unseen", key))]
+    unseen = [*([] if by_weights else ["weights (none given)"]), *_weights_unseen(by_weights), *unseen]
+    said = [*([_by_weights(by_weights)] if by_weights else []), _by_input(by_input, coverage)]
+    return " · ".join([*said, *([f"unseen: {', '.join(unseen)}"] if unseen else [])])
+
+
+def _total(services: Iterable[dict[str, Any]], part: str, key: str) -> int:
+    return sum(service[part][key] for service in services)
+
+
+def _by_input(services: Sequence[dict[str, Any]], coverage: str) -> str:
+    if not services:
+        return f"same input: not compared ({coverage})"
+    prints, compared = _total(services, "input", "fingerprints"), _total(services, "input", "compared")
+    if not prints:
+        return "same input: no fingerprints yet"
+    ages = [age for service in services if (age := service["input"]["age_ns"]) is not None]
+    age = f" ({units.duration(min(ages))} ago)" if ages else ""
+    differ = units.many(_total(services, "input", "differ"), "site differs", "sites differ")
+    if _total(services, "input", "unkept"):
+        differ = f"at least {differ}"
+    most = max(service["input"]["numeric_classes"] for service in services)
+    classes = f", {units.many(most, 'numeric class', 'numeric classes')}" if most > 1 else ""
+    return f"same input: {units.count(compared)} of {units.count(prints)} compared, {differ}{classes}{age}"
+
+
+def _by_weights(services: Sequence[dict[str, Any]]) -> str:
+    def total(key: str) -> int:
+        return sum(service[key] for service in services)
+
+    workers = units.many(total("workers") - _total(services, "unseen", "workers_without"), "worker")
+    if not total("tensors"):
+        return f"weights: not read yet in {workers}"
+    if not total("workers_equal") and not total("workers_odd"):
+        return f"weights: nothing comparable in {workers}"
+    ages = [service["age_ns"] for service in services if service["verdict"] != "nothing"]
+    age = "" if None in ages else f" ({units.duration(max(ages))} ago)"
+    differ, compared = total("differ"), units.many(total("compared"), "tensor")
+    what = f"{units.count(differ)} of {compared} {'differs' if differ == 1 else 'differ'}" if differ else compared
+    return f"weights: {units.count(total('workers_equal'))} of {workers} equal, {what}{age}"
+
+
+def _weights_unseen(services: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """What of weights was not compared, for whatever reason."""
+    reasons: Counter[str] = Counter()
+    for service in services:
+        reasons.update(service["unseen"]["not_comparable"])
+    yield from (f"{units.many(n, 'tensor')} {NOT_COMPARED[reason]}" for reason, n in reasons.items())
+    yield from (units.many(n, *words) for key, *words in _OF_WEIGHTS if (n := _total(services, "unseen", key)))
+
+
+def problem(told: dict[str, str], screen: Screen) -> str:
+    """A problem and the next command as a finished line: the text is cut, the command never."""
+    command = escape.text(told["command"])
+    room = None if screen.width is None else max(20, screen.width - escape.width(command) - 4)
+    return screen.paint(f"! {escape.text(told['text'], room)}", "yellow") + f"  {command}"

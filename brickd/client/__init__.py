@@ -1,0 +1,1 @@
+"""How a daemon is found and asked. Knows nothing of views."""

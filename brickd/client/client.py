@@ -1,0 +1,225 @@
+"""The way to a daemon: its socket is found, something is asked, the answer is read.
+
+Owns: how HTTP is spoken to it, for how long it is waited for, what it means that it does not answer. Must not know: any
+view, what is done without a daemon. Invariants: where no daemon is, one look at the file system says so, and nothing is
+loaded for it; whatever is at the other end, this ends with a document or an error; an error that the daemon tells is
+raised as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from brickd.base.paths import runtime
+from brickd.client import protocol
+from brickd.errors import NoDaemon, NotPermitted
+from brickd.shm.segment_files import prefix
+
+if TYPE_CHECKING:
+    from socket import socket
+
+Why = Literal["none", "stale", "silent", "broken", "strange", "elsewhere", "busy"]
+
+# Not by http.client, which takes 40 ms to load: a quarter of what `brickd status` may take. To whom speaks HTTP/1.0
+# nothing is sent in chunks.
+_REQUEST = "{method} {target} HTTP/1.0\r\nhost: brickd\r\n{header}: {prefix}\r\ncontent-length: {length}\r\n\r\n{body}"
+_CONNECT_SECONDS = 1
+_ANSWER_SECONDS = 5.0
+_LINE_BYTES = 1 << 14
+_BODY_BYTES = 256 << 20
+_PIECE_BYTES = 1 << 20
+_FINE = 200
+
+
+class NoAnswer(NoDaemon):
+    """No daemon answers what was asked.
+
+    Attributes:
+        why: none: there is no socket. stale: nobody listens there. silent: whoever listens says nothing. broken: it
+            ended while it answered. strange: what it says is no answer. elsewhere: it shows other segments. busy: it
+            has no place for us.
+        what: the same in words, without advice.
+    """
+
+    def __init__(self, why: Why, what: str) -> None:
+        super().__init__(f"{what} (start one: brickd up)" if why in ("none", "stale") else what)
+        self.why = why
+        self.what = what
+
+
+class TurnedAway(NotPermitted):
+    """A daemon is there, and does not answer us."""
+
+
+class Asked:
+    """Something that was asked, and is to be answered."""
+
+    def __init__(self, connection: socket, place: Path) -> None:
+        self._connection = connection
+        self._place = place
+
+    def arrives(self, within_seconds: float) -> bool:
+        """Let so much time pass, or less where the answer begins to arrive: whether it does."""
+        import select
+
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return bool(poll.poll(within_seconds * 1000))
+
+    def document(self) -> dict[str, Any]:
+        """The answer.
+
+        Raises:
+            NoAnswer: there is none.
+            TurnedAway: there is none for us.
+            BrickdError: the one that is told.
+        """
+        with self._read() as file:
+            _, length = _head(file)
+            return self._judged(_body(file, length))
+
+    def events(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """The events of a stream, each with its name, until it ends; raises as `document` does."""
+        with self._read() as file:
+            _, length = _head(file)
+            if length is not None:  # what has an end is no stream
+                self._judged(_body(file, length))
+            self._connection.settimeout(None)
+            name = ""
+            while line := file.readline(_BODY_BYTES):
+                key, _, value = line.rstrip(b"\n").partition(b": ")
+                if key == b"event":
+                    name = value.decode("ascii")
+                elif key == b"data":
+                    yield name, self._judged(value)
+
+    def pieces(self) -> Iterator[bytes]:
+        """The answer where it is a file, piece by piece, and all of it unless that raises as `document` does."""
+        with self._read() as file:
+            status, length = _head(file)
+            if status != _FINE or length is None or length < 0:
+                self._judged(_body(file, length))
+                raise ValueError
+            while length > 0:
+                piece = file.read(min(_PIECE_BYTES, length))
+                if not piece:
+                    raise EOFError
+                length -= len(piece)
+                yield piece
+
+    @contextlib.contextmanager
+    def _read(self) -> Iterator[BinaryIO]:
+        with self._connection, self._connection.makefile("rb") as file:
+            try:
+                yield file
+            except TimeoutError:
+                raise NoAnswer("silent", f"the daemon at {self._place} does not answer") from None
+            except (EOFError, ConnectionError):
+                raise NoAnswer("broken", f"the daemon at {self._place} ended while it answered") from None
+            except (ValueError, RecursionError):
+                raise NoAnswer("strange", f"what answers at {self._place} is not a brickd daemon") from None
+
+    def _judged(self, body: bytes) -> dict[str, Any]:
+        import json
+
+        document = json.loads(body)
+        if not isinstance(document, dict):
+            raise ValueError
+        error = protocol.error_in(document)
+        match error:
+            case None:
+                return document
+            case protocol.OTHER_PREFIX, message:
+                raise NoAnswer("elsewhere", f"the daemon at {self._place} serves other segments: {message}")
+            case protocol.BUSY, message:
+                raise NoAnswer("busy", f"the daemon at {self._place} is busy: {message}")
+            case protocol.STRANGER, message:
+                raise TurnedAway(f"the daemon at {self._place} refuses this user: {message}")
+            case kind, message:
+                raise protocol.told(kind, message)
+
+
+def ask(path: str, query: Iterable[tuple[str, str]] = (), *, post: bool = False, seconds: float = 0.0) -> Asked:
+    """Ask the daemon.
+
+    Args:
+        path: below the root of the API; "": that itself.
+        query: what exactly.
+        post: whether that changes anything.
+        seconds: how long the answer takes in any case.
+
+    Raises:
+        NoAnswer: nobody is there.
+        TurnedAway: the socket is not ours to use.
+    """
+    place = runtime().socket
+    connection = _connected(place)
+    connection.settimeout(_ANSWER_SECONDS + seconds)
+    said = "&".join(f"{protocol.quoted(key)}={protocol.quoted(value)}" for key, value in query)
+    request = _REQUEST.format(
+        method="POST" if post else "GET",
+        target=f"{protocol.ROOT}/{path}".rstrip("/") + (f"?{said}" if said and not post else ""),
+        header=protocol.PREFIX,
+        prefix=protocol.quoted(prefix()),
+        length=len(said) if post else 0,
+        body=said if post else "",
+    )
+    with contextlib.suppress(OSError):  # it may turn us away before it has heard all: that is heard then
+        connection.sendall(request.encode("ascii"))
+    return Asked(connection, place)
+
+
+def _connected(place: Path) -> socket:
+    try:
+        os.stat(place)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NoAnswer("none", f"no daemon answers at {place}") from None
+    except PermissionError:
+        raise TurnedAway(f"the daemon at {place} does not accept this user") from None
+    import socket
+    import struct
+
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        # Not settimeout: a socket with that does not wait to be let in.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _CONNECT_SECONDS, 0))
+        connection.connect(os.fspath(place))
+    except OSError as error:
+        connection.close()
+        match error:
+            case PermissionError():
+                raise TurnedAway(f"the daemon at {place} does not accept this user") from None
+            case BlockingIOError():
+                raise NoAnswer("silent", f"the daemon at {place} accepts no connection") from None
+            case _:
+                raise NoAnswer("stale", f"the daemon at {place} has ended") from None
+    return connection
+
+
+def _head(file: BinaryIO) -> tuple[int, int | None]:
+    """Read the head: the status, and how long the body is, if that is said."""
+    line = file.readline(_LINE_BYTES)
+    if not line:
+        raise EOFError
+    version, status, *_ = line.split()
+    if not version.startswith(b"HTTP/1."):
+        raise ValueError
+    length = None
+    while line := file.readline(_LINE_BYTES).rstrip(b"\r\n"):
+        key, _, value = line.partition(b":")
+        if key.lower() == b"content-length":
+            length = int(value)
+    return int(status), length
+
+
+def _body(file: BinaryIO, length: int | None) -> bytes:
+    if length is None or not 0 <= length <= _BODY_BYTES:
+        raise ValueError
+    body = file.read(length)
+    if len(body) < length:
+        raise EOFError
+    return body

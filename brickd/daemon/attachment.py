@@ -1,0 +1,271 @@
+"""A segment that is drained, and what the daemon keeps at hand for it.
+
+Owns: the way from one pass over the rings to the worker's deferred work, and the last reading of a segment. Must not
+know: other segments, when a pass is due, files. Invariants: what a pass brought is taken whole before the next one; of
+a segment that nobody writes any more, all is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from brickd.analysis.numerics.fingerprints import Speaker
+from brickd.errors import SegmentRefused
+from brickd.model.deferred import Deferred
+from brickd.model.deferred_overlay import laid_over, overlay
+from brickd.model.kernel_sources.store import Sources
+from brickd.model.retained import Cursor, Known
+from brickd.query.orders import Wish
+from brickd.shm import _reader
+from brickd.shm.memory_budget import MIB, Account, Ration
+from brickd.shm.sampling import left_out, rate_of
+from brickd.shm.segment import Segment
+from brickd.shm.segment_codec import together
+from brickd.shm.segment_copy import Reading, begins
+
+_COMPLEMENT = 2**64 - 1
+_LANES_KEPT = 64  # of the dead: those of one with more are added up, each takes 1 KB of every checkpoint
+_BEGINNING = Cursor(0, 0, 0, 0, 0)
+# What is read of the rings of the dead at once, in 20 ms where it is no more than bytes, and in all: a ring has its
+# whole memory before its first record, so that there is no more to be read than what the file takes.
+_LAST_BYTES, _LAST_TIMES = 64 * MIB, 4
+
+
+class Stage(Enum):
+    """How far a segment's life in the daemon has come."""
+
+    DRAINED = "drained"
+    READ = "read"  # to its end: when the memory that holds its totals is kept, it may be removed
+    OVER = "over"  # nothing of it is needed any more
+
+
+@dataclass(slots=True, eq=False)
+class Attached:
+    """A segment that is drained.
+
+    Attributes:
+        sources: what takes what its kernels were compiled from.
+        took: of which lost segment it has the totals, as `brick_shm.h` says it; 0: of none.
+        activity: as it was when it last changed, at `moved_ns`.
+        gaps: of the sequences of its events, as far as they were looked into.
+        spares: the same file, opened once more: to close one of these alone would give up the lock on it.
+        heir: the segment in which its worker goes on, since somebody removed this one: both tell of the same work.
+        stage: how far its life here has come.
+        speaker: what hears its checksums; None: nobody does.
+        wish: what was asked of its worker last.
+        filtered_sites: how many sites it had when that was worked out for them; -1: not all of them had a name.
+        account: what it may cost.
+        told: the ration that the last event about it names.
+        last_bytes: what was read of its rings since its worker died.
+    """
+
+    segment: Segment
+    drain: _reader.Drain
+    known: Known
+    sources: Sources
+    moved_ns: int
+    took: int
+    activity: int = -1
+    gaps: int = 0
+    spans: int = 0
+    spares: list[Segment] = field(default_factory=list)
+    heir: Attached | None = None
+    stage: Stage = Stage.DRAINED
+    speaker: Speaker | None = None
+    wish: Wish = field(default_factory=Wish)
+    filtered_sites: int = -1
+    account: Account = field(init=False)
+    told: Ration = Ration.WHOLE
+    last_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.account = Account(lambda: self.known.deferred.pending, lambda: self.drain.resident)
+
+    @property
+    def uuid(self) -> str:
+        """Which worker it is."""
+        return self.segment.header["uuid"].hex()
+
+    @property
+    def service(self) -> str:
+        """What it belongs to."""
+        return self.segment.service
+
+    @property
+    def owner(self) -> Attached:
+        """The segment where its worker is now."""
+        return self if self.heir is None else self.heir.owner
+
+    @property
+    def deferred(self) -> Deferred:
+        """The work that its worker handed to devices."""
+        return self.owner.known.deferred
+
+    def goes_on_in(self, heir: Attached) -> None:
+        """What it tells is from now on told there."""
+        heir.deferred.absorb(self.known.deferred)
+        self.known.deferred = Deferred()
+        self.heir = heir
+
+    @property
+    def lost(self) -> str:
+        """The first half of the uuid of the segment whose totals came along into this one, or ""."""
+        return begins(self.took)
+
+    def has_taken(self, uuid: str) -> bool:
+        """Whether the totals of the segment with this uuid came along into this one."""
+        return self.lost != "" and self.lost == uuid[:16]
+
+    @property
+    def name(self) -> str:
+        """What people call it: its worker's name, or as long as it has none its file's."""
+        return self.known.name or self.segment.name
+
+    def is_of(self, names: Collection[str]) -> bool:
+        """Whether it is meant by any of these names of workers and services; by none everybody is."""
+        return not names or self.name in names or self.service in names
+
+    def command(self, wish: Wish) -> None:
+        """Ask of its worker what the operator wants."""
+        self.wish = wish
+        flags = (_reader.CONTROL_SPANS if wish.spans else 0) | (_reader.CONTROL_OFF if wish.off else 0)
+        with suppress(SegmentRefused):  # what else is wrong with it the next pass will find out
+            left_out = self._left_out(wish.sites) if wish.sites and self.segment.thins else 0
+            self.segment.command(flags, rate_of(wish.fingerprints) or 0, left_out)
+
+    def _left_out(self, patterns: Sequence[str]) -> int:
+        number = self.segment.process()["sites"]
+        names, sites = self.segment.tables()
+        entries = [names[row[0]] if row is not None and row[0] < len(names) else None for row in sites]
+        # One that is on its way is looked at once more: that it arrives changes no number.
+        self.filtered_sites = -1 if None in entries else number
+        return left_out([None if entry is None else entry[0] for entry in entries], patterns)
+
+    def follow(self) -> None:
+        """Have what the operator wants hold for the sites, too, of which its worker knows only since then."""
+        if not self.wish.sites or not self.segment.thins:
+            return
+        with suppress(SegmentRefused):
+            if self.segment.process()["sites"] != self.filtered_sites:
+                self.command(self.wish)
+
+    def rescan(self) -> bool:
+        """Ask its worker to read its weights once more; False: it watches none."""
+        with suppress(SegmentRefused):
+            if self.segment.process()["weights"]:
+                self.segment.rescan()
+                return True
+        return False
+
+    def moved(self, now_ns: int) -> bool:
+        """Look whether its worker recorded anything since the last look; whether details were read since then."""
+        drain = self.drain
+        activity = drain.activity if self.detailed else self._activity()
+        if activity != self.activity:
+            self.activity, self.moved_ns = activity, now_ns
+        changed = drain.spans != self.spans
+        self.spans = drain.spans
+        return changed
+
+    def cursors(self) -> list[Cursor]:
+        """How far each of its lanes was read, up to the last one of which anything was."""
+        rows = self.drain.cursors()
+        while rows and not any(rows[-1]):
+            rows.pop()
+        return [Cursor(*row) if any(row) else _BEGINNING for row in rows]
+
+    @property
+    def detailed(self) -> bool:
+        """Whether its rings are read, and not its totals alone."""
+        return self.account.ration is Ration.WHOLE
+
+    def _activity(self) -> int:
+        try:
+            return self.segment.activity()
+        except SegmentRefused:  # the next reading will say why
+            return self.activity
+
+    def take(self, events: bytes | None) -> None:
+        """Take what one pass brought."""
+        if events is not None:
+            others, sources = _reader.pieces(events)
+            if sources:
+                self.sources.take(self.uuid, sources, self.service, self.name)
+            self.deferred.take(others, self.segment.now)
+        if self.drain.gaps != self.gaps:
+            self.gaps = self.drain.gaps
+            self._miss_finalizes()
+            if self.speaker is not None:
+                self.speaker.lose(self.segment.dropped(_reader.KIND_CHECKED))
+
+    def listen(self) -> None:
+        """Hear the checksums that one pass brought."""
+        if self.speaker is not None:
+            self.speaker.hear(self.drain.take_checked())
+
+    def settle(self, *, complete: bool) -> None:
+        """A pass over all segments is over and taken; `complete`: those of this worker were read to their ends."""
+        self.deferred.settle(self.segment.now().tick_ns, complete=complete)
+
+    def _miss_finalizes(self) -> None:
+        """Where the writer found no room for a finalize, nobody knows which starts it closed."""
+        dropped = self.segment.dropped(_reader.KIND_FINALIZE)
+        if dropped > self.known.finalizes_dropped:
+            self.known.finalizes_dropped = dropped
+            self.deferred.orphan()
+
+    def exhaust(self) -> bool:
+        """Read what is left when its worker is dead; False: it has not come to an end yet.
+
+        Raises:
+            SegmentRefused: it does not add up, or has no end.
+        """
+        self.drain.salvage()
+        quiet, begun = 0, self.drain.read
+        while self.drain.read - begun < _LAST_BYTES:
+            ((_, events, refused),) = _reader.drain([self.drain]) or [(0, None, None)]
+            if refused is not None:
+                raise SegmentRefused(self.segment.name, refused)
+            self.take(events)
+            self.listen()
+            if self.heir is None:
+                self.settle(complete=self.drain.complete)
+            quiet = 0 if events is not None or not self.drain.complete else quiet + 1
+            if quiet == 3:  # a pass that found nothing, and two after it for what waited for one
+                return True
+        self.last_bytes += self.drain.read - begun
+        if self.last_bytes > _LAST_TIMES * self.segment.memory_bytes + _LAST_BYTES:
+            read, takes = self.last_bytes / MIB, self.segment.memory_bytes / MIB
+            raise SegmentRefused(self.segment.name, f"its rings have no end: {read:,.0f} MiB read of {takes:,.0f} MiB")
+        return False
+
+    def last_reading(self) -> Reading:
+        """What it comes to in the end, deferred work included, with heads and tails as they are when all was read."""
+        cursors = [Cursor(*cursor) for cursor in self.drain.cursors()]
+
+        def closed(lane: _reader.Lane, cursor: Cursor) -> tuple[_reader.Lane, _reader.Consumer]:
+            heads: _reader.Lane = {
+                **lane,
+                "span_head": cursor.span,
+                "event_head": cursor.event,
+                "event_records": cursor.events,
+            }
+            return heads, {
+                "span": (cursor.span, cursor.span ^ _COMPLEMENT),
+                "event": (cursor.event, cursor.event ^ _COMPLEMENT),
+                "spans_lost": cursor.spans_lost,
+                "events_read": cursor.events,
+            }
+
+        reading = self.segment.read()
+        if any(number >= len(cursors) for number, _, _ in reading.lanes):
+            raise SegmentRefused(self.segment.name, "a lane came into use after all was read")
+        made = {(id(lane), cursors[number]): closed(lane, cursors[number]) for number, lane, _ in reading.lanes}
+        lanes = [(number, *made[id(lane), cursors[number]]) for number, lane, _ in reading.lanes]
+        if len(lanes) > _LANES_KEPT:
+            lanes = together(lanes)
+        last = replace(reading, pid=None, lanes=lanes, memory_bytes=0, flags=0, asked_rate=0, left_out=0)
+        return laid_over(last, overlay(self.known.deferred))

@@ -1,0 +1,428 @@
+"""The daemon's loop: finds segments, drains them, remembers, and removes those of the dead.
+
+Owns: the order of its own steps, which is what makes every event count once. Must not know: where its memory is kept
+and who asks for it, signals, the time of day. A tick, in this order:
+
+    look      new segments are opened, locked and gone on from where the memory says
+    drain     what moved is copied and folded, in one call; events go to the workers' deferred work and to the sources,
+              checksums to who compares them
+    publish   tails of span rings: their details are not remembered, so their room is free at once
+    judge     workers whose lock is free and that stand still are dead: drained to the end, their totals remembered
+    keep      what differs is judged, sources that are whole go into their files and the memory is saved; only then are
+              tails of event rings published, segments of the dead removed, and the file of records of removed
+              workers emptied, which it holds by now
+
+Invariants: nothing that the memory does not hold is ever given back to a writer or removed; a daemon that ends between
+any two of these steps, or within one, leaves what its successor needs; one segment's trouble costs that segment alone;
+memory is limited, and what goes over a limit is added up or refused, and told.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.numerics.watch import Roll, Watch
+from brickd.base.open_file_limits import WORKERS_MAX
+from brickd.base.units import plural
+from brickd.daemon.attachment import Attached, Stage
+from brickd.daemon.drain_order import Found, Turns
+from brickd.daemon.roster import Roster
+from brickd.daemon.segment_directory import Directory
+from brickd.errors import SegmentOverBudget, SegmentRefused
+from brickd.model.event_log import Tell
+from brickd.shm import _reader, removed_file
+from brickd.shm.memory_budget import Ration
+from brickd.state.checkpoint import encode
+from brickd.state.daemon_state import Memory
+
+SECOND = 1_000_000_000
+STILL_NS = 5 * SECOND
+KEEP_NS = JUDGE_NS = SECOND
+LOOK_NS = 5 * SECOND
+# After a listing the next look waits this many times as long as it took. A stranger may put 100,000 files there, which
+# take 0.05 s to list (0.4 s the first time): at most 2 % of the loop's time.
+LOOK_RESTS = 50
+HELD_MAX = 0.5  # of an event ring may wait for the checkpoint's turn
+
+# A look at how full the rings are costs little, a tick costs something however little it finds: it waits until it is
+# worth it. Of the fullest ring so much is wanted then: seldom enough to cost little, early enough to lose nothing.
+FILL_WANTED = 0.5
+FASTEST_NS, SLOWEST_NS = SECOND // 1000, SECOND // 25
+LATEST_NS = SECOND // 4  # so late may be shown what lies in a ring
+# So often it is looked whether anything comes, after a while in which nothing did: a ring of the usual size is full by
+# then where a thread suddenly records more than 40,000 times a second.
+REST_NS = SECOND // 10
+REST_WITH_SPANS_NS = SECOND // 40  # of a ring of every span: 160,000 times a second
+
+# A tick that drained for so long lets the rest wait, however little it read: 40,000 events a second fill a ring of the
+# usual size in the same time.
+TICK_NS = SECOND // 10
+
+_TURN_SECONDS = 0.01  # so long the loop waits for those who read segments, of whom there may always be one
+
+
+class Rest(NamedTuple):
+    """What may pass until the next tick.
+
+    Attributes:
+        every_ns: so often it is to be looked whether a ring is full enough.
+        looks: after so many the next tick is due.
+        enough: how full a ring is to be for a tick at once; 0: as soon as there is anything in one.
+    """
+
+    every_ns: int
+    looks: int
+    enough: float
+
+
+class Collector:
+    """The loop's state.
+
+    Attributes:
+        memory: what is kept.
+        directory: the files of segments.
+        roster: who is drained.
+        drains: whose rings the next tick reads.
+        watch: what judges fingerprints that differ; None: there are none.
+        trouble: why the memory cannot be kept now, or "".
+        ending: set from outside, when what takes long is to be left for a successor.
+    """
+
+    def __init__(
+        self,
+        memory: Memory,
+        keep: Callable[[bytes], None],
+        tell: Tell,
+        *,
+        workers_max: int = WORKERS_MAX,
+        numerics: Numerics | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+        starve: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Nothing is drained yet.
+
+        Args:
+            memory: what is known.
+            keep: saves that.
+            tell: who is told.
+            workers_max: so many are drained at once.
+            numerics: what is heard of tensors; None: nothing.
+            clock: in nanoseconds; what times a listing.
+            starve: frees file descriptors, for there is none to open a segment with.
+        """
+        self.memory = memory
+        self._clock = clock
+        self.directory = Directory(memory.prefix, tell, STILL_NS, clock)
+        self.roster = Roster(memory, self.directory, tell, workers_max, numerics)
+        self.trouble = ""
+        self.ending = threading.Event()
+        self.watch = None if numerics is None else Watch(numerics, tell, memory.compared)
+        if self.watch is not None:
+            memory.compared = self.watch.compared
+        self._keep, self._tell, self._starve = keep, tell, starve
+        # Another thread sets these two as well: never are they set to what they were before something was done.
+        self._dirty = False
+        self._urgent = False
+        self._look_due = False
+        # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
+        # costs more than what it does with it.
+        self._turns: list[Turns] = []  # of each user
+        self.drains: list[_reader.Drain] = []
+        self._unsettled: set[Attached] = set()
+        self._to_judge: list[Attached] = []
+        self._looked_ns = self._judged_ns = self._kept_ns = self._look_again_ns = -(2**63)
+        self._drained_ns = 0
+
+    # ---- the tick
+
+    def tick(self, now_ns: int, *, look: bool = False, asked: bool = False) -> Rest:
+        """Do what is due.
+
+        Args:
+            now_ns: a clock that never goes back.
+            look: something came or went in the directory of segments.
+            asked: our user asked for something, of workers that may have started just before.
+
+        Returns:
+            What may pass until the next one.
+        """
+        if look or now_ns - self._looked_ns >= LOOK_NS or self.directory.waits:
+            self._look_due = True
+        if asked:
+            self._look_due, self._look_again_ns = True, now_ns
+        # Who reads opens files that are not attached yet: to close one of them then would give up our lock on it. Such
+        # a one is soon done; where one follows another we wait for our turn.
+        if (
+            self._look_due
+            and now_ns >= self._look_again_ns
+            and self.roster.reading.acquire(blocking=now_ns - self._looked_ns >= 2 * LOOK_NS)
+        ):
+            try:
+                self.look(now_ns)
+            finally:
+                self.roster.reading.release()
+        fill = self._drain()
+        self._publish(events=False)
+        if now_ns - self._judged_ns >= JUDGE_NS:
+            self._arrange(now_ns)
+        self._judge(now_ns)
+        due = now_ns - self._kept_ns >= KEEP_NS
+        if (self._urgent and (due or not self.trouble)) or (self._dirty and due):
+            self.keep(now_ns)
+        self.roster.close(_TURN_SECONDS)
+        rest = self._rest(fill, now_ns - self._drained_ns)
+        self._drained_ns = now_ns
+        return rest
+
+    def _rest(self, fill: float, elapsed_ns: int) -> Rest:
+        hurried = bool(self._unsettled or self._to_judge) or self._look_due or self.directory.waits
+        if not fill and not hurried:
+            every_ns = REST_WITH_SPANS_NS if self.wants_spans else REST_NS
+            return Rest(every_ns, JUDGE_NS // every_ns, 0.0)
+        # What is deferred wants a second pass: while more of it comes that is the next one.
+        due_ns = SLOWEST_NS if hurried and not fill else LATEST_NS
+        if fill:  # at the rate of the last pass a ring is full enough then
+            due_ns = min(due_ns, max(int(elapsed_ns * FILL_WANTED / fill), FASTEST_NS))
+        every_ns = min(due_ns, SLOWEST_NS)
+        return Rest(every_ns, due_ns // every_ns, FILL_WANTED / 2)
+
+    @property
+    def wants_spans(self) -> bool:
+        """Whether workers are asked for every span in detail."""
+        with self.roster.lock:
+            recorded = self.roster.rings is not None and self.roster.rings.spans
+            return recorded or any(wish.spans for wish in self.memory.wishes.values())
+
+    def look(self, now_ns: int) -> None:
+        """Find the segments that came, and the files that went."""
+        self._looked_ns, self._look_due = now_ns, False
+        self.roster.look(now_ns, lambda: not self.ending.is_set())
+        self._look_again_ns = now_ns + (1 + LOOK_RESTS) * self.directory.listing_ns
+        if removed_file.look(self.memory.prefix).content:
+            self._dirty = True
+        if self.directory.starved:
+            self._starve()
+            self._looked_ns += SECOND - LOOK_NS  # once more in a second
+
+    # ---- drain
+
+    def _drain(self) -> float:
+        """One pass over the segments; how full the fullest ring was."""
+        self._group()
+        until_ns = self._clock() + TICK_NS
+        for turns in self._turns:
+            turns.tick(self._take, lambda: self._clock() < until_ns and not self.ending.is_set())
+        held = max((drain.held for drain in self.drains), default=0.0)
+        if held:  # whatever kind of event it is: until it is kept, the ring has no room for others
+            self._dirty = True
+        if held >= HELD_MAX:
+            self._urgent = True
+        for each in self._drained():
+            if each.drain.checked:
+                self._listen(each)
+        if self._unsettled:
+            self._settle()
+        return max((drain.fill for drain in self.drains), default=0.0)
+
+    def _group(self) -> None:
+        if self.roster.changed:
+            self.roster.changed, self._dirty = False, True
+            owners: dict[int, list[Attached]] = {}
+            for each in self.roster.drained():
+                if each.detailed:
+                    owners.setdefault(each.segment.uid, []).append(each)
+            self._turns = [Turns(owned) for owned in owners.values()]
+            self.drains = [each.drain for each in self._drained()]
+            self._unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
+
+    def _drained(self) -> Iterator[Attached]:
+        """Those whose rings are read."""
+        return (each for turns in self._turns for each in turns.order)
+
+    def _take(self, found: Found) -> None:
+        each, events, refused = found
+        if refused is not None:
+            self.roster.give_up(each, SegmentRefused(each.segment.name, refused))
+            return
+        try:
+            with self.roster.lock:
+                each.take(events)
+        except Exception as error:  # the others' records are here already: they are not to be lost for this one
+            self.roster.give_up(each, _refused(each, error))
+            return
+        self._unsettled.add(each.owner)
+        self._dirty = True
+
+    def _listen(self, each: Attached) -> None:
+        try:
+            each.listen()
+        except Exception as error:
+            self.roster.give_up(each, _refused(each, error))
+
+    def _settle(self) -> None:
+        """Have the deferred work worked out of which this pass or the last one told."""
+        self._dirty = True
+        partly = {each.owner for each in self._drained() if not each.drain.complete}
+        partly |= {each.owner for turns in self._turns for each in turns.unreached}
+        for each in list(self._unsettled):
+            try:
+                with self.roster.lock:
+                    each.settle(complete=each not in partly)
+            except Exception as error:
+                self.roster.give_up(each, _refused(each, error))
+            if each.deferred.settled or each.stage is not Stage.DRAINED:
+                self._unsettled.discard(each)
+
+    def _publish(self, *, events: bool) -> None:
+        self._group()
+        writes = _reader.tails(self.drains, events)
+        if not writes or not (failed := _reader.write_all(writes)):
+            return
+        for each in self._drained():
+            # The pages of a worker's file are there before it is published: what has a hole here is none's.
+            if error := failed.get(each.segment.fd):
+                reason = f"cannot be written: {os.strerror(error)}"
+                self.roster.give_up(each, SegmentRefused(each.segment.name, reason))
+
+    # ---- judge
+
+    def _arrange(self, now_ns: int) -> None:
+        self._judged_ns = now_ns
+        with self.roster.lock:
+            self.roster.follow()
+        for turns in self._turns:
+            turns.arrange()
+        self._to_judge = self.roster.drained()[::-1]
+
+    def _judge(self, now_ns: int) -> None:
+        """Look who died, for as long as a tick may take: the others come with the next one."""
+        until_ns = self._clock() + TICK_NS
+        while self._to_judge and self._clock() < until_ns and not self.ending.is_set():
+            each = self._to_judge.pop()
+            if each.stage is not Stage.DRAINED:
+                continue
+            if each.account.ration is not each.told:
+                self._ration(each)
+            if each.activity < 0 and each.drain.breaks:
+                text = (
+                    f"{each.name}: what an earlier daemon had read is not known any more; deferred work may be missing"
+                )
+                self._tell("break", text, service=each.service, worker=each.name)
+            if each.moved(now_ns):
+                self._dirty = True
+            if self.roster.crowded or each.segment.worker() is not None:
+                continue
+            if each.drain.ended or now_ns - each.moved_ns >= STILL_NS:
+                try:
+                    if self.roster.bury(each):
+                        self._urgent = True
+                except Exception as error:
+                    self.roster.give_up(each, _refused(each, error))
+
+    def _ration(self, each: Attached) -> None:
+        """Have it get what it may cost from now on, which a reading has worked out."""
+        before, each.told = each.told, each.account.ration
+        if each.told is Ration.NOTHING:
+            self.roster.give_up(each, SegmentOverBudget(each.segment.name, each.account.why))
+            return
+        if before is Ration.WHOLE:
+            each.drain.forget_details()
+            self.roster.changed = True
+        less = (
+            "its totals are read once a minute" if each.told is Ration.SELDOM else "its spans and events are not read"
+        )
+        text = f"{each.name} {each.account.why}; {less}"
+        self._tell("rationed", text, service=each.service, worker=each.name, command="brickd workers")
+
+    # ---- keep
+
+    def keep(self, now_ns: int) -> None:
+        """Save the memory; then, and only then, give back and remove what it holds."""
+        self._kept_ns = now_ns
+        if self.watch is not None:
+            self.memory.compared = self.watch.look(self._roll)
+        self.memory.sources.file()
+        records = self._fold()
+        with self.roster.lock:
+            for each in self.roster.attached.values():
+                each.known.cursors = each.cursors()
+            self._dirty = self.watch is not None and self.watch.waits  # then it is to look again, whatever comes
+            self._urgent = False
+            memory = self.memory.copy()
+        try:
+            self._keep(encode(memory))
+        except OSError as error:
+            self._dirty = True
+            if not self.trouble:
+                text = f"the checkpoint cannot be written ({error.strerror}): events stay in their rings, the dead stay"
+                self._tell("checkpoint_failed", text, command="brickd doctor")
+            self.trouble = error.strerror or str(error)
+            return
+        if self.trouble:
+            self._tell("checkpoint_written", "the checkpoint can be written again")
+        self.trouble = ""
+        self._publish(events=True)
+        until_ns = self._clock() + TICK_NS
+        if self.roster.remove_read(now_ns, lambda: self._clock() < until_ns and not self.ending.is_set()):
+            self._dirty = True
+        if self.roster.crowded:
+            self._urgent = True
+        if records:
+            self._empty(records)
+
+    def _fold(self) -> bytes:
+        """Take in the records of removed workers; the content of their file."""
+        found = removed_file.look(self.memory.prefix)
+        with self.roster.lock:
+            new = self.roster.fold(found.removed)
+        if new:
+            who = f"{plural(sum(each.counts.spans for each in new), 'span')} of {plural(len(new), 'removed worker')}"
+            self._tell("workers_removed", f"{who} counted: no daemon had kept their totals", command="brickd workers")
+        return found.content
+
+    def _empty(self, records: bytes) -> None:
+        """Make room for further records, now that these are kept.
+
+        Whoever reads segments has looked at the memory before, and looks at the file after that: not in between.
+        """
+        self._dirty = True  # until it is done
+        if self.roster.reading.acquire(timeout=_TURN_SECONDS):
+            try:
+                if removed_file.truncate(self.memory.prefix, records):
+                    with self.roster.lock:
+                        self.memory.limit_removed()
+            finally:
+                self.roster.reading.release()
+
+    def _roll(self) -> Roll:
+        with self.roster.lock:
+            gone = [*self.memory.gone.values(), *self.memory.older.values()]
+            services = {each.service for each in self.roster.attached.values()}
+            services = services.union(each.reading.service for each in gone)
+            return Roll(self.memory.names(), services, frozenset(self.roster.attached))
+
+    def end(self, now_ns: int) -> None:
+        """Leave all so that a successor goes on from here, and the workers as if nobody had asked them anything."""
+        self._drain()
+        self._publish(events=False)
+        self.memory.closed = True
+        self.keep(now_ns)
+        self.roster.release()
+        with self.roster.reading:  # whoever reads comes to an end first
+            pass
+        self.roster.close(_TURN_SECONDS)
+
+    def change(self) -> None:
+        """The memory was changed from outside, under the lock: it is to be kept at once."""
+        self._dirty = self._urgent = True
+
+
+def _refused(each: Attached, error: Exception) -> SegmentRefused:
+    if isinstance(error, SegmentRefused):
+        return error
+    return SegmentRefused(each.segment.name, f"what it says cannot be worked out: {type(error).__name__}: {error}")

@@ -1,0 +1,426 @@
+"""The daemon as a process: its parts, and what its API may ask of them.
+
+Owns: which parts there are, and the locks between those that ask and the loop. Must not know: the order of the loop's
+steps, where the memory is kept, HTTP. Invariants: whoever may not start changes nothing; the loop goes on whatever the
+API does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from brickd.analysis.numerics.evidence import recall
+from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
+from brickd.analysis.numerics.online_state import Compared, Finding
+from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.monitor import Lookout
+from brickd.analysis.weights import codec, verdicts
+from brickd.analysis.weights.monitor import Scales, Weighing
+from brickd.analysis.weights.shards import shards_of
+from brickd.analysis.weights.store import Weights
+from brickd.base.locks import process
+from brickd.base.open_file_limits import WORKERS_MAX
+from brickd.base.paths import runtime
+from brickd.base.units import plural
+from brickd.daemon.collector import Collector
+from brickd.daemon.loop import Loop
+from brickd.daemon.process_usage import Usages
+from brickd.daemon.sampler import Sampler
+from brickd.datasources.world import Details, Facts, Source
+from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
+from brickd.model.event_log import KEPT, Log
+from brickd.model.kernel_sources.files import Filed
+from brickd.model.kernel_sources.store import Known
+from brickd.model.retained import Gone
+from brickd.model.survey_snapshot import Takes
+from brickd.model.windows import Window, Windows
+from brickd.model.worker_names import suggestion
+from brickd.model.workers import Survey, Worker, select, survey
+from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.recording.library import ROOM, Shelf
+from brickd.recording.ring_taps import Rings
+from brickd.recording.session import Recorder, Recordings
+from brickd.shm import _reader
+from brickd.shm.sampling import ALL
+from brickd.shm.segment import Segment, open_segment
+from brickd.shm.segment_files import EXHAUSTED, find, prefix
+from brickd.state.runtime_dir import Home
+
+_READ_AGAIN_NS = 30_000_000_000
+_STARVED_AGAIN_NS = 60_000_000_000  # so often it is told
+
+
+class Daemon:
+    """A running daemon, as its API sees it: every method may be called from any thread."""
+
+    def __init__(
+        self, home: Home, *, workers_max: int = WORKERS_MAX, numerics_bytes: int = WINDOW_BYTES, stays: bool = True
+    ) -> None:
+        """Begin where the last one ended.
+
+        Args:
+            home: its directory.
+            workers_max: how many workers it drains.
+            numerics_bytes: how much it holds of what workers say of their tensors.
+            stays: False: it drains for a while, and workers that end after it remove their own segments.
+        """
+        self.prefix, self.shelf = prefix(), Shelf(runtime().recordings)
+        memory, broken = home.memory(self.prefix)
+        weights, unweighed = home.weights(self.prefix)
+        self._home, self._memory = home, memory
+        # What was told in the last moments of one that was killed has numbers that nobody kept: none is given twice.
+        self.events = Log(memory.newest_event if memory.closed else memory.newest_event + KEPT)
+        self._telling = threading.Lock()
+        memory.closed = False
+        lost = [each for each in (broken, unweighed) if each]
+        self._broken = "; ".join(lost) or None
+        for each in lost:
+            self._tell("break", each)
+        filed = Filed(runtime().sources)
+        filed.tidy()
+        memory.sources.go_into(filed, self._tell)
+        self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
+        self._numerics = Numerics(numerics_bytes, weights)
+        self._weights_kept, self._weights_news, self._weights_kept_ns = weights.changes, weights.news, 0
+        self._shed: Callable[[], None] = lambda: None
+        self._starved_ns = -_STARVED_AGAIN_NS
+        self._collector = Collector(
+            memory, self._keep, self._tell, workers_max=workers_max, numerics=self._numerics, starve=self._starve
+        )
+        self._collector.roster.stays = stays
+        self._loop = Loop(self._collector, self._tell)
+        self._usages, self._windows = Usages(), Windows()
+        self._lookout, self._recordings = Lookout(self._tell), Recordings(self)
+        self._weighing = Weighing(weights)
+        scales = Scales(self._weighing, self._tell)
+        takers: list[Takes] = [self._windows, self._lookout, scales, self._recordings]
+        self._sampler = Sampler(self._used, takers, self._loop.tell_defect)
+
+    def _tell(self, kind: str, text: str, **of: str | None) -> None:
+        """Note what happened; a successor's events are numbered on from here."""
+        number = self.events.add(kind, text, **of).number
+        with self._telling:  # threads of the API tell, too: who told first may come here last
+            self._memory.newest_event = max(self._memory.newest_event, number)
+
+    def _keep(self, content: bytes) -> None:
+        try:
+            self.restore()
+        except DaemonRefused as error:
+            raise OSError(errno.EBUSY, str(error)) from None
+        try:
+            self._keep_weights()
+            self._home.keep(content)
+        except OSError as error:
+            if error.errno in EXHAUSTED:
+                self._starve()
+            raise
+
+    def sheds(self, shed: Callable[[], None]) -> None:
+        """Say what closes all clients, where their files are needed for the checkpoint or the drain."""
+        self._shed = shed
+
+    def _starve(self) -> None:
+        """No file descriptor is left: clients give theirs."""
+        self._shed()
+        now_ns = time.monotonic_ns()
+        if now_ns - self._starved_ns >= _STARVED_AGAIN_NS:
+            self._starved_ns = now_ns
+            most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            text = f"no file descriptor was left, of {most:,} that are allowed: all clients were closed"
+            self._tell("starved", text, command="brickd doctor")
+
+    def _keep_weights(self) -> None:
+        """What was heard of weights is kept before it is said that it was; of those that are forgotten nothing."""
+        weights = self._numerics.weights
+        weights.retain(self._memory.known.keys() | self._memory.gone.copy().keys())
+        # Of weights that are read again and again, and stay as they are, nothing is lost but when that was.
+        late = self._memory.closed or time.monotonic_ns() - self._weights_kept_ns >= _READ_AGAIN_NS
+        if weights.news != self._weights_news or (late and weights.changes != self._weights_kept):
+            self._home.keep_weights(codec.encode(self.prefix, weights))
+            self._weights_kept, self._weights_news = weights.changes, weights.news
+            self._weights_kept_ns = time.monotonic_ns()
+
+    def restore(self) -> None:
+        """Have the runtime directory again, where somebody has removed it.
+
+        Raises:
+            DaemonRefused: it cannot be had.
+        """
+        if self._home.restore(self.prefix):
+            self._tell("restored", "the runtime directory had been removed: it was made and taken again")
+
+    # ---- its life
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            DaemonRefused: another daemon drains these segments.
+        """
+        self._collector.look(time.monotonic_ns())
+        for each in self._collector.directory.quarantined.values():
+            if isinstance(each.refused, SegmentConsumed):
+                raise DaemonRefused(
+                    f"{process(each.refused.pid)} drains the segments {self.prefix}* already: end it, or set"
+                    " BRICKD_SHM_PREFIX for other workers"
+                )
+        self._collector.change()  # it is kept at once that this one has not come to its end
+        self._collector.tick(time.monotonic_ns())
+        here, gone = len(self._collector.roster.attached), len(self._collector.memory.gone)
+        self._tell("daemon_started", f"goes on with {plural(here, 'worker')}, and {gone:,} that are gone")
+        self._loop.start()
+        self._sampler.start()
+
+    def end(self) -> None:
+        """End what is recorded and the loop, and wait until both have."""
+        self._recordings.close()
+        self._collector.ending.set()
+        self._sampler.end()
+        self._loop.end()
+
+    # ---- what the API asks
+
+    def daemon(self) -> Facts:
+        """What it says of itself."""
+        try:
+            release = version("brickd")
+        except PackageNotFoundError:
+            release = None
+        recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
+        now_ns = time.monotonic_ns()  # after that: the loop comes round at any time
+        return Facts(
+            release,
+            os.getpid(),
+            self._began_at_ns,
+            now_ns - self._began_ns,
+            self.prefix,
+            self._collector.trouble or None,
+            now_ns - came_round_ns,
+            self._broken,
+            None if recorder is None else recorder.trouble,
+        )
+
+    @property
+    def source(self) -> Source:
+        """Where what it shows comes from."""
+        return "daemon"
+
+    def survey(self) -> Survey:
+        """Every worker, as it is now."""
+        return self._usages.laid_over(self._found())
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What workers recorded lately."""
+        return self._windows.over(of, time.monotonic_ns(), slots)
+
+    def stragglers(self) -> Judged:
+        """Who is slow."""
+        return self._lookout.judged().at(time.monotonic_ns())
+
+    def compared(self) -> Compared:
+        """Who differs, and how much was compared to know."""
+        return self._memory.compared
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What some workers said of their tensors lately, and what is kept of where they differ."""
+        shards = shards_of(of)
+        numerics = self._numerics.about(shards.keys())
+        recall(numerics, self._memory.compared, shards)
+        return numerics
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What some workers said of their weights."""
+        return self._numerics.weights.about({worker.reading.uuid for worker in of})
+
+    def sources(self, of: Sequence[Worker]) -> Known:
+        """What kernels were compiled from."""
+        return self._memory.sources
+
+    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+        """What the weights of all workers come to."""
+        return self._weighing.judged(found.workers)
+
+    def _used(self) -> Survey:
+        """The same, after a look at their processes."""
+        found = self._found()
+        self._usages.look(found, time.monotonic_ns())
+        return self._usages.laid_over(found)
+
+    def _found(self) -> Survey:
+        roster = self._collector.roster
+        with roster.reading:
+            with roster.lock:
+                background = roster.background(time.monotonic_ns())
+                held = roster.held(lambda: not self._collector.ending.is_set())
+            return survey(self.prefix, background, held)
+
+    def files(self) -> Sequence[str]:
+        """All that lies where segments lie."""
+        return find("")
+
+    @contextlib.contextmanager
+    def segment(self, file: str) -> Iterator[Segment]:
+        """A segment to look into."""
+        roster = self._collector.roster
+        with roster.reading:
+            with roster.lock:
+                segment = roster.held().segment(file)
+            if segment is not None:
+                yield segment
+                return
+        with open_segment(file) as segment:
+            yield segment
+
+    def details(self, uuid: str) -> Details | None:
+        """What was taken from its span rings since this daemon drains it."""
+        with self._collector.roster.lock:
+            held = self._collector.roster.attached.get(uuid)
+        return None if held is None else Details(held.drain.recent(), held.drain.longest())
+
+    def set(self, order: Setting) -> Obeyed:
+        """Tell the workers of a service, those to come included: what is set now, and how many hear it."""
+        collector, roster = self._collector, self._collector.roster
+        with roster.reading, roster.lock:
+            known = {each.service for each in roster.attached.values()} | set(collector.memory.wishes)
+            if order.service not in known:
+                hint = suggestion(order.service, known)
+                raise NoSuchWorker(f"no service {order.service}: {hint} (see brickd status)")
+            before = collector.memory.wishes.get(order.service, Wish())
+            wish = Wish(
+                before.spans if order.spans is None else order.spans == "on",
+                before.off if order.recording is None else order.recording == "off",
+                order.fingerprints or before.fingerprints,
+                () if ALL in order.sites else order.sites or before.sites,
+            )
+            here = [each.segment.thins for each in roster.of_service(order.service)]
+            obeyed = Obeyed(wish, len(here), here.count(False))
+            if not order.changes:
+                return obeyed
+            collector.memory.wishes.pop(order.service, None)
+            if wish != Wish():
+                collector.memory.wishes[order.service] = wish
+            collector.change()
+            roster.command(order.service)
+        self._loop.wake()
+        self._tell("set", f"{wish.text()} for {plural(obeyed.workers, 'worker')}", service=order.service)
+        return obeyed
+
+    def rescan(self, order: Rescanning) -> list[str]:
+        """Have workers read their weights once more; which."""
+        select(self.survey().workers, order.names)
+        roster = self._collector.roster
+        with roster.reading, roster.lock:
+            meant = [each for each in roster.drained() if each.heir is None and each.is_of(order.names)]
+            return sorted(each.name for each in meant if each.rescan())
+
+    def forget(self, order: Forgetting) -> int:
+        """Drop the totals of the dead; of how many."""
+        collector = self._collector
+        names = set(order.names)
+        dead = [worker for worker in self.survey().workers if not worker.reading.alive] if names else []
+        known = {worker.name for worker in dead} | {worker.service for worker in dead}
+        for name in order.names:
+            if name not in known:
+                raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
+        uuids = {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
+
+        def meant(gone: Gone) -> bool:
+            return not names or gone.reading.uuid in uuids
+
+        with collector.roster.lock:
+            gone = [*collector.memory.gone.values(), *collector.memory.older.values()]
+            living = {each.uuid for each in collector.roster.drained()}
+            dropped = [each for each in gone if meant(each)]
+            forgotten = {uuid for uuid, each in collector.memory.gone.items() if meant(each)}
+            collector.roster.forget(forgotten)
+            added_up = {key: each for key, each in collector.memory.older.items() if meant(each)}
+            for key in added_up:
+                collector.memory.drop(collector.memory.older.pop(key))
+            if not names:
+                collector.memory.removed.take_note()
+            forgotten.update(self._unknown({each.reading.service for each in added_up.values()} if names else None))
+            collector.change()
+
+        def about(finding: Finding) -> bool:
+            named = forgotten.intersection(finding.named)
+            return not living.intersection(finding.named) and bool(not names or finding.place.service in names or named)
+
+        if collector.watch is not None:
+            collector.watch.forget(forgotten, about)
+        self._loop.wake()
+        return sum(each.workers for each in dropped)
+
+    def _unknown(self, services: Collection[str] | None) -> Collection[str]:
+        """Who was heard and has no place of its own in the memory any more: of some services, or of all."""
+        memory = self._collector.memory
+        stay = memory.known.keys() | memory.gone.keys()
+        left = [each for uuid, each in self._numerics.speakers.copy().items() if uuid not in stay]
+        return {each.uuid for each in left if services is None or each.service in services}
+
+    # ---- recordings
+
+    def record(self, order: Recording, first: Path | None = None) -> Recorder:
+        """Begin a recording.
+
+        Args:
+            order: what is wanted.
+            first: its first file; None: one of its own in the state directory.
+
+        Raises:
+            NoSuchWorker: nobody has one of the names, or no live worker to wait for.
+            BrickdError: another one is made, or nothing can be written there.
+        """
+        found = self.survey()
+        select(found.workers, order.names, foreign=found.foreign)
+        if order.until_exit and not self.lives(order.names):
+            raise NoSuchWorker("no live worker to wait for: start the workers first, or use --duration")
+        recorder = self._recordings.begin(order, first or self.shelf.place())
+        if first is None:
+            for old in self.shelf.make_room():
+                text = f"{old.files[0].path}: removed with all its files: {ROOM} newer recordings are kept, and no more"
+                self._tell("recording_removed", text)
+        return recorder
+
+    def end_recording(self, order: Ending) -> None:
+        """Have a recording come to its end, soon.
+
+        Raises:
+            BrickdError: it is not being made.
+        """
+        recorder = self._recordings.running
+        if recorder is None or recorder.id != order.recording:
+            raise BrickdError(f"recording {order.recording} is not running")
+        recorder.end("asked")
+
+    def lives(self, names: tuple[str, ...]) -> bool:
+        """Whether any worker of these names is drained; with none, any at all."""
+        roster = self._collector.roster
+        with roster.lock:
+            return any(each.is_of(names) for each in roster.drained())
+
+    def drain_into(self, rings: Rings, spool: _reader.Spool | None) -> None:
+        """Have the records of these go into a spool; None: nowhere any more, once those that were made by now did."""
+        if spool is None:
+            self._loop.tick()
+        roster = self._collector.roster
+        with roster.lock:
+            rings.into(spool)
+            roster.record(None if spool is None else rings)
+        self._loop.wake()
+
+    def tell(self, kind: str, text: str, *, command: str | None = None) -> None:
+        """Note what happened."""
+        self._tell(kind, text, command=command)
+
+    def down(self) -> None:
+        """End, soon."""
+        os.kill(os.getpid(), signal.SIGTERM)  # as everybody else ends it

@@ -1,0 +1,132 @@
+"""The daemon's thread: a tick, the rest until the next one, and what wakes it before its time.
+
+Owns: the thread, the watch on the directory of segments, what becomes of a defect. Must not know: the order of a tick's
+steps, who asks for anything. Invariants: whatever happens in a tick is told and does not end the thread; at a clean end
+all that was read is kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import sys
+import threading
+import time
+import traceback
+from collections import deque
+
+from brickd.base import escape
+from brickd.daemon.collector import LOOK_NS, SECOND, Collector
+from brickd.model.event_log import Tell
+from brickd.shm import _reader
+
+# A thread that wants the interpreter waits at most so long for another: the loop is to come in time.
+_SWITCH_SECONDS = 0.001
+_AFTER_A_DEFECT_SECONDS = 1.0  # it may be there to stay
+_TICK_SECONDS = 5.0  # so long somebody waits for one: longer only a loop takes that stands still
+# Files come and go in crowds, and most may be none of ours: all that come within this time are looked at together.
+_CROWD_SECONDS = 0.02
+_INOTIFY, _OVERFLOWN = struct.Struct("iIII"), 0x4000
+
+
+class Loop:
+    """The thread that has a collector tick.
+
+    Attributes:
+        came_round_ns: when it last did, by a clock that never goes back.
+    """
+
+    def __init__(self, collector: Collector, tell: Tell) -> None:
+        self.came_round_ns = time.monotonic_ns()
+        self._collector, self._tell = collector, tell
+        self._beginning = os.fsencode(collector.memory.prefix)
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._ending = collector.ending
+        self._awaited: deque[threading.Event] = deque()  # whose tick is to come
+        self._asked = False  # whether the next tick was woken
+        self._thread = threading.Thread(target=self._run, name="brickd-loop")
+
+    def start(self) -> None:
+        """Begin."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have it tick now; from any thread."""
+        os.eventfd_write(self._wake, 1)
+
+    def tick(self) -> None:
+        """Wait for a tick that begins now or later, unless it stands still; from any other thread."""
+        ticked = threading.Event()
+        self._awaited.append(ticked)
+        self.wake()
+        ticked.wait(_TICK_SECONDS)
+
+    def end(self) -> None:
+        """End, and wait until it has."""
+        self._ending.set()
+        self.wake()
+        self._thread.join()
+
+    def tell_defect(self) -> None:
+        """Tell what was raised, within its `except`."""
+        lines = traceback.format_exc().splitlines()
+        self._tell("defect", f"this is a defect of brickd, please report it: {lines[-1]}")
+        with contextlib.suppress(OSError):  # the log's disk is full, or whoever read it has gone
+            for line in lines:
+                print(escape.text(line), file=sys.stderr, flush=True)
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        watch = self._watch()
+        fds = (-1 if watch is None else watch, self._wake)
+        look = True
+        while not self._ending.is_set():
+            try:
+                look = self._round(fds, look=look)
+            except Exception:  # whatever it is, the next round may do better
+                self.tell_defect()
+                look = False  # what was not seen is found in time
+                self._ending.wait(_AFTER_A_DEFECT_SECONDS)
+        try:
+            self._collector.end(time.monotonic_ns())
+        except Exception:
+            self.tell_defect()
+        if watch is not None:
+            os.close(watch)
+
+    def _round(self, fds: tuple[int, int], *, look: bool) -> bool:
+        """A tick, and the rest until the next one is due; whether that one is to look for segments."""
+        awaited = [self._awaited.popleft() for _ in range(len(self._awaited))]
+        rest = self._collector.tick(time.monotonic_ns(), look=look, asked=self._asked or bool(awaited))
+        self.came_round_ns = time.monotonic_ns()
+        for ticked in awaited:
+            ticked.set()
+        look, woken = _reader.rest(self._collector.drains, fds, rest.every_ns // 1_000_000, rest.looks, rest.enough)
+        self._asked = woken
+        if woken:
+            os.eventfd_read(self._wake)
+        return look and self._came_or_went(fds[0])
+
+    def _came_or_went(self, watch: int) -> bool:
+        """Whether files that may be segments did: others use the directory, too."""
+        time.sleep(_CROWD_SECONDS)
+        told, at = os.read(watch, 65_536), 0
+        while at < len(told):
+            _, mask, _, length = _INOTIFY.unpack_from(told, at)
+            if mask & _OVERFLOWN or told.startswith(self._beginning, at + _INOTIFY.size):
+                return True
+            at += _INOTIFY.size + length
+        return False
+
+    def _watch(self) -> int | None:
+        """What tells of segments that come and go; None where the system has no more of these."""
+        try:
+            return _reader.watch(_reader.DIRECTORY)
+        except OSError as error:
+            each = LOOK_NS // SECOND
+            text = f"{_reader.DIRECTORY} cannot be watched ({error.strerror}): it is looked into each {each} s"
+            self._tell("blind", text, command="brickd doctor")
+            return None

@@ -1,0 +1,121 @@
+"""Which segments nobody needs any more, and their removal.
+
+Owns: the evidence on which a segment is removed. Must not know: terminals. Invariants: removed is only what is ours,
+whose worker's lock is free, which nobody consumes, and in which nothing moved for five seconds, whatever any pid says;
+the file that was judged is the file that is removed; of a worker's segment a record is left, or the segment stays.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished, SegmentUnrecorded
+from brickd.shm import _reader
+from brickd.shm.segment import Segment, open_segment
+from brickd.shm.segment_files import File, find, open_file
+from brickd.shm.segment_files import prefix as configured
+
+STILL_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """One segment that was (or would be) removed."""
+
+    file: str
+    spans: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was removed, and what was left for which reason."""
+
+    removed: list[Removed]
+    refused: list[SegmentRefused]
+
+
+def prune(
+    *,
+    remove: bool,
+    wait: Callable[[float], None],
+    refused_too: bool = False,
+    uuids: Collection[str] | None = None,
+    prefix: str | None = None,
+) -> Outcome:
+    """Find the dead, watch them, remove them.
+
+    Args:
+        remove: False only tells.
+        refused_too: also files with a segment's name that are no segment, or of another format.
+        wait: lets so many seconds pass; called once, if there is anything to watch.
+        uuids: of whom; None: of everybody.
+        prefix: of the files' names; None: the configured one.
+    """
+    refused: list[SegmentRefused] = []
+    with contextlib.ExitStack() as opened:
+        dead: list[tuple[File, int]] = []
+        for name in find(prefix):
+            try:
+                file = opened.enter_context(_open(name, refused_too))
+            except SegmentRefused as error:
+                refused.append(error)
+            except NotPermitted:
+                continue
+            else:
+                if _is_of(file, uuids) and _abandoned(file):
+                    dead.append((file, _activity(file)))
+        if dead:
+            wait(STILL_SECONDS)
+        removed: list[Removed] = []
+        for file, activity in dead:
+            if not (_abandoned(file) and _activity(file) == activity and file.same_file()):
+                continue
+            spans = file.spans() if isinstance(file, Segment) else 0
+            if remove and not _recorded(file, configured() if prefix is None else prefix):
+                refused.append(SegmentUnrecorded(file.name))
+            elif not remove or file.unlink():
+                removed.append(Removed(file.name, spans, file.memory_bytes))
+        return Outcome(removed, refused)
+
+
+def _open(name: str, refused_too: bool) -> File:
+    try:
+        return open_segment(name)
+    except SegmentUnpublished:
+        return open_file(name)
+    except SegmentRefused:
+        if not refused_too:
+            raise
+        return open_file(name)
+
+
+def _is_of(file: File, uuids: Collection[str] | None) -> bool:
+    return uuids is None or (isinstance(file, Segment) and file.header["uuid"].hex() in uuids)
+
+
+def _abandoned(file: File) -> bool:
+    return file.worker() is None and file.consumer() is None
+
+
+def _activity(file: File) -> int:
+    """A number that changes when its worker records, or publishes it."""
+    if not isinstance(file, Segment):
+        return int(file.published())
+    try:
+        return file.activity()
+    except SegmentRefused:
+        return -1
+
+
+def _recorded(file: File, prefix: str) -> bool:
+    """Leave a record of a worker's segment; False: it must stay."""
+    if not isinstance(file, Segment):
+        return True
+    try:
+        record = file.removed(_reader.REMOVED_PRUNED)
+    except SegmentRefused:
+        return True  # it does not add up: there is nothing to record, and a person asked for its removal
+    return _reader.append_removed(prefix, record)

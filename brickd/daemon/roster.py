@@ -1,0 +1,371 @@
+"""Who is drained: workers come, are named, die and are remembered.
+
+Owns: the segments that are attached, and that each worker stands in the memory once: as known while its segment is
+there, as gone afterwards. Must not know: rings, when anything is due, how the memory is kept. Invariants: nobody is
+removed whom the memory does not hold; a worker whose segment was lost under it is counted in the one where it goes on;
+a segment is closed only while nobody else reads, since that gives up every lock on it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate, takewhile
+from typing import NoReturn
+
+from brickd.analysis.numerics.fingerprints import Numerics
+from brickd.analysis.weights.shards import shard_of
+from brickd.daemon.attachment import Attached, Stage
+from brickd.daemon.segment_directory import Directory
+from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
+from brickd.model.deferred_overlay import lifted
+from brickd.model.event_log import Tell
+from brickd.model.retained import Background, Gone, Known
+from brickd.model.worker_names import named
+from brickd.model.worker_origins import Lately, Origin
+from brickd.model.workers import Held
+from brickd.query.orders import Wish
+from brickd.recording.ring_taps import Rings
+from brickd.shm import _reader
+from brickd.shm.duplicates import Twin, original, undecided
+from brickd.shm.ledger import ledger_of
+from brickd.shm.memory_budget import MIB, kept_of
+from brickd.shm.removed_workers import Removed, uncounted
+from brickd.shm.segment import Segment, open_segment
+from brickd.shm.segment_files import find, identifier_of
+from brickd.state.daemon_state import Memory
+
+GONE_MAX = 64  # those before them are added up
+GONE_BYTES = 96 * MIB  # sooner where a look at them takes more: 64 of 1,024 paths that all have in common take 72 MiB
+SPARES_MAX = 16  # descriptors of one file
+
+
+class Roster:
+    """Everybody.
+
+    Attributes:
+        memory: what is kept.
+        directory: the files.
+        attached: by uuid.
+        rings: whose records go into a recording; None: nobody's.
+        changed: somebody came or went since this was last set to False.
+        lock: of the memory and of this: held shortly by whoever reads or changes them.
+        reading: held by whoever reads segments.
+        crowded: more are gone than there is room for, and are still to be added up.
+        stays: whether workers that end cleanly leave their segments from now on, also while nobody drains them.
+    """
+
+    def __init__(
+        self, memory: Memory, directory: Directory, tell: Tell, workers_max: int, numerics: Numerics | None
+    ) -> None:
+        self.memory = memory
+        self.directory = directory
+        self.attached: dict[str, Attached] = {}
+        self.rings: Rings | None = None
+        self.changed = self.crowded = False
+        self.stays = True
+        self.lock, self.reading = threading.Lock(), threading.Lock()
+        self._tell = tell
+        self._workers_max, self._numerics = workers_max, numerics
+        self._over: list[Attached] = []  # still to be closed
+        self._came: list[Attached] = []  # with this look
+        self._lately = Lately()
+
+    def drained(self) -> list[Attached]:
+        """Those whose rings are read."""
+        return [each for each in self.attached.values() if each.stage is Stage.DRAINED]
+
+    def held(self, goes_on: Callable[[], bool] = lambda: True) -> Held:
+        """What is known of the files, for whoever reads them beside us as long as it goes on, under the lock."""
+        ours = {each.segment.identifier: each.segment for each in self.attached.values()}
+        drained = [each.segment for each in self.drained() if each.heir is None]
+        accounts = {each.segment.identifier: each.account for each in self.attached.values()}
+        return Held(ours, drained, self.directory.refused(), self.directory.others, accounts, goes_on)
+
+    def background(self, now_ns: int) -> Background:
+        """What belongs beside the segments, for whoever reads them beside us, under the lock."""
+        return replace(self.memory.background(), added=self._lately.by_sum(now_ns))
+
+    def record(self, rings: Rings | None) -> None:
+        """Have the records of some go into a recording from now on, or of nobody; under the lock."""
+        self.rings = rings
+        for each in self.drained():
+            if rings is None:
+                each.drain.record_into(None)
+            self._command(each)
+
+    def of_service(self, service: str) -> list[Attached]:
+        """Those of a service, under the lock."""
+        return [each for each in self.drained() if each.service == service]
+
+    def command(self, service: str) -> None:
+        """Ask of the workers of a service what is wanted of them, under the lock."""
+        for each in self.of_service(service):
+            self._command(each)
+
+    def follow(self) -> None:
+        """Have what is wanted of checksums hold for the sites, too, that came since; under the lock."""
+        for each in self.drained():
+            each.follow()
+
+    def _command(self, each: Attached) -> None:
+        """What the operator wants of it, and what a recording does."""
+        wish, rings = self.memory.wishes.get(each.service, Wish()), self.rings
+        if rings is not None and rings.wants(each.name, each.service):
+            rings.take(each.uuid, each.drain)
+            wish = wish._replace(spans=wish.spans or rings.spans)
+        each.command(wish)
+
+    # ---- they come
+
+    def look(self, now_ns: int, goes_on: Callable[[], bool]) -> None:
+        """Find the segments that came, and the files that went, for as long as it goes on."""
+        ours = {each.segment.identifier: each.segment for each in self.attached.values()}
+        if not self.directory.look(now_ns, ours, lambda file: self._attach(file, now_ns), goes_on):
+            return
+        if self._came:
+            with self.lock:
+                for each in self._came:  # all of them are here now: who is known and not among them has no segment
+                    if each.stage is Stage.DRAINED:  # not given up for another that came with it
+                        each.known.file = each.segment.identifier
+                        self._inherit(each)
+            self._came.clear()
+            self._name_everybody()
+        if not self.directory.waits_for_any:  # else one that is known may be among them
+            self._forget_missed()
+
+    def _attach(self, file: str, now_ns: int) -> None:
+        self._require_room(file)
+        segment = open_segment(file, os.O_RDWR)
+        same = (each for each in self.attached.values() if each.segment.identifier == segment.identifier)
+        if (twin := next(same, None)) is not None:  # renamed just now
+            twin.spares.append(segment)
+            if len(twin.spares) > SPARES_MAX:
+                self.give_up(twin, SegmentRefused(file, f"was renamed {SPARES_MAX} times while it was opened"))
+            return
+        try:
+            if not segment.consume():
+                raise SegmentConsumed(file, segment.consumer() or 0)
+            uuid = segment.header["uuid"].hex()
+            lives = segment.worker() is not None
+            self._require_original(segment, uuid)
+            if uuid in self.memory.buried or (uuid in self.memory.gone and not lives):
+                # It stands in the memory: a daemon before us ended before it had removed it, or might not.
+                self._remove(segment, uuid)
+                return
+            known = self.memory.known.get(uuid)
+            if known is not None and len(known.cursors) > segment.header["lanes"]:
+                known = None  # the checkpoint says it of another segment
+            try:
+                drain = _reader.Drain(segment.fd, known.cursors if known else None)
+            except ValueError as error:
+                raise SegmentRefused(file, str(error)) from None
+            took = segment.process()["took"]
+            if self.stays:
+                with suppress(SegmentRefused):  # a worker that cannot be told anything is drained all the same
+                    segment.mark_attached()
+        except BaseException:
+            segment.close()
+            raise
+        each = Attached(segment, drain, known or Known(), self.memory.sources, now_ns, took)
+        with self.lock:
+            self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
+            self.memory.known[uuid] = each.known
+            if self._numerics is not None:  # here, so that nobody is taken for one who is not known any more
+                shard = shard_of(segment.coordinates)
+                each.speaker = self._numerics.speaker(uuid, segment.service, segment.tables, shard)
+            self.attached[uuid] = each
+            self.changed = True
+            self._came.append(each)
+            self._command(each)
+
+    def _remove(self, segment: Segment, uuid: str) -> None:
+        with segment:
+            try:
+                segment.unlink()
+            except NotPermitted:
+                self.memory.bury(uuid)
+                self.changed = True
+                reason = "its worker ended and is remembered, and the file cannot be removed: permission denied"
+                raise SegmentRefused(segment.name, reason) from None
+
+    def _require_room(self, file: str) -> None:
+        if len(self.attached) >= self._workers_max:
+            raise SegmentUndrained(file, f"not drained: the limit of {self._workers_max:,} workers is reached")
+
+    def _require_original(self, segment: Segment, uuid: str) -> None:
+        """Refuse what another file with its uuid is the original of, or may be."""
+        known = self.memory.known.get(uuid)
+        if (twin := self.attached.get(uuid)) is not None:
+            self._judge_twins(segment, twin)
+        elif known is not None and known.file not in (None, segment.identifier):
+            for name in find(self.memory.prefix):
+                if identifier_of(name) == known.file:
+                    raise SegmentCopy(segment.name, name, known.file)
+
+    def _judge_twins(self, segment: Segment, twin: Attached) -> NoReturn:
+        """Refuse one of two files with one uuid, or both; the one that is left is attached at the next look."""
+        before, mine = twin.segment, segment
+        files = [
+            Twin(each.name, each.identifier, each.worker() is not None, each.activity()) for each in (before, mine)
+        ]
+        real = original(files, twin.known.file)
+        if real is not None and real.identifier == before.identifier:
+            raise SegmentCopy(mine.name, before.name, before.identifier)
+        if real is None:
+            self.give_up(twin, undecided(before.name, mine.name))
+            raise undecided(mine.name, before.name)
+        self.give_up(twin, SegmentCopy(before.name, mine.name, mine.identifier))
+        raise SegmentUndrained(mine.name, f"not drained yet: a copy of it was, {before.name}")
+
+    def _inherit(self, each: Attached) -> None:
+        """Take over what is known under the uuids of segments that its worker lost: their totals it took along."""
+        memory = self.memory
+        memory.supersede({each.lost})
+        for gone in [gone for gone in memory.gone if each.has_taken(gone)]:
+            # Not dead, it had lost its lock.
+            before = memory.gone.pop(gone)
+            each.known.deferred.absorb(lifted(before.reading))
+            each.known.name = each.known.name or before.name
+            text = f"{before.name} lives: it had lost its lock; events after it was taken for dead may be missing"
+            self._tell("worker_returned", text, service=each.service, worker=before.name)
+        for lost in [lost for lost in memory.known if each.has_taken(lost)]:
+            known = memory.known[lost]
+            if (other := self.attached.get(lost)) is None:  # somebody removed its segment while no daemon ran
+                each.known.deferred.absorb(known.deferred)
+                del memory.known[lost]
+            elif not other.segment.linked():
+                other.goes_on_in(each)
+            else:
+                continue
+            each.known.name = each.known.name or known.name
+
+    def _name_everybody(self) -> None:
+        with self.lock:
+            names = self.memory.names()
+            here = [each.segment.identity() for each in self.drained() if each.heir is None]
+            for name, who in named(here, names):
+                known = self.memory.known[who.uuid]
+                if known.name == name or (known.name and not who.alive):
+                    continue
+                known.name = name
+                self._command(self.attached[who.uuid])
+                if who.alive:
+                    text = f"{name} is process {who.pid or who.header['pid']}, drained from {who.file}"
+                    self._tell("worker_found", text, service=who.service, worker=name)
+
+    def _forget_missed(self) -> None:
+        with self.lock:
+            for uuid in [uuid for uuid in self.memory.known if uuid not in self.attached]:
+                known = self.memory.known.pop(uuid)
+                text = f"{known.name or uuid} ended while no daemon ran: its totals went with its segment"
+                self._tell("worker_missed", text)
+
+    # ---- they leave
+
+    def bury(self, each: Attached) -> bool:
+        """Read a dead worker's segment to its end and remember its totals; False: there is no end of it."""
+        with self.lock:
+            if not each.exhaust():
+                return False
+            if each.heir is None:
+                each.deferred.orphan()
+                self._remember(each)
+            del self.memory.known[each.uuid]
+        each.stage, self.changed = Stage.READ, True
+        kind, text = ("worker_died", f"{each.name} died; what it recorded is kept")
+        if each.heir is not None:
+            kind, text = (
+                "worker_moved",
+                f"{each.name} goes on in {each.heir.segment.name}: somebody had removed its segment",
+            )
+        elif each.drain.ended:
+            kind, text = ("worker_ended", f"{each.name} ended; what it recorded is kept")
+        self._tell(kind, text, service=each.service, worker=each.name)
+        return True
+
+    def _remember(self, each: Attached) -> None:
+        self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
+
+    def forget(self, uuids: Collection[str]) -> int:
+        """Drop the totals of some that are gone, under the lock; of how many."""
+        for uuid in uuids:
+            self.memory.drop(self.memory.gone.pop(uuid))
+        return len(uuids)
+
+    def give_up(self, each: Attached, error: SegmentRefused) -> None:
+        """Drain it no more: it does not add up; nor those whose worker goes on in it, which tell of the same work."""
+        if each.stage is not Stage.DRAINED:
+            return
+        self.directory.quarantine(each.segment.name, each.segment.identifier, error)
+        with self.lock:
+            del self.memory.known[each.uuid]
+        self._let_go(each)
+        for lost in [other for other in self.drained() if other.heir is each]:
+            self.give_up(lost, error)
+
+    def _let_go(self, each: Attached) -> None:
+        each.stage, self.changed = Stage.OVER, True
+        self._over.append(each)
+
+    def fold(self, found: Iterable[Removed]) -> list[Removed]:
+        """Take in records of removed workers, under the lock; what of those that are new no total shows."""
+        new = self.memory.fold(found, {each.lost for each in self.attached.values()})
+        shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}
+        return uncounted((each for each in new if each.uuid not in self.attached), shown, (), ())
+
+    def remove_read(self, now_ns: int, goes_on: Callable[[], bool]) -> bool:
+        """Remove the segments of those that the memory holds, which is kept by now; whether it changed with that.
+
+        Args:
+            now_ns: when now is.
+            goes_on: whether there is time to add up another one that is gone.
+        """
+        for each in self.attached.values():
+            if each.stage is Stage.READ:
+                try:
+                    each.segment.unlink()
+                except NotPermitted:  # it will be found once more, and then told
+                    self.memory.bury(each.uuid)
+                self._let_go(each)
+        with self.lock:
+            # Added up it has no uuid any more by which a segment that is still there would be known.
+            oldest = self._too_many()
+            added = 0
+            for uuid in takewhile(lambda _: goes_on(), oldest):
+                gone = self.memory.gone.pop(uuid)
+                self._lately.add(now_ns, Origin.of(gone.reading), self.memory.add_up(gone).reading.uuid)
+                added += 1
+            self.crowded = added < len(oldest)
+        return added > 0
+
+    def _too_many(self) -> list[str]:
+        """The oldest of those that are gone, beyond the limits of all of them."""
+        gone = list(self.memory.gone.items())[::-1]
+        kept = accumulate(kept_of(each.reading for _, each in gone))
+        few = sum(1 for number, taken in enumerate(kept) if number < GONE_MAX and taken <= GONE_BYTES)
+        return [uuid for uuid, _ in gone[few:]][::-1]
+
+    def release(self) -> None:
+        """Let go of those that are left."""
+        for each in self.drained():
+            if each.segment.linked():
+                each.command(Wish())
+        for each in self.attached.values():
+            if each.stage is not Stage.OVER:
+                self._let_go(each)
+
+    def close(self, timeout: float) -> None:
+        """Close what nobody needs any more: later, while somebody reads for longer than this."""
+        if self._over and self.reading.acquire(timeout=timeout):
+            try:
+                for each in self._over:
+                    del self.attached[each.uuid]
+                    for segment in (each.segment, *each.spares):
+                        segment.close()
+                self._over.clear()
+            finally:
+                self.reading.release()

@@ -1,0 +1,63 @@
+"""A snapshot every ten seconds, for all who take them.
+
+Owns: the thread in which snapshots are taken, and when. Must not know: what is surveyed, what is made of a snapshot.
+Invariants: one that fails is told and costs the next one nothing; after a pause of any length there is one, not many.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from brickd.errors import DaemonEnds
+from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot, Takes
+from brickd.model.workers import Survey
+
+
+class Sampler:
+    """The thread, and those who are given what it takes.
+
+    Args:
+        survey: looks at all workers.
+        takers: who takes a snapshot, in this order.
+        failed: is called within an `except` where any of this fails.
+    """
+
+    def __init__(self, survey: Callable[[], Survey], takers: Sequence[Takes], failed: Callable[[], None]) -> None:
+        self._survey, self._takers, self._failed = survey, takers, failed
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="brickd-sampler")
+
+    def start(self) -> None:
+        """Take the first one, and go on."""
+        self._sample()
+        self._thread.start()
+
+    def end(self) -> None:
+        """Take no more."""
+        self._ending.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        due_ns = time.monotonic_ns() + EVERY_NS
+        while not self._ending.wait(max(0, due_ns - time.monotonic_ns()) / SECOND):
+            self._sample()
+            now_ns = time.monotonic_ns()
+            due_ns += EVERY_NS * (1 + max(0, now_ns - due_ns) // EVERY_NS)
+
+    def _sample(self) -> None:
+        try:
+            snapshot = Snapshot.of(self._survey(), time.monotonic_ns(), time.time_ns())
+        except (OSError, DaemonEnds):  # the loop meets the same, and tells it
+            return
+        except Exception:
+            self._failed()
+            return
+        for taker in self._takers:
+            if self._ending.is_set():
+                return
+            try:
+                taker.take(snapshot)
+            except Exception:
+                self._failed()

@@ -1,0 +1,218 @@
+"""The directory of segments: which of its files can be drained, and what is wrong with the others.
+
+Owns: what is known of files that are not drained, and when they are tried again. Must not know: who a file's worker is,
+what is in it. Invariants: a file costs itself alone; one with which something is wrong is opened once, told once, and
+looked at again only when another file has its name; one that nobody publishes is looked at seldom after a while.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, replace
+
+from brickd.errors import (
+    NoDescriptor,
+    NotPermitted,
+    SegmentCopy,
+    SegmentRefused,
+    SegmentUndrained,
+    SegmentUnpublished,
+)
+from brickd.model.event_log import Tell
+from brickd.shm import _reader
+from brickd.shm.segment_files import EXHAUSTED, NO_OWNERS, File, Identifier, Owners, identifier_of, listing, open_file
+
+TOLD_MAX = 16  # of one look; the rest is counted
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A file with a segment's name that is not drained, and why."""
+
+    identifier: Identifier
+    refused: SegmentRefused
+
+    def is_still(self, identifier: Identifier, there: Container[Identifier]) -> bool:
+        """Whether there is no reason to look at it again.
+
+        Args:
+            identifier: which file has its name now.
+            there: all that have names.
+        """
+        if isinstance(self.refused, SegmentCopy) and self.refused.original not in there:
+            return False
+        return self.identifier == identifier and not isinstance(self.refused, SegmentUndrained)
+
+
+@dataclass(frozen=True, slots=True)
+class _Unpublished:
+    """A file whose worker has yet to finish it."""
+
+    identifier: Identifier
+    since_ns: int
+    looked_ns: int
+
+
+class Directory:
+    """What lies there.
+
+    Attributes:
+        quarantined: by file.
+        others: the owners of other users' files.
+        listing_ns: how long the last listing took.
+        waits: a file is being made, and is to be looked at again soon.
+        starved: at the last look no file descriptor was left.
+    """
+
+    def __init__(self, prefix: str, tell: Tell, patience_ns: int, clock: Callable[[], int] = time.monotonic_ns) -> None:
+        """Nothing is known of it yet.
+
+        Args:
+            prefix: what the names of segments begin with.
+            tell: who is told.
+            patience_ns: so long a file may be unpublished before it is removed, or where somebody lives in it looked at
+                no more often than that.
+            clock: in nanoseconds; what times a listing.
+        """
+        self.quarantined: dict[str, Quarantined] = {}
+        self.others: Owners = NO_OWNERS
+        self.listing_ns = 0
+        self.waits = self.starved = False
+        self._prefix, self._tell, self._patience_ns, self._clock = prefix, tell, patience_ns, clock
+        self._blind = ""
+        self._unpublished: dict[str, _Unpublished] = {}
+
+    @property
+    def waits_for_any(self) -> bool:
+        """Whether a file that is not drained now may be later."""
+        return any(isinstance(each.refused, SegmentUndrained) for each in self.quarantined.values())
+
+    def look(
+        self,
+        now_ns: int,
+        ours: Mapping[Identifier, File],
+        attach: Callable[[str], None],
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> bool:
+        """Have those drained that came; False: the directory cannot be listed, or this does not go on.
+
+        Args:
+            now_ns: a clock that never goes back.
+            ours: what is drained already; of one that was renamed the name is set right.
+            attach: drains a file, or raises why it does not.
+            goes_on: asked before each file.
+        """
+        self.waits = self.starved = False
+        try:
+            began_ns = self._clock()
+            there, self.others = listing(self._prefix, self.others)
+            self.listing_ns = self._clock() - began_ns
+        except OSError as error:
+            self.starved = error.errno in EXHAUSTED
+            self._tell_blind(error.strerror or str(error))
+            return False
+        self._blind = ""
+        for gone in self.quarantined.keys() - set(there):
+            del self.quarantined[gone]
+        identifiers = {file: identifier for file in there if (identifier := identifier_of(file)) is not None}
+        present = set(identifiers.values())
+        waiting, self._unpublished = self._unpublished, {}
+        bad, untold = len(self.quarantined), 0
+        for file, identifier in identifiers.items():
+            if not goes_on():
+                return False
+            known_bad = self.quarantined.get(file)
+            if known_bad and known_bad.is_still(identifier, present):
+                continue
+            if (segment := ours.get(identifier)) is not None:
+                if identifiers.get(segment.name) != identifier:
+                    segment.name = file  # somebody renamed it
+                continue
+            before = waiting.get(file)
+            if before is None or before.identifier != identifier:
+                before = _Unpublished(identifier, now_ns, now_ns)
+            elif self._rests(before, now_ns):
+                self._unpublished[file] = before
+                continue
+            try:
+                if _published(file, attach):
+                    self.quarantined.pop(file, None)
+                else:
+                    self._wait(file, replace(before, looked_ns=now_ns))
+            except SegmentRefused as error:
+                if identifier_of(file) is None:
+                    continue  # removed since it was listed
+                self.starved |= isinstance(error, NoDescriptor)
+                quiet = len(self.quarantined) - bad >= TOLD_MAX
+                untold += self.quarantine(file, identifier, error, quiet=quiet)
+            except NotPermitted:  # another user's file took its name since it was listed
+                continue
+        if untold:
+            self._tell("quarantined", f"and {untold:,} more files", command="brickd workers")
+        return True
+
+    def _rests(self, unpublished: _Unpublished, now_ns: int) -> bool:
+        old = unpublished.looked_ns - unpublished.since_ns >= self._patience_ns
+        return old and now_ns - unpublished.looked_ns < self._patience_ns
+
+    def _wait(self, file: str, unpublished: _Unpublished) -> None:
+        """Have it looked at again, or remove it where its worker died before it had published it.
+
+        Raises:
+            SegmentRefused: it did, and the file cannot be removed.
+        """
+        if unpublished.looked_ns - unpublished.since_ns < self._patience_ns:
+            self.waits = True
+        elif _removed(file, unpublished.identifier):
+            return
+        self._unpublished[file] = unpublished
+
+    def quarantine(self, file: str, identifier: Identifier, error: SegmentRefused, *, quiet: bool = False) -> bool:
+        """Remember what is wrong with a file; whether that is yet to be told."""
+        before = self.quarantined.get(file)
+        self.quarantined[file] = Quarantined(identifier, error.with_traceback(None))
+        if before is not None and before.refused.reason == error.reason:
+            return False
+        if not quiet:
+            self._tell("quarantined", f"{file}: {error.reason}", command="brickd doctor")
+        return quiet
+
+    def refused(self) -> dict[str, SegmentRefused]:
+        """By file, what does not add up."""
+        # A copy first: who asks is another thread.
+        return {
+            file: each.refused
+            for file, each in list(self.quarantined.items())
+            if not isinstance(each.refused, SegmentUndrained)
+        }
+
+    def _tell_blind(self, why: str) -> None:
+        if why != self._blind:
+            text = f"{_reader.DIRECTORY} cannot be listed ({why}): who starts now is not seen"
+            self._tell("blind", text, command="brickd doctor")
+        self._blind = why
+
+
+def _published(file: str, attach: Callable[[str], None]) -> bool:
+    try:
+        attach(file)
+    except SegmentUnpublished:
+        return False
+    return True
+
+
+def _removed(file: str, identifier: Identifier) -> bool:
+    """Remove what a worker left that died before it had published it; False: somebody lives in it.
+
+    Raises:
+        SegmentRefused: it cannot be removed.
+    """
+    with open_file(file) as left:
+        if left.worker() is not None or left.identifier != identifier:
+            return False
+        try:
+            return left.unlink()
+        except NotPermitted:
+            reason = "its worker died before it published it, and the file cannot be removed: permission denied"
+            raise SegmentRefused(file, reason) from None

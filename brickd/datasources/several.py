@@ -1,0 +1,108 @@
+"""Several worlds as one: recordings, and the machine as it is now.
+
+Owns: what workers of several are called, and where each is. Must not know: any view, who asks. Invariants: a worker
+that stands in two of them is two; what one of them cannot show ends the question, and is never passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+
+from brickd.analysis.numerics import wire
+from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
+from brickd.client import client
+from brickd.client.client import NoAnswer
+from brickd.client.protocol import FINGERPRINTS
+from brickd.datasources.world import SharedMemory, Source
+from brickd.model.workers import Survey, Worker
+from brickd.shm.segment_copy import Reading
+
+_SECONDS = 30.0  # that a daemon may take for all that it holds
+_ASKED_MAX = 100  # by name; of more all are asked for
+
+
+class Heard(Protocol):
+    """A world whose workers may be compared with those of another."""
+
+    def survey(self) -> Survey:
+        """Every worker, at one time."""
+        ...
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have what workers said heard, under their uuids with a mark before them."""
+        ...
+
+
+class Live(SharedMemory):
+    """The machine, whoever drains it: what a daemon has taken out of the rings is asked of it."""
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have what lies in their rings heard, or what a daemon keeps of it."""
+        query = [("uuid", worker.reading.uuid) for worker in of] if len(of) <= _ASKED_MAX else []
+        try:
+            document = client.ask(FINGERPRINTS, query, seconds=_SECONDS).document()
+        except NoAnswer as error:
+            if error.why not in ("none", "stale", "elsewhere"):
+                raise
+            super().hear(of, numerics, mark)
+        else:
+            wire.hear(numerics, document, mark)
+
+
+class Part(NamedTuple):
+    """One of several worlds; `label` stands before the names of its workers, if it has any."""
+
+    label: str
+    world: Heard
+
+    def name(self, worker: str) -> str:
+        """What a worker of it is called among all."""
+        return f"{self.label}:{worker}" if self.label else worker
+
+
+class Gathered:
+    """Several worlds, looked at once."""
+
+    source: Source = "several"
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self.parts = parts
+        self._whose: dict[int, tuple[int, Worker]] = {}
+        surveys = [part.world.survey() for part in parts]
+        self._survey = Survey(
+            [self._taken(number, each, found) for number, found in enumerate(surveys) for each in found.workers],
+            [refused for found in surveys for refused in found.refused],
+            words=tuple(said for found in surveys for said in found.words),
+            removed=tuple(each for found in surveys for each in found.removed),
+        )
+
+    def _taken(self, number: int, worker: Worker, found: Survey) -> Worker:
+        """The same, called as it is among all."""
+        part, reading = self.parts[number], worker.reading
+        now_ticks = reading.now_ticks
+        if now_ticks is None and reading.header["clock"] in found.clocks:
+            now_ticks = found.clocks[reading.header["clock"]][0]
+        header = {**reading.header, "uuid": bytes.fromhex(_mark(number)) + reading.header["uuid"]}
+        renamed: Reading = replace(reading, header=header, now_ticks=now_ticks)  # type: ignore[arg-type]
+        mine = replace(worker, name=part.name(worker.name), reading=renamed, label=part.name(""))
+        self._whose[id(mine)] = number, worker
+        return mine
+
+    def survey(self) -> Survey:
+        """Every worker of each, as it was when they were gathered."""
+        return self._survey
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What some of the workers said, wherever they are."""
+        numerics = Numerics(ALL_BYTES)
+        for number, part in enumerate(self.parts):
+            mine = [worker for where, worker in (self._whose[id(each)] for each in of) if where == number]
+            if mine:
+                part.world.hear(mine, numerics, _mark(number))
+        return numerics
+
+
+def _mark(number: int) -> str:
+    return f"{number:08x}"  # as long for each: none is the beginning of another

@@ -1,0 +1,305 @@
+"""What views look at: the workers of this machine, and the daemon that shows them, if one does.
+
+Owns: what a view may ask for, and the answer where no daemon is: shared memory, read now. Must not know: any view, who
+asks. Invariant: a view that is given another world builds the same document from the same workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+from brickd.analysis.numerics.evidence import recall
+from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
+from brickd.analysis.numerics.online_state import Compared
+from brickd.analysis.weights import codec, verdicts
+from brickd.analysis.weights.monitor import watching
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.shards import shard_of, shards_of
+from brickd.analysis.weights.store import Weights
+from brickd.base.paths import runtime
+from brickd.base.timestamps import rfc3339
+from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
+from brickd.model import workers
+from brickd.model.kernel_sources.files import Filed
+from brickd.model.kernel_sources.store import Known, Sources
+from brickd.model.retained import Background
+from brickd.model.workers import Survey, Worker
+from brickd.shm import _reader, segment_files
+from brickd.shm.segment import Segment, open_segment
+from brickd.shm.segment_copy import Reading
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+
+if TYPE_CHECKING:
+    from brickd.analysis.timing.findings import Judged
+    from brickd.model.windows import Window
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a daemon says of itself.
+
+    Attributes:
+        version: of brickd; None where it runs from a bare source tree.
+        pid: its process.
+        started_ns: when it started, since 1970.
+        uptime_ns: how long ago that is, by a clock that nobody sets.
+        prefix: what the names of the segments begin with that it watches.
+        checkpoint_problem: why its last checkpoint failed; None where it did not.
+        loop_still_ns: since when its loop has not come round.
+        broken: what it could not go on from when it started; None where it went on or there was nothing.
+        recording_problem: why what is being recorded cannot be written; None where it can, or nothing is.
+    """
+
+    version: str | None
+    pid: int
+    started_ns: int
+    uptime_ns: int
+    prefix: str
+    checkpoint_problem: str | None = None
+    loop_still_ns: int = 0
+    broken: str | None = None
+    recording_problem: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "version": self.version,
+            "pid": self.pid,
+            "started": rfc3339(self.started_ns),
+            "uptime_ns": self.uptime_ns,
+            "prefix": self.prefix,
+            "checkpoint_problem": self.checkpoint_problem,
+            "loop_still_ns": self.loop_still_ns,
+            "broken": self.broken,
+            "recording_problem": self.recording_problem,
+        }
+
+
+class Details(NamedTuple):
+    """What a daemon has taken from the span rings of one segment.
+
+    Attributes:
+        newest: slots, the oldest first.
+        longest: of each path (its number, duration, start, step, elements).
+    """
+
+    newest: bytes
+    longest: list[tuple[int, int, int, int, int]]
+
+
+Source = Literal["shared memory", "daemon", "recording", "several"]
+
+
+class Inside(Protocol):
+    """What may be seen of one segment."""
+
+    @property
+    def header(self) -> _reader.Header:
+        """What its worker said once."""
+        ...
+
+    def read(self) -> Reading:
+        """Everything but the rings."""
+        ...
+
+    def consumer(self) -> int | None:
+        """The pid of the process that drains it, or None."""
+        ...
+
+    def control(self) -> _reader.Control:
+        """What the consumer asked of the worker."""
+        ...
+
+    def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots; so many of the newest are wanted."""
+        ...
+
+
+class World(Protocol):
+    """All that a view may look at."""
+
+    @property
+    def source(self) -> Source:
+        """Where what it shows comes from."""
+        ...
+
+    def daemon(self) -> Facts | None:
+        """The daemon that answers; None where whoever asks looks for itself."""
+        ...
+
+    def survey(self) -> Survey:
+        """Every worker, at one time."""
+        ...
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
+        ...
+
+    def stragglers(self) -> Judged | None:
+        """Who is slow; None where nobody compares workers."""
+        ...
+
+    def compared(self) -> Compared | None:
+        """Who differs, and how much was compared to know; None where nobody does so all along."""
+        ...
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """The fingerprints of some of the workers of a survey, as far as they are here."""
+        ...
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What they said of their weights alone, which is less to copy."""
+        ...
+
+    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+        """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
+        ...
+
+    def sources(self, of: Sequence[Worker]) -> Known:
+        """What the kernels of some of the workers of a survey, and of others, were compiled from."""
+        ...
+
+    def files(self) -> Sequence[str]:
+        """The names of all files that may be inspected, whatever they begin with."""
+        ...
+
+    def segment(self, file: str) -> AbstractContextManager[Inside]:
+        """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
+        ...
+
+    def details(self, uuid: str) -> Details | None:
+        """What was taken from a segment's rings; None where whoever answers does not drain it."""
+        ...
+
+
+def left_behind() -> tuple[Background, tuple[str, ...]]:
+    """What the checkpoint knows of the workers here; what is to be said where it cannot be read."""
+    try:
+        memory = _memory()
+    except (CheckpointRefused, OSError) as error:
+        path = runtime().checkpoint
+        said = f"{path}: {error}; what a daemon knew of dead workers and deferred work is left out (brickd doctor)"
+        return Background(), (said,)
+    return (Background() if memory is None else memory.background()), ()
+
+
+def _memory() -> Memory | None:
+    """What a daemon kept of the segments here."""
+    memory = checkpoint.load(runtime().checkpoint)
+    return memory if memory is not None and memory.prefix == segment_files.prefix() else None
+
+
+def _weights_left() -> Weights | None:
+    """What a daemon knew of workers' weights; None where that cannot be read."""
+    with contextlib.suppress(CheckpointRefused, OSError):
+        content = checkpoint.content_of(runtime().weights)
+        return None if content is None else codec.decode(segment_files.prefix(), content)
+    return None
+
+
+# One may be there that does not answer yet: who was put into the checkpoint while the files were read, and removed from
+# there, is in neither.
+_LOOKS_MAX = 3
+
+
+def _kept() -> tuple[int, int] | None:
+    """Which checkpoint lies there."""
+    try:
+        status = runtime().checkpoint.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+class SharedMemory:
+    """The world without a daemon."""
+
+    source: Source = "shared memory"
+
+    def daemon(self) -> None:
+        """Nobody."""
+
+    def survey(self) -> Survey:
+        """What the segments say now, and what a daemon that is gone has left about the workers beside it."""
+        for _ in range(_LOOKS_MAX):
+            before = _kept()
+            background, words = left_behind()
+            found = replace(workers.survey(background=background), words=words)
+            if _kept() == before:
+                break
+        return found
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> None:
+        """Nobody has looked before."""
+
+    def stragglers(self) -> None:
+        """Nobody compares workers at one look."""
+
+    def compared(self) -> Compared | None:
+        """What a daemon found that is gone."""
+        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+            if (memory := _memory()) is not None and memory.compared.since_ns:
+                return memory.compared
+        return None
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What lies in their rings, for nobody has taken it out, and what a daemon that is gone has left."""
+        numerics = self._heard(of, ALL_BYTES)
+        if (compared := self.compared()) is not None:
+            recall(numerics, compared, shards_of(of))
+        return numerics
+
+    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+        numerics = Numerics(bytes_max, _weights_left())
+        self.hear(of, numerics)
+        return numerics
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have it heard beside what others said, under uuids with a mark before them."""
+        for worker in of:
+            with contextlib.suppress(SegmentRefused), open_segment(worker.reading.file) as segment:
+                speaker = numerics.speaker(
+                    mark + worker.reading.uuid, worker.service, segment.tables, shard_of(segment.coordinates)
+                )
+                for lane, _, _ in worker.reading.lanes:
+                    speaker.hear(_reader.checked(segment.ring(lane, events=True)[1], 0, 0)[0])
+                speaker.lose(segment.dropped(_reader.KIND_CHECKED))
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """As far as they lie there."""
+        return self._heard(of, 0).weights
+
+    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+        """Compared now; where nobody watches any, the rings are not read."""
+        of = watching(found.workers)
+        return judge(self.weights(of), of) if of else ()
+
+    def sources(self, of: Sequence[Worker]) -> Sources:
+        """What a daemon that is gone has left of them, and what lies in rings."""
+        memory = None
+        with contextlib.suppress(CheckpointRefused, OSError):  # that is said beside the survey
+            memory = _memory()
+        sources = Sources() if memory is None else memory.sources
+        sources.go_into(Filed(runtime().sources))
+        for worker in of:
+            with contextlib.suppress(SegmentRefused, NotPermitted), open_segment(worker.reading.file) as segment:
+                for lane, _, _ in worker.reading.lanes:
+                    _, told = _reader.pieces(segment.ring(lane, events=True)[1])
+                    sources.take(worker.reading.uuid, told)
+        return sources
+
+    def files(self) -> Sequence[str]:
+        """All that lies where segments lie."""
+        return segment_files.find("")
+
+    def segment(self, file: str) -> AbstractContextManager[Segment]:
+        """The segment, opened for one look."""
+        return open_segment(file)
+
+    def details(self, uuid: str) -> None:
+        """Nothing is taken by looking."""

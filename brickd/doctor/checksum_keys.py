@@ -1,0 +1,55 @@
+"""Whether the workers of a service make their checksums with one key.
+
+Owns: what is looked at of keys, and the judgement. Must not know: a key itself, of which a segment has the name alone,
+nor what was recorded. Invariants: only the living are compared, for a key may have been changed since the dead had
+theirs; who made no checksum needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from pathlib import Path
+
+from brickd.doctor.check import Finding, fine, listed
+from brickd.doctor.segments import Known, Segments
+
+
+def observe(state: Path) -> str:
+    """Where a worker with this environment looks for its key; `state`: the state directory."""
+    return os.environ.get("BRICKD_KEY_FILE") or os.fspath(state / "key")
+
+
+def judge(segments: Segments, file: str) -> list[Finding]:
+    """In which services are there several? `file`: one that all could have."""
+    services: dict[str, list[Known]] = {}
+    for worker in segments.live:
+        if worker.key is not None:
+            services.setdefault(worker.service, []).append(worker)
+    found = [one for workers in services.values() if (one := _service(workers, file)) is not None]
+    return found or [fine("keys", "one key in each service", "one key for all workers of a service")]
+
+
+def _service(workers: list[Known], file: str) -> Finding | None:
+    """Against the key that most of them have; of several, that of whoever comes first."""
+    ((most, _),) = Counter(worker.key for worker in workers).most_common(1)
+    others = [worker for worker in workers if worker.key != most]
+    if not others:
+        return None
+    names, first = [worker.name for worker in others], next(worker.name for worker in workers if worker.key == most)
+    if most == 0:
+        seen = f"a key in {listed(names)}, none in {first}"
+    elif all(worker.key == 0 for worker in others):
+        seen = f"no key in {listed(names)}, one in {first}"
+    else:
+        seen = f"another key in {listed(names)} than in {first}"
+    return Finding(
+        name="keys",
+        state="advice",
+        seen=seen,
+        wanted="one key for all workers of a service",
+        fix=f"BRICKD_KEY_FILE={shlex.quote(file)}",
+        why="in the server's environment; until then their checksums cannot be compared with the others'",
+        about=tuple(names),
+    )

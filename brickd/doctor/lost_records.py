@@ -1,0 +1,62 @@
+"""What workers could not record, and what they need at their next start.
+
+Owns: how the losses of many workers become few findings. Must not know: which counter shows a loss. Invariants: spans
+that were not recorded are broken, details are advice; what is to be set suits all workers that need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from brickd.base.units import plural
+from brickd.doctor.check import Finding, fine
+from brickd.doctor.container import Container, enlarged
+from brickd.doctor.segments import Segments
+from brickd.doctor.shared_memory import SharedMemory
+from brickd.model.worker_names import as_argument
+from brickd.shm.losses import Kind, Loss
+
+
+def judge(segments: Segments, shm: SharedMemory, container: Container) -> list[Finding]:
+    """What could not be recorded: each cause once, with all workers that it cost something."""
+    causes: dict[Kind, list[tuple[str, Loss]]] = {}
+    for worker in segments.workers:
+        for loss in worker.losses:
+            causes.setdefault(loss.kind, []).append((worker.name, loss))
+    if not causes:
+        return [fine("losses", f"none in {plural(len(segments.workers), 'segment')}", "everything recorded")]
+    return [_loss(kind, cases, shm, container) for kind, cases in causes.items()]
+
+
+def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, container: Container) -> Finding:
+    name, loss = cases[0]
+    spans = any(loss.spans for _, loss in cases)
+    fix, why = f"brickd inspect {as_argument(name)}", "shows where"
+    if loss.settings:
+        fix, why = " ".join(_largest(loss for _, loss in cases)), "in the server's environment"
+    elif kind == "events":
+        fix, why = "brickd up -d", "a daemon reads the events before the rings are full"
+    elif kind == "tensors":
+        why = "shows which tensors have one; the worker's stderr says why the first has none"
+    elif kind in ("memory", "lane-memory"):
+        fix = enlarged(container, 2 * shm.size_bytes)
+        why = "or raise the memory limit of the server's control group"
+    return Finding(
+        name=f"loss-{kind}",
+        state="broken" if spans else "advice",
+        seen=f"{name}: {loss.text}" + (f"; and {plural(len(cases) - 1, 'more worker')}" if len(cases) > 1 else ""),
+        wanted="every span recorded" if spans else "every detail recorded",
+        fix=fix,
+        why=why,
+        about=tuple(name for name, _ in cases),
+    )
+
+
+def _largest(many: Iterable[Loss]) -> list[str]:
+    """Of all settings each variable with the largest value that any worker needs."""
+    values: dict[str, int] = {}
+    for loss in many:
+        for setting in loss.settings:
+            name, _, value = setting.partition("=")
+            values[name] = max(values.get(name, 0), int(value))
+    return [f"{name}={value}" for name, value in values.items()]

@@ -1,0 +1,71 @@
+"""The file of records of removed segments: whether it takes the next record, and whether each record is whole.
+
+Owns: what can be wrong with that file, and the fix. Must not know: segments, what the records hold. Invariant: a fix
+keeps the records where it can.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from typing import NamedTuple
+
+from brickd.base.units import plural
+from brickd.doctor.check import Finding, fine
+from brickd.shm import removed_file
+from brickd.shm.removed_file import Found
+
+_WANTED = "a file that only this user can write, with room for records"
+_STAY = "without a record no segment of a dead worker is removed"
+
+
+class Records(NamedTuple):
+    """The file.
+
+    Attributes:
+        path: where it is.
+        found: what was read.
+        ours: whether this user owns it.
+        open_to_others: whether its mode alone is wrong.
+    """
+
+    path: str
+    found: Found = Found()
+    ours: bool = True
+    open_to_others: bool = False
+
+
+NO_RECORDS = Records("")
+
+
+def observe(prefix: str) -> Records:
+    """Read it, and look at its owner and mode."""
+    path, found = removed_file.path(prefix), removed_file.look(prefix)
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return Records(path, found)
+    ours = status.st_uid == os.geteuid()
+    return Records(path, found, ours, ours and stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
+
+
+def judge(records: Records) -> Finding:
+    """Does the file take records, and is each of them whole?"""
+    name, found = "segments-removed", records.found
+    if found.refused:
+        return Finding(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)
+    seen = plural(len(found.removed), "record")
+    if found.damaged:
+        seen += f" and {found.damaged:,} damaged"
+        return Finding(name, "advice", seen, "whole records", "brickd up -d", "damaged ones are not counted")
+    if found.full:
+        return Finding(name, "advice", f"{seen}, full", _WANTED, "brickd up -d", f"{_STAY}; a daemon empties it")
+    return fine(name, seen, _WANTED)
+
+
+def _remedy(records: Records) -> str:
+    path = shlex.quote(records.path)
+    if records.open_to_others:
+        return f"chmod 600 {path}"
+    return f"rm -r -- {path}" if records.ours else f"sudo rm -r -- {path}"

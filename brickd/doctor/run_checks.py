@@ -1,0 +1,120 @@
+"""The whole examination: all facts first, then all findings.
+
+Owns: which checks there are, and their order. Must not know: what any of them looks at, screens. Invariants: `judge`
+depends on its facts alone; a part of the machine that cannot be looked at costs its own facts and no others.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from brickd.base import cgroups
+from brickd.base.paths import runtime
+from brickd.doctor import (
+    cgroup_memory,
+    checksum_keys,
+    clock,
+    container,
+    daemon,
+    logind,
+    lost_records,
+    namespaces,
+    numerics,
+    processes,
+    removed_workers,
+    segments,
+    shared_memory,
+    unfetched_recordings,
+)
+from brickd.doctor import versions as installed
+from brickd.doctor.check import STATES, Finding
+from brickd.model.workers import survey
+from brickd.shm import _reader
+from brickd.shm.segment_files import prefix
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """All that was seen of this machine."""
+
+    prefix: str
+    versions: installed.Versions
+    container: container.Container
+    shm: shared_memory.SharedMemory
+    logind: logind.Logind
+    clock: clock.Clock
+    memory: cgroups.Limit | None
+    segments: segments.Segments
+    processes: processes.Processes
+    daemon: daemon.Daemon
+    recordings: tuple[unfetched_recordings.Left, ...] = ()
+    window: numerics.Window | None = None
+    key_file: str = ""
+    removed: removed_workers.Records = removed_workers.NO_RECORDS
+
+
+def examine() -> list[Finding]:
+    """Look at this machine and say what is found."""
+    return judge(observe())
+
+
+def observe() -> Facts:
+    """Look at everything once."""
+    try:
+        found = segments.observe(survey())
+    except OSError:  # the folder cannot be listed: that is a finding of its own
+        found = segments.Segments()
+    return Facts(
+        prefix=prefix(),
+        versions=installed.observe(),
+        container=container.observe(os.environ),
+        shm=shared_memory.observe(_reader.DIRECTORY),
+        logind=logind.observe({os.geteuid(), *(worker.uid for worker in found.workers)}),
+        clock=clock.observe(os.uname().machine),
+        memory=cgroups.observe(),
+        segments=found,
+        processes=processes.observe(_reader.DIRECTORY),
+        daemon=daemon.observe(runtime(), os.geteuid()),
+        recordings=unfetched_recordings.observe(),
+        window=numerics.observe(),
+        key_file=checksum_keys.observe(runtime().state),
+        removed=removed_workers.observe(prefix()),
+    )
+
+
+def judge(facts: Facts) -> list[Finding]:
+    """Every check's answer: what is broken first, then advice, then what is fine; each in the order of the checks."""
+    workers, around = facts.segments, facts.processes
+    demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]
+    found = [
+        installed.judge(facts.versions),
+        shared_memory.judge_place(facts.shm),
+        *shared_memory.judge_access(facts.shm, facts.container),
+        *shared_memory.judge_room(facts.shm, demands, facts.container),
+        cgroup_memory.judge(facts.memory, facts.container),
+        logind.judge(facts.logind),
+        namespaces.judge_search(around),
+        namespaces.judge_mounts(around, workers, facts.container),
+        *namespaces.judge_prefix(around, workers, facts.prefix),
+        segments.judge_foreign(workers, facts.container),
+        segments.judge_shared(workers),
+        *segments.judge_refused(workers),
+        segments.judge_dead(workers),
+        removed_workers.judge(facts.removed),
+        segments.judge_unread(workers),
+        segments.judge_thinned(workers),
+        namespaces.judge_removed(around),
+        namespaces.judge_locks(around, workers),
+        *namespaces.judge_silence(around, facts.container),
+        *lost_records.judge(workers, facts.shm, facts.container),
+        *checksum_keys.judge(workers, facts.key_file),
+        *daemon.judge(facts.daemon),
+        unfetched_recordings.judge(facts.recordings),
+        numerics.judge(facts.window),
+        clock.judge_source(facts.clock),
+        clock.judge_choice(facts.clock, {worker.name: worker.reads_counter for worker in workers.live}),
+        namespaces.judge_time(around),
+        namespaces.judge_pids(workers),
+    ]
+    return sorted(found, key=lambda finding: STATES.index(finding.state))

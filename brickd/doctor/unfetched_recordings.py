@@ -1,0 +1,56 @@
+"""Recordings that nobody has fetched.
+
+Owns: what is looked at of them, and the judgement. Must not know: how they are found or fetched. Invariants: one that
+is being written is no finding; where nobody tells of any, that is not told a second time.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from brickd.base.units import plural
+from brickd.doctor.check import Finding, fine, mib
+from brickd.errors import BrickdError
+from brickd.model.worker_names import as_argument
+from brickd.recording.library import ROOM, unfetched
+
+
+class Left(NamedTuple):
+    """One of them.
+
+    Attributes:
+        recording: its id.
+        directory: where it lies.
+        bytes: of all its files.
+    """
+
+    recording: str
+    directory: str
+    bytes: int
+
+
+def observe() -> tuple[Left, ...]:
+    """Those that are not being written, the oldest first."""
+    try:
+        found = unfetched()
+    except BrickdError:
+        return ()
+    return tuple(
+        Left(each["recording"], os.path.dirname(each["files"][0]["path"]), each["bytes"])
+        for each in found
+        if not each["written"]
+    )
+
+
+def judge(left: tuple[Left, ...]) -> Finding:
+    """How many are there, and how are they fetched?"""
+    name, wanted = "recordings", "every recording fetched"
+    if not left:
+        return fine(name, "all were fetched", wanted)
+    newest = left[-1]
+    seen = f"{plural(len(left), 'recording')} not fetched in {newest.directory}"
+    seen += f", {mib(sum(each.bytes for each in left))}"
+    why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
+    fix = f"brickd record --fetch {as_argument(newest.recording)}"
+    return Finding(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

@@ -1,0 +1,56 @@
+"""What is installed here, and whether it can be loaded.
+
+Owns: versions. Must not know: which version a worker runs: a segment says that itself. Invariant: nothing is imported
+to learn its version.
+"""
+
+from __future__ import annotations
+
+from importlib import metadata
+from typing import NamedTuple
+
+from brickd.doctor.check import Finding, fine
+
+_WANTED = "brickd and its reader"
+
+
+class Versions(NamedTuple):
+    """Of the two distributions (None: not installed here) and of the format that is read."""
+
+    brickd: str | None
+    brick_agent: str | None
+    format: str
+
+
+def observe() -> Versions:
+    """Ask the installed distributions."""
+    from brickd.shm import _reader
+
+    return Versions(_version("brickd"), _version("brick-agent"), _reader.FORMAT)
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def judge(versions: Versions) -> Finding:
+    """Which versions are here? A server may well have its brick-agent elsewhere."""
+    agent = versions.brick_agent or "not installed here"
+    seen = f"brickd {versions.brickd or 'not installed'}, brick-agent {agent}, format {versions.format}"
+    return fine("versions", seen, _WANTED)
+
+
+def unloadable(reason: str) -> Finding:
+    """The answer where brickd's own reader does not load: nothing else can be looked at before that is mended."""
+    fix = "pip install --force-reinstall ."
+    return Finding(
+        "versions",
+        "broken",
+        reason,
+        _WANTED,
+        fix,
+        "in brickd's source folder: this build is for another Python or system",
+    )

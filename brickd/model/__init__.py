@@ -1,0 +1,1 @@
+"""What the numbers of many workers mean: totals, windows, deferred work, names. Knows nothing of verdicts."""

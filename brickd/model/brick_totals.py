@@ -1,0 +1,224 @@
+"""Totals over workers: by brick, apart by worker, service or layer where that is wanted, and by category.
+
+Owns: what a brick's totals are, and whose mean is the worst. Must not know: files, states of workers, screens.
+Invariants: the categories' times add up to the time that was recorded; no total is less than the self time in it; what
+was done in launches of a kernel stands with their times only where those of all of them are known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from brickd.base.units import or_none
+from brickd.model.summary_fold import Fold
+from brickd.model.workers import Worker
+from brickd.query.queries import By
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+_Key = tuple[str, str | int | None, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Brick:
+    """What all workers together spent in one brick, or in the part of it that belongs to one group.
+
+    Attributes:
+        name: its name.
+        category: the first one that any worker declared, else 'other'.
+        group: the worker, the service or the layer (None: outside of layers); None where nothing is told apart.
+        bounded: no time in it was measured: these are parts of the time until a device was waited for.
+        row: the totals.
+        latency: from the starts to the sync, of what is bounded.
+        worst_worker: whose mean is the largest.
+        spread: that mean over the median of the workers' means.
+    """
+
+    name: str
+    category: str
+    group: str | int | None
+    bounded: bool
+    row: _reader.Row
+    latency: _reader.Row | None
+    worst_worker: str
+    spread: float
+
+    def document(self, by: By | None = None, over_ns: int | None = None) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds.
+
+        Args:
+            by: what it is told apart by: with its group then.
+            over_ns: how long the window is, where it is one: of its shortest and longest span nobody knows.
+        """
+        row = self.row
+        times = ("total", "self", "mean", "min", "max", "p50", "p90", "p99", "p999")
+        windowed = over_ns is not None
+        return {
+            "name": self.name,
+            "category": self.category,
+            **({by: self.group} if by else {}),
+            "count": row["count"],
+            **{f"{time}_ns": round(row[f"{time}_ns"]) for time in times},  # type: ignore[literal-required]
+            **(dict.fromkeys(("min_ns", "max_ns")) if windowed else {}),
+            "elements": row["elements"],
+            "bytes": row["bytes"],
+            "flops": round(row["flops"]),
+            "count_per_second": per_second(row["count"], over_ns),
+            "elements_per_second": per_second(row["elements"], over_ns),
+            "elements_per_second_in_brick": per_second(row["elements"], row["total_ns"]),
+            "flops_per_second_in_brick": per_second(row["flops"], row["total_ns"]),
+            "flops_per_byte": round(row["flops"] / row["bytes"], 4) if row["flops"] and row["bytes"] else None,
+            "bounded": self.bounded,
+            "latency_to_sync_mean_ns": None if self.latency is None else round(self.latency["mean_ns"]),
+            "latency_to_sync_max_ns": None if self.latency is None or windowed else round(self.latency["max_ns"]),
+            "worst_worker": self.worst_worker,
+            "spread": round(self.spread, 4),
+        }
+
+
+def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
+    """Every brick that was recorded, the largest self time first.
+
+    Args:
+        workers: whose totals.
+        by: what a brick is told apart by, if by anything.
+    """
+    fold: Fold[_Key] = Fold()
+    latencies: Fold[_Key] = Fold()
+    categories: dict[str, str] = {}
+    workers = list(workers)
+    names = sorted(worker.name for worker in workers)  # of two with the same mean the last one by name is the worst
+    numbers = {name: number for number, name in enumerate(names)}
+    for worker in workers:
+        group = {"worker": worker.name, "service": worker.service}.get(by or "")
+        key_of = _layered(worker.reading, categories) if by == "layer" else _grouped(worker.reading, categories, group)
+        fold.add_like_the_last(worker.reading, key_of, group, numbers[worker.name])
+        if worker.reading.latency:
+            latencies.add_like_the_last(_of_latencies(worker.reading), key_of, group)
+    launched = _launched(workers, categories, by)
+    latency_of = {key: latencies.row(number) for number, key in enumerate(latencies.keys)}
+    result = []
+    for number, key in enumerate(fold.keys):
+        name, part, bounded = key
+        row = fold.row(number)
+        if row["count"]:
+            # Of a brick that stands below itself, the outermost span may be open still: it gives its total at its end,
+            # those below it have given their self times.
+            row["total_ns"] = max(row["total_ns"], row["self_ns"])
+            if not bounded and (name, part) in launched:
+                _add_launched(row, launched[name, part])
+            latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
+            result.append(Brick(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
+    # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
+    # those outside of layers come first among equals.
+    return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
+
+
+@dataclass(slots=True)
+class _Launched:
+    """What is known of a kernel's launches beside their times.
+
+    Attributes:
+        launches: how many there were, and what those did of which no time was given with them.
+        timed: of how many something else than a host's span is known.
+    """
+
+    launches: _reader.Row
+    timed: int = 0
+
+
+def _launched(
+    workers: Iterable[Worker], categories: dict[str, str], by: By | None
+) -> dict[tuple[str, str | int | None], _Launched]:
+    """By name and group; empty where no kernel was launched."""
+    fold: Fold[tuple[str, str | int | None, int]] = Fold(marks=True)
+    for worker in workers:
+        reading = worker.reading
+        if any(path is not None and path.unit == _reader.UNIT_LAUNCHED for path in reading.paths):
+            group = {"worker": worker.name, "service": worker.service}.get(by or "")
+            key_of = _layered(reading, categories) if by == "layer" else _grouped(reading, categories, group)
+            fold.add_like_the_last(reading, _with_unit(key_of), group)
+    rows = {key: fold.row(number) for number, key in enumerate(fold.keys)}
+    found = {key[:2]: _Launched(row) for key, row in rows.items() if key[2] == _reader.UNIT_LAUNCHED}
+    for (name, part, unit), row in rows.items():
+        if unit in (_reader.UNIT_NS, _reader.UNIT_DEFERRED) and (name, part) in found:
+            found[name, part].timed += row["count"]
+    return found
+
+
+def _with_unit(key_of: Callable[[Path, int], _Key]) -> Callable[[Path, int], tuple[str, str | int | None, int]]:
+    return lambda path, above: (*key_of(path, above)[:2], path.unit)
+
+
+def _add_launched(row: _reader.Row, of: _Launched) -> None:
+    """Where the launches are all that the row is made of: else its time is not theirs."""
+    if row["count"] == of.timed >= of.launches["count"]:
+        row["elements"] += of.launches["elements"]
+        row["bytes"] += of.launches["bytes"]
+        row["flops"] += of.launches["flops"]
+
+
+def _of_latencies(reading: Reading) -> Reading:
+    """The reading with the latencies in the place of its totals."""
+    return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
+
+
+def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[Path, int], _Key]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (name_of(path.name), group, path.unit == _reader.UNIT_BOUND)
+
+
+def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], _Key]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (
+        name_of(path.name),
+        or_none(path.layer),
+        path.unit == _reader.UNIT_BOUND,
+    )
+
+
+def names_in(reading: Reading, categories: dict[str, str]) -> Callable[[int], str]:
+    """Tells the text of a name of this reading, and notes the first category that was declared for it."""
+    known: dict[int, str] = {}
+
+    def name_of(number: int) -> str:
+        name = known.get(number)
+        if name is None:
+            name = known[number] = reading.name(number)
+            if categories.get(name, "other") == "other":
+                categories[name] = reading.category(number)
+        return name
+
+    return name_of
+
+
+def per_second(amount: float, time_ns: float | None) -> float | None:
+    """How much that is in a second of some time; None where there is none of either."""
+    return round(amount / time_ns * 1e9, 1) if amount and time_ns else None
+
+
+def percent_of(part: float, whole: float) -> float:
+    """To four figures, so that little is never nothing; of nothing at all it is nothing."""
+    return float(f"{100 * part / whole:.4g}") if whole else 0.0
+
+
+def categories(of: Iterable[Brick]) -> list[dict[str, Any]]:
+    """Self times by category: they add up to 100 percent of what was recorded."""
+    counts: dict[str, int] = defaultdict(int)
+    times: dict[str, float] = defaultdict(float)
+    for brick in of:
+        counts[brick.category] += brick.row["count"]
+        times[brick.category] += brick.row["self_ns"]
+    whole = sum(times.values())
+    return [
+        {
+            "name": name,
+            "count": counts[name],
+            "total_ns": round(time),
+            "percent": percent_of(time, whole),
+        }
+        for name, time in sorted(times.items(), key=lambda item: (-item[1], item[0]))
+    ]

@@ -1,0 +1,203 @@
+"""What places of the call tree have to do with each other: what needs what, what is critical, slowest, moved in vain.
+
+Owns: which place a name means that is needed, how places become pieces of work. Must not know: paths, screens, what is
+shown. Invariants: a name means the nearest: one beside what needs it, of the same layer first, else beside what that
+stands in, and so on, else the first in the tree; the order of workers changes nothing; a chain of any length, and any
+number of needs, is walked once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from brickd.model.calltree.critical_path import Critical, Piece, critical
+from brickd.model.calltree.node import Place
+
+Level = int  # the number of the place that others stand in, layers left out; -1: they stand in none
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """That a place needs another one.
+
+    Attributes:
+        name: of what it needs.
+        place: the number of that in the tree's order; None: there is none of that name.
+        count: how often it was said.
+    """
+
+    name: str
+    place: int | None
+    count: int
+
+    def document(self, shown: dict[int, int]) -> dict[str, Any]:
+        """As JSON has it; `shown`: the ids of those places that are shown, by their numbers."""
+        number = None if self.place is None else shown.get(self.place)
+        return {"name": self.name, "id": number, "found": self.place is not None, "count": self.count}
+
+
+class Graph:
+    """What is known of places beside their times.
+
+    Attributes:
+        needs: of each place, by the names.
+        own_ns: of each place, its time without that of what stands in it; a device's work is none of that.
+        critical: the critical path through all of them.
+    """
+
+    def __init__(self, order: Sequence[Place]) -> None:
+        self._order = order
+        self._numbers = {id(place): number for number, place in enumerate(order)}
+        self.needs = self._needs()
+        pieces = self._pieces()
+        self.own_ns = [piece.own_ns for piece in pieces]
+        self.critical: Critical = critical(pieces)
+
+    def number(self, place: Place) -> int:
+        """The place's number in the tree's order."""
+        return self._numbers[id(place)]
+
+    def _above(self, place: Place) -> int:
+        return -1 if place.above is None else self.number(place.above)
+
+    def _needs(self) -> list[list[Need]]:
+        levels: list[Level] = []  # that each place stands on
+        layers: list[int | None] = []  # that each place stands in
+        first: dict[str, int] = {}
+        nearest: dict[tuple[Level, str], int] = {}
+        same_layer: dict[tuple[Level, str, int | None], int] = {}
+        names: dict[Level, set[str]] = defaultdict(set)
+        for number, place in enumerate(self._order):
+            above = self._above(place)
+            level = levels[above] if above >= 0 and self._order[above].kind == "layer" else above
+            layer = place.layer if place.layer is not None or above < 0 else layers[above]
+            levels.append(level)
+            layers.append(layer)
+            if place.kind != "layer":
+                first.setdefault(place.name, number)
+                nearest.setdefault((level, place.name), number)
+                same_layer.setdefault((level, place.name, layer), number)
+                names[level].add(place.name)
+        # On the way through the tree: the levels around where we are that have a place of that name.
+        around: dict[str, list[Level]] = defaultdict(list)
+        inside: list[tuple[Level, int]] = []  # these levels, and where each ends
+
+        def enter(level: Level, end: int) -> None:
+            inside.append((level, end))
+            for name in names[level]:
+                around[name].append(level)
+
+        found: list[list[Need]] = []
+        enter(-1, len(self._order))
+        for number, place in enumerate(self._order):
+            while inside[-1][1] <= number:
+                for name in names[inside.pop()[0]]:
+                    around[name].pop()
+            here: list[Need] = []
+            for name, count in sorted(place.needs.items()):
+                needed = first.get(name)
+                if around[name]:
+                    level = around[name][-1]
+                    needed = same_layer.get((level, name, layers[number]), nearest[level, name])
+                here.append(Need(name, needed, count))
+            found.append(here)
+            if place.kind != "layer":
+                enter(number, number + place.whole.nodes)
+        return found
+
+    def _pieces(self) -> list[Piece]:
+        """A device's work is none of the brick's that launched it: its time is not taken off that brick's here."""
+        pieces = []
+        for place, needs in zip(self._order, self.needs, strict=True):
+            above, own_ns = self._above(place), 0.0
+            if place.given:
+                own_ns = place.total_ns
+            elif place.row is not None:
+                own_ns = max(place.self_ns, place.host_ns - sum(each.host_ns for each in place.below))
+            needed = tuple(sorted({need.place for need in needs if need.place is not None}))
+            pieces.append(Piece(None if above < 0 else above, own_ns, place.given, needed))
+        return pieces
+
+    def slowest_kernel(self) -> tuple[int, str] | None:
+        """That of which the most time is known; where none is, that in the brick with the most self time.
+
+        Returns:
+            Its number, and whose time that is: its "own", or its "brick"'s; None where no kernel was launched.
+        """
+        kernels = [(number, place) for number, place in enumerate(self._order) if place.kernel is not None]
+        if not kernels:
+            return None
+        timed = [(-round(place.total_ns), number) for number, place in kernels if not place.timeless]
+        if timed:
+            return min(timed)[1], "own"
+        bricks = [(-round(place.above.self_ns), number) for number, place in kernels if place.above is not None]
+        return (min(bricks)[1], "brick") if bricks else None
+
+    def returned(self) -> list[int]:
+        """The transfers that took back what had just been brought, those that moved the most first."""
+        found = [
+            (-place.transfer.returned_bytes, -place.transfer.returned, number)
+            for number, place in enumerate(self._order)
+            if place.transfer is not None and place.transfer.returned
+        ]
+        return [number for *_, number in sorted(found)]
+
+    def document(self, shown: dict[int, int]) -> dict[str, Any]:
+        """As JSON has it; `shown`: the ids of those places that are shown, by their numbers."""
+        slowest = self.slowest_kernel()
+        return {
+            "critical_path": {
+                "length_ns": round(self.critical.length_ns),
+                "steps": [
+                    self._told(number, shown) | {"own_ns": round(self.own_ns[number])}
+                    for number in self.critical.path
+                    if self.is_timed(number)
+                ],
+                "cycles": [[self._told(number, shown) for number in each] for each in self.critical.cycles],
+            },
+            "slowest_kernel": None if slowest is None else self._slowest(*slowest, shown),
+            "returned": [self._told(number, shown) | self._moved(number) for number in self.returned()],
+            "unresolved_needs": [
+                self._told(number, shown) | {"needs": need.name}
+                for number, needs in enumerate(self.needs)
+                for need in needs
+                if need.place is None
+            ],
+        }
+
+    def is_timed(self, number: int) -> bool:
+        """Whether it has a time of its own, so that it can be critical, or have slack."""
+        return self._order[number].row is not None
+
+    def _told(self, number: int, shown: dict[int, int]) -> dict[str, Any]:
+        place = self._order[number]
+        return {
+            "id": shown.get(number),
+            "kind": place.kind,
+            "name": place.name,
+            "layer": place.layer,
+            "inside": None if place.above is None else place.above.name,
+        }
+
+    def _slowest(self, number: int, by: str, shown: dict[int, int]) -> dict[str, Any]:
+        place = self._order[number]
+        above = place.above
+        assert place.kernel is not None
+        time_ns = place.total_ns if by == "own" or above is None else above.self_ns
+        timed = 0 if place.row is None else place.row["count"]
+        return self._told(number, shown) | {
+            "by": by,
+            "time_ns": round(time_ns),
+            "bounded": place.bounded,
+            "launches": place.kernel.launches,
+            "timed": timed,
+            "source_hash": place.kernel.source(),
+        }
+
+    def _moved(self, number: int) -> dict[str, Any]:
+        place = self._order[number]
+        assert place.transfer is not None
+        return place.transfer.document(0 if place.row is None else place.row["count"])

@@ -1,0 +1,243 @@
+"""The places of the call tree of many workers, merged by names: bricks, kernels, transfers, and layers where wanted.
+
+Owns: which paths are one place, which mark belongs to which, a total while spans are open. Must not know: files,
+screens, what is shown. Invariants: the self times of all places add up to what was recorded; launches add up to those
+of the marks; what is known of a time stands with the mark that says what took it, where one mark alone can be meant; a
+kernel of which no time is known has none; layers, apart or not, and the order of workers change no sum; a chain of any
+length is walked without recursion.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from brickd.base.units import or_none
+from brickd.model.brick_totals import names_in
+from brickd.model.calltree.node import Place, amounts_of
+from brickd.model.summary_fold import Fold
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.marks import Definition, Kernel, Task, Transfer
+from brickd.shm.segment_copy import Path, Reading
+
+_TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)
+_DIRECTIONS = {_reader.UNIT_H2D: "H2D", _reader.UNIT_D2H: "D2H", _reader.UNIT_D2D: "D2D"}
+_LAUNCHED_OR_MOVED = (_reader.UNIT_LAUNCHED, *_DIRECTIONS)
+
+
+class _Key(NamedTuple):
+    """What makes two paths one place, or one mark; `above` is the row of the one above it, or -1."""
+
+    above: int
+    name: str
+    layer: int | None
+    unit: int
+
+
+class Places:
+    """All places of these workers.
+
+    Attributes:
+        order: all of them, what stands in a place right behind it.
+        recorded_ns: the self times of all of them.
+        stray: how many marks stand where they say nothing; no writer of ours sets them.
+        refused: how many were not counted since their workers began, so that they are nowhere here.
+    """
+
+    def __init__(self, workers: Iterable[Worker], *, layers: bool) -> None:
+        self.stray = self.refused = 0
+        self._apart = layers
+        self._categories: dict[str, str] = {}
+        self._layers: dict[_Key, set[int]] = defaultdict(set)
+        fold: Fold[_Key] = Fold(marks=True)
+        for worker in workers:
+            fold.add_like_the_last(worker.reading, self._key_of(worker.reading))
+            self.refused += worker.ledger.marks["refused"]
+        self._keys = fold.keys
+        self._rows = [fold.row(number) for number in range(len(fold.keys))]
+        self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
+        self._places: list[Place | None] = [None] * len(self._keys)
+        self._make()
+        self._mark()
+        top = self._joined()
+        if layers:
+            _grouped(top)
+        unordered = _preorder(top)
+        _add_up(unordered)
+        for place in (top, *unordered):
+            place.below.sort(key=_rank)
+        self.order = _preorder(top)
+        self.recorded_ns = sum(place.self_ns for place in self.order)
+
+    def _key_of(self, reading: Reading) -> Callable[[Path, int], _Key]:
+        name_of = names_in(reading, self._categories)
+
+        def key_of(path: Path, above: int) -> _Key:
+            unit = _reader.UNIT_NS if path.unit == _reader.UNIT_DEFERRED else path.unit
+            line = unit == _reader.UNIT_DEFINED
+            key = _Key(above, name_of(path.name), or_none(path.layer) if self._apart or line else None, unit)
+            if path.layer >= 0 and not line:
+                self._layers[key].add(path.layer)
+            return key
+
+        return key_of
+
+    def _make(self) -> None:
+        """A place for whatever may have one; a time and the mark that says what took it have one together.
+
+        So have a brick whose time was given when it was over, and what was told of it.
+        """
+        around_times = {key.above for key in self._keys if key.unit in _TIMES}
+        for number, key in enumerate(self._keys):
+            if key.unit in _TIMES or key.unit in _DIRECTIONS or key.unit == _reader.UNIT_LAUNCHED:
+                self._beside[key[:3]].append(number)
+        for numbers in self._beside.values():
+            numbers.sort(key=lambda number: self._keys[number].unit)
+            for number in numbers:
+                self._places[number] = self._place(number)
+            marks = [number for number in numbers if self._keys[number].unit in _LAUNCHED_OR_MOVED]
+            # In a window a time may be there of what was launched before it.
+            marks = [number for number in marks if self._rows[number]["count"]] or marks
+            given = [n for n in numbers if self._keys[n].unit in _TIMES[1:] and self._rows[n]["count"]]
+            told = [n for n in numbers if self._keys[n].unit == _reader.UNIT_TICKS and not self._rows[n]["count"]]
+            if len(marks) == 1 and given:
+                self._join(marks[0], given[0])
+            elif not marks and given and told and told[0] not in around_times:
+                self._places[told[0]] = self._places[given[0]]
+
+    def _place(self, number: int) -> Place:
+        key, row = self._keys[number], self._rows[number]
+        place = Place(key.name, key.layer, self._categories[key.name], key.unit, layers=self._layers.get(key, set()))
+        if key.unit == _reader.UNIT_LAUNCHED:
+            place.kernel, place.untimed = Kernel(row["count"]), amounts_of(row)
+        elif key.unit in _DIRECTIONS:
+            place.transfer = Transfer(_DIRECTIONS[key.unit], key.name, row["count"], row["bytes"])
+        else:
+            place.row = row
+        return place
+
+    def _join(self, mark: int, time: int) -> None:
+        place, timed = self._places[mark], self._places[time]
+        assert place is not None
+        assert timed is not None
+        place.unit, place.row, place.layers = timed.unit, timed.row, place.layers | timed.layers
+        self._places[time] = place
+
+    def _mark(self) -> None:
+        """Have the places know what other marks say of them; those that need something are there for that alone."""
+        # A row came after the one above it: backwards, what is below a row is known before it.
+        self._there = [key.unit in _TIMES + _LAUNCHED_OR_MOVED and self._rows[n]["count"] > 0 for n, key in self._all()]
+        for number, key in reversed(self._all()):
+            if self._there[number] and key.above >= 0:
+                self._there[key.above] = True
+        for number, key in self._all():
+            if self._places[number] is None:
+                self._tell(number, key, self._rows[number]["count"])
+
+    def _all(self) -> Sequence[tuple[int, _Key]]:
+        return list(enumerate(self._keys))
+
+    def _tell(self, number: int, key: _Key, count: int) -> None:
+        above = self._places[key.above] if key.above >= 0 else None
+        unit = self._keys[key.above].unit if key.above >= 0 else None
+        if key.unit == _reader.UNIT_SHAPED and unit == _reader.UNIT_LAUNCHED:
+            assert above is not None
+            assert above.kernel is not None
+            above.kernel.shapes[key.name] += count
+        elif key.unit == _reader.UNIT_RETURNED and unit in _DIRECTIONS:
+            assert above is not None
+            assert above.transfer is not None
+            above.transfer.returned += count
+            above.transfer.returned_bytes += self._rows[number]["bytes"]
+        elif key.unit in (_reader.UNIT_NEEDS, _reader.UNIT_DEFINED, _reader.UNIT_ENDED) and unit in _TIMES:
+            self._say(key, count)
+        else:
+            self.stray += count
+
+    def _say(self, key: _Key, count: int) -> None:
+        """What is said of a path is said of the one beside it that differs in its unit, where only that is there."""
+        beside = self._beside[self._keys[key.above][:3]]
+        numbers = [number for number in (key.above, *beside) if self._there[number]]
+        if not numbers and key.unit == _reader.UNIT_NEEDS and count:
+            numbers = [key.above]
+            at = key.above
+            while at >= 0 and not self._there[at]:
+                self._there[at] = True
+                at = self._keys[at].above
+        place = self._places[numbers[0]] if numbers else None
+        if place is None:
+            return
+        if key.unit == _reader.UNIT_NEEDS:
+            place.needs[key.name] += count
+        elif key.unit == _reader.UNIT_DEFINED:
+            place.definitions.add(Definition(key.name, key.layer))
+        else:
+            place.task = place.task or Task()
+            place.task.ended += count
+
+    def _joined(self) -> Place:
+        """What stands in what, below a place for all."""
+        top = Place("", None, "", None)
+        homes: list[Place | None] = []  # no writer of ours has a place below a shape
+        joined: set[int] = set()
+        for number, key in self._all():
+            place, above = self._places[number], homes[key.above] if key.above >= 0 else None
+            homes.append(above if place is None else place)
+            if place is None or not self._there[number] or id(place) in joined:
+                continue
+            joined.add(id(place))
+            place.above = above
+            (top if above is None else above).below.append(place)
+        return top
+
+
+def _preorder(top: Place) -> list[Place]:
+    order: list[Place] = []
+    to_visit = top.below[::-1]
+    while to_visit:
+        place = to_visit.pop()
+        order.append(place)
+        to_visit += reversed(place.below)
+    return order
+
+
+def _grouped(top: Place) -> None:
+    """Have what stands in a layer stand below a place of its own for that, where the layer begins."""
+    to_visit: list[tuple[Place, int | None]] = [(top, None)]
+    while to_visit:
+        place, layer = to_visit.pop()
+        groups: dict[int, Place] = {}
+        below, place.below = place.below, []
+        for each in below:
+            around = place
+            if each.layer is not None and each.layer != layer:
+                if each.layer not in groups:
+                    group = groups[each.layer] = Place(f"Layer {each.layer}", each.layer, "layer", None)
+                    group.above, group.layers = None if place is top else place, {each.layer}
+                    place.below.append(group)
+                around = each.above = groups[each.layer]
+            around.below.append(each)
+            to_visit.append((each, layer if each.layer is None else each.layer))
+
+
+def _add_up(order: Sequence[Place]) -> None:
+    for place in reversed(order):
+        place.ended_ns = place.self_ns + sum(each.ended_ns for each in place.below if not each.given)
+        if place.unit is None:
+            place.host_ns = sum(each.host_ns for each in place.below)
+            place.total_ns = sum(each.total_ns for each in place.below)
+        elif place.row is not None and place.given:
+            place.total_ns = place.row["total_ns"]
+        elif place.row is not None:
+            # A span that is still open has given nothing to its own total, and those below it have to theirs.
+            place.host_ns = place.total_ns = max(place.row["total_ns"], place.ended_ns)
+        place.whole.self_ns = place.self_ns + sum(each.whole.self_ns for each in place.below)
+        place.whole.nodes = 1 + sum(each.whole.nodes for each in place.below)
+
+
+def _rank(place: Place) -> tuple[int, int, str, int, int]:
+    launches = 0 if place.kernel is None else place.kernel.launches
+    layer = -1 if place.layer is None else place.layer
+    return -round(place.total_ns), -launches, place.name, layer, place.unit or 0

@@ -1,0 +1,142 @@
+"""A place of the call tree: a brick, a kernel, a transfer, a layer, and what is known of it.
+
+Owns: what one place is, which kind it is, what was done in it. Must not know: paths, how places are merged, screens.
+Invariant: of a kernel or a transfer without a known time there is none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from brickd.shm import _reader
+from brickd.shm.marks import Definition, Kernel, Task, Transfer
+
+Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
+
+
+@dataclass(slots=True)
+class Left:
+    """What is left out below a place: how many places, and their self times."""
+
+    nodes: int = 0
+    self_ns: float = 0.0
+
+
+class Amounts(NamedTuple):
+    """What was done."""
+
+    elements: int = 0
+    size_bytes: int = 0
+    flops: float = 0.0
+
+    @property
+    def intensity(self) -> float | None:
+        """In FLOP/byte; None where either is not known."""
+        return round(self.flops / self.size_bytes, 4) if self.flops and self.size_bytes else None
+
+
+NOTHING = Amounts()
+
+
+@dataclass(slots=True)
+class Place:
+    """Where something stands in the tree.
+
+    Attributes:
+        name: of the brick, the kernel, the layer; of a transfer its couple of ends.
+        layer: that it is kept apart for; None: it has none, or they are not kept apart.
+        category: of the name.
+        unit: of its times, or what its mark says.
+        above: what it stands in.
+        below: what stands in it, the largest first.
+        layers: that it stands for.
+        row: the totals of its spans; None where no time of its own is known.
+        untimed: what was done in launches of which nobody gave the time.
+        total_ns: the time in its spans that ended, and in those in it where the one around them is still open; of a
+            layer, of all that stands in it.
+        host_ns: of that, what was no device's.
+        ended_ns: the self times of it and all below, without those that were given.
+        whole: it and all below, were they left out.
+        kernel: what is known of its launches, where it is launched.
+        transfer: of its transfers, where it is moved.
+        definitions: where it is defined, where it is a function.
+        task: what is known of its tasks, where its spans are stretches of tasks.
+        needs: how often it was said what it needs, by name.
+    """
+
+    name: str
+    layer: int | None
+    category: str
+    unit: int | None
+    above: Place | None = None
+    below: list[Place] = field(default_factory=list)
+    layers: set[int] = field(default_factory=set)
+    row: _reader.Row | None = None
+    untimed: Amounts = NOTHING
+    total_ns: float = 0.0
+    host_ns: float = 0.0
+    ended_ns: float = 0.0
+    whole: Left = field(default_factory=Left)
+    kernel: Kernel | None = None
+    transfer: Transfer | None = None
+    definitions: set[Definition] = field(default_factory=set)
+    task: Task | None = None
+    needs: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        if self.unit is None:
+            return "layer"
+        if self.kernel is not None or self.transfer is not None:
+            return "transfer" if self.kernel is None else "kernel"
+        if self.task is not None:
+            return "task"
+        return "function" if self.definitions else "brick"
+
+    @property
+    def amounts(self) -> Amounts:
+        """What was done in all its spans, launches or transfers; those that are timed say it of themselves."""
+        if self.transfer is not None:
+            return Amounts(size_bytes=self.transfer.size_bytes)
+        timed = NOTHING if self.row is None else amounts_of(self.row)
+        return Amounts(
+            self.untimed.elements + timed.elements,
+            self.untimed.size_bytes + timed.size_bytes,
+            self.untimed.flops + timed.flops,
+        )
+
+    @property
+    def timed_flops(self) -> float:
+        """The operations in the time that is known: of deferred work they were told at its launch."""
+        if self.row is None:
+            return 0.0
+        all_timed = self.kernel is None or self.row["count"] >= self.kernel.launches
+        return self.row["flops"] + (self.untimed.flops if all_timed else 0.0)
+
+    @property
+    def given(self) -> bool:
+        """Whether its times were measured elsewhere."""
+        return self.unit in (_reader.UNIT_NS, _reader.UNIT_BOUND)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether nor were they measured at all: they are parts of the time until a device was waited for."""
+        return self.unit == _reader.UNIT_BOUND
+
+    @property
+    def self_ns(self) -> float:
+        """The time in its spans that nothing else has."""
+        return 0.0 if self.row is None else self.row["self_ns"]
+
+    @property
+    def timeless(self) -> bool:
+        """Whether nothing is known of how long it took."""
+        return self.row is None and self.unit is not None
+
+
+def amounts_of(row: _reader.Row) -> Amounts:
+    """What was done in the spans of a row."""
+    return Amounts(row["elements"], row["bytes"], row["flops"])

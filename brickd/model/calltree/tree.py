@@ -1,0 +1,213 @@
+"""The call tree of many workers: which of its places are shown, and how each is told.
+
+Owns: what one node is, what is left out and what that is worth, the schema of both. Must not know: files, screens, how
+places are merged. Invariants: what is left out is counted in the nearest node above it that is not; what is not known
+of a node is nothing, and never 0; a chain of any length is walked without recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from brickd.model.brick_totals import per_second, percent_of
+from brickd.model.calltree.dependencies import Graph
+from brickd.model.calltree.merge import Places
+from brickd.model.calltree.node import Kind, Left, Place
+from brickd.model.workers import Worker
+from brickd.shm.marks import TOLD_MAX
+
+_SINGLE = ("mean", "min", "max", "p50", "p90", "p99")
+_EXTREMES = ("min", "max")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place that is shown.
+
+    Attributes:
+        number: its place in the tree's list: parents first, the largest of their children next.
+        parent: the number of the node above it; None at a root.
+        depth: how many nodes are above it.
+        place: what is known of it.
+        recorded_ns: what the whole tree recorded.
+        left: what of the tree below it is left out.
+        needs: as JSON has them.
+        slack_ns: by how much it may grow before the critical path does; None where it has no time of its own.
+        critical: whether it is on that.
+    """
+
+    number: int
+    parent: int | None
+    depth: int
+    place: Place
+    recorded_ns: float
+    left: Left = field(default_factory=Left)
+    needs: list[dict[str, Any]] = field(default_factory=list)
+    slack_ns: float | None = None
+    critical: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of the brick, the kernel, the layer; of a transfer its couple of ends."""
+        return self.place.name
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+        return self.place.kind
+
+    @property
+    def layer(self) -> int | None:
+        """The layer of all its spans; None where they have none, or several."""
+        return next(iter(self.place.layers)) if len(self.place.layers) == 1 else None
+
+    @property
+    def given(self) -> bool:
+        """Whether its times were measured elsewhere; they are no part of the total above it."""
+        return self.place.given
+
+    @property
+    def bounded(self) -> bool:
+        """Whether nor were they measured at all: they are parts of the time until a device was waited for."""
+        return self.place.bounded
+
+    @property
+    def total_ns(self) -> float:
+        """Its time, and that of what stands in it."""
+        return self.place.total_ns
+
+    @property
+    def self_ns(self) -> float:
+        """Its time alone."""
+        return self.place.self_ns
+
+    @property
+    def count(self) -> int:
+        """How many of its spans ended, or of its launches or transfers are timed."""
+        return 0 if self.place.row is None else self.place.row["count"]
+
+    def document(self, *, windowed: bool = False) -> dict[str, Any]:
+        """As JSON has it: times in whole nanoseconds, those of single spans only where they are known.
+
+        Args:
+            windowed: the totals are those of a window, whose shortest and longest span nobody knows.
+        """
+        place, count, amounts, timeless = self.place, self.count, self.place.amounts, self.place.timeless
+        known = {time for time in _SINGLE if count and not (windowed and time in _EXTREMES)}
+        return {
+            "id": self.number,
+            "parent": self.parent,
+            "depth": self.depth,
+            "kind": self.kind,
+            "name": self.name,
+            "layer": self.layer,
+            "layers": len(place.layers),
+            "category": place.category,
+            "given": self.given,
+            "bounded": self.bounded,
+            "count": count,
+            "total_ns": None if timeless else round(self.total_ns),
+            "self_ns": None if timeless else round(self.self_ns),
+            "share_percent": None if timeless else percent_of(self.total_ns, self.recorded_ns),
+            **{f"{time}_ns": self._time(f"{time}_ns") if time in known else None for time in _SINGLE},
+            "elements": amounts.elements,
+            "bytes": amounts.size_bytes,
+            "flops": round(amounts.flops),
+            "flops_per_second": None if self.bounded else per_second(place.timed_flops, self.total_ns),
+            "flops_per_byte": amounts.intensity,
+            "kernel": None if place.kernel is None else place.kernel.document(count),
+            "transfer": None if place.transfer is None else place.transfer.document(count),
+            "definitions": [each.document() for each in sorted(place.definitions, key=str)[:TOLD_MAX]],
+            "task": None if place.task is None else place.task.document(count),
+            "needs": self.needs,
+            "slack_ns": None if self.slack_ns is None else round(self.slack_ns),
+            "critical": self.critical,
+            "hidden_nodes": self.left.nodes,
+            "hidden_self_ns": round(self.left.self_ns),
+        }
+
+    def _time(self, key: str) -> int:
+        assert self.place.row is not None
+        time_ns: float = self.place.row[key]  # type: ignore[literal-required]
+        return round(time_ns)
+
+
+@dataclass(slots=True)
+class Tree:
+    """The nodes that are shown, and what else there is.
+
+    Attributes:
+        nodes: in preorder.
+        recorded_ns: the self times of all places, shown or not.
+        left: roots that are left out, with all below them.
+        stray: marks that say nothing where they stand.
+        refused: marks that were not counted since their workers began.
+        graph: what is known of all places beside their times.
+        shown: the numbers of the nodes by those of their places.
+    """
+
+    nodes: list[Node]
+    recorded_ns: float
+    left: Left
+    stray: int
+    refused: int
+    graph: Graph
+    shown: dict[int, int]
+
+    def document(self, *, windowed: bool = False) -> dict[str, Any]:
+        """As JSON has it; `windowed`: the totals are those of a window."""
+        return {
+            "recorded_ns": round(self.recorded_ns),
+            "nodes": [node.document(windowed=windowed) for node in self.nodes],
+            "hidden_nodes": self.left.nodes,
+            "hidden_self_ns": round(self.left.self_ns),
+            **self.graph.document(self.shown),
+            "stray_marks": self.stray,
+            "refused_marks": None if windowed else self.refused,
+        }
+
+
+def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, least_percent: float = 0.0) -> Tree:
+    """Merge the workers' trees.
+
+    Args:
+        workers: whose summaries.
+        layers: whether bricks that differ in their layer alone are nodes of their own, below a node for each layer.
+        depth: how many levels are shown; None: all.
+        least_percent: nodes with less of all that was recorded are left out, with all below them; those of which no
+            time is known are not known to have less.
+    """
+    places = Places(workers, layers=layers)
+    graph = Graph(places.order)
+    result = Tree([], places.recorded_ns, Left(), places.stray, places.refused, graph, {})
+    least_ns = places.recorded_ns * least_percent / 100
+    on_path = set(graph.critical.path)
+    number = 0
+    while number < len(places.order):
+        place = places.order[number]
+        parent = None if place.above is None else result.nodes[result.shown[graph.number(place.above)]]
+        level = 0 if parent is None else parent.depth + 1
+        if (depth is not None and level >= depth) or (place.total_ns < least_ns and not place.timeless):
+            left = result.left if parent is None else parent.left
+            left.nodes += place.whole.nodes
+            left.self_ns += place.whole.self_ns
+            number += place.whole.nodes  # what stands in a place stands right behind it
+            continue
+        result.shown[number] = len(result.nodes)
+        result.nodes.append(
+            Node(
+                number=len(result.nodes),
+                parent=None if parent is None else parent.number,
+                depth=level,
+                place=place,
+                recorded_ns=places.recorded_ns,
+                slack_ns=graph.critical.slack_ns[number] if graph.is_timed(number) else None,
+                critical=number in on_path and graph.is_timed(number),
+            )
+        )
+        number += 1
+    for number, shown in result.shown.items():
+        result.nodes[shown].needs.extend(need.document(result.shown) for need in graph.needs[number])
+    return result

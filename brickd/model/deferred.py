@@ -1,0 +1,323 @@
+"""The deferred work of one worker: starts that wait for their end, and what they came to.
+
+Owns: which finalize closes which start, and how long a start then took. Must not know: rings, files, other workers.
+
+A worker hands work to a device and says only when it started; a finalize says that the host has waited for a stream,
+so that what had started there is over. A start is closed by the first finalize of its stream that is not earlier.
+Where a device's own clock measured it, that is its duration, unless it is longer than the start is ago. Else only
+bounds are known: the part of the interval up to the next start of the stream (so that the parts add up to the time that
+passed), and the latency to the sync.
+
+Records of several lanes arrive in any order. A finalize settles once every lane was read to its end after the finalize
+was: whatever was said before it has arrived by then.
+
+Invariants: every start is counted exactly once: started = measured + bounded + pending + orphaned; the bounds of one
+stream never add up to more than the time that passed; the order in which lanes are read changes nothing; what waits is
+limited, and what goes over that is orphaned and counted.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from brickd.base.json_values import flag, optional, pieces, plain, require, text, unicode, whole
+from brickd.model.deferred_starts import Start, Waiting
+from brickd.shm import _reader
+from brickd.shm.clock import Now
+from brickd.shm.segment_codec import packed, packed_text
+
+WAITING_MAX = 16_384
+STREAMS_MAX = 4_096
+
+_SOON_NS = 1_000_000_000  # what is no longer than this is believed without a look at the clock
+_UNLIKE = 2  # how often as fast a device's clock may run as the host's
+
+_MOST = 2**64 - 1
+_RECORD = struct.Struct("<QIHH6Q")
+
+
+@dataclass(slots=True)
+class Finalize:
+    """The host has waited: for one stream, or for all (None).
+
+    Attributes:
+        again: no new one, but one that had settled, for a start that came after that.
+    """
+
+    ticks: int
+    stream: int | None
+    again: bool = False
+
+
+@dataclass(slots=True)
+class Stream:
+    """What waits on one stream, and until when all that had started there is closed."""
+
+    waiting: Waiting = field(default_factory=Waiting)
+    closed: int = -1
+
+
+@dataclass(slots=True)
+class Batch:
+    """What waits for the lanes to be read once more: finalizes, and measurements whose start is not here."""
+
+    finalizes: list[Finalize] = field(default_factory=list)
+    measurements: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.finalizes) + len(self.measurements)
+
+
+class Deferred:
+    """One worker's deferred work.
+
+    Attributes:
+        measured: by path, what devices measured, in ns.
+        bound: by path, the parts of the time that passed, in ns.
+        latency: by path, from start to sync, in ns; of the same starts as `bound`.
+        counts: started, measured, bounded, orphaned: what became of the starts; late: those among the bounded that came
+            after the time was given to others, with a part of 0; unmatched: measurements of nothing that waits, or of
+            more time than has passed since it started; refused: starts with an id that waits already;
+            finalized: finalizes that settled.
+    """
+
+    def __init__(self) -> None:
+        self.measured = _reader.Summaries()
+        self.bound = _reader.Summaries()
+        self.latency = _reader.Summaries()
+        self.counts: Counter[str] = Counter()
+        self._streams: dict[int, Stream] = {}
+        self._closed = -1  # on every stream
+        self._waiting: dict[int, Start] = {}  # by id: those without a measurement
+        # What came since the last complete pass over the lanes, and what had come by then.
+        self._fresh, self._ripe = Batch(), Batch()
+
+    @property
+    def pending(self) -> int:
+        """How many starts have no end yet."""
+        return len(self._waiting)
+
+    @property
+    def settled(self) -> bool:
+        """Whether another pass over the lanes would change nothing."""
+        return not (self._fresh or self._ripe)
+
+    def take(self, records: bytes, now: Callable[[], Now]) -> None:
+        """Take records of the event ring, in the order of each lane.
+
+        Args:
+            records: what was read.
+            now: tells the worker's clock after that.
+        """
+        for _, payload, _, kind, a, b, c, _, e, f in _RECORD.iter_unpack(records):
+            if kind == _reader.KIND_DEFER:
+                self._begin(b, Start(start=a, id=c, path=payload, elements=e, bytes=f), now)
+            elif kind == _reader.KIND_FINALIZE:
+                self._fresh.finalizes.append(Finalize(a, None if payload else b))
+            elif kind == _reader.KIND_MEASURED:
+                self._measure(a, b, now)
+
+    def _begin(self, number: int, start: Start, now: Callable[[], Now]) -> None:
+        if start.id in self._waiting:  # given twice: whoever says that lies
+            self.counts["refused"] += 1
+            return
+        self.counts["started"] += 1
+        stream = self._streams.setdefault(number, Stream())
+        stream.waiting.add(start)
+        self._waiting[start.id] = start
+        if start.start <= (closed := max(stream.closed, self._closed)):
+            self._fresh.finalizes.append(Finalize(closed, number, again=True))
+        for batch in (self._ripe, self._fresh):
+            if (elapsed_ns := batch.measurements.pop(start.id, None)) is not None:
+                self._measure(start.id, elapsed_ns, now)
+
+    def _measure(self, id: int, elapsed_ns: int, now: Callable[[], Now]) -> None:
+        start = self._waiting.get(id)
+        if start is None:
+            self._fresh.measurements[id] = elapsed_ns
+            return
+        if elapsed_ns > _SOON_NS and _too_long(elapsed_ns, start, now()):
+            self.counts["unmatched"] += 1
+            return
+        del self._waiting[id]
+        start.measured = True
+        self.measured.add(start.path, elapsed_ns, start.elements, start.bytes)
+        self.counts["measured"] += 1
+
+    def settle(self, tick_ns: float, *, complete: bool) -> None:
+        """A pass over the lanes is over.
+
+        Args:
+            tick_ns: the length of the worker's tick.
+            complete: every lane was read to the end that it had at some time during the pass.
+        """
+        if complete or len(self._fresh) > WAITING_MAX:
+            self._close_all(tick_ns)
+            self.counts["unmatched"] += len(self._ripe.measurements)
+            self._ripe, self._fresh = self._fresh, Batch()
+        self._limit()
+
+    def _close_all(self, tick_ns: float) -> None:
+        ripe, self._ripe.finalizes = self._ripe.finalizes, []
+        if not ripe:
+            return
+        self.counts["finalized"] += sum(not each.again for each in ripe)
+        syncs: dict[int | None, list[int]] = defaultdict(list)
+        for each in ripe + self._fresh.finalizes:
+            syncs[each.stream].append(each.ticks)
+        for ticks in syncs.values():
+            ticks.sort()
+        due: dict[int | None, int] = {}
+        for each in ripe:
+            due[each.stream] = max(due.get(each.stream, -1), each.ticks)
+        for number in due:
+            if number is not None:
+                self._streams.setdefault(number, Stream())
+        everywhere = due.get(None, -1)
+        for number, stream in self._streams.items():
+            # There may be thousands of streams: of one where nothing waits, `_closed` says until when all is closed.
+            if number in due or (None in due and stream.waiting):
+                until = max(due.get(number, -1), everywhere)
+                self._close(stream, until, (syncs[None], syncs[number]), tick_ns)
+        self._closed = max(self._closed, everywhere)
+
+    def _close(self, stream: Stream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
+        """Give each start its part of the time: up to the next one or the first sync after it.
+
+        Args:
+            stream: whose starts.
+            until: the last of its finalizes that has settled, and so have all before it.
+            syncs: the ticks of its finalizes, each list in order; that of `until` is among them.
+            tick_ns: the length of a tick.
+        """
+        given = max(stream.closed, self._closed)
+        stream.closed = max(stream.closed, until)
+        over = stream.waiting.take(lambda each: each.start <= until)
+        if not over:
+            return
+        over.sort(key=lambda each: (each.start, each.id))
+        for start, following in zip(over, [*(each.start for each in over[1:]), until], strict=True):
+            if start.measured:
+                continue
+            del self._waiting[start.id]
+            sync = min(each[at] for each in syncs if (at := bisect_left(each, start.start)) < len(each))
+            late = start.start < given  # that part of the time is others' by now
+            part = 0 if late else min(following, sync) - start.start
+            self.bound.add(start.path, _ns(part, tick_ns), start.elements, start.bytes)
+            self.latency.add(start.path, _ns(sync - start.start, tick_ns), 0, 0)
+            self.counts["bounded"] += 1
+            self.counts["late"] += late
+
+    def _limit(self) -> None:
+        here = sum(len(stream.waiting) for stream in self._streams.values())
+        if here > WAITING_MAX:
+            # An eighth more than must go, so that this is not done for each start that comes.
+            every = sorted((each.start, each.id) for stream in self._streams.values() for each in stream.waiting)
+            self._orphan(set(every[: here - WAITING_MAX + WAITING_MAX // 8]))
+        if len(self._streams) > STREAMS_MAX:
+            idle = sorted((each.closed, number) for number, each in self._streams.items() if not each.waiting)
+            for _, number in idle[: len(self._streams) - STREAMS_MAX]:
+                del self._streams[number]
+
+    def orphan(self) -> None:
+        """Nobody will say when that ended what waits now: its worker died, or a finalize was dropped."""
+        self._orphan(None)
+
+    def _orphan(self, which: set[tuple[int, int]] | None) -> None:
+        for stream in self._streams.values():
+            for start in stream.waiting.take(lambda each: which is None or (each.start, each.id) in which):
+                if not start.measured:
+                    del self._waiting[start.id]
+                    self.counts["orphaned"] += 1
+
+    def absorb(self, other: Deferred) -> None:
+        """Take over what another segment of the same process said: it was lost, and its paths kept their numbers."""
+        for mine, its in ((self.measured, other.measured), (self.bound, other.bound), (self.latency, other.latency)):
+            mine.merge(its.tobytes(), array("i", range(len(its))))
+        self.counts.update(other.counts)
+        for number, stream in other._streams.items():
+            own = self._streams.setdefault(number, Stream())
+            # An id is given once in a process: what both have is nobody's.
+            once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
+            self.counts["orphaned"] += len(stream.waiting) - len(once)
+            own.waiting.add(*once)
+            own.closed = max(own.closed, stream.closed)
+        self._closed = max(self._closed, other._closed)
+        self._waiting = other._waiting | self._waiting
+        self._fresh.finalizes += other._ripe.finalizes + other._fresh.finalizes
+        self._fresh.measurements |= other._ripe.measurements | other._fresh.measurements
+
+    # ---- kept over a restart
+
+    def members(self) -> dict[str, str]:
+        """All of it, as members of an object in JSON."""
+        batches = [
+            [[[each.ticks, each.stream, each.again] for each in batch.finalizes], list(batch.measurements.items())]
+            for batch in (self._ripe, self._fresh)
+        ]
+        return {
+            "counts": plain(self.counts),
+            "closed": plain(self._closed),
+            "streams": self._streams_text(),
+            "batches": plain(batches),
+            **{name: packed_text(getattr(self, name).packed()) for name in _TABLES},
+        }
+
+    def _streams_text(self) -> str:
+        # Not by way of a list: what is long and written already is not looked through once more.
+        marked = sum(len(stream.waiting) for stream in self._streams.values()) > self.pending
+        streams = [
+            f'[{number},{each.closed},"{each.waiting.text()}","{each.waiting.marks() if marked else ""}"]'
+            for number, each in self._streams.items()
+        ]
+        return f"[{','.join(streams)}]"
+
+    def pieces(self) -> Iterator[str]:
+        """The object, piece by piece."""
+        return pieces({name: (value,) for name, value in self.members().items()})
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Deferred:
+        """What `pieces` said: a restart changes nothing, however soon the next one follows."""
+        self = cls()
+        self.counts.update({unicode(name): whole(count) for name, count in document["counts"].items()})
+        for name in _TABLES:
+            setattr(self, name, _reader.Summaries(packed(document[name])))
+        self._closed = whole(document["closed"], -1)
+        pending = 0
+        for number, closed, starts, marks in document["streams"]:
+            require(whole(number) not in self._streams, "each stream once", number)
+            waiting = Waiting.of(text(starts), text(marks))
+            self._streams[number] = Stream(waiting, whole(closed, -1))
+            unmeasured = [each for each in waiting if not each.measured]
+            self._waiting |= {each.id: each for each in unmeasured}
+            pending += len(unmeasured)
+        require(len(self._waiting) == pending, "each start once", pending)
+        self._ripe, self._fresh = (_batch(*each) for each in document["batches"])
+        return self
+
+
+_TABLES = ("measured", "bound", "latency")
+
+
+def _batch(finalizes: Any, measurements: Any) -> Batch:
+    return Batch(
+        [Finalize(whole(ticks), optional(stream, whole), flag(again)) for ticks, stream, again in finalizes],
+        {whole(id): whole(ns) for id, ns in measurements},
+    )
+
+
+def _too_long(elapsed_ns: int, start: Start, now: Now) -> bool:
+    """Whether it would have begun before its start; where the clock is not known nobody can say."""
+    return now.ticks is not None and elapsed_ns > _UNLIKE * (now.ticks - start.start) * now.tick_ns
+
+
+def _ns(ticks: int, tick_ns: float) -> int:
+    """So many ticks; of a worker that lies they may come to more than any number here holds."""
+    return min(round(ticks * tick_ns), _MOST)

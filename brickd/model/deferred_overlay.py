@@ -1,0 +1,85 @@
+"""A segment's reading with what a daemon made of the worker's deferred work laid over it.
+
+Owns: where deferred work stands among the paths. Must not know: how its times came about, files. Invariants: what was
+measured stands on the path that the worker gave it; what is only bounded stands on a path of its own beside it, of
+another unit, so that no bound is ever added to a measurement; nothing is laid over what the worker counted itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from brickd.model.deferred import Deferred
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+_SIZE = _reader.SUMMARY_BYTES
+_NOTHING = bytes(_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """A copy of a worker's deferred work, for whoever reads while the daemon goes on."""
+
+    measured: _reader.Packed
+    bound: _reader.Packed
+    latency: _reader.Packed
+    counts: dict[str, int]
+
+
+def overlay(deferred: Deferred) -> Overlay | None:
+    """The copy; None where the worker never deferred anything."""
+    if not deferred.counts:
+        return None
+    tables = (deferred.measured.packed(), deferred.bound.packed(), deferred.latency.packed())
+    return Overlay(*tables, {**deferred.counts, "pending": deferred.pending})
+
+
+def laid_over(reading: Reading, over: Overlay | None) -> Reading:
+    """The reading with it."""
+    if over is None:
+        return reading
+    paths, summaries, latency = list(reading.paths), bytearray(reading.summaries), bytearray()
+    measured, bounds, latencies = (bytes(table) for table in (over.measured, over.bound, over.latency))
+    for number, path in enumerate(reading.paths):
+        if path is None or path.unit != _reader.UNIT_DEFERRED:
+            continue
+        summaries[number * _SIZE : (number + 1) * _SIZE] = _row(measured, number)
+        if (bound := _row(bounds, number)) != _NOTHING:
+            latency += bytes(len(paths) * _SIZE - len(latency)) + _row(latencies, number)
+            paths.append(Path(path.parent, path.name, path.layer, _reader.UNIT_BOUND))
+            summaries += bound
+    return replace(
+        reading,
+        paths=paths,
+        summaries=_reader.Packed(summaries),
+        latency=_reader.Packed(latency),
+        deferred=dict(over.counts),
+    )
+
+
+def lifted(reading: Reading) -> Deferred:
+    """What was laid over it: of a worker that was taken for dead. What pended then is lost."""
+    numbers = {path: number for number, path in enumerate(reading.paths) if path is not None}
+    summaries, latencies = bytes(reading.summaries), bytes(reading.latency)
+    measured, bound, latency = (bytearray(len(reading.paths) * _SIZE) for _ in range(3))
+    for path, number in numbers.items():
+        if path.unit == _reader.UNIT_DEFERRED:
+            _put(measured, number, _row(summaries, number))
+        elif path.unit == _reader.UNIT_BOUND:
+            beside = numbers[path._replace(unit=_reader.UNIT_DEFERRED)]
+            _put(bound, beside, _row(summaries, number))
+            _put(latency, beside, _row(latencies, number))
+    result = Deferred()
+    tables = (_reader.Summaries(table) for table in (measured, bound, latency))
+    result.measured, result.bound, result.latency = tables
+    result.counts.update({term: n for term, n in reading.deferred.items() if term != "pending"})
+    return result
+
+
+def _put(table: bytearray, number: int, row: bytes) -> None:
+    table[number * _SIZE : (number + 1) * _SIZE] = row
+
+
+def _row(table: bytes, number: int) -> bytes:
+    return table[number * _SIZE : (number + 1) * _SIZE].ljust(_SIZE, b"\0")

@@ -1,0 +1,103 @@
+"""Starts of deferred work that wait for their end, and how they are kept over a restart.
+
+Owns: the list of them, its form within a document. Must not know: streams, what ends a start. Invariants: what was
+written comes back as it was; what nobody wrote is a ValueError; a start is written once, however often all are: of
+those that nobody ever ends there are many, and a checkpoint is wanted each second.
+"""
+
+from __future__ import annotations
+
+import struct
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress, groupby
+from operator import attrgetter, not_
+from typing import Self
+
+from brickd.base.json_values import whole
+from brickd.shm import _reader
+
+_ROW = struct.Struct("<QQIQQ")  # start, id, path, elements, bytes
+_ROW_CHARACTERS = _ROW.size // 3 * 4  # a multiple of three bytes ends with its last character: rows can be joined, cut
+
+
+@dataclass(slots=True)
+class Start:
+    """A piece of work that was handed to a stream.
+
+    Attributes:
+        measured: its duration is known already; it still ends what started before it.
+    """
+
+    start: int
+    id: int
+    path: int
+    elements: int
+    bytes: int
+    measured: bool = False
+
+
+class Waiting:
+    """Those of one stream, in the order in which they came."""
+
+    def __init__(self, starts: Iterable[Start] = ()) -> None:
+        self._starts = list(starts)
+        self._text = ""  # of the first so many
+
+    def __iter__(self) -> Iterator[Start]:
+        return iter(self._starts)
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, *starts: Start) -> None:
+        """These have come, too."""
+        self._starts += starts
+
+    def take(self, which: Callable[[Start], bool]) -> list[Start]:
+        """Take some of them out."""
+        goes = list(map(which, self._starts))
+        stays = list(map(not_, goes))
+        taken, self._starts = list(compress(self._starts, goes)), list(compress(self._starts, stays))
+        self._text = "".join(self._text[begin * _ROW_CHARACTERS : end * _ROW_CHARACTERS] for begin, end in _runs(stays))
+        return taken
+
+    def text(self) -> str:
+        """All that is known of them but whether they are measured."""
+        fresh = self._starts[len(self._text) // _ROW_CHARACTERS :]
+        packed = b"".join([_ROW.pack(each.start, each.id, each.path, each.elements, each.bytes) for each in fresh])
+        self._text += _text(packed)
+        return self._text
+
+    def marks(self) -> str:
+        """Which of them are measured."""
+        return _text(bytes(map(attrgetter("measured"), self._starts)))
+
+    @classmethod
+    def of(cls, text: str, marks: str) -> Self:
+        """What `text` and `marks` said; without any marks none is measured."""
+        packed = a2b_base64(text, strict_mode=True)
+        if len(packed) % _ROW.size:
+            raise ValueError(f"{len(packed)} bytes of starts, expected a multiple of {_ROW.size}")
+        self = cls(Start(*row) for row in _ROW.iter_unpack(packed))
+        for each in self:
+            whole(each.path, most=_reader.NUMBERS_MAX - 1)
+        self._text = text
+        if marks:
+            for start, mark in zip(self._starts, a2b_base64(marks, strict_mode=True), strict=True):
+                start.measured = bool(mark)
+        return self
+
+
+def _runs(flags: Iterable[bool]) -> Iterator[tuple[int, int]]:
+    """Where flags are set: from where, up to where."""
+    end = 0
+    for flag, run in groupby(flags):
+        begin, end = end, end + len(list(run))
+        if flag:
+            yield begin, end
+
+
+def _text(packed: bytes) -> str:
+    return b2a_base64(packed, newline=False).decode("ascii")

@@ -1,0 +1,150 @@
+"""What happened, in the order in which it did: the last thousand events of a daemon.
+
+Owns: the form of an event, their numbers, what is forgotten. Must not know: what makes an event, who reads them.
+Invariants: numbers have no gaps and never come twice, so that a reader knows how many it missed; any number of
+threads add and read; whoever adds waits for no reader.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from brickd.base.timestamps import rfc3339
+
+KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened.
+
+    Attributes:
+        number: its place in the order, from 1.
+        time_ns: when, since 1970.
+        kind: what kind of thing, in one word with underscores: `worker_died`.
+        text: what happened, in words.
+        service: whose, where it is one service's.
+        worker: whose, where it is one worker's.
+        command: what to do next, where there is anything.
+    """
+
+    number: int
+    time_ns: int
+    kind: str
+    text: str
+    service: str | None = None
+    worker: str | None = None
+    command: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "number": self.number,
+            "time": rfc3339(self.time_ns),
+            "kind": self.kind,
+            "service": self.service,
+            "worker": self.worker,
+            "text": self.text,
+            "command": self.command,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All that a reader has not seen yet.
+
+    Attributes:
+        events: the oldest first.
+        missed: how many before them are forgotten.
+        newest: the number of the last event there was, 0 before the first: whoever reads on asks for those since this.
+    """
+
+    events: tuple[Event, ...]
+    missed: int
+    newest: int
+
+
+class Past(Protocol):
+    """What happened, for whoever reads it."""
+
+    def since(self, number: int, /) -> Page:
+        """The events after the one of this number."""
+        ...
+
+
+class Tell(Protocol):
+    """`Log.add`, for whoever tells what happened and does not know to whom."""
+
+    def __call__(
+        self,
+        kind: str,
+        text: str,
+        *,
+        service: str | None = None,
+        worker: str | None = None,
+        command: str | None = None,
+    ) -> object:
+        """Take it."""
+        ...
+
+
+class Log:
+    """The events of one daemon.
+
+    Args:
+        newest: the number of the last event that a daemon before this one had.
+        kept: how many are remembered.
+    """
+
+    def __init__(self, newest: int = 0, kept: int = KEPT) -> None:
+        self._events: deque[Event] = deque(maxlen=kept)
+        self._newest = newest
+        self._lock = threading.Lock()
+        self._watchers: list[Callable[[], object]] = []
+
+    def add(
+        self,
+        kind: str,
+        text: str,
+        *,
+        service: str | None = None,
+        worker: str | None = None,
+        command: str | None = None,
+    ) -> Event:
+        """Note that something happened now."""
+        with self._lock:
+            self._newest += 1
+            event = Event(self._newest, time.time_ns(), kind, text, service, worker, command)
+            self._events.append(event)
+            watchers = tuple(self._watchers)
+        for wake in watchers:
+            wake()
+        return event
+
+    def since(self, number: int) -> Page:
+        """The events after the one of this number; of a number that is still to come there are none."""
+        with self._lock:
+            forgotten = self._newest - len(self._events)
+            begin = max(number, forgotten)
+            return Page(
+                events=tuple(event for event in self._events if event.number > begin),
+                missed=begin - number if number < self._newest else 0,
+                newest=self._newest,
+            )
+
+    @contextmanager
+    def watched(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have a function called after each event, by the thread that added it: it may neither wait nor raise."""
+        with self._lock:
+            self._watchers.append(wake)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._watchers.remove(wake)

@@ -1,0 +1,293 @@
+"""One source, and one in the making: its pieces, from whoever tells any of them.
+
+Owns: where a piece belongs, when a text is whole, a source's form as bytes. Must not know: other sources, files, rings.
+
+A source is known by the FNV-1a of its text. Several workers may tell the same one, and each of them a part of it: one
+dies, another goes on. So what they say is put together: of each place the first piece stays, and what somebody says
+otherwise is kept beside it, as theirs. Whoever lies so cannot keep a text from being known that another one tells.
+
+Invariants: only a text whose hash is that of the source is given out; the order in which pieces come changes nothing of
+it; names and paths are only labels: those of whoever told its end, and what comes later is not waited for.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from brickd.base.json_values import bits, flag, limited, parsed, plain, require, unicode, validating, whole
+from brickd.shm import _reader
+
+PIECE = _reader.SOURCE_PIECE
+_PART_BITS = 30
+_NUMBER = (1 << _PART_BITS) - 1
+_PARTS = range(_reader.SOURCE_END)  # name, path, text
+_LENGTHS = struct.Struct("<3Q")
+_MOST = (_reader.SOURCE_LABEL, _reader.SOURCE_LABEL, _reader.SOURCE_MAX)
+_ENDS_MAX = 64  # tellers of one source who say how long it is
+_OTHER_BYTES = 160  # what a piece takes that is kept beside another one
+_HEAD_BYTES_MAX = 1 << 14
+
+Lengths = tuple[int, int, int]
+
+
+class Head(NamedTuple):
+    """What is known of a source beside its text.
+
+    Attributes:
+        name: what it is called; "" where nobody said.
+        path: where it lies; the same.
+        size: of its text in bytes; None: nobody has said how long it is.
+        pieces: how many of the text's are here; None: all of them.
+        differing: how many workers told another text of the same hash.
+    """
+
+    name: str
+    path: str
+    size: int | None
+    pieces: int | None = None
+    differing: int = 0
+
+
+class Source(NamedTuple):
+    """One that is whole; its text is UTF-8 where its worker said what it should."""
+
+    hash: int
+    name: str
+    path: str
+    text: bytes
+
+    def head(self) -> Head:
+        """It without its text."""
+        return Head(self.name, self.path, len(self.text))
+
+    def agrees(self, piece: int, told: bytes) -> bool:
+        """Whether some pieces, from the one of this number on, are of this text; of a name or a path they may be."""
+        part, number = piece >> _PART_BITS, piece & _NUMBER
+        if part == _reader.SOURCE_END:
+            lengths = lengths_of(number, told)
+            return lengths is not None and lengths[_reader.SOURCE_TEXT] == len(self.text)
+        if part != _reader.SOURCE_TEXT:
+            return True
+        begin = number * PIECE
+        said = self.text[begin : begin + len(told)]
+        return begin < len(self.text) and told == said.ljust(-(-len(said) // PIECE) * PIECE, b"\0")
+
+    def encoded(self) -> list[bytes]:
+        """A line on it, and the text."""
+        said = {"hash": f"{self.hash:016x}", "name": self.name, "path": self.path, "size_bytes": len(self.text)}
+        return [plain(said).encode(), b"\n", self.text]
+
+
+def head_of(content: bytes) -> tuple[int, Head]:
+    """The hash and the head that the line says.
+
+    Raises:
+        ValueError: it is none.
+    """
+    line, newline, _ = content[:_HEAD_BYTES_MAX].partition(b"\n")
+    require(bool(newline), "a line on a source", line)
+    with validating():
+        said = parsed(line)
+        size = whole(said["size_bytes"], most=_reader.SOURCE_MAX)
+        return bits(said["hash"], 64), Head(unicode(said["name"]), unicode(said["path"]), size)
+
+
+def decoded(content: bytes) -> Source:
+    """What `encoded` made.
+
+    Raises:
+        ValueError: it is none, or its text is of another hash.
+    """
+    hash_, head = head_of(content)
+    text = content.partition(b"\n")[2]
+    if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
+        raise ValueError(f"what should be the text of source {hash_:016x} is another one")
+    return Source(hash_, head.name, head.path, text)
+
+
+def lengths_of(number: int, told: bytes) -> Lengths | None:
+    """How long name, path and text are, as an end says; None where that cannot be."""
+    lengths: Lengths = _LENGTHS.unpack_from(told)
+    possible = number == 0 and len(told) == PIECE and not any(told[_LENGTHS.size :])
+    return lengths if possible and all(n <= most for n, most in zip(lengths, _MOST, strict=True)) else None
+
+
+class _Part:
+    """The pieces of a name, a path or a text: one behind the other, and which of them are here."""
+
+    __slots__ = ("here", "text")
+
+    def __init__(self, text: bytes = b"", here: bytes = b"") -> None:
+        self.text, self.here = bytearray(text), bytearray(here)
+
+    def put(self, first: int, told: bytes) -> Iterator[tuple[int, bytes]]:
+        """Take what is new; of what is here already, give back what is said otherwise."""
+        count = len(told) // PIECE
+        begin, end, last = first * PIECE, (first + count) * PIECE, first + count
+        if (lacking := last - len(self.here)) > 0:
+            self.here += bytes(lacking)
+            self.text += bytes(lacking * PIECE)
+        if self.here.find(1, first, last) < 0:
+            self.text[begin:end] = told
+            self.here[first:last] = b"\1" * count
+        elif self.here.find(0, first, last) >= 0 or self.text[begin:end] != told:
+            for number in range(first, last):
+                at = (number - first) * PIECE
+                yield from self._put_one(number, told[at : at + PIECE])
+
+    def _put_one(self, number: int, told: bytes) -> Iterator[tuple[int, bytes]]:
+        place = slice(number * PIECE, (number + 1) * PIECE)
+        if not self.here[number]:
+            self.text[place], self.here[number] = told, 1
+        elif self.text[place] != told:
+            yield number, told
+
+
+class Making:
+    """A source in the making.
+
+    Attributes:
+        teller: who was the first to tell any of it.
+        refuted: all that anybody said how long it is came to another hash, of late.
+    """
+
+    def __init__(self, hash_: int, teller: str) -> None:
+        self.hash, self.teller = hash_, teller
+        self.refuted = False
+        self._parts = [_Part() for _ in _PARTS]
+        self._ends: dict[str, Lengths] = {}
+        self._others: dict[str, dict[int, bytes]] = {}  # by teller and piece, what is said otherwise
+        self._text = ""
+
+    @property
+    def size(self) -> int:
+        """How much memory it takes."""
+        beside = sum(map(len, self._others.values())) * _OTHER_BYTES
+        return beside + sum(len(part.text) + len(part.here) for part in self._parts)
+
+    def head(self) -> Head:
+        """What is known of it."""
+        here = self._parts[_reader.SOURCE_TEXT].here.count(1)
+        for name, path, text in self._ends.values():
+            return Head(self._label(0, name, ""), self._label(1, path, ""), text, here)
+        return Head("", "", None, here)
+
+    def put(self, teller: str, piece: int, told: bytes) -> bool:
+        """Take pieces that follow one another, from the one of this number on; False: they cannot be."""
+        part, number = piece >> _PART_BITS, piece & _NUMBER
+        self._text = ""
+        if part == _reader.SOURCE_END:
+            if (lengths := lengths_of(number, told)) is None:
+                return False
+            self._ends.pop(teller, None)
+            self._ends[teller] = lengths
+            if len(self._ends) > _ENDS_MAX:
+                del self._ends[next(iter(self._ends))]
+            return True
+        possible = -(-_MOST[part] // PIECE) - number
+        if possible > 0:
+            for each, other in self._parts[part].put(number, told[: possible * PIECE]):
+                self._others.setdefault(teller, {})[part << _PART_BITS | each] = other
+        return possible * PIECE >= len(told)
+
+    def source(self, teller: str) -> Source | None:
+        """The whole source, if it is here now that this one told more of it."""
+        ends = {teller: self._ends[teller]} if teller in self._ends else self._ends
+        tried: set[tuple[int, str]] = set()
+        for by, lengths in ends.items():
+            for over in (by, teller):
+                length = lengths[_reader.SOURCE_TEXT]
+                which = (length, over if over in self._others else "")
+                if which in tried or (text := self._joined(_reader.SOURCE_TEXT, length, over)) is None:
+                    continue
+                tried.add(which)
+                if _reader.source_hash(text) == self.hash:
+                    name, path = (self._label(part, lengths[part], by) for part in _PARTS[:2])
+                    return Source(self.hash, name, path, text)
+        self.refuted |= bool(tried)
+        return None
+
+    def differing(self, source: Source) -> set[str]:
+        """Who told another text than the one that it came to be; "" where some of that is nobody's alone."""
+        told = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
+        found = {teller for teller, piece, text in told if not source.agrees(piece, text)}
+        found |= {teller for teller, lengths in self._ends.items() if lengths[_reader.SOURCE_TEXT] != len(source.text)}
+        first = self._joined(_reader.SOURCE_TEXT, len(source.text), "")
+        return found if first == source.text else found | {""}
+
+    def _joined(self, part: int, length: int, over: str) -> bytes | None:
+        """So much of a part, as one of its tellers has it; None: not all of it is here."""
+        pieces, of = -(-length // PIECE), self._parts[part]
+        if of.here.count(1, 0, pieces) < pieces:
+            return None
+        text = of.text[: pieces * PIECE]
+        for piece, told in self._others.get(over, {}).items():
+            number = piece & _NUMBER
+            if piece >> _PART_BITS == part and number < pieces:
+                text[number * PIECE : (number + 1) * PIECE] = told
+        return bytes(text[:length])
+
+    def _label(self, part: int, length: int, by: str) -> str:
+        return (self._joined(part, length, by) or b"").decode("utf-8", "replace")
+
+    # ---- kept over a restart
+
+    def text(self) -> str:
+        """As JSON: made once, as long as nothing is told."""
+        if not self._text:
+            parts = [[_packed(part.text), _packed(part.here)] for part in self._parts]
+            others = {teller: [list(told), _packed(b"".join(told.values()))] for teller, told in self._others.items()}
+            self._text = plain([self.teller, self.refuted, parts, self._ends, others])
+        return self._text
+
+    @classmethod
+    def of(cls, hash_: int, document: Sequence[Any]) -> Making:
+        """What `text` said."""
+        teller, refuted, parts, ends, others = document
+        self = cls(hash_, unicode(teller))
+        self.refuted = flag(refuted)
+        self._parts = [_part(text, here, most) for (text, here), most in zip(parts, _MOST, strict=True)]
+        for by, lengths in limited(ends, _ENDS_MAX).items():
+            name, path, text = (whole(n, most=most) for n, most in zip(lengths, _MOST, strict=True))
+            self._ends[unicode(by)] = name, path, text
+        for by, (pieces, packed) in others.items():
+            told = _unpacked(packed, len(pieces) * PIECE)
+            require(len(told) == len(pieces) * PIECE, f"{len(pieces)} pieces", len(told))
+            self._others[unicode(by)] = {
+                whole(piece, most=(_reader.SOURCE_TEXT + 1 << _PART_BITS) - 1): told[n * PIECE : (n + 1) * PIECE]
+                for n, piece in enumerate(pieces)
+            }
+        return self
+
+
+def packed_source(source: Source) -> str:
+    """A whole one as JSON."""
+    return plain(_packed(b"".join(source.encoded())))
+
+
+def unpacked_source(packed: str) -> Source:
+    """What that said."""
+    return decoded(_unpacked(packed, _HEAD_BYTES_MAX + _reader.SOURCE_MAX))
+
+
+def _packed(content: bytes | bytearray) -> str:
+    return b2a_base64(zlib.compress(content, 1), newline=False).decode("ascii")
+
+
+def _unpacked(packed: str, most: int) -> bytes:
+    """What `_packed` was given; no more than that is unpacked of it."""
+    content = zlib.decompressobj()
+    found = content.decompress(a2b_base64(packed, strict_mode=True), most + 1)
+    require(content.eof, f"at most {most} bytes", len(found))
+    return found
+
+
+def _part(packed: str, packed_here: str, most: int) -> _Part:
+    pieces = -(-most // PIECE)
+    text, here = _unpacked(packed, pieces * PIECE), _unpacked(packed_here, pieces)
+    require(len(text) == len(here) * PIECE and not here.strip(b"\0\1"), f"{len(here)} pieces", len(text))
+    return _Part(text, here)

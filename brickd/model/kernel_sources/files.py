@@ -1,0 +1,112 @@
+"""The sources that are whole, a file each.
+
+Owns: the directory, the files' names and form, how many there may be. Must not know: how a source came about, who asks
+for one. Invariants: a file is there whole or not at all, for its owner alone; what is in it is given out only where it
+is what its name says; several daemons may share the directory, since a file says the same whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from brickd.base.state_file import framed, replace, unframed
+from brickd.errors import CheckpointRefused
+from brickd.model.kernel_sources.assembly import Head, Source, decoded, head_of
+
+FILES_MAX = 4_096
+BYTES_MAX = 64 << 20
+
+_KIND, _VERSION = "source", 1
+_NAME = re.compile(r"[0-9a-f]{16}")
+_DRAFT = re.compile(r"\.[0-9a-f]{16}\..+")
+_HEAD_BYTES = 1 << 14
+_FILE_BYTES_MAX = 1 << 21
+
+
+class Filed:
+    """The directory; any thread may use it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def hashes(self) -> list[int]:
+        """Those that lie there, who was told of last comes last."""
+        return [int(entry.name, 16) for entry in self._entries()]
+
+    def heads(self) -> dict[int, Head]:
+        """What is said of them."""
+        found: dict[int, Head] = {}
+        for hash_ in self.hashes():
+            with contextlib.suppress(OSError, ValueError):
+                _, head = head_of(self._content(hash_, _HEAD_BYTES).partition(b"\n")[2])
+                found[hash_] = head
+        return found
+
+    def read(self, hash_: int) -> Source | None:
+        """One of them; None: it does not lie there, or is not what it should be."""
+        try:
+            source = decoded(unframed(_KIND, _VERSION, self._content(hash_, _FILE_BYTES_MAX)))
+        except (OSError, ValueError, CheckpointRefused):
+            return None
+        return source if source.hash == hash_ else None
+
+    def write(self, source: Source) -> None:
+        """Put one there; it need not outlast the machine, for its text tells whether it is whole.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace(self._path(source.hash), framed(_KIND, _VERSION, source.encoded()), lasting=False)
+
+    def touch(self, hash_: int) -> None:
+        """It was told once more."""
+        with contextlib.suppress(OSError):
+            os.utime(self._path(hash_))
+
+    def make_room(self) -> list[int]:
+        """Remove those that are too many, the ones that were not told for longest first: these."""
+        entries = self._entries()
+        sizes = [entry.stat().st_size for entry in entries]
+        removed, left, size = [], len(entries), sum(sizes)
+        for entry, bytes_ in zip(entries, sizes, strict=True):
+            if left <= FILES_MAX and size <= BYTES_MAX:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(entry)
+                removed.append(int(entry.name, 16))
+            left, size = left - 1, size - bytes_
+        return removed
+
+    def tidy(self) -> None:
+        """Remove what somebody began to write and was killed."""
+        with contextlib.suppress(OSError):
+            for path in [path for path in self.directory.iterdir() if _DRAFT.fullmatch(path.name)]:
+                path.unlink()
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.directory) as found:
+                named = [entry for entry in found if _NAME.fullmatch(entry.name)]
+        except OSError:  # none was told yet, or it is not ours to see
+            return []
+        return [entry for _, entry in sorted(_dated(named), key=lambda each: (each[0], each[1].name))]
+
+    def _content(self, hash_: int, most: int) -> bytes:
+        fd = os.open(self._path(hash_), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(fd, "rb") as file:
+            return file.read(most)
+
+    def _path(self, hash_: int) -> Path:
+        return self.directory / f"{hash_:016x}"
+
+
+def _dated(entries: list[os.DirEntry[str]]) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    for entry in entries:
+        with contextlib.suppress(OSError):  # it went
+            if entry.is_file(follow_symlinks=False):
+                yield entry.stat().st_mtime_ns, entry

@@ -1,0 +1,62 @@
+"""Which sources kernels refer to: by the shapes of their launches.
+
+Owns: how a shape names a source. Must not know: texts, files, screens. Invariant: a launch is counted once for each
+worker, in the place where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from brickd.model.workers import Worker
+from brickd.shm import _reader
+from brickd.shm.records import fields_of
+from brickd.shm.segment_copy import Reading
+
+_SOURCE = re.compile(r" @([0-9a-f]{16})$")
+_COUNT = struct.Struct("<Q")
+
+
+@dataclass(slots=True)
+class Referred:
+    """What refers to one source.
+
+    Attributes:
+        launches: by kernel.
+        workers: whose these are.
+    """
+
+    launches: Counter[str] = field(default_factory=Counter)
+    workers: list[str] = field(default_factory=list)
+
+
+def referred(workers: Iterable[Worker]) -> dict[int, Referred]:
+    """All that launches of these workers refer to, by hash."""
+    found: dict[int, Referred] = {}
+    for worker in workers:
+        for hash_, kernel, launches in _launched(worker.reading):
+            to = found.setdefault(hash_, Referred())
+            to.launches[kernel] += launches
+            if worker.name not in to.workers[-1:]:
+                to.workers.append(worker.name)
+    return found
+
+
+def _launched(reading: Reading) -> Iterator[tuple[int, str, int]]:
+    """Hash, kernel and launches of each shape that names a source."""
+    offset = next(at for name, at, *_ in fields_of("summary") if name == "count")
+    summaries: memoryview | None = None
+    for number, path in enumerate(reading.paths):
+        if path is None or path.unit != _reader.UNIT_SHAPED or path.parent < 0:
+            continue
+        shape, above = _SOURCE.search(reading.name(path.name)), reading.paths[path.parent]
+        if shape is None or above is None:
+            continue
+        summaries = summaries or memoryview(reading.summaries)
+        (launches,) = _COUNT.unpack_from(summaries, number * _reader.SUMMARY_BYTES + offset)
+        if launches:
+            yield int(shape[1], 16), reading.name(above.name), launches

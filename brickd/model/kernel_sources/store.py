@@ -1,0 +1,268 @@
+"""Sources: the texts that kernels are compiled from, as workers tell them.
+
+Owns: which sources are in the making and which are whole, what becomes of more than there is room for. Must not know:
+rings, who asks, how a source is put together. Invariants: a source is kept once, however many tell it; of two texts of
+one hash the first stays, and who told another is counted; all of it is limited, and what goes over a limit is counted
+and told; what is whole is remembered here until it stands in its file.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+from brickd.base.json_values import bits, limited, pieces, plain, unicode, whole
+from brickd.base.units import plural
+from brickd.model.event_log import Tell
+from brickd.model.kernel_sources.assembly import PIECE, Head, Making, Source, packed_source, unpacked_source
+from brickd.model.kernel_sources.files import Filed
+
+MAKING_MAX = 256
+MAKING_BYTES_MAX = 8 << 20
+WHOLE_BYTES_MAX = 16 << 20  # of those that no disk takes
+DIFFERING_MAX = 4_096
+_HELD_BYTES_MAX = 8 << 20  # of texts that others who tell them are compared with
+
+Told = Iterable[tuple[int, int, bytes]]
+"""Hash, number of the first piece, and text, of pieces that follow one another."""
+
+
+class Known(Protocol):
+    """The sources that are known somewhere."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """What was not as it should be, as `Sources` has it."""
+        ...
+
+    def heads(self) -> Mapping[int, Head]:
+        """All of them, those in the making included."""
+        ...
+
+    def read(self, hash_: int, /) -> Source | None:
+        """One that is whole; None: it is not."""
+        ...
+
+
+def _nobody(kind: str, text: str, **_: object) -> None:
+    """Hears nothing."""
+
+
+class Sources:
+    """All that a daemon was told; any thread may ask, one of them takes.
+
+    Attributes:
+        counts: of sources. dropped: that were in the making and had no room. refuted: whose text is not what its hash
+            says. differing: workers that told another text of a hash. refused: parts that cannot be. removed: files
+            of those that nobody told for longest, where there were too many.
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._making: dict[int, Making] = {}
+        self._size = 0  # of these, in bytes
+        self._whole: dict[int, Source] = {}
+        self._differing: dict[tuple[int, str], None] = {}
+        self._filed: Filed | None = None
+        self._lying: set[int] = set()  # in files
+        self._again: set[int] = set()  # of these, told since the last look at the files
+        self._held: OrderedDict[int, Source] = OrderedDict()
+        self._tell: Tell = _nobody
+        self._trouble = ""
+        self._lock = threading.Lock()
+
+    def go_into(self, filed: Filed, tell: Tell = _nobody) -> None:
+        """Have what is whole go into files."""
+        self._filed, self._tell = filed, tell
+        self._lying = set(filed.hashes())
+        for hash_ in self._lying & self._making.keys():
+            self._size -= self._making.pop(hash_).size
+
+    # ---- told
+
+    def take(self, teller: str, told: Told, service: str | None = None, worker: str | None = None) -> None:
+        """Take pieces that one worker told.
+
+        Args:
+            teller: its uuid.
+            told: in any order.
+            service: which it is of.
+            worker: what it is called.
+        """
+        of: dict[int, list[tuple[int, bytes]]] = {}
+        for hash_, piece, text in told:
+            of.setdefault(hash_, []).append((piece, text))
+        with self._lock:
+            begun = 0
+            for hash_, each in of.items():
+                source, is_new = self._found(hash_), hash_ not in self._making
+                if source is None and is_new and begun == MAKING_MAX:
+                    self._drop(hash_, sum(len(text) for _, text in each) // PIECE)
+                elif source is None:
+                    is_whole = self._make(teller, hash_, each, service, worker)
+                    begun += is_new and not is_whole
+                elif not all(source.agrees(piece, text) for piece, text in each):
+                    self._differ(source, {teller}, service, worker)
+                else:
+                    self._again.add(hash_)
+
+    def _found(self, hash_: int) -> Source | None:
+        """A whole one, as it is held against what is told of it."""
+        if (source := self._whole.get(hash_)) is not None:
+            return source
+        if hash_ not in self._lying or self._filed is None:
+            return None
+        source = self._held.pop(hash_, None) or self._filed.read(hash_)
+        if source is None:  # somebody removed or changed it
+            self._lying.discard(hash_)
+            return None
+        self._held[hash_] = source
+        while sum(len(each.text) for each in self._held.values()) > _HELD_BYTES_MAX:
+            self._held.popitem(last=False)
+        return source
+
+    def _make(
+        self, teller: str, hash_: int, told: list[tuple[int, bytes]], service: str | None, worker: str | None
+    ) -> bool:
+        """Take pieces of one that is not whole; whether it is now."""
+        making = self._making.setdefault(hash_, Making(hash_, teller))
+        before = making.size
+        for _ in filter(None, [not making.put(teller, piece, text) for piece, text in told]):
+            self._count("refused", f"what is told of source {hash_:016x} cannot be", service, worker)
+        was_refuted = making.refuted
+        if (source := making.source(teller)) is not None:
+            del self._making[hash_]
+            self._whole[hash_] = source
+            self._differ(source, making.differing(source))
+            self._size -= before
+            self._limit_whole()
+            return True
+        if making.refuted and not was_refuted:
+            text = f"what is told as source {hash_:016x} is another text: it is not kept"
+            self._count("refuted", text, service, worker)
+        self._size += making.size - before
+        if len(self._making) > MAKING_MAX or self._size > MAKING_BYTES_MAX:
+            self._limit()
+        return False
+
+    def _differ(self, source: Source, tellers: set[str], service: str | None = None, worker: str | None = None) -> None:
+        for teller in tellers:
+            if (source.hash, teller) in self._differing:
+                continue
+            if len(self._differing) < DIFFERING_MAX:
+                self._differing[source.hash, teller] = None
+            text = f"two texts have the hash {source.hash:016x}: the first one stays"
+            self._count("differing", text, service, worker, f"brickd source {source.hash:016x}")
+
+    def _count(
+        self,
+        what: str,
+        text: str,
+        service: str | None = None,
+        worker: str | None = None,
+        command: str = "brickd source",
+    ) -> None:
+        """Count what is not as it should be; whoever causes it again and again does not fill the events with it."""
+        self.counts[what] += 1
+        so_often = self.counts[what]
+        if so_often & (so_often - 1) == 0:
+            again = f" ({so_often:,} times by now)" if so_often > 1 else ""
+            self._tell(f"source_{what}", f"{text}{again}", service=service, worker=worker, command=command)
+
+    def _limit(self) -> None:
+        """Who told most loses its oldest, an eighth more than must go: this is not done for each piece that comes."""
+        taken: Counter[str] = Counter()
+        for making in self._making.values():
+            taken[making.teller] += making.size + 1  # so that one of which nothing is here counts
+        while len(self._making) > MAKING_MAX // 8 * 7 or self._size > MAKING_BYTES_MAX // 8 * 7:
+            teller = max(taken, key=taken.__getitem__)
+            hash_ = next(hash_ for hash_, making in self._making.items() if making.teller == teller)
+            gone = self._making.pop(hash_)
+            taken[teller] -= gone.size + 1
+            self._size -= gone.size
+            self._drop(hash_, gone.head().pieces or 0)
+
+    def _limit_whole(self) -> None:
+        while sum(len(each.text) for each in self._whole.values()) > WHOLE_BYTES_MAX:
+            hash_ = next(iter(self._whole))
+            self._drop(hash_, -(-len(self._whole.pop(hash_).text) // PIECE))
+
+    def _drop(self, hash_: int, here: int) -> None:
+        self._count("dropped", f"source {hash_:016x} had no room any more: {plural(here, 'piece')} of it had been told")
+
+    # ---- in files
+
+    def file(self) -> None:
+        """Write what is whole; what cannot be written stays here. Whoever only looks does not call this."""
+        if self._filed is None or not (self._whole or self._again):
+            return
+        while self._again:
+            self._filed.touch(self._again.pop())
+        trouble = ""
+        written = []
+        for source in tuple(self._whole.values()):
+            try:
+                self._filed.write(source)
+            except OSError as error:
+                trouble = error.strerror or str(error)
+                break
+            written.append(source.hash)
+        if trouble and not self._trouble:
+            text = f"sources cannot be written ({trouble}): {self._filed.directory}; they stay in the checkpoint"
+            self._tell("sources_unwritten", text)
+        self._trouble = trouble
+        removed = self._filed.make_room()
+        with self._lock:
+            self._lying.update(written)
+            self._lying.difference_update(removed)
+            for hash_ in written:
+                del self._whole[hash_]
+            for hash_ in removed:
+                self._held.pop(hash_, None)
+                self._count("removed", f"source {hash_:016x} had no room any more: nobody told it for longest")
+
+    # ---- asked
+
+    def heads(self) -> dict[int, Head]:
+        """All of them, those in the making included."""
+        lying = {} if self._filed is None else self._filed.heads()
+        with self._lock:
+            making = {hash_: each.head() for hash_, each in self._making.items()}
+            found = making | lying | {hash_: each.head() for hash_, each in self._whole.items()}
+            differing = Counter(hash_ for hash_, _ in self._differing)
+        return {hash_: head._replace(differing=differing[hash_]) for hash_, head in found.items()}
+
+    def read(self, hash_: int) -> Source | None:
+        """One that is whole; None: it is not."""
+        with self._lock:
+            source = self._whole.get(hash_)
+        return source if source is not None or self._filed is None else self._filed.read(hash_)
+
+    # ---- kept over a restart
+
+    def pieces(self) -> Iterator[str]:
+        """All that stands in no file, as JSON, piece by piece."""
+        return pieces(
+            {
+                "counts": [plain(self.counts)],
+                "making": pieces({f"{hash_:016x}": [each.text()] for hash_, each in self._making.items()}),
+                "whole": pieces({f"{hash_:016x}": [packed_source(each)] for hash_, each in self._whole.items()}),
+                "differing": [plain([(f"{hash_:016x}", teller) for hash_, teller in self._differing])],
+            }
+        )
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Sources:
+        """What `pieces` said."""
+        self = cls()
+        self.counts.update({unicode(what): whole(count) for what, count in document["counts"].items()})
+        making = ((bits(hash_, 64), each) for hash_, each in limited(document["making"], MAKING_MAX).items())
+        self._making = {hash_: Making.of(hash_, each) for hash_, each in making}
+        self._size = sum(each.size for each in self._making.values())
+        sources = map(unpacked_source, document["whole"].values())
+        self._whole = {source.hash: source for source in sources}
+        differing = limited(document["differing"], DIFFERING_MAX)
+        self._differing = {(bits(hash_, 64), unicode(teller)): None for hash_, teller in differing}
+        return self

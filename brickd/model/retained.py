@@ -1,0 +1,157 @@
+"""What a daemon alone knows of one worker: how far it has read, deferred work, the totals of a removed segment.
+
+Owns: that state, and its form as JSON. Must not know: how it is kept in a file, how it changes. Invariants: a worker is
+known by its uuid; `Background` is a copy of what belongs beside the segments when all workers are looked at.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, cast
+
+from brickd.base.json_values import U64_MAX, listed, optional, plain, unicode, whole
+from brickd.model.deferred import Deferred
+from brickd.model.deferred_overlay import Overlay, lifted, overlay
+from brickd.model.worker_origins import Origin
+from brickd.shm import _reader, segment_codec
+from brickd.shm.removed_workers import Removals
+from brickd.shm.segment_copy import Reading
+from brickd.shm.segment_files import Identifier
+
+_UID_MAX = 2**32 - 1
+
+
+class Cursor(NamedTuple):
+    """How far the rings of one lane were read.
+
+    Attributes:
+        span: slots of the span ring.
+        event: slots of the event ring.
+        events: records among these.
+        sequence: the number of the last of them.
+        spans_lost: details that were read by a daemon that is gone.
+    """
+
+    span: int
+    event: int
+    events: int
+    sequence: int
+    spans_lost: int
+
+
+@dataclass(slots=True)
+class Known:
+    """A worker whose segment is there.
+
+    Attributes:
+        name: what it is called, also after others have come and gone.
+        cursors: by lane.
+        deferred: what it has handed to devices.
+        finalizes_dropped: as far as `deferred` was told of them.
+        file: its segment, as soon as that is drained; None: a checkpoint of an earlier brickd did not say it.
+    """
+
+    name: str = ""
+    cursors: list[Cursor] = field(default_factory=list)
+    deferred: Deferred = field(default_factory=Deferred)
+    finalizes_dropped: int = 0
+    file: Identifier | None = None
+
+    def pieces(self) -> Iterator[str]:
+        """As JSON, piece by piece."""
+        dropped = min(self.finalizes_dropped, U64_MAX)  # of all lanes of a worker that may lie
+        # The fourth member was a uid, which brickds of before one-user daemons still expect.
+        yield f"[{plain(self.name)},{plain(self.cursors)},{dropped},{os.geteuid()},"
+        yield from self.deferred.pieces()
+        yield f",{plain(self.file)}]"
+
+    @classmethod
+    def of(cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None) -> Known:
+        """What `pieces` said; an earlier brickd's checkpoint has no file."""
+        whole(uid, -1, _UID_MAX)
+        return cls(
+            unicode(name),
+            [Cursor(*map(whole, each)) for each in listed(cursors, _reader.LANES_MAX)],
+            Deferred.of(deferred),
+            whole(finalizes_dropped),
+            optional(file, _identifier),
+        )
+
+
+@dataclass(slots=True)
+class Gone:
+    """A worker whose segment was removed, or several of a service in one.
+
+    Attributes:
+        name: what it was called.
+        reading: the last one of its segment, deferred work included; in little room.
+        workers: how many these are.
+    """
+
+    name: str
+    reading: Reading
+    workers: int = 1
+    _text: str = field(default="", compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.reading = segment_codec.compact(self.reading)
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted at each checkpoint and never changes."""
+        if not self._text:
+            self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
+        return self._text
+
+    def of_service(self, service: str) -> Gone:
+        """The same under another service's name."""
+        header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
+        return Gone(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
+
+    def and_(self, other: Gone) -> Gone:
+        """Both in one, which has nobody's own name any more."""
+        header = {**self.reading.header, "index": -1, "coordinates": b""}
+        reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
+        return Gone(f"{reading.service}/older", reading, self.workers + other.workers)
+
+
+@dataclass(frozen=True, slots=True)
+class Background:
+    """What stands beside the segments when all workers are looked at, by uuid.
+
+    Attributes:
+        names: who is called what, and several that were added up by the uuid that their reading has.
+        begun: the uuids of those that are known, by their first half, which is what a worker says of a segment that it
+            lost.
+        files: which file each known worker's segment is, by uuid.
+        older: those that were added up, who have no uuid of their own.
+        added: of each of these, by its uuid, who was added to it of late.
+        removed: workers whose segments were removed, and sums of those before them.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Identifier] = field(default_factory=dict)
+    overlays: dict[str, Overlay] = field(default_factory=dict)
+    gone: dict[str, Gone] = field(default_factory=dict)
+    older: tuple[Gone, ...] = ()
+    buried: frozenset[str] = frozenset()
+    added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
+    removed: Removals = field(default_factory=Removals)
+
+    def before(self, took: int) -> str | None:
+        """The known uuid of the lost segment whose totals a worker took along."""
+        return self.begun.get(took.to_bytes(8, "little").hex()) if took else None
+
+    def overlay(self, uuid: str, before: str | None) -> Overlay | None:
+        """The deferred work of a worker, under its segment's uuid or that of the one before."""
+        if (found := self.overlays.get(uuid)) is not None or before is None:
+            return found
+        return overlay(lifted(self.gone[before].reading)) if before in self.gone else self.overlays.get(before)
+
+
+def _identifier(file: Any) -> Identifier:
+    """Of a segment's file."""
+    device, inode = file
+    return whole(device), whole(inode)

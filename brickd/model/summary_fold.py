@@ -1,0 +1,141 @@
+"""Summaries of many workers added up under keys that the caller chooses: bricks, nodes of a tree, whatever has totals.
+
+Owns: which path counts for which row, whose time is whose. Must not know: files, workers, what a key means. Invariants:
+self times add up to the time that was recorded, each moment once; a row's total counts a moment once even where the row
+stands below itself; the order of readings changes nothing; marks have no time, and a row only where that is wanted.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Places(NamedTuple):
+    """For each path of a reading: its row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
+
+    rows: array[int]
+    parents: array[int]
+    flags: bytes
+
+
+class Sums(NamedTuple):
+    """What is wanted of a row where nothing else is."""
+
+    spans: int
+    self_ns: float
+    elements: int
+
+
+class Fold(Generic[Key]):
+    """The totals of every key.
+
+    Args:
+        marks: whether marks have rows too, which count, and give nothing to any other row.
+
+    Attributes:
+        keys: each row's key; a row's number is its place.
+    """
+
+    def __init__(self, *, marks: bool = False) -> None:
+        self._marks = marks
+        self.keys: list[Key] = []
+        self._numbers: dict[Key, int] = {}
+        self._fold = _reader.Fold()
+        self._like: tuple[object, ...] = ()
+        self._places: Places
+
+    def places(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Places:
+        """Where the paths of a reading, and of every other with the same paths and names, belong.
+
+        Args:
+            reading: whose paths.
+            key_of: a path's key, given the path and the row of the one above it, -1 at a root.
+        """
+        count = len(reading.paths)
+        rows, parents, flags = array("i", [-1]) * count, array("i", [-1]) * count, bytearray(count)
+        open_rows: Counter[int] = Counter()  # of the paths on the way down to where we are
+        below: list[list[int]] = [[] for _ in range(count)]
+        to_visit: list[int] = []
+        for number in reversed(range(count)):
+            path = reading.paths[number]
+            if path is not None:
+                (to_visit if path.parent < 0 else below[path.parent]).append(number)
+        while to_visit:
+            number = to_visit.pop()
+            if number < 0:  # everything below it was visited
+                open_rows[rows[~number]] -= 1
+                continue
+            path = reading.paths[number]
+            if path is None or (path.marks and not self._marks):
+                continue
+            above = reading.paths[path.parent] if path.parent >= 0 else None
+            if above is not None and not path.marks and (above.marks or rows[path.parent] < 0):
+                to_visit += below[number]  # below a mark no time passes
+                continue
+            row = rows[number] = self._row_of(key_of(path, rows[path.parent] if path.parent >= 0 else -1))
+            if path.marks:
+                to_visit += below[number]
+                continue
+            parents[number] = path.parent
+            flags[number] = (0 if open_rows[row] else _reader.PART_OUTER) | (
+                _reader.PART_NS if path.unit != _reader.UNIT_TICKS else 0
+            )
+            open_rows[row] += 1
+            to_visit.append(~number)
+            to_visit += below[number]
+        return Places(rows, parents, bytes(flags))
+
+    def _row_of(self, key: Key) -> int:
+        number = self._numbers.setdefault(key, len(self.keys))
+        if number == len(self.keys):
+            self.keys.append(key)
+        return number
+
+    def add(self, reading: Reading, places: Places, whose: int = 0) -> None:
+        """Add a reading; by its number a row says of it that it is the worst."""
+        self._fold.add(reading.summaries, *places, reading.tick_ns, whose)
+
+    def add_like_the_last(
+        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None, whose: int = 0
+    ) -> None:
+        """Add a reading in the places of the last one, where it has the same paths and names: else in its own.
+
+        Workers of one service mostly met the same names and paths in the same order.
+
+        Args:
+            reading: as for `add`.
+            key_of: as for `places`.
+            group: on what the keys depend beside the paths and names.
+            whose: as for `add`.
+        """
+        self.add(reading, self._places_like_the_last(reading, key_of, group), whose)
+
+    def _places_like_the_last(self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable) -> Places:
+        like = (reading.paths, reading.names, group)
+        if like != self._like:
+            self._like, self._places = like, self.places(reading, key_of)
+        return self._places
+
+    def row(self, number: int) -> _reader.Row:
+        """The totals of a row; whose mean in it is the largest, and that mean over the median of all."""
+        return self._fold.row(number)
+
+    def histogram(self, number: int) -> list[int]:
+        """How many spans of a row lie in each bucket of the format, in ticks of the reading that was added first."""
+        return self._fold.histogram(number)
+
+    def alone(
+        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None
+    ) -> Iterator[tuple[Key, Sums]]:
+        """Of one reading, which is not added: what every key has in it; as for `add_like_the_last`."""
+        fold = _reader.Fold()
+        fold.add(reading.summaries, *self._places_like_the_last(reading, key_of, group), reading.tick_ns)
+        return ((key, Sums(*sums)) for key, sums in zip(self.keys, fold.sums(), strict=False) if sums[0])

@@ -1,0 +1,51 @@
+"""A survey that is kept: what all workers said at one time.
+
+Owns: the times of a survey, how often one is taken, the form in which it is kept. Must not know: who takes snapshots,
+and what for. Invariant: live and from a recording, those who take snapshots are given the same ones in the same order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from brickd.base.timestamps import Moment
+from brickd.model.workers import Survey
+from brickd.shm import segment_codec
+
+SECOND = 1_000_000_000
+EVERY_NS = 10 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A survey, in little room.
+
+    Attributes:
+        now_ns: when it was taken, by a clock that nobody sets.
+        at_ns: the same since 1970.
+        survey: what was found.
+    """
+
+    now_ns: int
+    at_ns: int
+    survey: Survey
+
+    @property
+    def moment(self) -> Moment:
+        """When it was taken, by both clocks."""
+        return Moment(self.now_ns, self.at_ns)
+
+    @classmethod
+    def of(cls, survey: Survey, now_ns: int, at_ns: int) -> Snapshot:
+        """Keep a survey."""
+        workers = [replace(worker, reading=segment_codec.compact(worker.reading)) for worker in survey.workers]
+        return cls(now_ns, at_ns, replace(survey, workers=workers))
+
+
+class Takes(Protocol):
+    """Whoever is given every snapshot."""
+
+    def take(self, snapshot: Snapshot) -> None:
+        """Take the next one."""
+        ...

@@ -1,0 +1,120 @@
+"""Who is called what.
+
+Owns: the names of workers, their order, how a command is given one, and which come near one that nobody has. Must not
+know: what was recorded, screens. Invariants: a name stands for one worker; it depends on who is there and on nothing
+else, so that whoever reads the headers alone calls everybody the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeVar
+
+from brickd.shm.segment_copy import Identity
+
+Who = TypeVar("Who", bound=Identity)
+_NOBODY: Mapping[str, str] = MappingProxyType({})
+
+
+def named(everybody: Iterable[Who], remembered: Mapping[str, str] = _NOBODY) -> list[tuple[str, Who]]:
+    """Give each its name: the declared one, else what it was called before, else the lowest free number, by age.
+
+    The living come first, so that a worker that was started again has the name and the dead one a mark behind it; of
+    several dead ones the last that had the name keeps it.
+
+    Args:
+        everybody: who is to be named.
+        remembered: what those without a declared name were called, by uuid.
+
+    Returns:
+        Them all, by service and name.
+    """
+    by_age = sorted(everybody, key=lambda who: (not who.alive, who.header["started_ns"], who.uuid))
+    had = [(who, _declared(who) or remembered.get(who.uuid)) for who in by_age]
+    reserved = {name for who, name in had if who.alive or _declared(who)}
+    holders: dict[str, Who] = {}
+    for who, name in had:
+        if name is not None and (name not in holders or not holders[name].alive):
+            holders[name] = who
+    taken: set[str] = set()
+    result = []
+    for who, before in had:
+        name = before
+        if name is None:
+            numbers = (f"{who.service}/{number}" for number in itertools.count())
+            name = next(free for free in numbers if free not in reserved and free not in taken)
+        if name in taken or (before is not None and holders[before] is not who):
+            name = f"{name}~{who.uuid[:6]}"
+        taken.add(name)
+        result.append((name, who))
+    return sorted(result, key=lambda pair: (pair[1].service, _natural(pair[0])))
+
+
+def _declared(who: Identity) -> str | None:
+    if who.coordinates:
+        return f"{who.service}/{who.coordinates}"
+    return f"{who.service}/{who.header['index']}" if who.header["index"] >= 0 else None
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """Order api/10 behind api/9."""
+    parts = ("".join(group) for _, group in itertools.groupby(name, str.isdecimal))
+    return tuple((int(part), "") if part.isdecimal() and part.isascii() else (-1, part) for part in parts)
+
+
+def near(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those that were probably meant: they hold what was typed, or are spelled nearly so; the likeliest first.
+
+    >>> near("api/1", ["batch/0", "api/10", "api/2"]), near("BATHC/0", ["batch/0", "api/0"])
+    (['api/10', 'api/2'], ['batch/0'])
+    """
+    # 2 ms that only a name that nobody has costs.
+    from difflib import get_close_matches
+
+    spelled: dict[str, list[str]] = {}
+    for each in sorted(known):
+        spelled.setdefault(each.casefold(), []).append(each)
+    wanted = name.casefold()
+    holding = sorted(
+        (each for each in spelled if wanted and wanted in each),
+        key=lambda each: (not each.startswith(wanted), len(each), each),
+    )
+    close = get_close_matches(wanted, spelled, n=most)
+    return [each for folded in dict.fromkeys(holding + close) for each in spelled[folded]][:most]
+
+
+def suggestion(name: str, known: set[str]) -> str:
+    """What to say to a name that nobody has: what was probably meant, else what there is.
+
+    >>> suggestion("ap/1", {"api/1", "batch"}), suggestion("x", {"api/1"})
+    ('did you mean api/1?', 'there are api/1')
+    """
+    if not known:
+        return "nothing is recorded here at all"
+    meant = near(name, known)
+    if meant:
+        return f"did you mean {' or '.join(meant)}?"
+    first = sorted(known)[:3]
+    rest = f" and {len(known) - len(first)} more" if len(known) > len(first) else ""
+    return f"there are {', '.join(first)}{rest}"
+
+
+def as_argument(name: str) -> str:
+    """The name as a command takes it, safe to paste: it is a worker's own text.
+
+    >>> as_argument("api/0"), as_argument("x; touch y"), as_argument("-x")
+    ('api/0', "'x; touch y'", '-- -x')
+    """
+    return as_arguments([name])
+
+
+def as_arguments(names: Sequence[str]) -> str:
+    """Several of them.
+
+    >>> as_arguments(["api/0", "-x", "-y"])
+    '-- api/0 -x -y'
+    """
+    return f"{'-- ' if any(name.startswith('-') for name in names) else ''}{shlex.join(names)}"

@@ -1,0 +1,76 @@
+"""What every worker did in every brick between two snapshots: the workers of a service side by side.
+
+Owns: that table. Must not know: who is slow, windows of several slots, screens. Invariants: times are self times; who
+recorded nothing in a brick has no share in it; workers that are gone or were added up have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from brickd.base.timestamps import Moment
+from brickd.model.brick_totals import names_in
+from brickd.model.summary_fold import Fold
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.windows import since
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One worker in one brick."""
+
+    worker: str
+    count: int
+    self_ns: float
+    elements: int
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The time between two snapshots.
+
+    Attributes:
+        began: at the first of them.
+        ended: at the second.
+        bricks: by service and brick, in the order of the workers' names.
+        categories: the same: the first that any worker of the service declared, else 'other'.
+        bounded: bricks of which nothing was measured, and only bounds are known.
+    """
+
+    began: Moment
+    ended: Moment
+    bricks: Mapping[tuple[str, str], tuple[Share, ...]]
+    categories: Mapping[tuple[str, str], str]
+    bounded: Collection[tuple[str, str]] = ()
+
+    @property
+    def length_ns(self) -> int:
+        """How long that was."""
+        return self.ended.now_ns - self.began.now_ns
+
+
+def slot(before: Snapshot, after: Snapshot) -> Slot:
+    """What lies between two snapshots."""
+    alive = [worker for worker in after.survey.workers if worker.reading.alive]
+    fold: Fold[tuple[str, bool]] = Fold()
+    categories: dict[str, dict[str, str]] = {}
+    bricks: dict[tuple[str, str], list[Share]] = {}
+    bounds: set[tuple[str, str]] = set()
+    for worker in since((before,), alive):
+        key_of = _measured(worker.reading, categories.setdefault(worker.service, {}))
+        for (brick, bounded), sums in fold.alone(worker.reading, key_of, worker.service):
+            if bounded:  # compares nobody
+                bounds.add((worker.service, brick))
+            else:
+                bricks.setdefault((worker.service, brick), []).append(Share(worker.name, *sums))
+    sides = {key: tuple(shares) for key, shares in bricks.items()}
+    declared = {(service, brick): category for service, of in categories.items() for brick, category in of.items()}
+    return Slot(before.moment, after.moment, sides, declared, bounds - sides.keys())
+
+
+def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, bool]]:
+    name_of = names_in(reading, categories)
+    return lambda path, _: (name_of(path.name), path.unit == _reader.UNIT_BOUND)

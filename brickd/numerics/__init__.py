@@ -1,1 +1,0 @@
-"""What workers' tensors come to: heard, set side by side, judged."""

@@ -1,0 +1,195 @@
+"""What a daemon can be told to do, as the command line and the API both take it.
+
+Owns: the orders and their parameters. Must not know: how an order is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from brickd.base.json_values import flag, listed, require, text, unicode
+from brickd.errors import WrongQuestion
+from brickd.query.parameters import Choice, Name, Names, Number, Parameter, Switch, Whole
+from brickd.query.query import Question, given
+from brickd.shm import sampling
+
+OnOff = Literal["on", "off"]
+_ON_OFF = ("on", "off")
+_RECORDING = Name("the name that a recording was given as it began")
+_PATTERNS_MAX, _PATTERN_MAX = 64, 256
+
+
+class Steps(Parameter):
+    """Of which steps."""
+
+    def __init__(self, help: str, **more: Any) -> None:
+        super().__init__(sampling.WANTED, help, **more)
+
+    def takes(self, value: object) -> bool:
+        """Whether it says of which."""
+        return isinstance(value, str) and sampling.rate_of(value) is not None
+
+
+class Patterns(Names):
+    """Any number of patterns of names."""
+
+    def takes(self, value: object) -> bool:
+        """Whether there is room for all of them."""
+        return (
+            isinstance(value, tuple)
+            and Names.takes(self, value)
+            and len(value) <= _PATTERNS_MAX
+            and all(len(each) <= _PATTERN_MAX for each in value)
+        )
+
+
+@dataclass(frozen=True)
+class Setting(Question):
+    """What the workers of a service are to do from now on; None: as before. With neither, it asks what is set."""
+
+    service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
+    spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
+    recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), None)
+    fingerprints: str | None = given(
+        Steps(
+            "Record checksums in these steps: none, one in N, or all. default: as each worker was started.",
+            metavar="off|1/N|all|default",
+        ),
+        None,
+    )
+    sites: tuple[str, ...] = given(
+        Patterns(
+            f"up to {_PATTERNS_MAX} patterns of kernels' names, each of at most {_PATTERN_MAX} characters",
+            "Record checksums only at kernels that match, such as 'layers.*.mlp'; all: at every kernel."
+            " May be given several times.",
+            metavar="PATTERN",
+        ), ()
+    )  # fmt: skip
+
+    @property
+    def changes(self) -> bool:
+        """Whether anything is to be set."""
+        return self.spans is not None or self.recording is not None or self.fingerprints is not None or self.sites != ()
+
+
+@dataclass(frozen=True)
+class Forgetting(Question):
+    """Whose totals are to be forgotten, of the dead: everybody's where nobody is named."""
+
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+
+
+@dataclass(frozen=True)
+class Rescanning(Question):
+    """Whose weights are to be read once more: everybody's where nobody is named."""
+
+    names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
+
+
+@dataclass(frozen=True)
+class Recording(Question):
+    """What is to be recorded, for how long, and how much of it is kept."""
+
+    names: tuple[str, ...] = given(
+        Names("names of workers or services", "Record only this worker or service. May be given several times.",
+              key="workers", metavar="WORKER|SERVICE"), ()
+    )  # fmt: skip
+    duration: float | None = given(
+        Number(0.01, 31_536_000, "Stop after this time (default: at Ctrl-C).", metavar="SECONDS"), None
+    )
+    until_exit: bool = given(Switch("Stop when all recorded workers have ended.", key="until-exit"), False)
+    spans: bool = given(Switch("Make the workers keep each span in detail during the recording."), False)
+    values: bool = given(
+        Switch("Include statistics and sketches of tensors. They reveal tokens to anyone with the same weights."), False
+    )
+    redact: bool = given(
+        Switch("Make the file safe to give away: of tensors and requests it shows only which are equal."), False
+    )
+    max_size: int = given(
+        Whole(1 << 16, 1 << 40, "Start another file when one reaches this size.", key="max-size", metavar="BYTES"),
+        1 << 30,
+    )
+    max_age: float | None = given(
+        Number(1, 31_536_000, "Start another file when one is this old.", key="max-age", metavar="SECONDS"), None
+    )
+    files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        if self.values and self.redact:
+            raise WrongQuestion("values and redact exclude each other: give one of them")
+
+
+@dataclass(frozen=True)
+class Ending(Question):
+    """Which recording is to come to its end."""
+
+    recording: str = given(_RECORDING)
+
+
+@dataclass(frozen=True)
+class RecordedFile(Question):
+    """Which file of which recording is meant."""
+
+    recording: str = given(_RECORDING)
+    number: int = given(Whole(0, None, "The number of the file in the recording."))
+
+
+class Wish(NamedTuple):
+    """What the operator wants of a service's workers.
+
+    Attributes:
+        spans: their span rings on.
+        off: nothing recorded.
+        fingerprints: of which steps checksums are.
+        sites: patterns of the kernels of which they are; none: of all.
+    """
+
+    spans: bool = False
+    off: bool = False
+    fingerprints: str = sampling.DEFAULT
+    sites: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, said: Sequence[Any]) -> Wish:
+        """As a checkpoint has it; an older one says only the first two."""
+        spans, off, *more = said
+        fingerprints, sites = more or (sampling.DEFAULT, [])
+        require(sampling.rate_of(text(fingerprints)) is not None, sampling.WANTED, fingerprints)
+        return cls(flag(spans), flag(off), fingerprints, tuple(map(unicode, listed(sites, _PATTERNS_MAX))))
+
+    def document(self) -> dict[str, Any]:
+        """In the words of an order."""
+        sites = list(self.sites) or [sampling.ALL]
+        return {**settings(spans=self.spans, off=self.off), "fingerprints": self.fingerprints, "sites": sites}
+
+    def text(self) -> str:
+        """In a sentence."""
+        return sentence(self.document())
+
+
+class Obeyed(NamedTuple):
+    """What became of an order.
+
+    Attributes:
+        wish: what is wanted now.
+        workers: how many there are.
+        deaf: of these, how many record checksums of all steps and sites whatever is wanted, for their agent is older.
+    """
+
+    wish: Wish
+    workers: int
+    deaf: int = 0
+
+
+def settings(*, spans: bool, off: bool) -> dict[str, OnOff]:
+    """What is set, in the words of an order."""
+    return {"spans": "on" if spans else "off", "recording": "off" if off else "on"}
+
+
+def sentence(said: Mapping[str, Any]) -> str:
+    """What the workers of a service are told, in a sentence."""
+    told = f"spans {said['spans']}, recording {said['recording']}"
+    return f"{told}, fingerprints {said['fingerprints']}, sites {', '.join(said['sites'])}"

@@ -1,0 +1,237 @@
+"""The queries: what may be asked, with which parameters, one class per view.
+
+Owns: the parameters of each, and the words that documents use for reasons. Must not know: how a query is answered.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from brickd.errors import WrongQuestion
+from brickd.query.parameters import Choice, Name, Names, Number, Switch, Whole
+from brickd.query.query import ABOUT_WORKERS, OVER, START, Question, given
+
+By = Literal["worker", "service", "layer"]
+
+# By what bricks may be sorted, and which key of an entry that means.
+SORTS = {
+    **{each: f"{each}_ns" for each in ("self", "total", "mean", "p50", "p90", "p99", "max")},
+    **{each: each for each in ("count", "elements", "bytes", "flops", "name", "spread")},
+}
+
+
+@dataclass(frozen=True)
+class BricksQuestion(Question):
+    """Which bricks, of which workers, in which order."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    sort: str = given(Choice(list(SORTS), "Sort by this figure, the largest first."), "self")
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
+    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
+    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
+    over: str = given(OVER, START)
+
+    def __post_init__(self) -> None:
+        Question.__post_init__(self)
+        if (self.sort, self.by) == ("spread", "worker"):
+            raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
+        if self.sort == "max" and self.over != START:
+            raise WrongQuestion(f"the longest span of the last {self.over} is not known: sort by p99, or over start")
+
+
+@dataclass(frozen=True)
+class CoverageQuestion(Question):
+    """Of which services."""
+
+    names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
+
+
+EvidenceName = Literal["weights", "input", "run"]
+_ALL = 2**64 - 1
+_DIGITS = re.compile(r"[0-9a-fA-F]{16}")
+_NUMBER = re.compile(r"-?[0-9]{1,20}")
+
+
+def step_number(text: str) -> int:
+    """The number of a step: itself, sixteen digits as they are shown, or what the agent makes of any other text.
+
+    >>> step_number("17"), step_number("0000000000000011"), step_number("-1") == _ALL
+    (17, 17, True)
+    >>> f"{step_number('req-1'):016x}"
+    'fddbeef2b6ce4891'
+    """
+    if _DIGITS.fullmatch(text):
+        return int(text, 16)
+    if _NUMBER.fullmatch(text):
+        return int(text) & _ALL
+    number = 0xCBF29CE484222325  # FNV-1a, as `core_number` of the agent
+    for byte in text.encode(errors="surrogatepass"):
+        number = (number ^ byte) * 0x100000001B3 & _ALL
+    return number
+
+
+@dataclass(frozen=True)
+class DiffQuestion(Question):
+    """Which workers, by which evidence, and how far back."""
+
+    names: tuple[str, ...] = given(
+        Names(
+            "names of workers or services, or patterns",
+            metavar="[[RECORDING:]WORKER|SERVICE]...",
+            key="name",
+            positional=True,
+        ),
+        (),
+    )
+    by: EvidenceName | None = given(
+        Choice(
+            get_args(EvidenceName),
+            "Compare by this evidence: weights (replicas hold the same), input (equal inputs give equal outputs), or"
+            " run (the workers did the same work). Default: input, or weights if no output can be compared.",
+        ),
+        None,
+    )
+    step: str | None = given(
+        Name(
+            "a step",
+            "Compare only this step: its number, the 16 hexadecimal digits shown for it, or its text.",
+            metavar="STEP",
+        ),
+        None,
+    )
+    since: float | None = given(
+        Number(0.001, 1e9, "Compare only what was recorded in the last SECONDS.", metavar="SECONDS"), None
+    )
+    rtol: float | None = given(
+        Number(0, 1e6, "With --by run: tolerate relative errors up to this one.", metavar="ERROR"), None
+    )
+
+
+@dataclass(frozen=True)
+class EventsQuestion(Question):
+    """From where on."""
+
+    since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), 0)
+
+
+@dataclass(frozen=True)
+class FingerprintsQuestion(Question):
+    """Of which workers."""
+
+    uuids: tuple[str, ...] = given(Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), ())
+
+
+@dataclass(frozen=True)
+class HangQuestion(Question):
+    """Whom to watch, and for how long."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    watch: float = given(Number(0.01, 3600, "Wait this long between the two looks.", metavar="SECONDS"), 1.0)
+    longer: float = given(
+        Number(0, 86400, "A span must be open at least this long to count as stuck.", metavar="SECONDS"), 1.0
+    )
+
+
+@dataclass(frozen=True)
+class InspectQuestion(Question):
+    """Which segment, and how much of its rings."""
+
+    name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
+    records: int = given(Whole(0, 100_000, "Show the newest N records of each ring.", short="-n", metavar="N"), 10)
+
+
+@dataclass(frozen=True)
+class RooflineQuestion(Question):
+    """Which bricks, under which roof."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    device: str = given(
+        Name(
+            "a device",
+            "Compare with this device: core, machine, gpu0, or a name from calibrate --device.",
+            metavar="NAME",
+        ),
+        "machine",
+    )
+    type: str = given(Name("a type of number", "Use the peak for this type of number.", metavar="TYPE"), "float32")
+    level: str = given(
+        Name("a level", "Use the bandwidth of this level: L1, L2, L3 or memory.", metavar="LEVEL"), "memory"
+    )
+    by: By | None = given(Choice(get_args(By), "One row per brick and worker, service or layer."), None)
+    category: str | None = given(Name("a category", "Show only the bricks of this category.", metavar="NAME"), None)
+    top: int | None = given(Whole(1, None, "Show the first N bricks and the totals of the rest.", metavar="N"), None)
+    over: str = given(OVER, START)
+
+
+@dataclass(frozen=True)
+class SourceQuestion(Question):
+    """The text of which source; none: which sources there are."""
+
+    hash: str | None = given(
+        Name("the hash of a source, or what that begins with", metavar="[HASH]", positional=True), None
+    )
+
+
+@dataclass(frozen=True)
+class StatusQuestion(Question):
+    """Over which workers and what time: the last 60 seconds, where somebody knows them, if no time is given."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    over: str | None = given(OVER, None)
+
+
+@dataclass(frozen=True)
+class StragglersQuestion(Question):
+    """Among the workers of which services."""
+
+    names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
+
+
+@dataclass(frozen=True)
+class TreeQuestion(Question):
+    """Whose tree, and how much of it."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    layers: bool = given(Switch("Show each layer separately instead of merging bricks over layers."), False)
+    depth: int | None = given(Whole(1, None, "Show N levels; deeper ones are counted.", metavar="N"), None)
+    min: float = given(
+        Number(0, 100, "Leave out what took less than PERCENT of the time; it is counted.", metavar="PERCENT"), 0.0
+    )
+    over: str = given(OVER, START)
+
+
+@dataclass(frozen=True)
+class WeightsQuestion(Question):
+    """Of which workers, and whether every tensor is to be told."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+    all: bool = given(Switch("Show every tensor, equal ones too."), False)
+
+
+@dataclass(frozen=True)
+class WorkersQuestion(Question):
+    """Which workers."""
+
+    names: tuple[str, ...] = given(ABOUT_WORKERS, ())
+
+
+# Why fingerprints of one place are not compared, by the name of each reason in documents.
+REASONS = {
+    "dtype": "another dtype",
+    "shape": "another shape",
+    "form": "inputs of another form",
+    "backend": "another backend",
+    "params": "other params, or weights of another generation",
+    "valid": "other valid rows",
+    "relation": "another relation",
+    "repeats": "not as often in each",
+    "unsteady": "most contradict themselves",
+    "work": "another step's work",
+    "values": "recorded without values (record --values)",
+    "stateful": "of stateful kernels (stateful=False where the inputs show all)",
+    "shard": "another shard",
+    "lost": "that records which were lost may explain",
+    "range": "of numbers too large for a sketch",
+}

@@ -1,0 +1,316 @@
+"""What stands in a recording: its beginning, snapshots, weights, events and its end, each as the body of a chunk.
+
+Owns: these bodies, JSON with packed summaries in it; behind that of weights, columns. Must not know: files, when
+anything is written. Invariants: what was written comes back as it was; a body that does not add up is a ValueError,
+whatever is in it; names, paths and sites stand in a file once for all readings that share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, get_args
+
+from brickd.analysis.weights import codec
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.tensors import Tensors
+from brickd.analysis.weights.worker_tensors import Holds
+from brickd.base import json_values
+from brickd.base.json_values import composed, plain
+from brickd.datasources.world import Facts
+from brickd.errors import SegmentRefused, SegmentUnopened
+from brickd.model.event_log import Event
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.worker_origins import ADDED_MAX, Origin
+from brickd.model.workers import Survey, Usage, Worker
+from brickd.shm import _reader, segment_codec
+from brickd.shm.ledger import ledger_of
+
+# What does not grow with the number of workers, and what is told of them, takes no more than this.
+_EVENT_BYTES_MAX = 1 << 16
+_OWN_BYTES_MAX = 1 << 20
+_TABLES_MAX = _REFUSED_MAX = 1 << 16
+_WORDS_MAX = 1 << 10
+_CLOCKS_MAX = 16
+_COUNTS_MAX = 64
+
+Why = Literal["asked", "over", "exited", "left", "rotated", "daemon_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What every file of a recording begins with.
+
+    Attributes:
+        began_at_ns: when the recording did, since 1970.
+        version: of the brickd that wrote it; None where that ran from a bare source tree.
+        host: its machine.
+        prefix: what the names of its segments began with.
+        names: of the workers and services that it is of; all where it names none.
+        spans: whether each span was to be kept in detail.
+        redacted: whether it may be given away: checksums, steps and positions are keyed anew, values left out.
+        values: whether statistics, sketches and the seed's checksums of tensors are in it.
+    """
+
+    began_at_ns: int
+    version: str | None
+    host: str
+    prefix: str
+    names: tuple[str, ...] = ()
+    spans: bool = False
+    redacted: bool = False
+    values: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a recording came to, and what it lacks.
+
+    Attributes:
+        snapshots: that were written.
+        events: the same of these.
+        records: slots of rings, likewise.
+        not_recorded: of each of these how many there was no room for.
+    """
+
+    snapshots: int = 0
+    events: int = 0
+    records: int = 0
+    not_recorded: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What a file ends with that came to its end.
+
+    Attributes:
+        why: asked: somebody ended it. over: its time was. exited: its workers had. left: whoever wanted it had gone.
+            rotated: it goes on in the next file. daemon_ended: as it says.
+        counts: of the recording up to here.
+    """
+
+    why: Why
+    counts: Counts
+
+
+# ---- written
+
+
+def beginning(of: Beginning) -> bytes:
+    """The body of a beginning."""
+    return plain(asdict(of)).encode()
+
+
+def ending(of: Ending) -> bytes:
+    """The body of an end."""
+    return plain(asdict(of)).encode()
+
+
+def event(of: Event) -> bytes:
+    """The body of an event."""
+    return plain([getattr(of, each.name) for each in fields(Event)]).encode()
+
+
+def tables(of: Snapshot, written: set[int]) -> bytes | None:
+    """The names, paths and sites of a snapshot's readings that were not written before; None where there are none.
+
+    Args:
+        of: the snapshot that is to be written next.
+        written: the numbers of those that were; these are added. Of none, they begin afresh: no later snapshot needs
+            those that stand before them.
+    """
+    afresh = not written
+    new = segment_codec.Tables.over([worker.reading for worker in of.survey.workers]).without(written)
+    if not (numbers := new.numbers()):
+        return None
+    written |= numbers
+    return composed({"afresh": plain(afresh)} | new.texts()).encode()
+
+
+def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
+    """The body of a snapshot.
+
+    Args:
+        of: what is written, but for names, paths and sites.
+        daemon: what the daemon said of itself.
+        counts: of the recording up to here, without this snapshot.
+    """
+    survey = of.survey
+    members = {
+        "now_ns": of.now_ns,
+        "daemon": None if daemon is None else asdict(daemon),
+        "counts": asdict(counts),
+        "refused": [(error.path, error.reason, isinstance(error, SegmentUnopened)) for error in survey.refused],
+        "foreign": 0,  # earlier versions counted files of other users here and require the member
+        "words": survey.words,
+        "clocks": survey.clocks,
+    }
+    workers = f"[{','.join(map(_worker, survey.workers))}]"
+    return composed({name: plain(value) for name, value in members.items()} | {"workers": workers}).encode()
+
+
+def weights(contents: Mapping[int, bytes], tensors: Mapping[str, Tensors], workers: Mapping[str, Holds]) -> bytes:
+    """The body of what is known of weights, as `redacted.weights` says it."""
+    return b"".join(codec.pieces(contents, tensors, workers))
+
+
+def _worker(worker: Worker) -> str:
+    members = {
+        "name": worker.name,
+        "together": worker.together,
+        "usage": worker.usage,
+        "flags": worker.reading.flags,
+        "asked_rate": worker.reading.asked_rate,
+        "left_out": f"{worker.reading.left_out:x}",
+        "added": worker.added,
+    }
+    return composed(
+        {name: plain(value) for name, value in members.items()} | {"reading": segment_codec.written(worker.reading)}
+    )
+
+
+# ---- read
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A snapshot that was read.
+
+    Attributes:
+        snapshot: as it was taken.
+        daemon: what the daemon said of itself then.
+        counts: of the recording up to there, without this snapshot.
+    """
+
+    snapshot: Snapshot
+    daemon: Facts | None
+    counts: Counts
+
+
+def read_beginning(body: bytes) -> Beginning:
+    """What `beginning` wrote."""
+    with json_values.validating():
+        found = json_values.document(body, _OWN_BYTES_MAX)
+        redacted = bool(found.get("redacted", False))
+        return Beginning(
+            json_values.whole(found["began_at_ns"]),
+            json_values.optional(found["version"], json_values.text),
+            json_values.text(found["host"]),
+            json_values.text(found["prefix"]),
+            tuple(map(json_values.text, found["names"])),
+            bool(found["spans"]),
+            redacted,
+            bool(found.get("values", not redacted)),  # before it was asked, all others had them
+        )
+
+
+def read_ending(body: bytes) -> Ending:
+    """What `ending` wrote."""
+    with json_values.validating():
+        found = json_values.document(body, _OWN_BYTES_MAX)
+        if found["why"] not in get_args(Why):
+            raise ValueError(f"why is {found['why']!r}, expected one of {', '.join(get_args(Why))}")
+        return Ending(found["why"], _counts(found["counts"]))
+
+
+def read_event(body: bytes) -> Event:
+    """What `event` wrote."""
+    with json_values.validating():
+        number, time_ns, kind, text, *whose = json_values.document(body, _EVENT_BYTES_MAX)
+        service, worker, command = (json_values.optional(each, json_values.text) for each in whose)
+        return Event(
+            json_values.whole(number),
+            json_values.whole(time_ns),
+            json_values.text(kind),
+            json_values.text(text),
+            service,
+            worker,
+            command,
+        )
+
+
+def read_tables(body: bytes) -> tuple[segment_codec.Tables, bool]:
+    """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
+    with json_values.validating():
+        document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
+        for what in ("names", "paths", "sites"):
+            json_values.limited(document.get(what, ()), _TABLES_MAX)
+        return segment_codec.Tables.of(document), document.get("afresh") is True
+
+
+def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.Tables) -> Shown:
+    """What `snapshot` wrote.
+
+    Args:
+        body: of its chunk.
+        at_ns: when it was written, since 1970.
+        tables: those that were in force there.
+    """
+    with json_values.validating():
+        found = json_values.document(body, _reader.CHUNK_BYTES_MAX)
+        survey = Survey(
+            [_read_worker(each, tables) for each in found["workers"]],
+            [_read_refused(*each) for each in json_values.limited(found["refused"], _REFUSED_MAX)],
+            words=tuple(map(json_values.text, json_values.limited(found["words"], _WORDS_MAX))),
+            clocks=_read_clocks(found.get("clocks", {})),
+        )
+        daemon = None if found["daemon"] is None else _read_facts(found["daemon"])
+        return Shown(Snapshot(json_values.whole(found["now_ns"]), at_ns, survey), daemon, _counts(found["counts"]))
+
+
+def read_weights(body: bytes) -> Weights:
+    """What `weights` wrote."""
+    with json_values.validating():
+        line, rest = codec.parted(body)
+        return codec.read(json_values.document(line, _reader.CHUNK_BYTES_MAX), rest)
+
+
+def _read_worker(found: dict[str, Any], tables: segment_codec.Tables) -> Worker:
+    reading = replace(
+        segment_codec.reading(found["reading"], tables),
+        flags=json_values.whole(found["flags"]),
+        asked_rate=json_values.whole(found.get("asked_rate", 0), most=_reader.RATE_ALL),
+        left_out=json_values.bits(found.get("left_out", "0"), _reader.SITES_MAX),
+    )
+    usage = None
+    if found["usage"] is not None:
+        percent, rss = found["usage"]
+        usage = Usage(json_values.optional(percent, json_values.number), json_values.whole(rss))
+    added = tuple(_read_origin(*each) for each in json_values.limited(found.get("added", ()), ADDED_MAX))
+    together = json_values.whole(found["together"], 1)
+    return Worker(json_values.text(found["name"]), reading, ledger_of(reading), together, usage, added)
+
+
+def _read_origin(uuid: Any, *numbers: Any) -> Origin:
+    took, ticks, ns = map(json_values.whole, numbers)
+    return Origin(json_values.text(uuid), took, ticks, ns)
+
+
+def _read_clocks(found: dict[str, tuple[Any, Any]]) -> dict[int, tuple[int, int]]:
+    clocks = json_values.limited(found, _CLOCKS_MAX).items()
+    return {int(kind): (json_values.whole(ticks), json_values.whole(ns)) for kind, (ticks, ns) in clocks}
+
+
+def _read_refused(path: Any, reason: Any, unopened: Any) -> SegmentRefused:
+    return (SegmentUnopened if unopened else SegmentRefused)(json_values.text(path), json_values.text(reason))
+
+
+def _read_facts(found: dict[str, Any]) -> Facts:
+    return Facts(
+        json_values.optional(found["version"], json_values.text),
+        json_values.whole(found["pid"]),
+        json_values.whole(found["started_ns"]),
+        json_values.whole(found["uptime_ns"]),
+        json_values.text(found["prefix"]),
+        json_values.optional(found["checkpoint_problem"], json_values.text),
+        json_values.whole(found["loop_still_ns"]),
+        json_values.optional(found["broken"], json_values.text),
+        json_values.optional(found["recording_problem"], json_values.text),
+    )
+
+
+def _counts(found: dict[str, Any]) -> Counts:
+    counted = json_values.limited(found["not_recorded"], _COUNTS_MAX)
+    lacking = {json_values.text(what): json_values.whole(n) for what, n in counted.items()}
+    snapshots, events, records = (json_values.whole(found.get(name, 0)) for name in ("snapshots", "events", "records"))
+    return Counts(snapshots, events, records, lacking)

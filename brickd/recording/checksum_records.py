@@ -1,0 +1,131 @@
+"""The checksums of a recording, each whole: one behind the other, as a drain gives them.
+
+Owns: where a checksum goes on that two chunks have parts of, and what is said of those that are not there. Must not
+know: what checksums mean, which of a worker's sites they are of. Invariants: each is given once, in the order of its
+lane; of one that is not whole nothing is; each file is read once for all workers that are wanted, and what is in memory
+is a chunk and less than a record of each of their lanes, whatever is in the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from brickd.recording.chunks import Records
+from brickd.recording.file_index import Contents
+from brickd.shm import _reader
+from brickd.shm.records import SLOT_BYTES
+
+_SEQUENCE, _SLOTS, _TICKS = slice(0, 8), slice(12, 14), slice(16, 24)  # of a first slot; _SLOTS: how many it is one of
+
+
+@dataclass(slots=True)
+class Lost:
+    """What is not given of a worker.
+
+    Attributes:
+        cut: checksums that begin in a file and do not end there: behind a gap, a damage or the end of the last file.
+        missing: numbers between records of a lane that no record has: events of any kind that had no room in a ring,
+            in memory or on the disk, or were damaged.
+        rejected: checksums that cannot be, and records behind which nobody knows where the next one begins.
+        until: ticks of a checksum behind all of it; None: nothing is behind the last of it.
+    """
+
+    cut: int = 0
+    missing: int = 0
+    rejected: int = 0
+    until: int | None = field(default=0, compare=False)
+
+
+@dataclass(slots=True)
+class _Lane:
+    """How far one has come.
+
+    Attributes:
+        next: position of the slot behind the last one.
+        begun: the slots of a checksum that is not whole yet.
+        last: number of the last record.
+        torn: whether something is not given, and no checksum behind it either so far.
+    """
+
+    next: int = 0
+    begun: bytes = b""
+    last: int = 0
+    torn: bool = False
+
+
+@dataclass(slots=True)
+class Checked:
+    """Those of some workers.
+
+    Args:
+        files: of one recording, in their order.
+        uuids: whose.
+
+    Attributes:
+        lost: by uuid, of those of whom anything was read; complete when all were given.
+        last: by uuid and lane, the number of the last record of any kind.
+    """
+
+    files: Sequence[Contents]
+    uuids: Set[str]
+    lost: dict[str, Lost] = field(default_factory=dict)
+    last: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Of each chunk of records that ends any: whose they are, and their slots."""
+        self.lost.clear()
+        lanes: dict[tuple[str, int], _Lane] = {}
+        for uuid, found in self._pieces():
+            lane = lanes.setdefault((uuid, found.lane), _Lane())
+            if whole := _taken(lane, found, self.lost.setdefault(uuid, Lost())):
+                yield uuid, whole
+        for (uuid, number), lane in lanes.items():
+            self.lost[uuid].cut += bool(lane.begun)
+            if lane.begun or lane.torn:
+                self.lost[uuid].until = None
+            self.last[uuid, number] = lane.last
+
+    def _pieces(self) -> Iterable[tuple[str, Records]]:
+        for file in self.files:
+            for uuid, found in file.records(self.uuids):
+                if found.events and found.lane < _reader.LANES_MAX:
+                    yield uuid, found
+
+
+def _taken(lane: _Lane, found: Records, lost: Lost) -> bytes:
+    """The whole checksums of what comes next in a lane."""
+    count, before, cuts = len(found.slots) // SLOT_BYTES, lane.last, lost.cut
+    slots, at = found.slots[: count * SLOT_BYTES], min(found.inside, count)
+    if lane.begun:
+        needed = int.from_bytes(lane.begun[_SLOTS], "little") - len(lane.begun) // SLOT_BYTES
+        follows = found.first == lane.next
+        if follows and found.inside == needed:
+            slots, at = lane.begun + slots, 0
+        else:
+            lost.cut += 1
+            at = count if follows else at  # one of the two lies: where a record begins is not known
+    whole, cut, lane.last, missing, rejected = _reader.checked(slots, at, lane.last)
+    lane.begun = slots[cut * SLOT_BYTES :]
+    lane.next = found.first + count
+    lost.missing += missing
+    lost.rejected += rejected
+    lane.torn |= bool(missing or rejected or lost.cut != cuts)
+    if lane.torn and whole:
+        # Where it is not all that lacks before the first, only the last stands behind all of it.
+        is_ahead = not rejected and _number(slots, at * SLOT_BYTES, _SEQUENCE) == before + missing + 1
+        last = 0 if is_ahead else _last(whole)
+        lost.until, lane.torn = max(lost.until or 0, _number(whole, last, _TICKS)), False
+    return whole
+
+
+def _number(slots: bytes, at: int, of: slice) -> int:
+    return int.from_bytes(slots[at + of.start : at + of.stop], "little")
+
+
+def _last(whole: bytes) -> int:
+    """Where the last of some checksums begins."""
+    at = last = 0
+    while at < len(whole):
+        last, at = at, at + _number(whole, at, _SLOTS) * SLOT_BYTES
+    return last

@@ -1,0 +1,118 @@
+"""Where the chunks of a recording begin.
+
+Owns: which blocks of a file are heads, and where the next one is looked for behind what is none. Must not know: what
+stands in bodies, in which order chunks come. Invariants: a head that is given has its body within the file; what was
+passed over on the way to it is told with its place, and so is why there is none any more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from brickd.recording.damage import End
+from brickd.recording.file_bytes import File
+from brickd.shm import _reader
+
+_HEAD = _BLOCK = _reader.BLOCK_BYTES
+_LOOK_BYTES = 1 << 20
+_ZEROS = bytes(_BLOCK)
+_PATIENCE = 100  # so often a head may change while it is looked at
+
+
+class Head(NamedTuple):
+    """What stands before a body.
+
+    Attributes:
+        offset: where it begins.
+        length: of the body.
+        number: of the chunk in the file.
+        at_ns: since 1970.
+    """
+
+    offset: int
+    kind: int
+    length: int
+    number: int
+    at_ns: int
+    body_sum: int
+
+    @property
+    def body(self) -> int:
+        """Where the body begins."""
+        return self.offset + _HEAD
+
+    @property
+    def end(self) -> int:
+        """Where the next chunk begins."""
+        return self.body + -(-self.length // _BLOCK) * _BLOCK
+
+
+class Heads:
+    """Those of a file."""
+
+    def __init__(self, file: File, key: bytes) -> None:
+        self._file, self._key = file, key
+
+    def next(self, end: End) -> Head | None:
+        """The next one whose body is within the file, from `end.at` on; None: there is none any more."""
+        file = self._file
+        block, patience = file.read(end.at, _HEAD), _PATIENCE
+        while (head := self._find(end.at, block)) is None or head.end > file.size:
+            found = self._look(end.at + _HEAD)
+            before, block = block, file.read(end.at, _HEAD)
+            if block != before and patience:  # its writer has come to it since, and perhaps to the next one
+                patience -= 1
+                continue
+            if found is None:
+                self._break(end, head, block)
+                return None
+            end.damage(end.at, found.offset, "no chunk begins there" if head is None else "a chunk that was cut")
+            end.at = found.offset
+            block, patience = file.read(end.at, _HEAD), _PATIENCE
+        return head
+
+    def at(self, offset: int) -> Head | None:
+        """The one that begins there, if one does."""
+        return self._find(offset, self._file.read(offset, _HEAD))
+
+    def _look(self, offset: int) -> Head | None:
+        """The first one from there on."""
+        while blocks := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
+            if (found := self._find(offset, blocks)) is not None:
+                return found
+            if len(blocks) < _LOOK_BYTES:
+                return None
+            offset += _LOOK_BYTES
+        return None
+
+    def _find(self, offset: int, blocks: bytes) -> Head | None:
+        """The first one in blocks that begin there, the last of which may be a part of one."""
+        found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
+        return None if found is None else Head(offset + found[0], *found[1:])
+
+    def _break(self, end: End, head: Head | None, block: bytes) -> None:
+        """Nothing is whole any more, and its writer did not close it."""
+        size = self._file.size
+        if self._file.trouble:
+            end.why = f"{self._file.trouble}; all before byte {end.at} is there"
+        elif head is not None:
+            end.why = f"was cut at byte {size}, within a chunk: all before byte {end.at} is there"
+        elif size - end.at < _HEAD and size > end.at:
+            end.why = f"was cut at byte {size}, within the head of a chunk: all before byte {end.at} is there"
+        elif block in (b"", _ZEROS):
+            end.why = (
+                f"was not ended: it is written still, or its writer was killed, or it was cut at byte {end.at}:"
+                " all before is there"
+            )
+        else:
+            end.damage(end.at, size, "no chunk begins there, nor behind it")
+            end.why = f"has no end: all that is whole before byte {size} is there"
+
+    def behind(self, offset: int) -> int:
+        """Behind the last byte from there on that is not zero; where there is none, the offset."""
+        last = offset
+        while piece := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
+            if rest := piece.rstrip(b"\0"):
+                last = offset + len(rest)
+            offset += len(piece)
+        return last

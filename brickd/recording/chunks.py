@@ -1,0 +1,214 @@
+"""The chunks of a recording, read out of its file.
+
+Owns: which chunks of a file are believed, and what is said of those that are not. Must not know: what the chunks mean.
+Invariants: a chunk that is given stands in the file as it was written; what is not given is told, with its place, by
+`Form.end`; no file, whatever is in it and whoever changes or cuts it meanwhile, ends the reading with anything but
+that. Never is more of it in memory than a chunk.
+
+The form itself is described in brickd/reader/recording.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple, Self
+
+from brickd.errors import RecordingRefused
+from brickd.recording.chunk_heads import Head, Heads
+from brickd.recording.damage import End, Refused
+from brickd.recording.file_bytes import File, Reads, nobody, open_file
+from brickd.shm import _reader
+
+_BLOCK = _reader.BLOCK_BYTES
+
+
+class Title(NamedTuple):
+    """Which recording it is.
+
+    Attributes:
+        made_ns: since 1970.
+        id: the same in all files that follow one another.
+        number: of this file among them.
+    """
+
+    major: int
+    minor: int
+    made_ns: int
+    id: bytes
+    number: int
+
+
+class Chunk(NamedTuple):
+    """One chunk, whole.
+
+    Attributes:
+        kind: one of `_reader.CHUNK_...`.
+        at_ns: since 1970.
+        sequence: its number in the file.
+        offset: where it begins.
+    """
+
+    kind: int
+    at_ns: int
+    sequence: int
+    offset: int
+    body: bytes
+
+    @property
+    def end(self) -> int:
+        """Behind the last byte of its body."""
+        return self.offset + _BLOCK + len(self.body)
+
+
+class Records(NamedTuple):
+    """Slots of one ring as they stood in it.
+
+    Attributes:
+        worker: the number that its writer gave it.
+        events: whether it is the event ring of the lane.
+        inside: so many of the first slots belong to a record that began before them, or are no record's.
+        first: position of the first slot.
+        slots: hostile; 64 bytes each.
+    """
+
+    worker: int
+    lane: int
+    events: bool
+    inside: int
+    first: int
+    slots: bytes
+
+
+class Form:
+    """An open recording.
+
+    Attributes:
+        title: which one it is.
+        end: how the last reading of all of it ended.
+    """
+
+    def __init__(self, file: File) -> None:
+        """Of a file, which it closes.
+
+        Raises:
+            RecordingRefused: it is no recording, or of a form that this brickd does not read.
+        """
+        self.path = file.path
+        self.end = End()
+        self._file = file
+        titles = file.read(0, _reader.RECORDING_FIRST)
+        try:
+            major, minor, made_ns, id_, number, self._key = _reader.recording_title(titles)
+        except ValueError as error:
+            raise RecordingRefused(self.path, file.trouble or str(error)) from None
+        self.title = Title(major, minor, made_ns, id_, number)
+        self._twins = titles[:_BLOCK] == titles[_BLOCK:]
+        self._heads = Heads(file, self._key)
+
+    def __iter__(self) -> Iterator[Chunk]:
+        """All chunks that are whole and of a kind that is known, in order."""
+        self.end = end = self._begin()
+        if not self._twins:
+            end.damage(0, end.at, "of its two titles one is whole")
+        for chunk in self._whole(end):
+            if chunk.kind == _reader.CHUNK_END:
+                self._close(end, chunk.body)
+                return
+            if chunk.kind < _reader.CHUNK_KINDS:
+                yield chunk
+            else:
+                end.skip(chunk.kind)
+
+    def only(self, *kinds: int) -> Iterator[Chunk]:
+        """Those of some kinds: the bodies of others are not looked at, nor is anything told of what is not whole."""
+        for chunk in self._whole(self._begin(), (*kinds, _reader.CHUNK_END)):
+            if chunk.kind == _reader.CHUNK_END:
+                return
+            yield chunk
+
+    def again(self, offset: int) -> Chunk | None:
+        """The chunk that was given as beginning there; None: it is not there any more."""
+        head = self._heads.at(offset)
+        body = None if head is None else self._body(head)
+        return None if head is None or body is None else Chunk(head.kind, head.at_ns, head.number, offset, body)
+
+    def _begin(self) -> End:
+        return End(at=min(_reader.RECORDING_FIRST, self._file.size))
+
+    def _whole(self, end: End, kinds: tuple[int, ...] = ()) -> Iterator[Chunk]:
+        """All chunks that are whole, of every kind unless some are named."""
+        number = 0
+        while (head := self._heads.next(end)) is not None:
+            if kinds and head.kind not in kinds:
+                end.at = head.end
+                continue
+            body = self._body(head)
+            before, end.at = end.at, head.end
+            if body is None:
+                end.damage(head.offset, head.end, f"chunk {head.number} is not what its checksum says")
+                continue
+            if head.number < number:
+                end.damage(head.offset, head.end, f"chunk {head.number} comes after chunk {number - 1}")
+                continue
+            if head.number > number:
+                end.missing += head.number - number
+                if not end.damages or end.damages[-1].end != before:
+                    end.damage(before, before, f"chunk {head.number} comes after chunk {number - 1}")
+            number = head.number + 1
+            yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
+
+    def _body(self, head: Head) -> bytes | None:
+        """What its checksum says."""
+        blocks = self._file.read(head.body, head.end - head.body)
+        if len(blocks) < head.end - head.body:  # it was cut since its head was found
+            return None
+        return blocks[: head.length] if _reader.recording_sum(self._key, blocks) == head.body_sum else None
+
+    def _close(self, end: End, body: bytes) -> None:
+        """Its writer closed it."""
+        end.ended = True
+        try:
+            _, *refused = _reader.recording_end(body)
+        except ValueError as error:
+            end.damage(end.at, end.at, str(error))
+        else:
+            end.refused = Refused(*refused)
+        if (last := self._heads.behind(end.at)) > end.at:
+            end.damage(end.at, last, "bytes behind its end")
+
+    def close(self) -> None:
+        """Close its file."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_recording(path: str, reads: Reads = nobody) -> Form:
+    """Open a recording.
+
+    Raises:
+        RecordingRefused: it is none, or of a form that this brickd does not read, or it cannot be opened.
+        NotPermitted: it is another user's.
+    """
+    file = open_file(path, reads)
+    try:
+        return Form(file)
+    except BaseException:
+        file.close()
+        raise
+
+
+def records(body: bytes) -> Records:
+    """What a chunk of RECORDS says.
+
+    Raises:
+        ValueError: it is none.
+    """
+    worker, lane, ring, inside, first = _reader.recorded_from(body)
+    if ring > 1:
+        raise ValueError(f"slots of ring {ring}, wanted 0 or 1")
+    return Records(worker, lane, ring == 1, inside, first, body[_BLOCK:])

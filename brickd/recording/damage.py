@@ -1,0 +1,98 @@
+"""How the reading of a recording ended.
+
+Owns: what was not there as it was written, and the words for it. Must not know: files, or what chunks mean. Invariants:
+what is missing is told; the lists of places and of kinds are limited, and what goes over is counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from brickd.base.units import plural
+
+DAMAGES_MAX = 100
+_KINDS_MAX = 16
+
+
+class Damage(NamedTuple):
+    """Bytes that are not as they were written, from `start` to before `end`."""
+
+    start: int
+    end: int
+    why: str
+
+
+class Refused(NamedTuple):
+    """What the file had no room for: whole chunks, the bytes of their bodies, and slots of rings."""
+
+    chunks: int
+    bytes: int
+    slots: int
+
+
+NOTHING = Refused(0, 0, 0)
+
+
+@dataclass(slots=True)
+class End:
+    """How the reading of a file ended.
+
+    Attributes:
+        at: all that is whole before this byte was given.
+        ended: its writer closed it.
+        why: where it was not, what stands at `at`.
+        damages: the first ones; `damages_more` others were not listed.
+        missing: chunks that are known to have been there.
+        skipped: chunks of kinds that this brickd does not know, by kind; `skipped_more` others are of yet other kinds.
+        refused: what its writer had no room for, where it closed the file.
+    """
+
+    at: int = 0
+    ended: bool = False
+    why: str = ""
+    damages: list[Damage] = field(default_factory=list)
+    damages_more: int = 0
+    missing: int = 0
+    skipped: Counter[int] = field(default_factory=Counter)
+    skipped_more: int = 0
+    refused: Refused = NOTHING
+
+    @property
+    def clean(self) -> bool:
+        """Whether all that was written is there."""
+        return self.ended and not self.damages
+
+    def words(self) -> list[str]:
+        """What is to be told of it; nothing when all is there."""
+        told = [f"damaged from byte {each.start} to {each.end}: {each.why}" for each in self.damages]
+        if self.damages_more:
+            told.append(f"damaged in {plural(self.damages_more, 'more place')}")
+        if self.missing:
+            told.append(f"{plural(self.missing, 'chunk')} of it lost")
+        if self.why:
+            told.append(self.why)
+        for kind, count in sorted(self.skipped.items()):
+            told.append(f"{plural(count, 'chunk')} of kind {kind}, which this brickd does not know: left out")
+        if self.skipped_more:
+            told.append(f"{plural(self.skipped_more, 'chunk')} of yet other kinds: left out")
+        chunks = f"{plural(self.refused.chunks, 'chunk')} of {self.refused.bytes:,} bytes"
+        slots = f"{plural(self.refused.slots, 'slot')} of rings"
+        if said := [each for count, each in ((self.refused.chunks, chunks), (self.refused.slots, slots)) if count]:
+            told.append(f"had no room for {' and '.join(said)}")
+        return told
+
+    def damage(self, start: int, end: int, why: str) -> None:
+        """Tell of one."""
+        if len(self.damages) < DAMAGES_MAX:
+            self.damages.append(Damage(start, end, why))
+        else:
+            self.damages_more += 1
+
+    def skip(self, kind: int) -> None:
+        """Count one of a kind that is not known."""
+        if kind in self.skipped or len(self.skipped) < _KINDS_MAX:
+            self.skipped[kind] += 1
+        else:
+            self.skipped_more += 1

@@ -1,0 +1,103 @@
+"""The bytes of a recording, out of its file.
+
+Owns: access to the file, and who is told how far it was read. Must not know: what the bytes mean. Invariants: it is
+read with pread alone; whoever changes or cuts it meanwhile, what is there is given and what is not is not.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from typing import Self
+
+from brickd.errors import NotPermitted, RecordingRefused
+from brickd.shm import _reader
+
+_BLOCK = _reader.BLOCK_BYTES
+_STEP_BYTES = 1 << 20
+
+Reads = Callable[[str, int, int], object]
+"""Is told which file is read, up to which byte, of how many."""
+
+
+def nobody(path: str, at: int, of: int) -> None:
+    """Wants to know nothing of that."""
+
+
+class File:
+    """An open one; it owns the descriptor.
+
+    Attributes:
+        path: what it was called when it was opened.
+        trouble: why bytes of it could not be had; "": all could.
+    """
+
+    def __init__(self, path: str, fd: int, reads: Reads = nobody) -> None:
+        self.path = path
+        self.trouble = ""
+        self._fd = fd
+        self._reads = reads
+        self._told = 0
+
+    @property
+    def size(self) -> int:
+        """How long it is now."""
+        return os.fstat(self._fd).st_size
+
+    def data(self, offset: int) -> int:
+        """Where the first block from there on is that may be anything but zeros: most of a huge file may be holes."""
+        try:
+            found = os.lseek(self._fd, offset, os.SEEK_DATA)
+        except OSError as error:  # nothing else is there; or its file system does not say
+            found = self.size if error.errno == errno.ENXIO else offset
+        return max(offset, found // _BLOCK * _BLOCK)
+
+    def read(self, offset: int, length: int) -> bytes:
+        """As much of it as is there."""
+        if not 0 <= offset - self._told < _STEP_BYTES:
+            self._told = offset
+            self._reads(self.path, offset, self.size)
+        pieces: list[bytes] = []
+        try:
+            while length > 0 and (piece := os.pread(self._fd, length, offset)):
+                pieces.append(piece)
+                offset += len(piece)
+                length -= len(piece)
+        except OSError as error:
+            self.trouble = f"cannot be read at byte {offset}: {error.strerror}"
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def open_file(path: str, reads: Reads = nobody) -> File:
+    """Open one.
+
+    Raises:
+        RecordingRefused: it cannot be opened, or is no regular file.
+        NotPermitted: it is another user's.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except PermissionError as error:
+        raise NotPermitted(f"{path}: may not be read by this user") from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise RecordingRefused(path, f"cannot be opened: {reason}") from error
+    mode = os.fstat(fd).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(fd)
+        raise RecordingRefused(path, f"is not a recording: {stat.filemode(mode)}, not a regular file")
+    return File(path, fd, reads)

@@ -1,0 +1,217 @@
+"""The contents of one file of a recording.
+
+Owns: which of its chunks are believed, what is said of those that are not, which events are kept. Must not know: other
+files, views. Invariants: what adds up is shown, and what does not is reported with its place; memory does not grow with
+the file: it holds the places of the last few snapshots, the weights, the newest events, and no records.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Set
+from typing import Any
+
+from brickd.analysis.weights.store import Weights
+from brickd.base.timestamps import rfc3339
+from brickd.model.event_log import KEPT, Event, Page
+from brickd.model.kernel_sources.assembly import Head, Source, decoded
+from brickd.model.windows import SLOTS
+from brickd.recording import body_codec
+from brickd.recording.body_codec import Beginning, Ending, Shown
+from brickd.recording.chunks import Chunk, Form, Records, records
+from brickd.recording.damage import End
+from brickd.recording.name_tables import Tables
+from brickd.recording.ring_taps import read_numbers
+from brickd.shm import _reader
+
+_SOURCES_MAX = 4_096
+_LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
+
+
+class Contents:
+    """One file, read once.
+
+    Attributes:
+        form: the file.
+        beginning: None where that is damaged.
+        ending: None where the file has none.
+        events: the newest that are in it.
+        counts: of what is there: snapshots, events, records.
+    """
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.beginning: Beginning | None = None
+        self.ending: Ending | None = None
+        self.events = RecordedEvents()
+        self.counts: Counter[str] = Counter()
+        self._tables = Tables(form, self._refuse)
+        self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
+        self._weights: int | None = None  # the same
+        self._sources: dict[int, tuple[int, Head]] = {}  # the same, with what is said of each beside its text
+        for chunk in form:
+            try:
+                self._take(chunk)
+            except ValueError as error:
+                self._refuse(chunk, error)
+
+    @property
+    def end(self) -> End:
+        """How the reading of the file ended, with what was found to be damaged in it."""
+        return self.form.end
+
+    def _take(self, chunk: Chunk) -> None:
+        match chunk.kind:
+            case _reader.CHUNK_BEGINNING:
+                self.beginning = body_codec.read_beginning(chunk.body)
+            case _reader.CHUNK_ENDING:
+                self.ending = body_codec.read_ending(chunk.body)
+            case _reader.CHUNK_EVENTS:
+                self.events.add(body_codec.read_event(chunk.body))
+                self.counts["events"] += 1
+            case _reader.CHUNK_WORKERS:
+                read_numbers(chunk.body)
+            case _reader.CHUNK_TABLES:
+                self._tables.add(chunk.offset)
+            case _reader.CHUNK_SNAPSHOT:
+                self._last.append(chunk.offset)
+                self.counts["snapshots"] += 1
+            case _reader.CHUNK_WEIGHTS:
+                self._weights = chunk.offset
+            case _reader.CHUNK_SOURCE:
+                source = decoded(chunk.body)
+                if len(self._sources) < _SOURCES_MAX:
+                    self._sources[source.hash] = chunk.offset, source.head()
+            case _reader.CHUNK_RECORDS:
+                self.counts["records"] += len(records(chunk.body).slots) // 64
+
+    def snapshots_backwards(self) -> Iterator[Shown]:
+        """The last few, the newest first; each is read and judged when it is wanted."""
+        for place in reversed(self._last):
+            if (chunk := self.form.again(place)) is None:
+                self.end.damage(place, place, "a snapshot stood there, and does not any more")
+            elif (shown := self._shown(chunk, self._tables)) is not None:
+                yield shown
+
+    def snapshots(self) -> Iterator[Shown]:
+        """All of them, the oldest first."""
+        tables = Tables(self.form, self._refuse)
+        for chunk in self.form.only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
+            if chunk.kind == _reader.CHUNK_TABLES:
+                tables.add(chunk.offset)
+            elif (shown := self._shown(chunk, tables)) is not None:
+                yield shown
+
+    def _shown(self, chunk: Chunk, tables: Tables) -> Shown | None:
+        try:
+            return body_codec.read_snapshot(chunk.body, chunk.at_ns, tables.at(chunk.offset))
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return None
+
+    def weights(self) -> Weights | None:
+        """What was known of weights when the file began; None where it does not say."""
+        if self._weights is None or (chunk := self.form.again(self._weights)) is None:
+            return None
+        try:
+            return body_codec.read_weights(chunk.body)
+        except ValueError as error:
+            self._refuse(chunk, error)
+            return None
+
+    def sources(self) -> dict[int, Head]:
+        """What kernels were compiled from."""
+        return {hash_: head for hash_, (_, head) in self._sources.items()}
+
+    def source(self, hash_: int) -> Source | None:
+        """One of them; None: it is not in this file."""
+        place, _ = self._sources.get(hash_, (0, None))
+        chunk = self.form.again(place) if place else None
+        try:
+            return None if chunk is None else decoded(chunk.body)
+        except ValueError:  # it was another one when the file was read
+            return None
+
+    def records(self, uuids: Set[str]) -> Iterator[tuple[str, Records]]:
+        """What was taken from the rings of workers, the oldest first, each with its worker's uuid."""
+        if not (whose := self._whose(uuids)):
+            return
+        for chunk in self.form.only(_reader.CHUNK_RECORDS):
+            try:
+                found = records(chunk.body)
+            except ValueError:  # it was told when all was read
+                continue
+            if (uuid := whose.get(found.worker)) is not None:
+                yield uuid, found
+
+    def _whose(self, uuids: Set[str]) -> dict[int, str]:
+        """Whom numbers stand for: the file may say so behind their first records, where it had no room before them."""
+        whose: dict[int, str] = {}
+        for chunk in self.form.only(_reader.CHUNK_WORKERS):
+            try:
+                numbers = read_numbers(chunk.body)
+            except ValueError:
+                continue
+            for uuid in sorted(uuids & numbers.keys()):
+                whose.setdefault(numbers[uuid], uuid)
+        return whose
+
+    def _refuse(self, chunk: Chunk, error: ValueError) -> None:
+        """Tell what does not add up: once, however often it is read."""
+        if all(each.start != chunk.offset for each in self.end.damages):
+            self.end.damage(chunk.offset, chunk.end, str(error))
+
+    def words(self) -> list[str]:
+        """What is to be said of it."""
+        return [f"{self.form.path}: {each}" for each in self.end.words()]
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        title, end = self.form.title, self.end
+        return {
+            "path": self.form.path,
+            "number": title.number,
+            "made": rfc3339(title.made_ns),
+            "ended": None if self.ending is None else self.ending.why,
+            **{what: self.counts[what] for what in ("snapshots", "events", "records")},
+            "whole_bytes": end.at,
+            "problem": end.why or None,
+            "damages": [{"start_byte": each.start, "end_byte": each.end, "why": each.why} for each in end.damages],
+            "more_damages": end.damages_more,
+            "missing_chunks": end.missing,
+            "unknown_chunks": end.skipped.total() + end.skipped_more,
+        }
+
+
+class RecordedEvents:
+    """The newest of them, in the order of their numbers."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._events: dict[int, Event] = {}
+        self._first = 2**64  # number of the oldest there was
+
+    def add(self, event: Event) -> None:
+        """Take one that was found."""
+        self._first = min(self._first, event.number)
+        self._events[event.number] = event
+        if len(self._events) > 2 * self._kept:
+            self._events = {each.number: each for each in self._newest()}
+
+    def merge(self, other: RecordedEvents) -> None:
+        """Take those of another file of the set."""
+        for event in other._newest():
+            self.add(event)
+        self._first = min(self._first, other._first)
+
+    def since(self, number: int) -> Page:
+        """Those after the one of this number; missed are those that are forgotten, or were told and not recorded."""
+        newest = self._newest()
+        if not newest:
+            return Page((), 0, 0)
+        events = tuple(event for event in newest if event.number > number)
+        told = newest[-1].number - max(number, self._first - 1)
+        return Page(events, max(0, told - len(events)), newest[-1].number)
+
+    def _newest(self) -> list[Event]:
+        return [self._events[number] for number in sorted(self._events)[-self._kept :]]

@@ -1,0 +1,53 @@
+"""The newest slots of a worker's rings, as they pass by.
+
+Owns: how many of them are held. Must not know: where they come from, what is in them. Invariants: a ring's slots are
+given as far as they follow one another without a gap, from the beginning of a record on; never are many more of them in
+memory than are wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from brickd.recording.chunks import Records
+from brickd.shm import _reader
+from brickd.shm.records import SLOT_BYTES
+
+# So many at the least: a record may have several slots, and not every record is of the kind that is wanted.
+_SLOTS_MIN = 1024
+
+
+class Tails:
+    """Those of some lanes.
+
+    Attributes:
+        newest: so many records of each ring are wanted.
+    """
+
+    def __init__(self, lanes: Iterable[int], newest: int) -> None:
+        self.newest = newest
+        self._room = max(newest, _SLOTS_MIN) * SLOT_BYTES
+        self._rings = {(lane, events): (0, bytearray()) for lane in lanes for events in (False, True)}
+
+    def take(self, found: Records) -> None:
+        """Take what was found next."""
+        ring = self._rings.get((found.lane, found.events))
+        if ring is None:
+            return
+        first, slots = ring
+        begin, end = 0, len(found.slots) // SLOT_BYTES * SLOT_BYTES
+        if not slots or found.first != first + len(slots) // SLOT_BYTES:
+            begin = min(found.inside * SLOT_BYTES, end)
+            first, slots = found.first + begin // SLOT_BYTES, bytearray()
+        slots += found.slots[begin:end]
+        if (over := len(slots) - self._room) > self._room // 4:
+            at = _reader.walk(slots, 0, over // SLOT_BYTES)
+            at = len(slots) // SLOT_BYTES if at is None else at
+            del slots[: at * SLOT_BYTES]
+            first += at
+        self._rings[found.lane, found.events] = first, slots
+
+    def ring(self, lane: int, *, events: bool) -> tuple[int, bytes]:
+        """The number of the first slot that is held, and the slots."""
+        first, slots = self._rings.get((lane, events), (0, b""))
+        return first, bytes(slots)

@@ -1,0 +1,66 @@
+"""What of snapshots, events and weights goes into a recording that may be given away.
+
+Owns: what is taken out of them, of weights in every degree. Must not know: records, which are redacted on their way to
+the disk, files, when anything is written. Invariants: of what is told only what is known to say nothing of tensors,
+steps and positions is left; of weights what is left of their records, under the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.tensors import Tensors
+from brickd.analysis.weights.worker_tensors import Holds
+from brickd.model.event_log import Event
+from brickd.model.survey_snapshot import Snapshot
+from brickd.shm import _reader
+
+# Kinds of events whose texts name workers, services, bricks, files and numbers of these.
+_TOLD = frozenset(
+    {
+        "blind", "break", "checkpoint_failed", "checkpoint_written", "daemon_started", "quarantined", "rationed",
+        "recording_began", "recording_ended", "recording_failed", "recording_removed", "recording_resumed", "restored",
+        "set", "starved", "straggler", "straggler_gone", "worker_died", "worker_ended", "worker_found", "worker_missed",
+        "worker_moved", "worker_returned",
+    }
+)  # fmt: skip
+_LEFT_OUT = "left out: the recording is redacted"
+
+
+def event(of: Event) -> Event:
+    """What is told of it."""
+    return of if of.kind in _TOLD else replace(of, text=_LEFT_OUT, command=None)
+
+
+def snapshot(of: Snapshot, key_name: Callable[[int], int]) -> Snapshot:
+    """The same, in which the keys of checksums are called what they are in the records.
+
+    Args:
+        of: as it was taken.
+        key_name: what a key is called now.
+    """
+    workers = []
+    for worker in of.survey.workers:
+        process = worker.reading.process
+        reading = replace(worker.reading, process={**process, "key": key_name(process["key"])})
+        workers.append(replace(worker, reading=reading))
+    return replace(of, survey=replace(of.survey, workers=workers))
+
+
+def weights(of: Weights, spool: _reader.Spool) -> tuple[dict[int, bytes], dict[str, Tensors], dict[str, Holds]]:
+    """What is to be kept of weights in a recording whose records go through a spool.
+
+    Args:
+        of: of which the caller has the only one.
+        spool: what says how much is left, and what it is called.
+    """
+    contents, tensors, workers = of.kept()
+    held = {number for holds in workers.values() for column in (holds.now, holds.firsts) for number in column} - {0}
+    left = {number: spool.tensors(said) for number, said in contents.items() if number in held}
+    for holds in workers.values():
+        for number, named in enumerate(holds.named):
+            if named:
+                holds.generations[number] = spool.step(holds.generations[number])
+    return left, tensors, workers

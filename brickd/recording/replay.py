@@ -1,0 +1,403 @@
+"""A recording in place of the machine: what views may look at, from its files.
+
+Owns: which of its snapshots is shown, and what is said of the recording beside it. Must not know: any view, how chunks
+stand in a file. Invariants: a view that is given a recording builds the document that it would have built when the
+snapshot was taken; what is damaged, cut or missing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
+
+from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
+from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.monitor import Lookout
+from brickd.analysis.weights import verdicts
+from brickd.analysis.weights.monitor import watching
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.shards import shard_of
+from brickd.analysis.weights.store import Weights
+from brickd.base.timestamps import rfc3339
+from brickd.base.units import plural
+from brickd.datasources.world import Facts, Source
+from brickd.errors import NoSuchWorker, RecordingRefused
+from brickd.model.kernel_sources.assembly import Head
+from brickd.model.kernel_sources.assembly import Source as Text
+from brickd.model.survey_snapshot import Snapshot
+from brickd.model.windows import SLOTS, Window, Windows
+from brickd.model.workers import Survey, Worker
+from brickd.recording.body_codec import Beginning, Counts, Shown
+from brickd.recording.checksum_records import Checked
+from brickd.recording.chunks import open_recording
+from brickd.recording.file_bytes import Reads, nobody
+from brickd.recording.file_index import Contents, RecordedEvents
+from brickd.recording.newest_slots import Tails
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Reading
+from brickd.shm.sites import Tables
+
+_REDACTED = (
+    "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
+    " kernels left out"
+)
+_VALUES = "it has statistics and sketches of tensors: whoever has the same weights can tell tokens from these"
+
+
+class Backwards:
+    """The snapshots of a recording, the newest first: each is read when it is wanted, and once."""
+
+    def __init__(self, files: Sequence[Contents]) -> None:
+        self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
+        self._read: list[Shown] = []
+
+    def first(self, count: int) -> Sequence[Shown]:
+        """So many of them, as far as there are."""
+        self._read += itertools.islice(self._rest, max(0, count - len(self._read)))
+        return self._read[:count]
+
+
+class Inside:
+    """One worker's segment, as it was."""
+
+    def __init__(self, reading: Reading, daemon: Facts | None, files: Sequence[Contents]) -> None:
+        self._reading, self._daemon, self._files = reading, daemon, files
+        self._tails: Tails | None = None
+
+    @property
+    def header(self) -> _reader.Header:
+        """What its worker said once."""
+        return self._reading.header
+
+    def read(self) -> Reading:
+        """All that it said."""
+        return self._reading
+
+    def consumer(self) -> int | None:
+        """Who drained it."""
+        return None if self._daemon is None else self._daemon.pid
+
+    def control(self) -> _reader.Control:
+        """What its consumer asked, as far as that is recorded."""
+        flags, rate = self._reading.flags, self._reading.asked_rate
+        return {
+            "flags": flags,
+            "fingerprint_rate": rate,
+            "dump_site": 0,
+            "reopen": 0,
+            "weights": 0,
+            "attached": 0,
+            "sites": (),
+        }
+
+    def ring(self, lane: int, *, events: bool, newest: int) -> tuple[int, bytes]:
+        """The number of the first of the last slots that were recorded without a gap, and these."""
+        if self._tails is None or self._tails.newest < newest:
+            self._tails = self._read_tails(newest)
+        return self._tails.ring(lane, events=events)
+
+    def _read_tails(self, newest: int) -> Tails:
+        """Those of all lanes at once, for the files are long."""
+        tails = Tails((number for number, _, _ in self._reading.lanes), newest)
+        for file in self._files:
+            for _, found in file.records({self._reading.uuid}):
+                tails.take(found)
+        return tails
+
+
+class RecordedSources(NamedTuple):
+    """What kernels were compiled from, as far as it is in these files."""
+
+    files: Sequence[Contents]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was not as it should be stands among the events."""
+        return {}
+
+    def heads(self) -> dict[int, Head]:
+        """All of them."""
+        return {hash_: head for file in self.files for hash_, head in file.sources().items()}
+
+    def read(self, hash_: int) -> Text | None:
+        """One of them; None: it is in none of the files."""
+        return next((source for file in self.files if (source := file.source(hash_)) is not None), None)
+
+
+class Recorded:
+    """The world of a recording.
+
+    Attributes:
+        source: what documents say of it.
+        events: what was told while it was recorded.
+    """
+
+    source: Source = "recording"
+
+    def __init__(self, files: Sequence[Contents], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
+        """Show a snapshot: the last one, or one that lies so many before it."""
+        self._files, self._backwards, self._back = files, backwards, back
+        self.events = events
+
+    @classmethod
+    def of(cls, files: Sequence[Contents]) -> Recorded:
+        """What these files of one recording hold, in their order."""
+        events = RecordedEvents()
+        for file in files:
+            events.merge(file.events)
+        return cls(files, Backwards(files), events)
+
+    def _last(self, count: int) -> Sequence[Shown]:
+        """The snapshot that is shown, and those before it: so many, as far as there are."""
+        return self._backwards.first(self._back + count)[self._back :]
+
+    def before(self) -> Recorded:
+        """The same recording, one snapshot earlier.
+
+        Raises:
+            RecordingRefused: there is none.
+        """
+        if len(self._last(2)) < 2:
+            raise RecordingRefused(
+                self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
+            )
+        return Recorded(self._files, self._backwards, self.events, self._back + 1)
+
+    def _shown(self) -> Shown:
+        for shown in self._last(1):
+            return shown
+        last = self._files[-1]
+        why = "; ".join(last.end.words()[:2]) or "none was recorded"
+        raise RecordingRefused(last.form.path, f"holds no whole snapshot: {why}")
+
+    # ---- what views look at
+
+    def daemon(self) -> Facts | None:
+        """What the daemon said of itself then."""
+        return self._shown().daemon
+
+    def survey(self) -> Survey:
+        """Every worker, as it was then."""
+        return self._shown().snapshot.survey
+
+    def window(self, found: Survey, of: Sequence[Worker], slots: int) -> Window | None:
+        """What was recorded in the time before that."""
+        windows = Windows()
+        for shown in reversed(self._last(SLOTS + 1)[1:]):
+            windows.take(shown.snapshot)
+        return windows.over(of, self._shown().snapshot.now_ns, slots)
+
+    def stragglers(self) -> Judged:
+        """Who was slow then."""
+        lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
+        for shown in reversed(self._last(SLOTS + 1)):
+            lookout.take(shown.snapshot)
+        return lookout.judged()
+
+    def compared(self) -> None:
+        """Nobody has done so since then: to look at all records takes long."""
+
+    def numerics(self, of: Sequence[Worker]) -> Numerics:
+        """What was recorded of it."""
+        return self._heard(of, ALL_BYTES)
+
+    def _heard(self, of: Sequence[Worker], bytes_max: int) -> Numerics:
+        numerics = Numerics(bytes_max)
+        self.hear(of, numerics)
+        return numerics
+
+    def hear(self, of: Sequence[Worker], numerics: Numerics, mark: str = "") -> None:
+        """Have it heard beside what others said, under uuids with a mark before them."""
+        readings = {worker.reading.uuid: worker.reading for worker in of}
+        speakers = {
+            uuid: numerics.speaker(
+                mark + uuid,
+                reading.service,
+                functools.partial(Tables, reading.names, reading.sites),
+                shard_of(reading.coordinates),
+            )
+            for uuid, reading in readings.items()
+        }
+        for file in self._files:
+            if (weights := file.weights()) is not None:
+                services = {uuid: holds.service for uuid in weights if (holds := weights.of(uuid)) is not None}
+                wanted = [uuid for uuid, reading in readings.items() if services.get(uuid) == reading.service]
+                numerics.weights.merge(weights.about(wanted), mark)
+        checked = Checked(self._files, readings.keys())
+        for uuid, records in checked:
+            speakers[uuid].hear(records)
+        unrecorded = self._unrecorded(checked, readings)
+        for uuid, speaker in speakers.items():
+            dropped = sum(lane["event_dropped"][_reader.KIND_CHECKED] for _, lane, _ in readings[uuid].lanes)
+            speaker.lose(dropped + unrecorded.get(uuid, 0))
+            if uuid in unrecorded:
+                numerics.weights.lose(mark + uuid, unrecorded[uuid], checked.lost[uuid].until)
+
+    def _unrecorded(self, checked: Checked, readings: Mapping[str, Reading]) -> dict[str, int]:
+        """How many records of workers are not whole here, of any kind, that no ring had dropped.
+
+        Each attempt has a number, and those that a ring had no room for are counted: what else is missing, between two
+        records or behind the last one, stood in the ring, and found no room in memory or on the disk, or was damaged.
+        """
+        missing: dict[str, int] = {}
+        for uuid, lost in checked.lost.items():
+            told = sum(
+                max(0, lane["event_records"] + sum(lane["event_dropped"]) - checked.last[uuid, number])
+                for number, lane, _ in readings[uuid].lanes
+                if (uuid, number) in checked.last
+            )
+            if told:
+                lost.until = None
+            if lost.missing + told:
+                missing[uuid] = lost.missing + told
+        before = next(self.snapshots(), None) if missing else None
+        begun = {each.reading.uuid: each.reading for each in before.survey.workers} if before is not None else {}
+        found = {uuid: lost.cut + lost.rejected for uuid, lost in checked.lost.items()}
+        for uuid, count in missing.items():
+            dropped = _dropped(readings[uuid]) - (_dropped(begun[uuid]) if uuid in begun else 0)
+            found[uuid] += max(0, count - dropped)
+        return {uuid: count for uuid, count in found.items() if count}
+
+    def weights(self, of: Sequence[Worker]) -> Weights:
+        """What was recorded of them."""
+        return self._heard(of, 0).weights
+
+    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+        """Compared now; where nobody watched any, the records are not read."""
+        of = watching(found.workers)
+        return judge(self.weights(of), of) if of else ()
+
+    def sources(self, of: Sequence[Worker]) -> RecordedSources:
+        """What was known of them while it was recorded."""
+        return RecordedSources(self._files)
+
+    def files(self) -> Sequence[str]:
+        """The segments there were."""
+        return [worker.reading.file for worker in self.survey().workers]
+
+    @contextlib.contextmanager
+    def segment(self, file: str) -> Iterator[Inside]:
+        """One of these."""
+        for worker in self.survey().workers:
+            if worker.reading.file == file:
+                yield Inside(worker.reading, self.daemon(), self._files)
+                return
+        raise NoSuchWorker(f"no segment {file} in the recording")
+
+    def details(self, uuid: str) -> None:
+        """What was taken stands in the rings here."""
+
+    # ---- the recording itself
+
+    @property
+    def _begun(self) -> Beginning | None:
+        """What a file of it begins with, where that is whole in any."""
+        return next((file.beginning for file in self._files if file.beginning is not None), None)
+
+    @property
+    def redacted(self) -> bool:
+        """Whether its checksums are comparable among themselves alone, and nothing else is known of its tensors."""
+        return any(file.beginning is not None and file.beginning.redacted for file in self._files)
+
+    @property
+    def values(self) -> bool:
+        """Whether more of its tensors is in it than their checksums."""
+        return any(file.beginning is not None and file.beginning.values for file in self._files)
+
+    def checked(self, uuids: Set[str]) -> Checked:
+        """The checksums of some workers, from the first file on."""
+        return Checked(self._files, uuids)
+
+    def now_ns(self) -> int:
+        """When the snapshot that is shown was taken, by a clock that nobody set."""
+        return self._shown().snapshot.now_ns
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """All of them, the oldest first."""
+        for file in self._files:
+            for shown in file.snapshots():
+                yield shown.snapshot
+
+    def words(self) -> tuple[str, ...]:
+        """What is to be said of it."""
+        last = self._last(1)
+        told = [each for file in self._files for each in file.words()]
+        begun = self._begun
+        if self.redacted:
+            told.insert(0, _REDACTED)
+        if self.values:
+            told.insert(0, _VALUES)
+        if begun is not None and last:
+            of = f" of {', '.join(begun.names)}" if begun.names else ""
+            at = rfc3339(last[0].snapshot.at_ns)
+            began = rfc3339(begun.began_at_ns)
+            told.insert(0, f"recorded{of} on {begun.host} since {began}: this was so at {at}")
+        told += self._not_given()
+        lacking = {what: n for what, n in self._counts().not_recorded.items() if n}
+        if lacking:
+            said = ", ".join(plural(n, what.removesuffix("s")) for what, n in lacking.items())
+            told.append(f"not recorded, for there was no room: {said}")
+        return tuple(told)
+
+    def _not_given(self) -> Iterator[str]:
+        """What of the set lies between and behind these files: what was before is in the totals of each."""
+        numbers, last = [file.form.title.number for file in self._files], self._files[-1]
+        if (between := numbers[-1] - numbers[0] + 1 - len(numbers)) > 0:
+            yield f"{plural(between, 'file')} of the set between these {'is' if between == 1 else 'are'} not given"
+        if last.ending is not None and last.ending.why == "rotated":
+            yield f"{last.form.path}: it goes on in the next file of its set"
+
+    def _counts(self) -> Counts:
+        """Of the recording up to its end, or as far as that is known."""
+        ending = self._files[-1].ending
+        if ending is not None:
+            return ending.counts
+        return next((shown.counts for shown in self._last(1)), Counts())
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        begun = self._begun
+        return {
+            "id": self._files[0].form.title.id.hex(),
+            "host": None if begun is None else begun.host,
+            "version": None if begun is None else begun.version,
+            "began": None if begun is None else rfc3339(begun.began_at_ns),
+            "shown": next((rfc3339(shown.snapshot.at_ns) for shown in self._last(1)), None),
+            "names": [] if begun is None else list(begun.names),
+            "values": None if begun is None else self.values,
+            "redacted": None if begun is None else self.redacted,
+            "not_recorded": self._counts().not_recorded,
+            "files": [file.document() for file in self._files],
+        }
+
+
+def _dropped(reading: Reading) -> int:
+    """How many events its rings had no room for."""
+    return sum(sum(lane["event_dropped"]) for _, lane, _ in reading.lanes)
+
+
+@contextlib.contextmanager
+def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Recorded]:
+    """One recording: a file, or several of its set in any order.
+
+    Args:
+        paths: of the files.
+        reads: is told how far they are read.
+
+    Raises:
+        RecordingRefused: one of these is none, or they are of different ones.
+        NotPermitted: one may not be read.
+    """
+    with contextlib.ExitStack() as stack:
+        forms = [stack.enter_context(open_recording(path, reads)) for path in paths]
+        for form in forms:
+            if form.title.id != forms[0].title.id:
+                raise RecordingRefused(form.path, f"is of another recording than {forms[0].path}: give those of one")
+        forms.sort(key=lambda form: form.title.number)
+        for one, other in itertools.pairwise(forms):
+            if one.title.number == other.title.number:
+                raise RecordingRefused(other.path, f"is the same part of its recording as {one.path}: give each once")
+        yield Recorded.of([Contents(form) for form in forms])

@@ -1,0 +1,62 @@
+"""Whose rings are drained into a recording, each under a number that stands for its worker.
+
+Owns: these numbers, and their form in a file. Must not know: files, how records come into one. Invariants: a number
+stands for the same worker in all files of a recording; it does before the first record that has it is drained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from brickd.base import json_values
+from brickd.base.json_values import plain
+from brickd.shm import _reader
+
+_SAID_BYTES_MAX = 1 << 22
+
+
+class Rings:
+    """Those of the workers that are recorded; whoever changes them has the roster's lock.
+
+    Attributes:
+        names: of workers and services; everybody where nobody is named.
+        spans: whether each span is wanted in detail.
+    """
+
+    def __init__(self, names: tuple[str, ...], *, spans: bool) -> None:
+        self.names, self.spans = names, spans
+        self._spool: _reader.Spool | None = None
+        self._numbers: dict[str, int] = {}
+        self._uuids = [""]  # by number; it only grows, so that it may be read without the lock
+
+    def wants(self, name: str, service: str) -> bool:
+        """Whether this worker is recorded."""
+        return not self.names or name in self.names or service in self.names
+
+    def into(self, spool: _reader.Spool | None) -> None:
+        """Records go there from now on; None: nowhere."""
+        self._spool = spool
+
+    def take(self, uuid: str, drain: _reader.Drain) -> None:
+        """One that is drained and wanted."""
+        if uuid not in self._numbers:
+            self._numbers[uuid] = len(self._uuids)
+            self._uuids.append(uuid)
+        drain.record_into(self._spool, self._numbers[uuid])
+
+    def written(self, numbers: Iterable[int]) -> bytes:
+        """The body of a chunk that says whom these stand for; from any thread."""
+        return plain({self._uuids[number]: number for number in sorted(numbers)}).encode()
+
+
+def read_numbers(body: bytes) -> dict[str, int]:
+    """Numbers that a file holds, by uuid.
+
+    Raises:
+        ValueError: these are none.
+    """
+    with json_values.validating():
+        return {
+            json_values.text(uuid): json_values.whole(number)
+            for uuid, number in json_values.document(body, _SAID_BYTES_MAX).items()
+        }

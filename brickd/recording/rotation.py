@@ -1,0 +1,226 @@
+"""The files of one recording, one after another: F.brick, F.1.brick, F.2.brick.
+
+Owns: their names, when one is full, which are kept. Must not know: what is written. Invariants: no file that was there
+is written over; what is kept is limited, and what was removed is counted; a file is locked as long as it is written and
+its writer lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from brickd.errors import BrickdError
+from brickd.shm import _reader
+
+SUFFIX = ".brick"
+# Records leave this part of a file to all else that is to stand in it, its end among that.
+_SPARE = 8
+
+
+def numbered(first: Path, number: int) -> Path:
+    """What a file of a set is called.
+
+    >>> numbered(Path("run.brick"), 0).name, numbered(Path("run.brick"), 2).name
+    ('run.brick', 'run.2.brick')
+    """
+    return first.with_name(f"{first.name.removesuffix(SUFFIX)}.{number}{SUFFIX}") if number else first
+
+
+class Volume(NamedTuple):
+    """One file, and its number in the set."""
+
+    number: int
+    path: Path
+    file: _reader.Recording
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "path": os.fspath(self.path),
+            "number": self.number,
+            "bytes": self.file.bytes,
+            "chunks": self.file.chunks,
+        }
+
+
+class Put(Enum):
+    """What became of something that was to be written."""
+
+    DONE = "it stands there"
+    NO_ROOM = "it would go over the limit of the file: the next one may have room"
+    FAILED = "it cannot be written now"
+
+
+class Volumes:
+    """The files, of which the last one is written.
+
+    Attributes:
+        id: the recording's, the same in all of them.
+        kept: those that are there, the oldest first.
+        removed: how many were, the oldest, because there were too many.
+        limit_bytes: no file is longer.
+        cut: somebody cut the file that is written: it will take nothing more.
+        trouble: why something could not be written of late, or "".
+    """
+
+    def __init__(self, first: Path, limit_bytes: int, most: int) -> None:
+        """Make the first one.
+
+        Raises:
+            BrickdError: it cannot be made.
+        """
+        self.id = os.urandom(16)
+        self.removed = 0
+        self._first, self.limit_bytes, self._most = first, limit_bytes, most
+        try:
+            self.kept = [self._made(first, 0)]
+        except (OSError, ValueError) as error:
+            raise BrickdError(f"{first}: {_reason(error)}: nothing can be recorded there") from None
+        self._made_at = time.monotonic()
+        self.cut = False
+        self.trouble = ""
+        self._failed = False  # since the last look
+
+    def _made(self, path: Path, number: int) -> Volume:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX)  # by the description, which is the writer's from here on
+            limit, spare, now_ns = self.limit_bytes, self.limit_bytes // _SPARE, time.time_ns()
+            file = _reader.Recording(fd, limit, id=self.id, number=number, made_ns=now_ns, spare_bytes=spare)
+            return Volume(number, path, file)
+        except BaseException:
+            path.unlink()
+            raise
+        finally:
+            os.close(fd)
+
+    @property
+    def file(self) -> _reader.Recording:
+        """The one that is written."""
+        return self.kept[-1].file
+
+    @property
+    def size(self) -> int:
+        """All that is kept."""
+        return sum(each.file.bytes for each in self.kept)
+
+    @property
+    def age_seconds(self) -> float:
+        """Of the file that is written."""
+        return time.monotonic() - self._made_at
+
+    @property
+    def low(self) -> bool:
+        """Whether records have no room any more in the file that is written."""
+        return self.file.left_bytes < self.limit_bytes // _SPARE
+
+    def look(self) -> None:
+        """Something large has been written: what was in the way is over where nothing failed since the last look.
+
+        Not before: where there is little room a small thing finds some when a large one does not.
+        """
+        if not self._failed:
+            self.trouble = ""
+        self._failed = False
+
+    def put(self, kind: int, at_ns: int, body: bytes) -> Put:
+        """Write a chunk."""
+        return self._put(lambda file: file.append(kind, at_ns, body))
+
+    def write(self, spool: _reader.Spool, mark: int) -> Put:
+        """Write what a spool has up to there; what is not done is in it still."""
+        return self._put(lambda file: file.write(spool, mark))
+
+    def _put(self, write: Callable[[_reader.Recording], None]) -> Put:
+        try:
+            write(self.file)
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                return Put.NO_ROOM
+            self.cut = error.errno == errno.ESTALE
+            self.fail(_reason(error))
+            return Put.FAILED
+        return Put.DONE
+
+    def fail(self, why: str) -> None:
+        """Something cannot be written, for this reason."""
+        self.trouble, self._failed = why, True
+
+    def next(self) -> bool:
+        """Make the next file, and write that from now on; the one before it stays open. Whether it could be made."""
+        number = self.kept[-1].number + 1
+        path = numbered(self._first, number)
+        try:
+            self.kept.append(self._made(path, number))
+        except OSError as error:
+            self.fail(f"{path}: {_reason(error)}")
+            return False
+        self._made_at, self.cut = time.monotonic(), False
+        self.trouble, self._failed = "", False
+        return True
+
+    def close_last_but_one(self, ending: bytes) -> None:
+        """Nobody writes that any more; what is too old is removed."""
+        self._close(self.kept[-2].file, ending)
+        while len(self.kept) > self._most:
+            oldest = self.kept.pop(0)
+            self.removed += 1
+            with contextlib.suppress(OSError):
+                oldest.path.unlink()
+
+    def end(self, ending: bytes) -> None:
+        """Close the last one."""
+        self._close(self.file, ending)
+
+    def leave(self) -> None:
+        """Nobody writes any of them any more, however that came: whoever finds one may have it."""
+        for each in self.kept:
+            with contextlib.suppress(OSError):
+                each.file.close()
+
+    def undo(self) -> None:
+        """Nothing is recorded after all: there is only the first one, and it goes."""
+        self.kept[0].path.unlink(missing_ok=True)
+
+    def _close(self, file: _reader.Recording, ending: bytes) -> None:
+        # Where there is no room for it, whoever reads the file sees that it has no end.
+        with contextlib.suppress(OSError):
+            file.append(_reader.CHUNK_ENDING, time.time_ns(), ending)
+        with contextlib.suppress(OSError):
+            file.close()
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.errno == errno.ESTALE:
+        return "somebody cut the file while it was written"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
+
+
+MAGIC = b"brickrec"
+
+
+def parted(words: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The recordings, and the other words."""
+    words = tuple(words)
+    recordings = tuple(word for word in words if _is_recording(word))
+    return recordings, tuple(word for word in words if word not in recordings)
+
+
+def _is_recording(word: str) -> bool:
+    if word.endswith(SUFFIX):
+        return True
+    if not os.path.isfile(word):
+        return False
+    try:
+        with open(word, "rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False

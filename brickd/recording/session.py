@@ -1,0 +1,258 @@
+"""A recording while it is made: its thread, what that waits for, until when; one at a time.
+
+Owns: when anything is written, the end of a recording, and whether one is being made. Must not know: what is written,
+or how; how workers are read. Invariants: one thread writes, and nobody waits for it: what it cannot write in time, or
+has no room for, is counted and reported; whatever ends a recording, what was written stays, and nothing else does,
+neither what was on its way nor the key that redacted it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from brickd.base.timestamps import rfc3339
+from brickd.errors import BrickdError
+from brickd.model.survey_snapshot import Snapshot
+from brickd.query.orders import Recording
+from brickd.recording.body_codec import Why
+from brickd.recording.input import Source
+from brickd.recording.ring_taps import Rings
+from brickd.recording.rotation import Volumes
+from brickd.recording.writer import Writer
+from brickd.shm import _reader
+
+_WAITING_MAX = 4  # snapshots that wait for a disk
+_LOOK_MS, _LOOK_WITH_SPANS_MS = 1_000, 100  # so often what waits is written, and it is looked whether it is over
+_STILL_NS = 10_000_000_000  # a round takes no longer, unless its disk does
+
+_ENDS: dict[Why, str] = {
+    "asked": "somebody ended it",
+    "over": "its time was over",
+    "exited": "all workers ended",
+    "left": "whoever wanted it has gone; it stays where it is",
+    "rotated": "it goes on in another file",
+    "daemon_ended": "the daemon ended; it stays where it is",
+}
+
+
+class Recorder:
+    """One recording.
+
+    Attributes:
+        over: it has come to its end, and all of it is in its files.
+    """
+
+    def __init__(self, order: Recording, first: Path, source: Source) -> None:
+        """Begin: the first file is there, with what everybody has come to now.
+
+        Raises:
+            BrickdError: nothing can be recorded there.
+        """
+        self.over = threading.Event()
+        self._order, self._source = order, source
+        self._began_ns, self._began_at_ns = time.monotonic_ns(), time.time_ns()
+        self._came_round_ns = self._began_ns
+        self._ended_ns = 0
+        self._why: Why | None = None
+        self._asked: Why | None = None
+        self._told = ""
+        self._watchers: list[Callable[[], object]] = []
+        self._waiting: deque[Snapshot] = deque()
+        self._rings = Rings(order.names, spans=order.spans)
+        try:
+            self._spool = _reader.Spool(values=order.values, redacts=order.redact)
+        except OSError as error:
+            raise BrickdError(f"nothing can be recorded: no memory to do it in: {error.strerror}") from None
+        self._volumes = Volumes(first, order.max_size, order.files)
+        self._writer = Writer(order, source, self._rings, self._spool, self._volumes)
+        self._thread = threading.Thread(target=self._run, name="brickd-recording")
+        source.drain_into(self._rings, self._spool)
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            source.drain_into(self._rings, None)
+            self._volumes.undo()
+            raise BrickdError(f"nothing can be recorded: {error}: see ulimit -u, and its service's TasksMax") from None
+
+    @property
+    def path(self) -> Path:
+        """The file that is written."""
+        return self._volumes.kept[-1].path
+
+    @property
+    def id(self) -> str:
+        """What it is called."""
+        return self._volumes.id.hex()
+
+    def take(self, snapshot: Snapshot) -> None:
+        """The next of those that are taken all the time; from one thread."""
+        if len(self._waiting) < _WAITING_MAX:
+            self._waiting.append(snapshot)
+            self._spool.wake()
+        else:
+            self._writer.dropped += 1
+
+    def end(self, why: Why) -> None:
+        """Have it come to its end, soon; also from a signal's handler. It may have."""
+        self._asked = self._asked or why
+        self._spool.wake()
+
+    def join(self) -> None:
+        """Wait for that."""
+        self._thread.join()
+
+    @contextmanager
+    def watched(self, wake: Callable[[], object]) -> Iterator[None]:
+        """Have a function called when it is over."""
+        self._watchers.append(wake)
+        if self.over.is_set():
+            wake()
+        try:
+            yield
+        finally:
+            self._watchers.remove(wake)
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be recorded now."""
+        still_ns = time.monotonic_ns() - self._came_round_ns
+        if still_ns > _STILL_NS and not self.over.is_set():  # the thread itself cannot tell
+            return f"its disk has not answered for {still_ns // 1_000_000_000} s"
+        return self._volumes.trouble or None
+
+    def document(self) -> dict[str, Any]:
+        """How far it has come."""
+        counts = self._writer.counted()
+        return {
+            "recording": self.id,
+            "began": rfc3339(self._began_at_ns),
+            "values": self._order.values,
+            "redacted": self._order.redact,
+            "elapsed_ns": (self._ended_ns or time.monotonic_ns()) - self._began_ns,
+            "why": self._why,
+            "workers": self._writer.workers,
+            "bytes": self._volumes.size,
+            "snapshots": counts.snapshots,
+            "events": counts.events,
+            "records": counts.records,
+            "not_recorded": counts.not_recorded,
+            "trouble": self.trouble,
+            "removed_files": self._volumes.removed,
+            "files": [each.document() for each in self._volumes.kept],
+        }
+
+    # ---- the thread
+
+    def _run(self) -> None:
+        try:
+            whom = ", ".join(self._order.names) or "everybody"
+            self._source.tell("recording_began", f"{whom} is recorded: {self.path}")
+            self._writer.weigh()
+            with self._source.events.watched(self._spool.wake):
+                why = self._until_over()
+            self._writer.last_look()
+            self._source.drain_into(self._rings, None)
+            self._why = why
+            self._writer.end(why)
+        finally:
+            self._source.drain_into(self._rings, None)
+            self._volumes.leave()
+            self._tell_end()
+            self._spool.end()
+            self.over.set()
+            for wake in tuple(self._watchers):
+                wake()
+
+    def _tell_end(self) -> None:
+        self._ended_ns = time.monotonic_ns()
+        text = f"{self.path}: {_ENDS[self._why] if self._why else 'ended by a defect of brickd'}"
+        nobodys = self._why in ("left", "daemon_ended")
+        command = f"brickd record --fetch {self.id}" if nobodys else None
+        self._source.tell("recording_ended", text, command=command)
+
+    def _until_over(self) -> Why:
+        """Write what comes until it is over: why it is."""
+        order, writer = self._order, self._writer
+        until = None if order.duration is None else self._began_ns + round(order.duration * 1e9)
+        while True:
+            self._spool.wait(self._patience_ms(until))
+            self._came_round_ns = time.monotonic_ns()
+            writer.records()
+            while self._waiting:
+                writer.snapshot(self._waiting[0])
+                self._waiting.popleft()
+            writer.events()
+            if self._asked:
+                return self._asked
+            if until is not None and time.monotonic_ns() >= until:
+                return "over"
+            if order.until_exit and not self._source.lives(order.names):
+                return "exited"
+            if writer.turn():
+                self._spool.wake()  # more may wait than that file had room for
+            self._tell_trouble()
+
+    def _patience_ms(self, until: int | None) -> int:
+        most = _LOOK_WITH_SPANS_MS if self._order.spans else _LOOK_MS
+        return most if until is None else max(0, min(most, -((time.monotonic_ns() - until) // 1_000_000)))
+
+    def _tell_trouble(self) -> None:
+        trouble = self._volumes.trouble
+        if trouble and not self._told:
+            text = f"nothing can be recorded now: {trouble}; what is missing is counted"
+            self._source.tell("recording_failed", text, command="brickd status")
+        elif self._told and not trouble:
+            self._source.tell("recording_resumed", "it can be recorded again")
+        self._told = trouble
+
+
+class Recordings:
+    """The one that is being made, if any is: every method may be called from any thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._current: Recorder | None = None
+        self._closed = False
+
+    def begin(self, order: Recording, first: Path) -> Recorder:
+        """Begin one.
+
+        Raises:
+            BrickdError: another one is being made, or nothing can be written there.
+        """
+        with self._lock:
+            running = self.running
+            if running is not None:
+                at = running.document()["files"][-1]["path"]
+                raise BrickdError(f"a recording is already running, {at}: end that first (one at a time)")
+            if self._closed:
+                raise BrickdError("the daemon is stopping: it starts no recording")
+            self._current = Recorder(order, first, self._source)
+            return self._current
+
+    @property
+    def running(self) -> Recorder | None:
+        """The one that is being made."""
+        current = self._current
+        return None if current is None or current.over.is_set() else current
+
+    def take(self, snapshot: Snapshot) -> None:
+        """The next of those that are taken all the time."""
+        if (running := self.running) is not None:
+            running.take(snapshot)
+
+    def close(self) -> None:
+        """End the one that is being made, and make no more."""
+        with self._lock:
+            self._closed = True
+            current = self._current
+        if current is not None:
+            current.end("daemon_ended")
+            current.join()

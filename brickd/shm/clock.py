@@ -1,0 +1,115 @@
+"""The worker's clock: how long its ticks are, and what it shows now.
+
+Owns: the conversion of ticks, time namespaces, and which of a worker's words about its clock are believed. Must not
+know: segments. Invariants: whatever a header says, a tick has a plausible length; what the clock shows is not known
+rather than wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import NamedTuple
+
+from brickd.shm import _reader
+
+_PLAUSIBLE_TICK_NS = (0.05, 50.0)  # 20 GHz to 20 MHz
+_SHORTEST_BASELINE_NS = 10_000_000
+_UNLIKE = 0.001  # by how much clocks of one machine may differ
+_SECOND = 1_000_000_000
+
+
+class Now(NamedTuple):
+    """A worker's clock at one time.
+
+    Attributes:
+        tick_ns: the length of its tick.
+        ticks: what it shows; None where that is not known.
+    """
+
+    tick_ns: float
+    ticks: int | None
+
+
+class Clock:
+    """A worker's clock."""
+
+    def __init__(self, header: _reader.Header, pid: int | None) -> None:
+        """Find out where it begins.
+
+        Args:
+            header: what the worker said of it.
+            pid: of the worker's process, as our namespace sees it, if it does.
+        """
+        self._header, self._kind = header, header["clock"]
+        # The kernel shifts its own clocks between time namespaces, and no counter of the processor.
+        self._ahead_ns = _ahead_ns(pid) if self._kind == _reader.CLOCK_MONOTONIC else 0
+
+    def now(self) -> Now:
+        """The length of the worker's tick, and the worker's clock now.
+
+        The baseline is the worker's whole life: its first pair against one taken now. A first pair that cannot be (of
+        another time namespace, say) is not believed, and a younger worker's baseline is too short: then this process
+        measures for itself.
+        """
+        ticks, ns = _reader.clock_pair(self._kind)
+        if self._kind == _reader.CLOCK_MONOTONIC:
+            return Now(1.0, self._shifted(ticks))
+        past_ticks, past_ns = ticks - self._header["anchor_ticks"], ns - self._header["anchor_ns"]
+        own = _own_tick_ns(self._kind)
+        if past_ticks > 0 and past_ns > _SHORTEST_BASELINE_NS:
+            tick_ns = past_ns / past_ticks
+            if _PLAUSIBLE_TICK_NS[0] < tick_ns < _PLAUSIBLE_TICK_NS[1] and abs(tick_ns / own - 1) < _UNLIKE:
+                return Now(tick_ns, ticks)
+        return Now(own, ticks)
+
+    def _shifted(self, ns: int) -> int | None:
+        """What the worker sees where we see this; where nobody says, the same if it makes the worker no older."""
+        if self._ahead_ns is not None:
+            return ns + self._ahead_ns
+        age_ns = ns - self._header["anchor_ticks"]
+        oldest_ns = (time.time_ns() - self._header["started_ns"]) * (1 + _UNLIKE) + _SECOND
+        return ns if 0 <= age_ns <= oldest_ns else None
+
+
+def _ahead_ns(pid: int | None) -> int | None:
+    """How far the monotonic clocks of a process are ahead of ours; None where that cannot be told."""
+    if not pid or not _knows_our_pids():
+        return None
+    ours, theirs = _offset_ns("self"), _offset_ns(str(pid))
+    if ours is None:
+        return 0  # a kernel without time namespaces
+    return None if theirs is None else theirs - ours
+
+
+def _knows_our_pids() -> bool:
+    """Whether /proc is of our pid namespace: else it tells of another process."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
+def _offset_ns(process: str) -> int | None:
+    """How far its monotonic clocks are ahead of the machine's."""
+    try:
+        with open(f"/proc/{process}/timens_offsets") as file:
+            _, seconds, ns = next(line for line in file if line.startswith("monotonic")).split()
+        return int(seconds) * _SECOND + int(ns)
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+# The first one now, so that the 10 ms have passed by the time that it is wanted.
+_own_pairs = {_reader.CLOCK_TSC: _reader.clock_pair(_reader.CLOCK_TSC)}
+
+
+def _own_tick_ns(kind: int) -> float:
+    """This process's own measure, over a baseline that grows with its age and is never shorter than 10 ms."""
+    first = _own_pairs.setdefault(kind, _reader.clock_pair(kind))
+    now = _reader.clock_pair(kind)
+    if now[0] < first[0]:  # a counter that went back, as after a suspend: a new baseline
+        first = _own_pairs[kind] = now
+    while now[1] - first[1] < _SHORTEST_BASELINE_NS:
+        now = _reader.clock_pair(kind)
+    return (now[1] - first[1]) / (now[0] - first[0])

@@ -1,0 +1,126 @@
+"""Whether what a file says of a worker can be: it is believed no more than a segment is.
+
+Owns: what every field of a reading may be. Must not know: files, how a reading is written. Invariant: of a reading that
+passes every view can be made, as of one that was read from a segment; what does not pass is a ValueError that says what
+was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from brickd.base.json_values import I32_MAX, limited, number, optional, require, text, whole
+from brickd.shm import _reader
+from brickd.shm.records import named_later
+from brickd.shm.segment_copy import CLOCKS, Path, Reading, Site
+
+_PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
+_TICK_NS_MAX = 1e6
+_UNIT_MAX = 127  # in a path's key; later minors have more of them
+
+
+def reading(found: Reading) -> Reading:
+    """A reading with the fields that this brickd knows, whose tables were checked where they stood.
+
+    Raises:
+        ValueError: it cannot be one.
+    """
+    text(found.file)
+    require(found.header.get("clock") in CLOCKS, "a clock", found.header.get("clock"))
+    require(0 < number(found.tick_ns) < _TICK_NS_MAX, "a tick's ns", found.tick_ns)
+    optional(found.pid, whole)
+    optional(found.now_ticks, functools.partial(whole, least=-(2**63)))
+    for each in (found.odd, found.moving, found.memory_bytes, *found.deferred.values()):
+        whole(each)
+    _summaries(found)
+    numbers = [number for number, _, _ in limited(found.lanes, _reader.LANES_MAX)]
+    require(len(set(numbers)) == len(numbers), "each lane once", numbers)
+    lanes = [
+        (whole(number, most=_reader.LANES_MAX), _fields("lane", lane), _fields("consumer", consumer))
+        for number, lane, consumer in found.lanes
+    ]
+    header, process = _fields("header", found.header), _fields("process", found.process)
+    return replace(found, header=header, process=process, lanes=lanes, tick_ns=float(found.tick_ns))
+
+
+def names(found: Sequence[tuple[str, int] | None]) -> None:
+    """Those of a reading, and of all that share them.
+
+    Raises:
+        ValueError: they cannot be.
+    """
+    require(len(found) <= _reader.NUMBERS_MAX, f"at most {_reader.NUMBERS_MAX} names", len(found))
+    for name in found:
+        if name is not None:
+            written, category = name
+            text(written)
+            whole(category)
+
+
+def paths(found: Sequence[Path | None]) -> None:
+    """As `names`."""
+    require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
+    deferred: set[tuple[int, int, int]] = set()
+    for place, path in enumerate(found):
+        if path is not None:
+            # So that no walk to the root can run in a circle.
+            whole(path.parent, -1, place - 1)
+            whole(path.name)
+            whole(path.layer, -1, I32_MAX)
+            whole(path.unit, 0, _UNIT_MAX)
+            if path.unit == _reader.UNIT_DEFERRED:
+                deferred.add(path[:3])
+            elif path.unit == _reader.UNIT_BOUND:
+                require(path[:3] in deferred, "a bound behind the path that it is of", path)
+
+
+def sites(found: Sequence[Site | None]) -> None:
+    """As `names`."""
+    require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
+    for site in found:
+        if site is not None:
+            whole(site.name)
+            whole(site.layer, -1, I32_MAX)
+            whole(site.unit)
+
+
+def _summaries(found: Reading) -> None:
+    summaries, latency, size = len(found.summaries), len(found.latency), _reader.SUMMARY_BYTES
+    require(summaries == len(found.paths) * size, f"{len(found.paths)} summaries", summaries // size)
+    require(latency <= summaries, "no more latencies than summaries", latency // size)
+    if not latency:
+        bounds = any(path is not None and path.unit == _reader.UNIT_BOUND for path in found.paths)
+        require(not bounds, "latencies of what is only bounded", latency)
+
+
+@functools.cache
+def _shape(record: str) -> tuple[tuple[tuple[str, int, str], ...], struct.Struct]:
+    """The fields of a struct that are no reserve, and what takes those of them that are numbers."""
+    rows = {row[1]: row for row in (*_reader.later(), *_reader.layout()) if row[0] == record}
+    fields = tuple((name, count, code) for _, name, _, count, code in rows.values() if not name.startswith("reserved"))
+    return fields, struct.Struct("<" + "".join(f"{count}{code}" for _, count, code in fields if code != "B"))
+
+
+def _fields(record: str, found: Mapping[str, Any]) -> Any:
+    """Those fields of a struct that this brickd knows; what a later minor named was zero before it."""
+    shape, codec = _shape(record)
+    complete = {**named_later(record), **found}
+    numbers: list[Any] = []
+    for name, count, code in shape:
+        value = complete[name]
+        if code == "B":
+            # Of what is made of several workers the text stands there without the zeros behind it.
+            require(isinstance(value, bytes) and len(value) <= count, f"at most {count} bytes as {name}", value)
+        elif count == 1:
+            numbers.append(value)
+        else:
+            require(isinstance(value, tuple) and len(value) == count, f"{count} numbers as {name}", value)
+            numbers += value
+    # Not one by one: that takes three times as long (27 µs, this 8), and a worker may have 1,024 lanes.
+    require(set(map(type, numbers)) == {int}, f"whole numbers in a {record}", numbers)
+    codec.pack(*numbers)  # struct.error says which range a number is to be in
+    return {name: complete[name] for name, _, _ in shape}

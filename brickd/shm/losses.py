@@ -1,0 +1,149 @@
+"""What a worker could not record, and what would have made room for it.
+
+Owns: the judgement of a worker's counters. Must not know: screens, other workers. Invariants: every counter of what
+was given and not recorded so is told; an end without a begin (every child that is forked within a span has one) and a
+name that was cut are none of that; what is to be raised is named with the value that it should have, and never
+one that the format cannot hold.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from brickd.base.units import plural
+from brickd.shm import _reader, records
+from brickd.shm.ledger import Ledger
+from brickd.shm.segment_copy import Reading
+
+Kind = Literal[
+    "lanes", "lane-memory", "memory", "opening", "nesting", "clock", "tables", "names", "marks", "amounts", "details",
+    "sites", "tensors", "sources", "events", "signals",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """One thing that is missing in a worker's totals or details.
+
+    Attributes:
+        kind: the cause; a worker has each at most once.
+        text: what is missing, and why.
+        spans: whether whole spans are missing; else only where they belong, or their details.
+        settings: what to set for the worker's next start, each as a shell assigns it.
+    """
+
+    kind: Kind
+    text: str
+    spans: bool
+    settings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        names = " and ".join(setting.partition("=")[0] for setting in self.settings)
+        return f"{self.text}; raise {names}" if names else self.text
+
+
+def losses(reading: Reading, ledger: Ledger) -> list[Loss]:
+    """What this worker could not record, the worst first."""
+    header, process = reading.header, reading.process
+    found = []
+    if ledger.spans["no_lane"]:
+        found.append(_without_lane(reading, ledger.spans["no_lane"]))
+    if process["blocks_refused"]:
+        text = f"memory refused {plural(process['blocks_refused'], 'time')}: /dev/shm or its memory cgroup is full"
+        found.append(Loss("memory", text, spans=True))
+    if ledger.rejected["room"]:
+        spans = plural(ledger.rejected["room"], "span")
+        text = f"{spans} not recorded: too many open at once in one thread, or no path left for a given time"
+        found.append(Loss("nesting", text, spans=True))
+    if ledger.rejected["clock"]:
+        text = (
+            f"{plural(ledger.rejected['clock'], 'span')} not recorded: the clock went back, or a given time is invalid"
+        )
+        found.append(Loss("clock", text, spans=True))
+    tables = (("names", process["names"], header["names"]), ("paths", process["paths"], header["paths"]))
+    full = [(what, room) for what, used, room in tables if used >= room]
+    if full:
+        rooms = " or ".join(f"{room:,} {what}" for what, room in full)
+        settings = tuple(setting for what, room in full for setting in _raised(what, room, _reader.NUMBERS_MAX))
+        found.append(
+            Loss("tables", f"spans folded into 'other': more than its {rooms}", spans=False, settings=settings)
+        )
+    elif process["names_refused"]:
+        names = plural(process["names_refused"], "name was", "names were")
+        room = header["names"]
+        why = f"empty, of marks beyond half of its {room:,} names," if process["names"] >= room // 2 else "empty"
+        found.append(Loss("names", f"{names} {why} or found no memory: recorded as 'other'", spans=False))
+    if refused := ledger.marks["refused"]:
+        found.append(_without_mark(reading, refused))
+    if amounts := sum(n * lane["amounts"] for lane, _, n in reading.alike()):
+        right = "check elements, bytes, layers and durations"
+        found.append(
+            Loss("amounts", f"{plural(amounts, 'amount')} out of range and not recorded: {right}", spans=False)
+        )
+    if dropped := ledger.details_dropped.total():
+        found.append(Loss("details", f"{plural(dropped, 'span detail')} dropped; totals are whole", spans=False))
+    if refused := process["sites_refused"]:
+        found.append(_without_site(reading, refused))
+    if unreadable := process["tensors_refused"]:
+        text = f"{plural(unreadable, 'tensor')} could not be read: on a device, or of a type that has no fingerprint"
+        found.append(Loss("tensors", text, spans=False))
+    if untold := ledger.events_dropped[records.kind_name(_reader.KIND_SOURCE)]:  # what finds no room waits for it
+        most = f"longer than {_reader.SOURCE_MAX:,} bytes, or more than a process keeps for later"
+        found.append(Loss("sources", f"{plural(untold, 'source')} not sent: {most}", spans=False))
+    without = {_reader.KIND_CHECKED: refused, _reader.KIND_SOURCE: untold}
+    events = ledger.events_dropped - Counter({records.kind_name(kind): n for kind, n in without.items()})
+    if dropped := events.total():
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(events.items()))
+        found.append(_without_slots(reading, f"{plural(dropped, 'event')} dropped ({kinds})"))
+    if ledger.spans["nested"]:
+        text = f"{plural(ledger.spans['nested'], 'call')} from signal handlers not recorded"
+        found.append(Loss("signals", text, spans=False))
+    return found
+
+
+def _without_lane(reading: Reading, spans: int) -> Loss:
+    lanes = reading.header["lanes"]
+    if len(reading.lanes) >= lanes:
+        text = f"{plural(spans, 'span')} not recorded: more threads than its {plural(lanes, 'lane')}"
+        return Loss("lanes", text, spans=True, settings=_raised("lanes", lanes, _reader.LANES_MAX))
+    if reading.process["blocks_refused"]:
+        return Loss("lane-memory", f"{plural(spans, 'span')} not recorded: no memory for a thread's lane", spans=True)
+    text = f"{plural(spans, 'span')} not recorded: begun while the segment was being opened"
+    return Loss("opening", text, spans=True)
+
+
+def _without_mark(reading: Reading, marks: int) -> Loss:
+    header, process = reading.header, reading.process
+    tables = (("paths", process["paths"], header["paths"]), ("names", process["names"], header["names"]))
+    rooms = [(what, room) for what, used, room in tables if used >= room // 2]
+    told = f"{plural(marks, 'mark')} not counted: launches, transfers, needs or their shapes"
+    if not rooms:
+        why = "are below 'other', have no open span, or found no memory"
+        return Loss("marks", f"{told} {why}", spans=False)
+    halves = " or ".join(f"half of its {room:,} {what}" for what, room in rooms)
+    settings = tuple(setting for what, room in rooms for setting in _raised(what, room, _reader.NUMBERS_MAX))
+    return Loss("marks", f"{told} exceed {halves}", spans=False, settings=settings)
+
+
+def _without_site(reading: Reading, checksums: int) -> Loss:
+    sites = reading.header["sites"]
+    if reading.process["sites"] < sites:
+        return Loss("sites", f"{plural(checksums, 'checksum')} dropped: the kernel has no name", spans=False)
+    text = f"{plural(checksums, 'checksum')} dropped: more kernels and weights at their layers than its {sites:,} sites"
+    return Loss("sites", text, spans=False, settings=_raised("sites", sites, _reader.SITES_MAX))
+
+
+def _without_slots(reading: Reading, dropped: str) -> Loss:
+    slots = reading.header["event_slots"]
+    room = f"{dropped}: a thread's ring holds {slots:,}"
+    if reading.drained:
+        said = f"{room}, and was full before it was read"
+        return Loss("events", said, spans=False, settings=_raised("events", slots, _reader.SLOTS_MAX))
+    return Loss("events", f"{room} until a daemon reads them (brickd up)", spans=False)
+
+
+def _raised(what: str, room: int, most: int) -> tuple[str, ...]:
+    """Twice the room, as far as the format goes; nothing where it has that already."""
+    return (f"BRICKD_{what.upper()}={min(2 * room, most)}",) if room < most else ()

@@ -1,0 +1,55 @@
+"""What is open: the youngest span of each lane, read from its open word.
+
+Owns: the decoding of the open word, and the way from a path to its root. Must not know: other workers, screens, what it
+means that something is open. Invariants: an age is never negative; a path that is not known opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from brickd.base.units import or_none
+from brickd.shm import _reader
+from brickd.shm.segment_copy import Path, Reading
+
+
+class Open(NamedTuple):
+    """A span that has begun and not ended.
+
+    Attributes:
+        brick: its name.
+        layer: None outside of layers.
+        since_ns: its age, within 256 ticks; None where the worker's clock is not known.
+        path: the names from the root of the call tree down to it.
+    """
+
+    brick: str
+    layer: int | None
+    since_ns: int | None
+    path: tuple[str, ...]
+
+
+def youngest(reading: Reading, lane: _reader.Lane) -> Open | None:
+    """The youngest span that the lane has open."""
+    word = lane["current"]
+    number = word & 0xFFFF
+    path = reading.paths[number] if number < len(reading.paths) else None
+    if not word or path is None:
+        return None
+    names = tuple(reading.name(each.name) for each in _upwards(reading, path))
+    return Open(names[0], or_none(path.layer), _since_ns(reading, word >> 16), names[::-1])
+
+
+def _since_ns(reading: Reading, start: int) -> int | None:
+    if reading.now_ticks is None:
+        return None
+    # The word holds 48 bits of the start, without the lowest eight.
+    ticks = ((reading.now_ticks >> 8) - start) % 2**48 << 8
+    return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
+
+
+def _upwards(reading: Reading, path: Path | None) -> Iterator[Path]:
+    while path is not None:
+        yield path
+        path = reading.paths[path.parent] if path.parent >= 0 else None

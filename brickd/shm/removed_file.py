@@ -1,0 +1,102 @@
+"""The file of records of removed segments: one for each user, beside the segments (`brick_removed.h`).
+
+Owns: which file is believed, how it is read and emptied. Must not know: what is made of its records. Invariants: a file
+that another user owns or may change is not believed; reading waits for no lock, and takes at most 2 MiB; the file is
+emptied only of what is kept elsewhere.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import struct
+from typing import NamedTuple
+
+from brickd.shm import _reader
+from brickd.shm.removed_workers import Removed
+
+_WHOLE_FILE = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock of 64-bit Linux
+_BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
+
+
+class Found(NamedTuple):
+    """What is in the file.
+
+    Attributes:
+        content: all of it.
+        removed: its records.
+        damaged: how many records are not whole.
+        refused: why the file is not believed, or "".
+    """
+
+    content: bytes = b""
+    removed: tuple[Removed, ...] = ()
+    damaged: int = 0
+    refused: str = ""
+
+    @property
+    def full(self) -> bool:
+        """Whether it takes no further record."""
+        return len(self.content) >= _reader.REMOVED_MAX * _reader.REMOVED_BYTES
+
+
+def path(prefix: str) -> str:
+    """Where the file of this user is."""
+    return os.path.join(_reader.DIRECTORY, f"{prefix}{_reader.REMOVED_NAME}{os.geteuid()}")
+
+
+def look(prefix: str) -> Found:
+    """Read it."""
+    try:
+        fd = os.open(path(prefix), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return Found()
+    except OSError as error:
+        return Found(refused=f"cannot be opened: {error.strerror}")
+    try:
+        if wrong := _wrong(os.fstat(fd)):
+            return Found(refused=wrong)
+        return _found(os.pread(fd, _BYTES_MAX, 0))
+    except OSError as error:
+        return Found(refused=f"cannot be read: {error.strerror}")
+    finally:
+        os.close(fd)
+
+
+def truncate(prefix: str, content: bytes) -> bool:
+    """Empty it if it holds this and nothing else, and no process appends to it now."""
+    try:
+        fd = os.open(path(prefix), os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+        if _wrong(os.fstat(fd)) or os.pread(fd, _BYTES_MAX, 0) != content:
+            return False
+        os.ftruncate(fd, 0)
+    except OSError:  # a process appends, or it cannot be changed: later
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _wrong(status: os.stat_result) -> str:
+    """Why the file is not believed, or ""."""
+    mode = stat.filemode(status.st_mode)
+    if not stat.S_ISREG(status.st_mode):
+        return f"not a regular file but {mode}"
+    if status.st_nlink != 1:
+        return f"has {status.st_nlink} links, expected 1"
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
+        return f"{mode} of user {status.st_uid}, expected -rw------- of user {os.geteuid()}"
+    if status.st_size > _BYTES_MAX:
+        return f"{status.st_size:,} bytes, expected at most {_BYTES_MAX:,}"
+    return ""
+
+
+def _found(content: bytes) -> Found:
+    records = _reader.removed(content)
+    removed = tuple(Removed.of(record) for record in records if record is not None)
+    return Found(content, removed, damaged=len(records) - len(removed))

@@ -1,0 +1,289 @@
+"""Workers whose segments were removed, and how much of what they counted is in no total.
+
+Owns: these counts, their sums, and their form in documents and in a checkpoint. Must not know: files, screens.
+Invariants: each uuid counts once; what a reader shows for a uuid elsewhere is not counted here; of two records of one
+uuid the larger one counts; a worker is added to a sum only when no record of it is left; all of it is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from brickd.base.json_values import I32_MAX, U64_MAX, flag, plain, unicode, whole
+from brickd.base.timestamps import rfc3339
+from brickd.shm import _reader
+from brickd.shm.segment_copy import begins, label
+
+# Why a segment was removed, in the words of the documents.
+REASONS = {_reader.REMOVED_ROOM: "room", _reader.REMOVED_ENDED: "ended", _reader.REMOVED_PRUNED: "pruned"}
+
+ALONE_MAX = _reader.REMOVED_MAX  # removed workers that are kept each by itself
+SERVICES_MAX = 64  # whose sums are kept apart
+OTHERS = "others"
+
+
+class Counts(NamedTuple):
+    """How much a worker counted.
+
+    Attributes:
+        spans: begun.
+        details: wanted in a span ring.
+        events: wanted in an event ring.
+        marks: wanted.
+        lost: spans, details and events that it could not record.
+    """
+
+    spans: int = 0
+    details: int = 0
+    events: int = 0
+    marks: int = 0
+    lost: int = 0
+
+    def and_(self, other: Counts) -> Counts:
+        """The sum, as far as a counter holds it."""
+        return Counts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
+
+    def without(self, other: Counts) -> Counts:
+        """What is left; nothing is below 0."""
+        return Counts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A worker whose segment was removed, or several of a service in one.
+
+    Attributes:
+        uuid: of its segment; "" of several.
+        took: the first half of the uuid of the segment whose totals it had taken along, or "".
+        service: the group that it belonged to.
+        index: its declared number there, or -1.
+        coordinates: its own coordinates or name, as far as a record holds them.
+        reason: `enum brick_removed_reason`; 0 of several.
+        started_ns: when its segment was made, since 1970.
+        removed_ns: when its segment was removed, since 1970.
+        asked: whether a person asked for the removal, or has taken note of it.
+        workers: how many these are.
+        counts: what they had counted.
+    """
+
+    uuid: str
+    took: str
+    service: str
+    index: int
+    coordinates: str
+    reason: int
+    started_ns: int
+    removed_ns: int
+    asked: bool
+    workers: int
+    counts: Counts
+
+    @classmethod
+    def of(cls, record: _reader.Removed) -> Removed:
+        """As a record has it."""
+        dropped = record["span_dropped"] + record["event_dropped"]
+        lost = min(sum(record["rejected"]) + record["no_lane"] + record["nested"] + dropped, U64_MAX)
+        return cls(
+            uuid=record["uuid"].hex(),
+            took=begins(record["took"]),
+            service=label(record["service"]),
+            index=record["index"],
+            coordinates=label(record["coordinates"]),
+            reason=record["reason"],
+            started_ns=record["started_ns"],
+            removed_ns=record["removed_ns"],
+            asked=record["reason"] == _reader.REMOVED_PRUNED,
+            workers=1,
+            counts=Counts(record["begun"], record["span_attempts"], record["event_attempts"], record["marks"], lost),
+        )
+
+    @classmethod
+    def several(cls, service: str, asked: bool, workers: int, counts: Counts) -> Removed:
+        """Some workers of a service."""
+        return cls("", "", service, -1, "", 0, 0, 0, asked, workers, counts)
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        alone = bool(self.uuid)
+        return {
+            "uuid": self.uuid or None,
+            "service": self.service,
+            "index": self.index if self.index >= 0 else None,
+            "coordinates": self.coordinates or None,
+            "reason": REASONS.get(self.reason, "other") if alone else None,
+            "started": rfc3339(self.started_ns) if alone else None,
+            "removed": rfc3339(self.removed_ns) if alone else None,
+            "together": self.workers,
+            **self.counts._asdict(),
+        }
+
+
+def uncounted(
+    removed: Iterable[Removed], shown: Mapping[str, Counts], taken: Collection[str], settled: Collection[str]
+) -> list[Removed]:
+    """What of removed workers no total shows.
+
+    A worker that lost its segment took its counts along into the next one. Where a total still shows the lost segment,
+    the record of the next one counts only what is beyond that.
+
+    Args:
+        removed: any number of records of each.
+        shown: by uuid, what a total has.
+        taken: the first halves of the uuids of segments that were lost, and whose totals went on in others.
+        settled: the uuids of workers of which nothing is counted: a sum of several has them, or their segments exist.
+    """
+    largest: dict[str, Removed] = {}
+    for each in removed:
+        largest[each.uuid] = _larger(each, largest.get(each.uuid))
+    gone_on = {*taken, *(each.took for each in largest.values())}
+    took = {each.uuid[:16]: each.took for each in largest.values()}
+    begins = {uuid[:16]: counts for uuid, counts in shown.items()}
+    left = (
+        replace(each, counts=each.counts.without(shown.get(each.uuid) or _shown(each.took, took, begins)))
+        for each in largest.values()
+        if each.uuid not in settled and each.uuid[:16] not in gone_on
+    )
+    return [each for each in left if any(each.counts)]
+
+
+def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, Counts]) -> Counts:
+    """What a total has of the last segment that a worker lost and a total shows."""
+    for _ in range(len(took) + 1):  # records may name each other in a circle
+        if not lost or lost in begins:
+            break
+        lost = took.get(lost, "")
+    return begins.get(lost, Counts())
+
+
+def _larger(one: Removed, other: Removed | None) -> Removed:
+    """The record that counts, of two of one uuid."""
+    if other is None:
+        return one
+    larger = one if one.counts.spans > other.counts.spans else other
+    return replace(larger, asked=one.asked or other.asked)
+
+
+@dataclass(slots=True)
+class Removals:
+    """What a checkpoint holds of removed workers.
+
+    Attributes:
+        alone: their records, by uuid, the oldest first. What the checkpoint shows of such a worker is still in them.
+        sums: those before them, by service and by whether a person asked for it.
+    """
+
+    alone: dict[str, Removed] = field(default_factory=dict)
+    sums: dict[tuple[str, bool], Removed] = field(default_factory=dict)
+    _text: list[str] = field(
+        default_factory=list, compare=False, repr=False
+    )  # with copies; one that changes has its own
+
+    def fold(self, found: Iterable[Removed]) -> list[Removed]:
+        """Take in records; those of workers that were not known."""
+        new: dict[str, Removed] = {}
+        for each in found:
+            if each.uuid not in self.alone:
+                new[each.uuid] = each
+            self.alone[each.uuid] = _larger(each, self.alone.get(each.uuid))
+            self._text = []
+        return list(new.values())
+
+    def settle(self, uuid: str, shown: Counts) -> list[str]:
+        """Add what of a worker is shown nowhere to a sum; it has no place of its own any more.
+
+        Args:
+            uuid: whose segment and records are gone.
+            shown: what a total has of it, and so of the segment in which it went on.
+
+        Returns:
+            The uuids of these segments.
+        """
+        settled = [uuid, *(each.uuid for each in self.alone.values() if each.took == uuid[:16])]
+        for each in settled:
+            removed, self._text = self.alone.pop(each, None), []
+            if removed is not None and any(rest := removed.counts.without(shown)):
+                self.add(removed.service, removed.asked, 1, rest)
+        return settled
+
+    def add(self, service: str, asked: bool, workers: int, counts: Counts) -> None:
+        """Add workers to the sum of their service, or where there are too many of these, to that of all others."""
+        if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
+            service = OTHERS
+        self._text = []
+        before = self.sums.get((service, asked), Removed.several(service, asked, 0, Counts()))
+        self.sums[service, asked] = Removed.several(
+            service, asked, workers + before.workers, counts.and_(before.counts)
+        )
+
+    def limit(self, shown: Collection[str]) -> list[str]:
+        """Add up the oldest of too many, but for those of which a total is shown; their uuids."""
+        begins = {uuid[:16] for uuid in shown}
+        oldest = [
+            uuid
+            for uuid, each in list(self.alone.items())[:-ALONE_MAX]
+            if uuid not in shown and each.took not in begins
+        ]
+        for uuid in oldest:
+            self.settle(uuid, Counts())
+        return oldest
+
+    def take_note(self) -> None:
+        """A person has taken note of all of them."""
+        self._text = []
+        self.alone = {uuid: replace(each, asked=True) for uuid, each in self.alone.items()}
+        for each in [each for each in self.sums.values() if not each.asked]:
+            del self.sums[each.service, False]
+            self.add(each.service, True, each.workers, each.counts)
+
+    def discard(self, begin: Collection[str]) -> list[str]:
+        """Drop those whose uuids begin so; their uuids."""
+        uuids = [uuid for uuid in self.alone if uuid[:16] in begin]
+        for uuid in uuids:
+            del self.alone[uuid]
+        self._text = [] if uuids else self._text
+        return uuids
+
+    def copy(self) -> Removals:
+        """All of it as it is now."""
+        return Removals(dict(self.alone), dict(self.sums), self._text)
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted at each checkpoint and seldom changes."""
+        if not self._text:
+            rows = ([_row(each) for each in of.values()] for of in (self.alone, self.sums))
+            self._text.append(plain([*rows]))
+        return self._text[0]
+
+    @classmethod
+    def of(cls, document: Any) -> Removals:
+        """What `text` said.
+
+        Raises:
+            ValueError: it is something else.
+        """
+        alone, sums = ([_believed(row) for row in rows] for rows in document)
+        return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
+
+
+def _row(of: Removed) -> list[Any]:
+    said = [of.uuid, of.took, of.service, of.index, of.coordinates, of.reason, of.started_ns, of.removed_ns]
+    return [*said, of.asked, of.workers, of.counts]
+
+
+def _believed(row: list[Any]) -> Removed:
+    uuid, took, service, index, coordinates, reason, started_ns, removed_ns, asked, workers, counts = row
+    return Removed(
+        unicode(uuid),
+        unicode(took),
+        unicode(service),
+        whole(index, -(2**31), I32_MAX),
+        unicode(coordinates),
+        whole(reason),
+        whole(started_ns),
+        whole(removed_ns),
+        flag(asked),
+        whole(workers, 1),
+        Counts._make(map(whole, counts)),
+    )

@@ -1,0 +1,270 @@
+"""One segment: opened, believed or refused, and read.
+
+Owns: which calls of the reader make a `Reading`, and their order. Must not know: what the numbers mean to people, or
+where readings go. Invariant: whatever does not add up is `SegmentRefused` with a reason, never an exception of another
+kind; a refused segment costs itself alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from brickd.errors import SegmentRefused, SegmentUnpublished
+from brickd.shm import _reader
+from brickd.shm.clock import Clock, Now
+from brickd.shm.sampling import bits_of, changed
+from brickd.shm.segment_copy import Identity, Path, Reading, Site, label
+from brickd.shm.segment_files import File, opened
+from brickd.shm.sites import Tables
+
+_THINS_SINCE = 4  # minor of the format
+_SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that are remembered take 12 MB at most
+
+
+class Extent(NamedTuple):
+    """How much there is to read of a segment, whatever its header claims: what is in a hole is left out.
+
+    Attributes:
+        lines: of lanes, those that were never opened too.
+        lanes: that were ever opened; those in a row that are alike are one.
+        names: rows of that table up to the last one that is there, and so of the next two.
+        paths: the same.
+        sites: the same.
+        blocks: of summaries, of 64 paths each.
+    """
+
+    lines: int
+    lanes: int
+    names: int
+    paths: int
+    sites: int
+    blocks: int
+
+
+class Segment(File):
+    """An open segment whose header was believed."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        super().__init__(name, fd)
+        with _refusing(name):
+            if not self.published():
+                raise SegmentUnpublished(name, "not published: its worker is starting, or died while it did")
+            self._copier = _reader.Segment(fd)
+            self.header = self._copier.header()
+            if self.header["uid"] != self.uid:
+                raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
+        self._clock = Clock(self.header, self.worker())
+
+    @property
+    def service(self) -> str:
+        """The service that its worker said it belongs to."""
+        return label(self.header["service"])
+
+    @property
+    def coordinates(self) -> str:
+        """Its worker's own coordinates or name, or ''."""
+        return label(self.header["coordinates"])
+
+    def now(self) -> Now:
+        """Its worker's clock now."""
+        return self._clock.now()
+
+    @property
+    def fetched(self) -> int:
+        """How many bytes of it were read, ever."""
+        return self._copier.fetched
+
+    def extent(self) -> Extent:
+        """What a reading of it takes."""
+        with _refusing(self.name):
+            return Extent(*self._copier.extent())
+
+    def process(self) -> _reader.Process:
+        """The counters of the worker as a whole."""
+        with _refusing(self.name):
+            return self._copier.process()
+
+    def dropped(self, kind: int) -> int:
+        """How many events of a kind its worker found no room for."""
+        with _refusing(self.name):
+            return self._copier.sums()[2][kind]
+
+    def activity(self) -> int:
+        """A number that changes whenever something was recorded."""
+        with _refusing(self.name):
+            return self._copier.sums()[0]
+
+    def spans(self) -> int:
+        """How many spans were summarized; 0 where that cannot be read."""
+        try:
+            return self._copier.sums()[1]
+        except ValueError:
+            return 0
+
+    def removed(self, reason: int) -> bytes:
+        """The record to append before it is removed."""
+        with _refusing(self.name):
+            return self._copier.removed(reason, time.time_ns())
+
+    @property
+    def thins(self) -> bool:
+        """Whether its worker can be told of which steps, and at which sites, checksums are recorded."""
+        return self.header["minor"] >= _THINS_SINCE
+
+    def command(self, flags: int, rate: int = 0, left_out: int = 0) -> None:
+        """Ask something of its worker; needs the right to write. What is asked already is not written.
+
+        Args:
+            flags: of the control page.
+            rate: of which steps checksums are recorded; 0: as its worker is configured.
+            left_out: the sites where none are, a bit each.
+        """
+        asked = self.control()
+        if asked["flags"] != flags:
+            self._ask("flags", flags.to_bytes(4, "little"))
+        if not self.thins:
+            return
+        if asked["fingerprint_rate"] != rate:
+            self._ask("fingerprint_rate", rate.to_bytes(4, "little"))
+        at, words = changed(bits_of(asked["sites"]), left_out)
+        if words:
+            self._ask("sites", words, at)
+
+    def mark_attached(self) -> None:
+        """Tell its worker that a consumer has attached: at a clean end it leaves the segment from now on."""
+        if not self.control()["attached"]:
+            self._ask("attached", (1).to_bytes(8, "little"))
+
+    def rescan(self) -> None:
+        """Ask its worker to read its weights once more; needs the right to write."""
+        number = (self.control()["weights"] + 1) % 2**64
+        self._ask("weights", number.to_bytes(8, "little"))
+
+    def _ask(self, field: str, content: bytes, beyond: int = 0) -> None:
+        try:
+            os.pwrite(self.fd, content, _reader.CONTROL + _control_fields()[field] + beyond)
+        except OSError as error:  # one that lies may have a hole there, and the disk be full
+            raise SegmentRefused(self.name, f"cannot be written: {error.strerror}") from error
+
+    def control(self) -> _reader.Control:
+        """What the consumer asked of the worker."""
+        with _refusing(self.name):
+            return self._copier.control()
+
+    def sites(self) -> list[Site | None]:
+        """Each site by its number; None of what is on its way."""
+        with _refusing(self.name):
+            return _sites(tuple(self._copier.sites()))
+
+    def tables(self) -> Tables:
+        """What the numbers in its worker's checksums stand for. Sites before names: what is a site has a name."""
+        with _refusing(self.name):
+            sites = self._copier.sites()
+            return Tables(self._copier.names(), sites)
+
+    def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
+        """The number of the first slot that is still there, and the slots: all, for a ring is small."""
+        with _refusing(self.name):
+            return self._copier.ring(lane, events)
+
+    def identity(self) -> Identity:
+        """What its worker's name depends on, without a look at what was recorded."""
+        return Identity(self.name, self.header, self.worker())
+
+    def read(self) -> Reading:
+        """Copy everything but the rings."""
+        with _refusing(self.name):
+            pid = self.worker()
+            summaries, odd, moving = self._copier.summaries()
+            # Paths after summaries and names after paths and sites: what is counted has a path, what has a path or a
+            # site has a name. In one that lies there may be fewer paths by then.
+            paths = self._copier.paths()[: len(summaries) // _reader.SUMMARY_BYTES]
+            sites = _sites(tuple(self._copier.sites()))
+            names = self._copier.names()
+            tick_ns, now_ticks = self.now()
+            control = self._copier.control()
+            return Reading(
+                file=self.name,
+                header=self.header,
+                pid=pid,
+                process=self._copier.process(),
+                lanes=self._copier.lanes(),
+                names=names,
+                paths=_paths(paths),
+                summaries=summaries[: len(paths) * _reader.SUMMARY_BYTES],
+                odd=odd,
+                moving=moving,
+                tick_ns=tick_ns,
+                now_ticks=now_ticks,
+                memory_bytes=self.memory_bytes,
+                flags=control["flags"],
+                asked_rate=control["fingerprint_rate"] if self.thins else 0,
+                left_out=bits_of(control["sites"]) if self.thins else 0,
+                drained=self.drained(),
+                sites=sites,
+            )
+
+
+@functools.cache
+def _control_fields() -> dict[str, int]:
+    """Where on the control page what stands."""
+    return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
+
+
+def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[Path | None]:
+    return _shared_paths(tuple(rows)) if len(rows) <= _SHARED_MAX else _checked_paths(rows)
+
+
+@functools.lru_cache(maxsize=16)
+def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
+    """What all workers with these paths share: most of a service have the same."""
+    return _checked_paths(rows)
+
+
+def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[Path | None]:
+    paths = [None if row is None else Path._make(row) for row in rows]
+    for number, path in enumerate(paths):
+        if path is not None and path.unit == _reader.UNIT_BOUND:  # a reading has one only beside what it is of
+            raise ValueError(f"path {number} has unit {path.unit}, which no worker writes")
+    return paths
+
+
+@functools.lru_cache(maxsize=16)
+def _sites(rows: tuple[tuple[int, int, int] | None, ...]) -> list[Site | None]:
+    return [None if row is None else Site._make(row) for row in rows]
+
+
+@contextmanager
+def _refusing(file: str) -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise SegmentRefused(file, str(error)) from None
+    except OSError as error:
+        raise SegmentRefused(file, f"cannot be read: {error.strerror}") from error
+
+
+def open_segment(name: str, access: int = os.O_RDONLY) -> Segment:
+    """Open a segment by its file's name.
+
+    Args:
+        name: of the file.
+        access: O_RDWR for whoever is to consume it.
+
+    Raises:
+        SegmentRefused: it is none (SegmentUnopened: it cannot even be one), it lies, or it is gone.
+        SegmentUndrained: this process can open no more files now.
+        SegmentUnpublished: its worker is starting, or died while it did.
+        NotPermitted: it is another user's.
+    """
+    fd = opened(name, access)
+    try:
+        return Segment(name, fd)
+    except BaseException:
+        os.close(fd)
+        raise

@@ -1,0 +1,292 @@
+"""A reading that outlives its segment, and several as one.
+
+Owns: the form in which readings outlive their segments, and how readings are added up. Must not know: files.
+Invariants: a reading comes back as it was; every counter of a sum is the sum of the counters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from array import array
+from binascii import a2b_base64, b2a_base64
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, cast
+from weakref import WeakValueDictionary
+
+from brickd.base.json_values import U64_MAX, composed, plain
+from brickd.shm import _reader, copy_checks
+from brickd.shm.segment_copy import Path, Reading, Site
+
+_BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
+_ARRAYS = ("summaries", "latency")
+_PLAIN = ("file", "pid", "process", "odd", "moving", "tick_ns", "now_ticks", "memory_bytes", "deferred")
+
+Row = TypeVar("Row")
+_numbers = itertools.count()
+_alive: WeakValueDictionary[int, Shared[Any]] = WeakValueDictionary()  # by hash: of two with the same the later one
+
+
+class Shared(list[Row]):
+    """Names, paths or sites, which workers of one service mostly have in common; they do not change any more.
+
+    Attributes:
+        number: which of all that this process holds.
+    """
+
+    __slots__ = ("__weakref__", "_text", "number")
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        super().__init__(rows)
+        self.number = next(_numbers)
+        self._text = ""
+        _alive[hash(tuple(self))] = self
+
+    def text(self) -> str:
+        """As JSON: made once, for it is wanted at each checkpoint."""
+        if not self._text:
+            self._text = plain(self)
+        return self._text
+
+
+def shared(rows: list[Row]) -> Shared[Row]:
+    """The one that says the same."""
+    if isinstance(rows, Shared):
+        return rows
+    found = _alive.get(hash(tuple(rows)))
+    return found if found is not None and found == rows else Shared(rows)
+
+
+def compact(reading: Reading) -> Reading:
+    """The same in little room."""
+    return replace(
+        reading,
+        names=shared(reading.names),
+        paths=shared(reading.paths),
+        sites=shared(reading.sites),
+        summaries=_packed(reading.summaries),
+        latency=_packed(reading.latency),
+    )
+
+
+def _packed(table: bytes | _reader.Packed) -> _reader.Packed:
+    return table if isinstance(table, _reader.Packed) else _reader.Packed(table)
+
+
+def written(reading: Reading) -> str:
+    """A reading as JSON, its names, paths and sites by their numbers."""
+    header = {name: value.hex() if isinstance(value, bytes) else value for name, value in reading.header.items()}
+    document = {
+        **{name: getattr(reading, name) for name in _PLAIN},
+        "header": header,
+        "lanes": reading.lanes,
+        "names": shared(reading.names).number,
+        "paths": shared(reading.paths).number,
+    }
+    if reading.sites:  # most have none
+        document["sites"] = shared(reading.sites).number
+    tables = {name: packed_text(_packed(getattr(reading, name))) for name in _ARRAYS}
+    return composed({name: plain(value) for name, value in document.items()} | tables)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names, the paths and the sites of readings, by their numbers; who has no sites has no number for them."""
+
+    names: Mapping[int, Shared[tuple[str, int] | None]]
+    paths: Mapping[int, Shared[Path | None]]
+    sites: Mapping[int, Shared[Site | None]]
+
+    @classmethod
+    def over(cls, readings: Collection[Reading]) -> Tables:
+        """Those of these readings."""
+        return cls(
+            _numbered(reading.names for reading in readings),
+            _numbered(reading.paths for reading in readings),
+            _numbered(reading.sites for reading in readings if reading.sites),
+        )
+
+    def __or__(self, other: Tables) -> Tables:
+        """Both."""
+        return Tables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
+
+    def without(self, numbers: Container[int]) -> Tables:
+        """Those that have other numbers."""
+        return Tables(
+            {number: rows for number, rows in self.names.items() if number not in numbers},
+            {number: rows for number, rows in self.paths.items() if number not in numbers},
+            {number: rows for number, rows in self.sites.items() if number not in numbers},
+        )
+
+    def numbers(self) -> set[int]:
+        """All of them."""
+        return {*self.names, *self.paths, *self.sites}
+
+    def texts(self) -> dict[str, str]:
+        """As members of an object in JSON."""
+        return {
+            what: composed({str(number): rows.text() for number, rows in table.items()})
+            for what, table in (("names", self.names), ("paths", self.paths), ("sites", self.sites))
+        }
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Tables:
+        """What `texts` said."""
+        return cls(
+            _read(document["names"], _name, copy_checks.names),
+            _read(document["paths"], Path, copy_checks.paths),
+            _read(document.get("sites", {}), Site, copy_checks.sites),
+        )
+
+
+def _read(
+    document: Mapping[str, Any], make: Callable[..., Row], check: Callable[[list[Row | None]], None]
+) -> dict[int, Shared[Row | None]]:
+    found = {}
+    for number, rows in document.items():
+        table = [None if row is None else make(*row) for row in rows]
+        check(table)
+        found[int(number)] = Shared(table)
+    return found
+
+
+def _name(text: Any, category: Any) -> tuple[str, int]:
+    return text, category
+
+
+def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
+    return {each.number: each for each in map(shared, tables)}
+
+
+def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
+    """What `written` said.
+
+    Raises:
+        ValueError: it cannot be a reading; or whatever else comes of a document that is none.
+    """
+    said = document["header"]
+    found = Reading(
+        **{name: document[name] for name in _PLAIN}
+        | {
+            "header": said | {name: bytes.fromhex(said[name]) for name in _BYTES},
+            "process": document["process"],
+            "lanes": [(number, _tuples(lane), _tuples(consumer)) for number, lane, consumer in document["lanes"]],
+            "names": tables.names[document["names"]],
+            "paths": tables.paths[document["paths"]],
+            "sites": tables.sites[document["sites"]] if "sites" in document else [],
+        }
+        | {name: packed(document[name]) for name in _ARRAYS}
+    )
+    return copy_checks.reading(found)
+
+
+def _tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
+# ---- several as one
+
+# What a process counts of its own tables says nothing of several.
+_NO_TABLES = {"names": 0, "paths": 0, "sites": 0, "took": 0, "key": 0}
+
+
+def added(one: Reading, other: Reading) -> Reading:
+    """Both as one reading with the paths of both and a single lane: of one service, their ticks of one length.
+
+    What is told of one process alone (its pid, its uuid, its file) is that of the first.
+    """
+    names, numbers = list(one.names), {one.name(number): number for number in reversed(range(len(one.names)))}
+    paths, places = list(one.paths), {path: number for number, path in reversed(list(enumerate(one.paths)))}
+
+    def number_of(name: int) -> int | None:
+        """None: there is no room for it."""
+        number = numbers.get(other.name(name), len(names))
+        # With it comes its category, and the category of that one: a worker may have any.
+        while (text := other.name(name)) not in numbers and len(names) < _reader.NUMBERS_MAX:
+            numbers[text] = len(names)
+            entry = other.names[name] if name < len(other.names) else None
+            name, following = 0 if entry is None else entry[1], len(names) + 1
+            above = numbers.get(other.name(name), following if following < _reader.NUMBERS_MAX else 0) if name else 0
+            names.append((text, above))
+            if not name:
+                break
+        return number if number < len(names) else None
+
+    rows = array("i", [-1]) * len(other.paths)
+    for number, path in enumerate(other.paths):
+        if path is None:
+            continue
+        above = rows[path.parent] if path.parent >= 0 else -1
+        if len(paths) >= _reader.NUMBERS_MAX and other.name(path.name) not in numbers:
+            rows[number] = 0 if path.unit == _reader.UNIT_TICKS else -1
+            continue
+        name = number_of(path.name)
+        moved = None if name is None else Path(above, name, path.layer, path.unit)
+        if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
+            places[moved] = len(paths)
+            paths.append(moved)
+        # What has no room counts as other, where other counts the same: in ticks.
+        rows[number] = places.get(moved, 0 if path.unit == _reader.UNIT_TICKS else -1)
+    ended = {"ended": one.process["ended"] & other.process["ended"]}
+    return replace(
+        one,
+        names=names,
+        paths=paths,
+        summaries=_merged(one.summaries, other.summaries, rows).ljust(len(paths) * _reader.SUMMARY_BYTES, b"\0"),
+        latency=_merged(one.latency, other.latency, rows),
+        sites=[],
+        lanes=together(one.lanes + other.lanes),
+        process=cast("_reader.Process", _sum([one.process, other.process]) | _NO_TABLES | ended),
+        deferred={name: _total([count]) for name, count in (Counter(one.deferred) + Counter(other.deferred)).items()},
+        odd=_total([one.odd, other.odd]),
+        moving=_total([one.moving, other.moving]),
+        memory_bytes=0,
+    )
+
+
+def _merged(one: bytes | _reader.Packed, other: bytes | _reader.Packed, rows: array[int]) -> bytes:
+    table = _reader.Summaries(one)
+    table.merge(other, rows[: len(other) // _reader.SUMMARY_BYTES])
+    return table.tobytes()
+
+
+def together(
+    lanes: Sequence[tuple[int, _reader.Lane, _reader.Consumer]],
+) -> list[tuple[int, _reader.Lane, _reader.Consumer]]:
+    """One lane that stands for all of them; of none there is none."""
+    if not lanes:
+        return []
+    lane, consumer = _sum([lane for _, lane, _ in lanes]), _sum([consumer for _, _, consumer in lanes])
+    return [(0, cast("_reader.Lane", lane), _whole(cast("_reader.Consumer", consumer)))]
+
+
+def _sum(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Field by field."""
+    return {
+        name: tuple(map(_total, zip(*(row[name] for row in rows), strict=True)))
+        if isinstance(rows[0][name], tuple)
+        else _total(row[name] for row in rows)
+        for name in rows[0]
+    }
+
+
+def _total(counts: Iterable[int]) -> int:
+    """Workers that lie may say so much that no counter holds the sum."""
+    return min(sum(counts), U64_MAX)
+
+
+def _whole(consumer: _reader.Consumer) -> _reader.Consumer:
+    """With tails that are pairs again."""
+    span, event = consumer["span"][0], consumer["event"][0]
+    return {**consumer, "span": (span, span ^ (2**64 - 1)), "event": (event, event ^ (2**64 - 1))}
+
+
+def packed_text(packed: _reader.Packed) -> str:
+    """Packed summaries as a JSON string, in which nothing needs an escape; of none the empty string."""
+    return f'"{b2a_base64(packed.form(), newline=False).decode("ascii")}"'
+
+
+def packed(text: str) -> _reader.Packed:
+    """The summaries that `packed_text` was given; a ValueError if these are none."""
+    return _reader.Packed.of(a2b_base64(text, strict_mode=True))

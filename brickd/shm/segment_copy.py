@@ -1,0 +1,192 @@
+"""What a segment said at one time.
+
+Owns: `Reading`, a private copy of all of it, and `Identity`, the part that says whose it is. Must not know: files, how
+it was read, what the numbers mean to people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from brickd.shm import _reader
+
+CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
+
+
+class Path(NamedTuple):
+    """A place in the call tree, or a mark beside one; `parent` is -1 at a root, `layer` is -1 without one."""
+
+    parent: int
+    name: int
+    layer: int
+    unit: int
+
+    @property
+    def marks(self) -> bool:
+        """Whether it is counted and has no time: a launch, a transfer, what is needed."""
+        return self.unit >= _reader.UNIT_LAUNCHED
+
+
+class Site(NamedTuple):
+    """A place where numbers are compared: a kernel's name and its layer, which is -1 without one."""
+
+    name: int
+    layer: int
+    unit: int
+
+    @property
+    def off(self) -> bool:
+        """Whether it is not looked at."""
+        return self.unit == _reader.SITE_OFF
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who a segment's worker says it is, and whether it lives: all that its name depends on.
+
+    Attributes:
+        file: the segment's name.
+        header: what the worker said once, at its birth.
+        pid: of the process that lives in it, as our namespace sees it (0: not at all); None: it ended.
+    """
+
+    file: str
+    header: _reader.Header
+    pid: int | None
+
+    @property
+    def service(self) -> str:
+        """The service that the worker said it belongs to."""
+        return label(self.header["service"])
+
+    @property
+    def coordinates(self) -> str:
+        """The worker's own coordinates or name, or ''."""
+        return label(self.header["coordinates"])
+
+    @property
+    def uuid(self) -> str:
+        """Which worker this is, whatever its name and pid."""
+        return self.header["uuid"].hex()
+
+    @property
+    def clock(self) -> str:
+        """What its ticks are read from."""
+        return CLOCKS[self.header["clock"]]
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process held the worker's lock."""
+        return self.pid is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading(Identity):
+    """All that a segment said at one time, copied and checked; times still in ticks.
+
+    Attributes:
+        latency: as `summaries`, from the starts of deferred work to its syncs; empty where no daemon knows of any.
+        deferred: what became of those starts.
+        now_ticks: what the worker's clock showed; None where that is not known.
+        flags: what its consumer asks of its worker; of those that are gone nothing is asked.
+        drained: whether anybody read its rings; what was kept somewhere was.
+        sites: by their numbers; None of what is on its way.
+        asked_rate: of which steps its consumer asks for checksums; 0: of those that its worker is configured for.
+        left_out: the sites of which its consumer asks for none, a bit each by their numbers.
+    """
+
+    process: _reader.Process
+    lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
+    names: list[tuple[str, int] | None]
+    paths: list[Path | None]
+    summaries: bytes | _reader.Packed
+    odd: int
+    moving: int
+    tick_ns: float
+    now_ticks: int | None
+    memory_bytes: int
+    latency: bytes | _reader.Packed = b""
+    deferred: Mapping[str, int] = field(default_factory=dict)
+    flags: int = 0
+    drained: bool = True
+    sites: list[Site | None] = field(default_factory=list)
+    asked_rate: int = 0
+    left_out: int = 0
+
+    def alike(self) -> list[tuple[_reader.Lane, _reader.Consumer, int]]:
+        """Its lanes, each with how many in a row are the same object: a segment may claim 1,024 unused ones."""
+        runs = groupby(self.lanes, lambda each: (id(each[1]), id(each[2])))
+        return [(lane, consumer, 1 + sum(1 for _ in run)) for _, run in runs for _, lane, consumer in islice(run, 1)]
+
+    @property
+    def lost(self) -> str:
+        """How the uuid of the segment begins that its worker lost, and whose totals it took along; or ""."""
+        return begins(self.process["took"])
+
+    @property
+    def ended(self) -> bool:
+        """Whether its worker came to its end by itself, and was not killed."""
+        return not self.alive and self.process["ended"] != 0
+
+    @property
+    def detailed(self) -> bool:
+        """Whether its worker is to keep each span in detail."""
+        return self.flags & _reader.CONTROL_SPANS != 0
+
+    @property
+    def unread(self) -> bool:
+        """Whether its worker keeps each span in detail for nobody."""
+        return self.alive and self.detailed and not self.drained
+
+    @property
+    def thinned(self) -> bool:
+        """Whether its consumer has its worker record checksums of fewer steps or sites, or more, than configured."""
+        return self.asked_rate != 0 or self.left_out != 0
+
+    @property
+    def thinned_for_nobody(self) -> bool:
+        """Whether that is still so though nobody is its consumer any more."""
+        return self.alive and self.thinned and not self.drained
+
+    @property
+    def rate(self) -> int:
+        """Of which steps its worker records checksums; 0: nobody has said so."""
+        return self.asked_rate or self.header["rate"]
+
+    @property
+    def own_rate(self) -> int:
+        """Of which steps it records the parts of instrumented models; 0: there are none, or `rate` says it of all."""
+        own = self.process["rate"]
+        return own if self.rate == 0 and own <= _reader.RATE_ALL else 0
+
+    def leaves_out(self, site: int) -> bool:
+        """Whether nothing is to be recorded at the site with this number."""
+        return self.left_out >> site & 1 != 0
+
+    @property
+    def off(self) -> bool:
+        """Whether its worker is to record nothing."""
+        return self.flags & _reader.CONTROL_OFF != 0
+
+    def name(self, number: int) -> str:
+        """The text of a name; one that is not ready is told by its number."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return entry[0] if entry is not None else f"name#{number}"
+
+    def category(self, number: int) -> str:
+        """The category declared for a name, else 'other'."""
+        entry = self.names[number] if 0 <= number < len(self.names) else None
+        return self.name(entry[1]) if entry is not None and entry[1] != 0 else "other"
+
+
+def begins(took: int) -> str:
+    """The first half of the uuid of a lost segment, of the word that a segment has for it; "" of none."""
+    return took.to_bytes(8, "little").hex() if took else ""
+
+
+def label(text: bytes) -> str:
+    """The text in a field of fixed size."""
+    return text.split(b"\0", 1)[0].decode("utf-8", "replace")

@@ -1,0 +1,224 @@
+"""Files that may be segments: found, opened, removed.
+
+Owns: their names, what may be opened and how, who lives in a file and who drains it. Must not know: what is in it.
+Invariants: only files of our own effective user are opened, root's included; a file is opened without following links
+or waiting for anybody; nothing is opened twice by a process that holds a lock on it; what cannot be a segment is
+`SegmentRefused` with a reason, never an exception of another kind.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from brickd.base.locks import holder, take
+from brickd.base.users import as_user, user_name
+from brickd.errors import NoDescriptor, NotPermitted, SegmentRefused, SegmentUndrained, SegmentUnopened
+from brickd.shm import _reader
+
+# Which file it is, whatever it is called: device and inode.
+Identifier = tuple[int, int]
+
+
+def prefix() -> str:
+    """What the names of segments begin with."""
+    return os.environ.get("BRICKD_SHM_PREFIX") or _reader.PREFIX
+
+
+# The owners of other users' files, by name and inode. A file that is known here is not looked at again. The inode alone
+# does not tell files apart: where /dev/shm is not a tmpfs, a new file gets the number of a removed one.
+Owners = Mapping[tuple[str, int], int]
+NO_OWNERS: Owners = MappingProxyType({})
+
+
+class Listing(NamedTuple):
+    """The files with a segment's name.
+
+    Attributes:
+        own: the names of those that belong to our effective user, in a stable order.
+        others: the owners of those that do not. These files are counted and never opened.
+    """
+
+    own: list[str]
+    others: Owners
+
+    def counts(self) -> dict[int, int]:
+        """How many files each other user has."""
+        return dict(Counter(self.others.values()))
+
+
+def listing(beginning: str | None = None, known: Owners = NO_OWNERS) -> Listing:
+    """List all files whose names begin like a segment's.
+
+    Args:
+        beginning: of their names; None: the configured prefix.
+        known: what an earlier listing found: there may be 100,000 files of a stranger.
+    """
+    beginning = prefix() if beginning is None else beginning
+    own: list[str] = []
+    others: dict[tuple[str, int], int] = {}
+    try:
+        with os.scandir(_reader.DIRECTORY) as entries:
+            for entry in entries:
+                if not entry.name.startswith(beginning) or _reader.is_removed(entry.name):
+                    continue
+                file = entry.name, entry.inode()
+                owner = known.get(file)
+                if owner is None:
+                    try:
+                        owner = entry.stat(follow_symlinks=False).st_uid
+                    except FileNotFoundError:  # removed since it was listed
+                        continue
+                if owner == os.geteuid():
+                    own.append(entry.name)
+                else:
+                    others[file] = owner
+    except FileNotFoundError:
+        pass
+    return Listing(sorted(own), others)
+
+
+def find(beginning: str | None = None) -> list[str]:
+    """The names of our own files that could be segments, in a stable order."""
+    return listing(beginning).own
+
+
+def identifier_of(name: str) -> Identifier | None:
+    """Which file has the name now, without opening it; None: no file has."""
+    status = _status_of(name)
+    return None if status is None else (status.st_dev, status.st_ino)
+
+
+def committed(name: str) -> int:
+    """How many bytes the file with this name takes; 0: no file has it."""
+    status = _status_of(name)
+    return 0 if status is None else status.st_blocks * 512
+
+
+def _status_of(name: str) -> os.stat_result | None:
+    try:
+        return os.stat(os.path.join(_reader.DIRECTORY, name), follow_symlinks=False)
+    except (OSError, ValueError):
+        return None
+
+
+class File:
+    """An open file that may be a segment: whose it is, who lives in it, its removal."""
+
+    def __init__(self, name: str, fd: int) -> None:
+        self.name = name
+        self.fd = fd
+        status = os.fstat(fd)
+        self.identifier = (status.st_dev, status.st_ino)
+        self.uid = status.st_uid
+        self._ours = False  # to drain: our own lock we are not shown
+
+    @property
+    def memory_bytes(self) -> int:
+        """What it takes by now: its worker has more of it made as it needs it."""
+        return os.fstat(self.fd).st_blocks * 512
+
+    def worker(self) -> int | None:
+        """The pid of the process that lives in it, as our namespace sees it (0: not at all); None: it ended."""
+        return holder(self.fd, _reader.LOCK_WORKER)
+
+    def consumer(self) -> int | None:
+        """The pid of the process that drains it, or None."""
+        return holder(self.fd, _reader.LOCK_CONSUMER)
+
+    def consume(self) -> bool:
+        """Be the one that drains it, until this process ends or closes it; False: another one is."""
+        self._ours = take(self.fd, _reader.LOCK_CONSUMER)
+        return self._ours
+
+    def drained(self) -> bool:
+        """Whether any process drains it."""
+        return self._ours or self.consumer() is not None
+
+    def linked(self) -> bool:
+        """Whether it has a name still."""
+        return os.fstat(self.fd).st_nlink > 0
+
+    def published(self) -> bool:
+        """Whether its worker finished making it."""
+        return any(os.pread(self.fd, 8, 0))
+
+    def same_file(self) -> bool:
+        """Whether the name still leads to the file that is open here."""
+        return identifier_of(self.name) == self.identifier
+
+    def unlink(self) -> bool:
+        """Remove the file; False when the name leads elsewhere by now."""
+        if not self.same_file():
+            return False
+        try:
+            # Not posix_ipc: it takes no name that is not UTF-8, and anybody may have made one.
+            os.unlink(os.path.join(_reader.DIRECTORY, self.name))
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            raise NotPermitted(f"{self.name}: cannot be removed: {error.strerror}") from error
+        return True
+
+    def close(self) -> None:
+        """Give up the descriptor."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE)  # no file descriptor is left: errors of whoever opens, not of the file
+
+
+def opened(name: str, access: int) -> int:
+    """A descriptor of it, with the errors of `open_file`."""
+    if "/" in name:
+        raise SegmentUnopened(name, "cannot be opened: a file's name holds no slash")
+    try:
+        # Not shm_open: that of glibc waits for the other end of a FIFO, and posix_ipc's crashes on a name with a zero.
+        flags = access | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        fd = os.open(os.path.join(_reader.DIRECTORY, name), flags)
+    except PermissionError as error:
+        raise NotPermitted(f"{name}: cannot be opened: {error.strerror}") from error
+    except FileNotFoundError as error:
+        raise SegmentRefused(name, "is gone") from error
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (*EXHAUSTED, errno.ENOMEM):
+            kind = NoDescriptor if error.errno in EXHAUSTED else SegmentUndrained
+            raise kind(name, f"cannot be opened now: {error.strerror}") from error
+        raise SegmentUnopened(name, f"cannot be opened: {error}") from error
+    status = os.fstat(fd)
+    if status.st_uid != os.geteuid():
+        os.close(fd)
+        raise NotPermitted(
+            f"{name}: belongs to user {user_name(status.st_uid)}; brickd reads only the segments of user"
+            f" {user_name(os.geteuid())} ({as_user(status.st_uid, 'inspect', name)})"
+        )
+    # A second link is no reason to refuse it: where the kernel allows it, strangers can link to our files.
+    if not stat.S_ISREG(status.st_mode):
+        os.close(fd)
+        raise SegmentUnopened(name, f"not a regular file but {stat.filemode(status.st_mode)}")
+    return fd
+
+
+def open_file(name: str) -> File:
+    """Open what may be a segment, by its file's name.
+
+    Raises:
+        SegmentRefused: it is gone.
+        SegmentUnopened: it cannot be one.
+        SegmentUndrained: this process can open no more files now.
+        NotPermitted: it belongs to another user, or its mode keeps us out.
+    """
+    return File(name, opened(name, os.O_RDONLY))

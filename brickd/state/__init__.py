@@ -1,0 +1,1 @@
+"""What a daemon keeps across restarts. Knows nothing of its loop."""

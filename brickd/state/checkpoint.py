@@ -1,0 +1,94 @@
+"""A daemon's memory in a file, as JSON.
+
+Owns: the file's form, and how such a file is replaced. Must not know: what the memory means. Invariant: the file is as
+it was or as it is to be, never in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from brickd.base.json_values import parsed, validating
+from brickd.base.state_file import framed, unframed
+from brickd.base.users import user_name
+from brickd.errors import CheckpointRefused
+from brickd.state.daemon_state import Memory
+
+VERSION = 2
+
+
+def encode(memory: Memory) -> bytes:
+    """The file's content."""
+    return framed("checkpoint", VERSION, [piece.encode() for piece in memory.pieces()])
+
+
+def decode(content: bytes) -> Memory:
+    """What `encode` was given.
+
+    Raises:
+        CheckpointRefused: the content is none, or not whole, or is not what `encode` makes.
+    """
+    body = unframed("checkpoint", VERSION, content)
+    try:
+        with validating():
+            return Memory.of(parsed(body))
+    except ValueError as error:
+        raise CheckpointRefused(str(error)) from None
+
+
+def load(path: Path) -> Memory | None:
+    """The memory in the file; None where there is no file.
+
+    Raises:
+        CheckpointRefused: the file is damaged, or of a later brickd.
+        OSError: it cannot be read.
+    """
+    content = content_of(path)
+    return None if content is None else decode(content)
+
+
+def content_of(path: Path) -> bytes | None:
+    """What is in a file that was saved; None where there is no file.
+
+    Raises:
+        CheckpointRefused: it is another user's.
+        OSError: it cannot be read.
+    """
+    try:
+        with open(path, "rb", opener=_without_waiting) as file:
+            owner = os.fstat(file.fileno()).st_uid
+            if owner != os.geteuid():
+                raise CheckpointRefused(f"belongs to user {user_name(owner)}, not {user_name(os.geteuid())}")
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
+def save(path: Path, content: bytes) -> None:
+    """Put the content in the file's place, whole or not at all.
+
+    A machine that goes down takes the segments with it, so nothing here waits for a disk.
+
+    Raises:
+        OSError: it cannot be written; the file is as it was.
+    """
+    draft = path.with_name(path.name + ".new")
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            rest = memoryview(content)
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+        finally:
+            os.close(fd)
+        os.replace(draft, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(draft)
+        raise

@@ -1,0 +1,232 @@
+"""What a daemon alone knows: each worker's `Known`, the totals of removed segments, orders, findings.
+
+Owns: that state, and its form as a document. Must not know: how it is kept in a file, how it changes. Invariants: what
+is in a segment that is still read is not here, so that the two together count everything once; a worker is known by its
+uuid; all of it is limited.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from brickd.analysis.numerics.online_state import Compared
+from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
+from brickd.model.deferred_overlay import overlay
+from brickd.model.kernel_sources.store import Sources
+from brickd.model.retained import Background, Gone, Known
+from brickd.query.orders import Wish
+from brickd.shm import segment_codec
+from brickd.shm.ledger import ledger_of
+from brickd.shm.removed_workers import Counts, Removals, Removed
+
+OLDER_MAX = 64  # services whose former workers are kept apart
+OTHERS = "others"
+BURIED_MAX = 4_096
+_EVENTS_MAX = 2**62  # so that more can come
+
+
+@dataclass(slots=True)
+class Memory:
+    """All of it.
+
+    Attributes:
+        prefix: what the names of the segments begin with.
+        known: by uuid.
+        gone: by uuid, in the order in which they went.
+        older: those that went before these, by service and clock.
+        buried: uuids that are not to be counted again: of workers that were added up or forgotten, or whose segments
+            are not ours to remove.
+        wishes: by service.
+        newest_event: the number of the last thing that was told.
+        closed: the daemon came to its end by itself, so that nothing was told after that.
+        compared: where workers differ, and how much was looked at to know.
+        sources: what kernels were compiled from, as far as it stands in no file.
+        removed: workers whose segments were removed while no total held them.
+    """
+
+    prefix: str
+    known: dict[str, Known] = field(default_factory=dict)
+    gone: dict[str, Gone] = field(default_factory=dict)
+    older: dict[str, Gone] = field(default_factory=dict)
+    buried: list[str] = field(default_factory=list)
+    wishes: dict[str, Wish] = field(default_factory=dict)
+    newest_event: int = 0
+    closed: bool = True
+    compared: Compared = field(default_factory=Compared)
+    sources: Sources = field(default_factory=Sources, compare=False)
+    removed: Removals = field(default_factory=Removals)
+
+    def add_up(self, gone: Gone) -> Gone:
+        """Add one that went to those before it: of its service, or where there are too many of these, of all others.
+
+        Returns:
+            What it is in now.
+        """
+        self.bury(*self.removed.settle(gone.reading.uuid, _counts(gone)))
+        key = f"{gone.reading.service}/{gone.reading.clock}"
+        if key not in self.older and len(self.older) >= OLDER_MAX:
+            key = f"/{gone.reading.clock}"
+            gone = gone.of_service(OTHERS)
+        into = self.older.get(key)
+        self.older[key] = gone if into is None else into.and_(gone)
+        return self.older[key]
+
+    def bury(self, *uuids: str) -> None:
+        """They are not to be counted again, whatever comes of them."""
+        buried = set(self.buried)
+        self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
+
+    def fold(self, found: Iterable[Removed], taken: Collection[str] = ()) -> list[Removed]:
+        """Take in records of removed workers; those of workers that were not known.
+
+        Args:
+            found: the records.
+            taken: the first halves of the uuids of lost segments whose workers go on in others that are drained.
+        """
+        found, buried = list(found), set(self.buried)
+        gone_on = {each.took for each in (*found, *self.removed.alone.values())}.union(taken)
+        gone_on.update(each.reading.lost for each in self.gone.values())
+        new = self.removed.fold(each for each in found if each.uuid not in buried and each.uuid[:16] not in gone_on)
+        self.supersede(gone_on)
+        return new
+
+    def supersede(self, begin: Collection[str]) -> None:
+        """Workers go on in other segments than those whose uuids begin so: they are not removed."""
+        self.bury(*self.removed.discard(begin))
+
+    def limit_removed(self) -> None:
+        """Add up the oldest of too many removed workers; a slow process may still append a record of one."""
+        self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
+
+    def drop(self, gone: Gone) -> None:
+        """Its totals are shown no more, because a person asked for it: count them as removed."""
+        counts = _counts(gone)
+        if gone.workers == 1:
+            self.bury(*self.removed.settle(gone.reading.uuid, counts))  # what its record has beyond that
+        self.removed.add(gone.reading.service, True, gone.workers, counts)
+
+    def forget(self, uuids: Collection[str] | None = None) -> int:
+        """Drop the totals of the dead, and what was said of them beside others.
+
+        Args:
+            uuids: of whom; None: of all.
+
+        Returns:
+            Of how many workers.
+        """
+
+        def is_meant(each: Gone) -> bool:
+            return uuids is None or each.reading.uuid in uuids
+
+        dropped = [each for each in (*self.gone.values(), *self.older.values()) if is_meant(each)]
+        for each in dropped:
+            self.drop(each)
+        nobody = {uuid for uuid, each in self.gone.items() if is_meant(each)}
+        added_up = {each.reading.service for each in self.older.values() if is_meant(each)}
+        self.gone = {uuid: each for uuid, each in self.gone.items() if uuid not in nobody}
+        self.older = {key: each for key, each in self.older.items() if not is_meant(each)}
+        # Whoever was added up has no uuid here any more.
+        there = self.known.keys() | self.gone.keys()
+        compared = self.compared
+        told = [(place, set(finding.workers)) for place, finding in compared.findings.items()]
+        told += [(place, set(doubt.workers)) for place, doubt in compared.doubts.items()]
+        nobody |= {
+            uuid
+            for place, workers in told
+            if uuids is None or place.service in added_up
+            for uuid in workers
+            if uuid not in there
+        }
+        self.compared = replace(
+            compared,
+            findings={
+                place: each
+                for place, each in compared.findings.items()
+                if not self.known.keys().isdisjoint(each.named) or (uuids is not None and nobody.isdisjoint(each.named))
+            },
+        ).without(nobody)
+        return sum(each.workers for each in dropped)
+
+    def names(self) -> dict[str, str]:
+        """Who is called what, by uuid; several that were added up are nobody."""
+        names = {uuid: known.name for uuid, known in self.known.items() if known.name}
+        gone = [each for each in (*self.gone.values(), *self.older.values()) if each.workers == 1]
+        return names | {each.reading.uuid: each.name for each in gone if each.name}
+
+    def background(self) -> Background:
+        """A copy of what belongs beside the segments."""
+        overlays = {uuid: over for uuid, known in self.known.items() if (over := overlay(known.deferred)) is not None}
+        begun = {uuid[:16]: uuid for uuid in (*self.known, *self.gone)}
+        files = {uuid: known.file for uuid, known in self.known.items() if known.file is not None}
+        older = tuple(self.older.values())
+        names = {each.reading.uuid: each.name for each in older} | self.names()
+        removed = self.removed.copy()
+        return Background(
+            names, begun, files, overlays, dict(self.gone), older, frozenset(self.buried), removed=removed
+        )
+
+    def copy(self) -> Memory:
+        """All of it as it is now, for the thread that alone changes what is known of each worker."""
+        return replace(
+            self,
+            known=dict(self.known),
+            gone=dict(self.gone),
+            older=dict(self.older),
+            removed=self.removed.copy(),
+            wishes=dict(self.wishes),
+        )
+
+    def pieces(self) -> Iterator[str]:
+        """All of it as JSON, piece by piece."""
+        gone = [each.reading for each in (*self.gone.values(), *self.older.values())]
+        return pieces(
+            {
+                "prefix": [plain(self.prefix)],
+                "known": pieces({uuid: each.pieces() for uuid, each in self.known.items()}),
+                "buried": [plain(self.buried)],
+                "removed": [self.removed.text()],
+                "wishes": [plain(self.wishes)],
+                "newest_event": [plain(self.newest_event)],
+                "closed": [plain(self.closed)],
+                "compared": self.compared.pieces(),
+                "sources": self.sources.pieces(),
+                **{what: [text] for what, text in segment_codec.Tables.over(gone).texts().items()},
+                "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
+                "older": pieces({key: [each.text()] for key, each in self.older.items()}),
+            }
+        )
+
+    @classmethod
+    def of(cls, document: dict[str, Any]) -> Memory:
+        """What `pieces` said.
+
+        Raises:
+            ValueError: it cannot be a memory; or whatever else comes of a document that is none.
+        """
+        tables = segment_codec.Tables.of(document)
+        return cls(
+            prefix=text(document["prefix"]),
+            known={unicode(uuid): Known.of(*known) for uuid, known in document["known"].items()},
+            gone=_all_gone(document["gone"], tables),
+            older=_all_gone(document["older"], tables),
+            buried=[unicode(uuid) for uuid in listed(document["buried"], BURIED_MAX)],
+            removed=Removals.of(document["removed"]) if "removed" in document else Removals(),
+            wishes={unicode(service): Wish.of(wish) for service, wish in document["wishes"].items()},
+            newest_event=whole(document["newest_event"], most=_EVENTS_MAX),
+            closed=flag(document["closed"]),
+            compared=Compared.of(document["compared"]) if "compared" in document else Compared(),
+            sources=Sources.of(document["sources"]) if "sources" in document else Sources(),
+        )
+
+
+def _counts(gone: Gone) -> Counts:
+    return ledger_of(gone.reading).counts()
+
+
+def _all_gone(documents: dict[str, Any], tables: segment_codec.Tables) -> dict[str, Gone]:
+    return {
+        unicode(key): Gone(unicode(name), segment_codec.reading(reading, tables), whole(workers, 1))
+        for key, (name, reading, workers) in documents.items()
+    }

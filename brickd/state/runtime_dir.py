@@ -1,0 +1,207 @@
+"""The runtime directory, held by one daemon, and the memory that it keeps there.
+
+Owns: the directory's modes and its lock, which checkpoint is gone on from. Must not know: what a daemon does.
+Invariants: one process holds it at a time; nothing in it can be changed by anybody else; a checkpoint that cannot be
+gone on from stays until another takes its place, and beside that; that of other segments stays in any case.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import shlex
+import stat
+import threading
+from collections.abc import Callable, Collection
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from brickd.analysis.weights import codec
+from brickd.analysis.weights.store import Weights
+from brickd.base.locks import holder, process, take
+from brickd.base.paths import Runtime
+from brickd.errors import CheckpointRefused, CheckpointTooNew, DaemonRefused
+from brickd.shm import removed_file
+from brickd.shm.segment_files import find, identifier_of
+from brickd.state import checkpoint
+from brickd.state.daemon_state import Memory
+
+Left = TypeVar("Left")
+
+
+class Home:
+    """The runtime directory of this process."""
+
+    def __init__(self, runtime: Runtime, *, group: int | None = None) -> None:
+        """Take it.
+
+        Args:
+            runtime: where it is.
+            group: whose members may come as far as the socket; None: nobody's.
+
+        Raises:
+            DaemonRefused: it cannot be had, or another daemon has it.
+        """
+        self._runtime, self._group = runtime, group
+        self._lock = self._take()
+        self._restoring = threading.Lock()
+
+    def _take(self) -> int:
+        """Make the directory where it is not, and lock it: the lock's descriptor."""
+        runtime, directory = self._runtime, self._runtime.directory
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = directory.lstat()
+        except OSError as error:
+            raise DaemonRefused(
+                f"{directory}: {error.strerror}; set BRICKD_RUNTIME_DIR to a directory of yours"
+            ) from None
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & 0o022:
+            seen = f"{stat.filemode(status.st_mode)} of user {status.st_uid}"
+            wanted = f"a directory that only user {os.geteuid()} may change"
+            raise DaemonRefused(f"{directory}: is {seen}, expected {wanted}")
+        try:
+            lock = os.open(runtime.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise DaemonRefused(f"{runtime.lock}: {error.strerror}") from None
+        if not take(lock, 0):
+            pid = holder(lock, 0)
+            os.close(lock)
+            ending = "brickd down ends it" if pid else "brickd down, said there, ends it"
+            raise DaemonRefused(f"a daemon runs already in {directory}: {process(pid or 0)} ({ending})")
+        try:
+            self._admit()
+        except DaemonRefused:
+            os.close(lock)
+            raise
+        return lock
+
+    def _admit(self) -> None:
+        """Let the group come as far as the socket."""
+        if self._group is None:
+            return
+        directory = self._runtime.directory
+        try:
+            os.chown(directory, -1, self._group)
+            directory.chmod(0o710)
+        except OSError as error:
+            raise DaemonRefused(
+                f"{directory}: cannot be given to group {_name(self._group)} ({error.strerror}): set BRICKD_GROUP to a"
+                f" group of which user {os.geteuid()} is a member"
+            ) from None
+
+    def restore(self, prefix: str) -> bool:
+        """Take it again where somebody has removed it under us; whether that was so. From any thread.
+
+        Raises:
+            DaemonRefused: it cannot be had, or what lies there by now is of segments without this prefix.
+        """
+        with self._restoring:
+            if not self._removed():
+                return False
+            lock = self._take()
+            try:
+                self.memory(prefix)
+            except DaemonRefused:
+                os.close(lock)
+                raise
+            lost, self._lock = self._lock, lock
+            if not os.path.samestat(os.fstat(lost), os.fstat(lock)):  # one that came back is ours by its lock
+                os.close(lost)
+            return True
+
+    def _removed(self) -> bool:
+        try:
+            return not os.path.samestat(os.fstat(self._lock), self._runtime.lock.stat())
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+        except OSError as error:
+            raise DaemonRefused(f"{self._runtime.lock}: {error.strerror}: it is not known who holds it") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._lock)
+
+    def memory(self, prefix: str) -> tuple[Memory, str]:
+        """What an earlier daemon left of the segments with this prefix; and what is wrong where that is lost, or "".
+
+        Raises:
+            DaemonRefused: it is of other segments.
+        """
+        path = self._runtime.checkpoint
+        memory, broken = self._left(path, checkpoint.decode)
+        if memory is not None and memory.prefix != prefix:
+            raise DaemonRefused(
+                f"{path} holds the segments {memory.prefix}*, this daemon drains {prefix}*: {_way_out(path)}, or set"
+                " another BRICKD_RUNTIME_DIR"
+            )
+        return memory or Memory(prefix), broken
+
+    def weights(self, prefix: str) -> tuple[Weights, str]:
+        """What it left of workers' weights; and what is wrong where that is lost, or "".
+
+        Raises:
+            DaemonRefused: it cannot be gone on from, and is not to be lost.
+        """
+        weights, broken = self._left(self._runtime.weights, lambda content: codec.decode(prefix, content))
+        return weights or Weights(), broken
+
+    def _left(self, path: Path, decode: Callable[[bytes], Left | None]) -> tuple[Left | None, str]:
+        try:
+            content = checkpoint.content_of(path)
+            return (None if content is None else decode(content)), ""
+        except OSError as error:
+            raise DaemonRefused(f"{path} cannot be read: {error.strerror}: {_way_out(path)}") from None
+        except CheckpointTooNew as error:
+            raise DaemonRefused(f"{path} {error}, or {_way_out(path)}") from None
+        except CheckpointRefused as error:
+            # It stays where it is until another takes its place: who dies before that has told nobody.
+            aside = path.with_name(path.name + ".refused")
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
+                aside.hardlink_to(path)
+            return None, f"{path}: {error}; moved aside as {aside.name}: its contents are lost"
+
+    def keep(self, content: bytes) -> None:
+        """Put a checkpoint in the place of the last one."""
+        checkpoint.save(self._runtime.checkpoint, content)
+
+    def keep_weights(self, content: bytes) -> None:
+        """The same of what is kept of weights, which a checkpoint must never be ahead of."""
+        checkpoint.save(self._runtime.weights, content)
+
+    def forget(self, prefix: str, uuids: Collection[str] | None = None) -> int:
+        """Drop from what an earlier daemon left what it knew of the dead of these uuids, or of all; of how many.
+
+        Records of removed workers go into the checkpoint, as a daemon does it. A worker whose segment was removed since
+        is dead too.
+        """
+        memory = checkpoint.load(self._runtime.checkpoint) or Memory(prefix)
+        if memory.prefix != prefix:
+            raise DaemonRefused(f"{self._runtime.checkpoint} is of the segments {memory.prefix}*, not {prefix}*")
+        records = removed_file.look(prefix)
+        memory.fold(records.removed)
+        there = {identifier_of(name) for name in find(prefix)}
+        memory.known = {uuid: each for uuid, each in memory.known.items() if each.file is None or each.file in there}
+        forgotten = memory.forget(uuids)
+        if uuids is None:
+            memory.removed.take_note()
+        self.keep(checkpoint.encode(memory))
+        removed_file.truncate(prefix, records.content)
+        return forgotten
+
+
+def _way_out(path: Path) -> str:
+    """What the user can do with a file that stays: a daemon that starts after that begins anew."""
+    return f"move it aside (mv {shlex.quote(os.fspath(path))} {shlex.quote(f'{path}.aside')})"
+
+
+def _name(group: int) -> str:
+    try:
+        return grp.getgrgid(group).gr_name
+    except KeyError:
+        return str(group)

@@ -1,0 +1,287 @@
+"""What `diff` says of weights: as evidence of its own, and beside a difference that they explain.
+
+Owns: the schema of both. Must not know: how weights are compared, screens. Invariant: a weight explains a difference
+only in a worker that differs there, and in its layer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from brickd.analysis.numerics.blame import Blame, Verdict
+from brickd.analysis.numerics.comparison import Evidence
+from brickd.analysis.numerics.diagnosis import listed
+from brickd.analysis.weights.replicas import judge
+from brickd.analysis.weights.store import Weights
+from brickd.analysis.weights.verdicts import Differing, Found, Judged, how_far, unlike
+from brickd.base.units import called, plural
+from brickd.model.workers import Worker
+from brickd.shm.sites import Site
+from brickd.views.common import Document
+from brickd.views.weights_summary import held
+
+TENSORS_MAX = 16
+# Why a tensor of a worker was not compared with another's, and what would make it comparable.
+_NOT_COMPARED = {
+    "alone": "of one replica alone (wanted are two of a service that hold the same)",
+    "missing": "that no other worker has",
+    "generation": "of another generation",
+    "key": "made with another key (wanted is the same for all: BRICKD_KEY_FILE)",
+}
+
+
+class Weighed(NamedTuple):
+    """The weights of those who are compared.
+
+    Attributes:
+        judged: what they come to.
+        behind: by uuid, how many tensors a worker has not read again that it is reading anew.
+    """
+
+    judged: Sequence[Judged]
+    behind: Mapping[str, int]
+
+    @classmethod
+    def of(cls, weights: Weights, workers: Sequence[Worker]) -> Weighed:
+        """Those of some workers, of which the caller has the only ones."""
+        judged = judge(weights, workers)
+        return cls(judged, {found.uuid: _behind(weights, found) for each in judged for found in each.workers})
+
+    @property
+    def compared(self) -> int:
+        """How many tensors were, in two workers at least."""
+        return sum(each.compared for each in self.judged)
+
+    @property
+    def differing(self) -> list[Differing]:
+        """Those that are not the same in all of them."""
+        return [row for each in self.judged for row in each.differing]
+
+    @property
+    def reasons(self) -> Counter[str]:
+        """Why tensors were not compared, and how many."""
+        return sum((each.reasons() for each in self.judged), Counter[str]())
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to say."""
+        return bool(self.compared or self.differing)
+
+    def uncertain(self, found: Found) -> int:
+        """Of how many of a worker's tensors it is not known yet what they are."""
+        return found.unread + self.behind[found.uuid]
+
+    @property
+    def incomplete(self) -> int:
+        """How many tensors of all workers may be anything: they are not read yet, or what was said found no room."""
+        return sum(self.uncertain(found) + found.refused for each in self.judged for found in each.workers)
+
+    @property
+    def diverged(self) -> int:
+        """How many tensors differ: each was read in several workers, so that nothing that is not here explains it."""
+        return len({(row.service, row.tensor) for row in self.differing})
+
+    @property
+    def verdict(self) -> Verdict:
+        """What all of it comes to."""
+        if self.differing:
+            return Verdict.DIVERGED
+        return Verdict.INCOMPLETE if self.incomplete else Verdict.IDENTICAL
+
+    def other(self) -> Document:
+        """Beside what leads."""
+        return {
+            "evidence": Evidence.WEIGHTS,
+            "verdict": self.verdict,
+            "compared": self.compared,
+            "diverged": self.diverged,
+        }
+
+    def summary(self) -> Document | None:
+        """Beside other evidence; None where there is none."""
+        if not self.known:
+            return None
+        rows = self.differing
+        return {
+            "compared": self.compared,
+            "differing": len(rows),
+            "tensors": [_tensor(row) for row in rows[:TENSORS_MAX]],
+        }
+
+    def explaining(self, site: Site, workers: Sequence[str]) -> list[Differing]:
+        """Those of the site's layer that differ in one of these workers; of its own name alone, if there are any."""
+        rows = [
+            row
+            for row in self.differing
+            if row.tensor.layer == site.layer and any(odd.worker in workers for odd in row.odd)
+        ]
+        return [row for row in rows if site.kernel in row.tensor.name] or rows
+
+
+def why_none(weighed: Weighed) -> str:
+    """Why the weights of some workers are not comparable."""
+    who = listed([found.name for each in weighed.judged for found in each.workers])
+    reasons = [f"{plural(n, 'tensor')} {_NOT_COMPARED[reason]}" for reason, n in weighed.reasons.items()]
+    if reasons:
+        return f"no weights of {who} are comparable: {', '.join(reasons)}"
+    return f"no weights of {who} are here, wanted are those of replicas (brick.weights in the engine records them)"
+
+
+def sentence(rows: Sequence[Differing]) -> str:
+    """Which they are, and what to ask for that says more."""
+    first = rows[0]
+    more = f" and {plural(len(rows) - 1, 'more weight')}" if len(rows) > 1 else ""
+    what = f"weight {called(*first.tensor)}{more}"
+    if first.why == "disagree":
+        return f"{listed(first.names)} disagree in {what} (--by weights)"
+    return f"{what} {'differ' if more else 'differs'} in {listed(_who(first))} (--by weights)"
+
+
+def _who(row: Differing) -> list[str]:
+    """Who holds something else than the others; where nobody knows who is wrong, all of them."""
+    return list(row.names) if row.why == "disagree" else [odd.worker for odd in row.odd]
+
+
+def besides(rows: Sequence[Differing], *, more: bool) -> str:
+    """That these differ, too, where something else leads; `more`: than those that explain it."""
+    first = rows[0]
+    who = listed(_who(first))
+    others = f", and {plural(len(rows) - 1, 'more tensor')}" if len(rows) > 1 else ""
+    return f"{'other ' if more else ''}weights differ, too: {called(*first.tensor)} in {who}{others} (--by weights)"
+
+
+def _behind(weights: Weights, found: Found) -> int:
+    holds = weights.of(found.uuid)
+    if holds is None or found.generation is None:
+        return 0
+    known = zip(holds.now, holds.generations, strict=True)
+    return sum(now > 0 and generation != found.generation for now, generation in known)
+
+
+def _tensor(row: Differing) -> Document:
+    return {
+        "tensor": row.tensor.name,
+        **row.tensor.numbers(),
+        "why": row.why,
+        "workers": _who(row),
+        "relative_error": row.odd[0].error,
+    }
+
+
+def document(weighed: Weighed, workers: Sequence[str]) -> Document:
+    """The part of a document that is of the evidence, where that is weights."""
+    rows, found = weighed.differing, [worker for each in weighed.judged for worker in each.workers]
+    missing = {worker.name: worker.missing for worker in found}
+    lacking = [missing.get(name, 0) for name in workers]
+    return {
+        "headlines": list(_headlines(weighed, workers)),
+        "diagnosis": _diagnosis(rows[0]) if rows else None,
+        "evidence": "weights",
+        "verdict": weighed.verdict,
+        "compared": weighed.compared,
+        "identical": max(0, weighed.compared - weighed.diverged),
+        "within": 0,
+        "diverged": weighed.diverged,
+        "not_comparable": dict(weighed.reasons),
+        "incomplete": weighed.incomplete,
+        "missing": {"a": sum(lacking[:1]), "b": sum(lacking[1:])},
+        "first": _first(rows[0]) if rows else None,
+        "outlier": rows[0].odd[0].worker if rows and rows[0].why != "disagree" and len(rows[0].odd) == 1 else None,
+        "follow": None,
+        "workers": [
+            {
+                "worker": worker.name,
+                "service": worker.service,
+                "fingerprints": worker.known,
+                "lost": worker.refused,
+                "missing": worker.missing,
+                "uncertain": weighed.uncertain(worker),
+            }
+            for worker in found
+        ],
+        "coverage": {
+            "fingerprints": sum(worker.known for worker in found),
+            "sites": sum(each.tensors for each in weighed.judged),
+            "sites_compared": weighed.compared,
+            **dict.fromkeys(("lone", "bare"), 0),
+            "uncertain": sum(map(weighed.uncertain, found)),
+            "unreadable": sum(worker.unreadable for worker in found),
+            "steps": None,
+            "lost": sum(worker.refused for worker in found),
+            "evicted": 0,
+            "off_sites": 0,
+            "off": [],
+        },
+        "sites": [_site(row) for row in rows],
+    }
+
+
+def _headlines(weighed: Weighed, workers: Sequence[str]) -> list[str]:
+    rows = weighed.differing
+    if not rows and weighed.incomplete:
+        unknown = f"{plural(weighed.incomplete, 'tensor is', 'tensors are')} not known"
+        return [f"by weights: incomplete, {unknown}; equal: {plural(weighed.compared, 'tensor')}"]
+    if not rows:
+        return [f"by weights: identical, {listed(workers)}: {plural(weighed.compared, 'tensor')}"]
+    first = rows[0]
+    who = f"{listed(_who(first))} disagree"
+    if first.why != "disagree":
+        others = f"from {len(first.agree)} that agree" if first.agree else "from what it was"
+        who = f"{listed(_who(first))} {'differs' if len(first.odd) == 1 else 'differ'} {others}"
+    said = [f"by weights: diverged: {who}, in {called(*first.tensor)}", _how_far(first)]
+    if first.odd[0].changed:
+        said[-1] += "; it changed in place"
+    return [*said, *([f"{plural(len(rows) - 1, 'other tensor')} differ as well"] if len(rows) > 1 else [])]
+
+
+def _how_far(row: Differing) -> str:
+    odd = row.odd[0]
+    whose = f"{odd.worker}: " if row.why == "disagree" and unlike(row, odd) else ""
+    return f"{whose}{how_far(row, odd)}"
+
+
+def _diagnosis(row: Differing) -> str:
+    expected, actual = (held(of)["checksum"] or "none" for of in (row.wanted, row.odd[0].held))
+    agree = listed(row.agree) if row.agree else "before"
+    return f"{called(*row.tensor)}: expected {expected} ({agree}), actual {actual} ({row.odd[0].worker})"
+
+
+def _first(row: Differing) -> Document:
+    numbers, odd = row.tensor.numbers(), row.odd[0]
+    return {
+        "kernel": row.tensor.name,
+        "layer": numbers["layer"],
+        "position": numbers["expert"],
+        "step": None,
+        "verdict": Verdict.DIVERGED,
+        "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
+        "not_finite": None,
+        "relative_error": odd.error,
+        "inputs_error": None,
+        "tolerance": 0.0,
+        "weights": [],
+        "a": {"worker": row.agree[0] if row.agree else odd.worker, **held(row.wanted)},
+        "b": {"worker": odd.worker, **held(odd.held)},
+    }
+
+
+def _site(row: Differing) -> Document:
+    return {
+        "kernel": row.tensor.name,
+        "layer": row.tensor.numbers()["layer"],
+        "category": "weight",
+        "fingerprints": len(row.names) - row.lacking,
+        "compared": max(1, len(row.names) - 1),
+        "identical": max(0, len(row.agree) - 1),
+        "within": 0,
+        "diverged": len(row.odd),
+        "not_comparable": {},
+        "missing": row.lacking,
+        "lone": 0,
+        "bare": 0,
+        "verdict": Verdict.DIVERGED,
+        "blame": Blame.UNKNOWN if row.why == "disagree" else Blame.CULPRIT,
+        "relative_error": row.odd[0].error,
+    }

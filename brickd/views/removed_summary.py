@@ -1,0 +1,52 @@
+"""Removed workers in the documents: who they were, how much is in no total, and whether that is a problem.
+
+Owns: their entries, the sum, the problem. Must not know: terminals, files. Invariant: what a person asked to remove is
+counted and is no problem.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from brickd.base.units import noun, plural
+from brickd.model.workers import Survey
+from brickd.shm.removed_workers import Removed
+
+
+def chosen(found: Survey, names: Sequence[str]) -> list[Removed]:
+    """Those of the services that are named; all when nothing is named."""
+    return [each for each in found.removed if not names or each.service in names]
+
+
+def summary(removed: Sequence[Removed]) -> dict[str, int]:
+    """How many there are."""
+    return {
+        "workers": _workers(removed),
+        "spans": sum(each.counts.spans for each in removed),
+        "unasked_workers": _workers(_unasked(removed)),
+        "unasked_spans": sum(each.counts.spans for each in _unasked(removed)),
+    }
+
+
+def sentence(removed: Sequence[Removed]) -> str | None:
+    """What no person asked for, in words; None where there is nothing."""
+    unasked = _unasked(removed)
+    if not unasked:
+        return None
+    spans = sum(each.counts.spans for each in unasked)
+    who = f"{plural(spans, 'span')} of {plural(_workers(unasked), 'removed worker')}"
+    return f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
+
+
+def _workers(removed: Iterable[Removed]) -> int:
+    return sum(each.workers for each in removed)
+
+
+def _unasked(removed: Iterable[Removed]) -> list[Removed]:
+    return [each for each in removed if not each.asked]
+
+
+def entries(removed: Iterable[Removed]) -> list[dict[str, Any]]:
+    """Each of them."""
+    return [each.document() for each in removed]

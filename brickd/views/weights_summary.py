@@ -1,0 +1,157 @@
+"""What several views say of workers' weights: who differs, and how much was compared to know.
+
+Owns: the form of both in JSON, and as problems. Must not know: how weights are compared, terminals. Invariants: that
+nobody differs is never said without how much was compared; a finding has the keys that one by input has, and what of
+these says nothing of weights is null.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from brickd.analysis.numerics.blame import Blame, NotFinite
+from brickd.analysis.numerics.online_state import Place
+from brickd.analysis.weights.contents import Content
+from brickd.analysis.weights.tensors import Tensor
+from brickd.analysis.weights.verdicts import Differing, Headline, Holding, Judged, Odd
+from brickd.datasources.world import World
+from brickd.model.worker_names import as_argument
+from brickd.model.workers import Survey, Worker
+
+
+def beside(world: World, found: Survey, workers: Sequence[Worker]) -> list[Judged]:
+    """What the weights of some workers' services come to, beside all who are there."""
+    services = {worker.service for worker in workers}
+    return [each for each in world.weighed(found) if each.service in services]
+
+
+def findings(judged: Iterable[Judged], workers: Collection[Worker], *, partial: bool) -> list[dict[str, Any]] | None:
+    """Who differs; where only some workers were asked for, what names one of them. None: nothing was compared."""
+    of = list(judged)
+    if all(each.verdict == "nothing" for each in of):
+        return None
+    named = {worker.name for worker in workers}
+    found = [_finding(each, said) for each in of for said in each.headlines()]
+    return [each for each in found if not partial or named.intersection(each["workers"])]
+
+
+def _finding(judged: Judged, said: Headline) -> dict[str, Any]:
+    first = next(iter(said.rows), None)
+    disagree = first is not None and first.why == "disagree"
+    names = [*first.names] if first is not None and disagree else [said.found.name]
+    numbers = dict.fromkeys(("layer", "expert")) if first is None else first.tensor.numbers()
+    odd = None if first is None else next((each for each in first.odd if each.worker in names), None)
+    return {
+        "service": judged.service,
+        "kernel": None if first is None else first.tensor.name,
+        "layer": numbers["layer"],
+        "category": "weight",
+        "evidence": "weights",
+        "since": None,
+        "latest": None,
+        "cases": len(said.rows),
+        "workers": names,
+        "outliers": {} if disagree else {said.found.name: len(said.rows)},
+        "contradict_themselves": sorted(_changed(said.rows, names)),
+        "blame": Blame.UNKNOWN if disagree else Blame.CULPRIT,
+        "not_finite": None if first is None or odd is None else _not_finite(first, odd),
+        "relative_error": None if odd is None else odd.error,
+        "command": f"brickd weights {as_argument(judged.service)}",
+        "expert": numbers["expert"],
+        "shard": said.found.shard,
+        "holds_shard": said.found.holds,
+        "tensors": said.found.known,
+        "text": said.text,
+    }
+
+
+def _changed(rows: Iterable[Differing], names: Collection[str]) -> set[str]:
+    return {odd.worker for row in rows for odd in row.odd if odd.changed and odd.worker in names}
+
+
+def _not_finite(row: Differing, odd: Odd) -> NotFinite | None:
+    if odd.held is None or row.wanted is None:
+        return None
+    there, wanted = _holds_any(odd.held), _holds_any(row.wanted)
+    return None if there == wanted else NotFinite.BORN if there and row.why != "disagree" else NotFinite.UNKNOWN
+
+
+def _holds_any(of: Content) -> bool:
+    return bool(of.nan or of.pos_inf or of.neg_inf)
+
+
+def held(of: Content | None) -> dict[str, Any]:
+    """What a tensor holds; where a worker lacks it all of that is null."""
+    if of is None:
+        return dict.fromkeys(_HELD)
+    return {**{name: getattr(of, name) for name in _HELD}, "checksum": f"{of.checksum:016x}", "shape": list(of.shape)}
+
+
+_HELD = ("checksum", "dtype", "elements", "shape", "nan", "pos_inf", "neg_inf")
+
+
+# ---- how much was compared
+
+
+class TensorSeen(NamedTuple):
+    """The tensors of one name and layer, of all experts and shards.
+
+    Attributes:
+        place: where they are recorded.
+        held: how often any worker has one.
+        compared: how many of these beside another worker's.
+        odd: how many of these are something else.
+        differ: whether any is, or is not what it was.
+    """
+
+    place: Place
+    held: int
+    compared: int
+    odd: int
+    differ: bool
+
+
+def tensors(judged: Iterable[Judged], held: Iterable[Holding]) -> list[TensorSeen]:
+    """All that anything is known of."""
+    counts: dict[Place, Counter[str]] = defaultdict(Counter)
+    beside: Counter[tuple[Place, object]] = Counter()
+    for each in held:
+        place = _place(each.service, each.tensor)
+        counts[place]["held"] += len(each.workers)
+        beside[place, (each.key, each.shard, each.tensor.expert, each.generation)] += len(each.workers)
+    for (place, _), workers in beside.items():
+        counts[place]["compared"] += workers if workers > 1 else 0
+    for row in (row for each in judged for row in each.differing):
+        odd = sum(bool(each.content) for each in row.odd) if row.agree and row.reference else 0
+        counts[_place(row.service, row.tensor)].update(odd=odd, differ=1)
+    return [TensorSeen(place, of["held"], of["compared"], of["odd"], of["differ"] > 0) for place, of in counts.items()]
+
+
+def _place(service: str, tensor: Tensor) -> Place:
+    return Place(service, tensor.name, tensor.layer)
+
+
+def summary(judged: Judged) -> dict[str, Any] | None:
+    """How much of a service; None: nobody has given any."""
+    if not any(worker.known or worker.watched for worker in judged.workers):
+        return None
+    return {
+        "verdict": judged.verdict,
+        "workers": len(judged.workers),
+        "workers_equal": judged.equal,
+        "workers_odd": len(judged.odd),
+        "tensors": judged.tensors,
+        "compared": judged.compared,
+        "differ": len({row.tensor for row in judged.differing}),
+        "age_ns": judged.age_ns,
+        "unseen": {
+            "workers_without": sum(not (worker.known or worker.watched) for worker in judged.workers),
+            "unread": sum(worker.unread for worker in judged.workers),
+            "unreadable": sum(worker.unreadable for worker in judged.workers),
+            "missing": sum(worker.missing for worker in judged.workers),
+            "no_room": sum(worker.refused for worker in judged.workers),
+            "not_comparable": dict(judged.reasons()),
+        },
+    }
