@@ -5,7 +5,7 @@ The model and its caches are stand-ins of the test, with what brickd looks at of
 
 from __future__ import annotations
 
-from brick_agent import _passed
+from brick_agent._torch import call_tensors
 from checksums import recorded
 from faults import Start
 from fingerprints import splitmix64
@@ -17,7 +17,7 @@ import copy, gc, sys, types, weakref
 class Tensor(bytearray):
     def dim(self): return 0
 sys.modules["torch"] = types.SimpleNamespace(Tensor=Tensor)
-from brick_agent._steps import stepped
+from brick_agent._torch.steps import stepped
 class Layer: is_initialized = False
 class KeptCache:
     def __init__(self): self.layers = [Layer(), Layer()]
@@ -137,14 +137,14 @@ class Both:
 
 
 def test_a_cache_is_fresh_only_if_every_layer_says_that_it_holds_nothing() -> None:
-    assert [_passed.is_fresh(Cache(*each)) for each in ((), (False, False), (True, False), (False, True))] == [
+    assert [call_tensors.is_fresh(Cache(*each)) for each in ((), (False, False), (True, False), (False, True))] == [
         True,
         True,
         False,
         False,
     ]
-    assert [_passed.is_fresh(Both(Cache(False), Cache(each))) for each in (False, True)] == [True, False]
-    assert not any(map(_passed.is_fresh, (object(), [], (), {})))
+    assert [call_tensors.is_fresh(Both(Cache(False), Cache(each))) for each in (False, True)] == [True, False]
+    assert not any(map(call_tensors.is_fresh, (object(), [], (), {})))
     unknown = Cache(False)
     unknown.layers.append(object())  # type: ignore[arg-type]
-    assert not _passed.is_fresh(unknown)
+    assert not call_tensors.is_fresh(unknown)

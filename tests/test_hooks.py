@@ -15,12 +15,12 @@ from test_instrument import MODEL
 pytest.importorskip("torch", reason="torch is not installed: .venv/bin/pip install torch==2.13.0")
 
 HOOKED = """
-from brick_agent import _hooks
-_hooks.begin()
+from brick_agent._torch import autoload
+autoload.begin()
 """
 LEFT = """
 hooks = torch.nn.modules.module._global_forward_pre_hooks
-told = [len(hooks), nn.Module.compile.__module__, _hooks.__name__ in str(vars(model))]
+told = [len(hooks), nn.Module.compile.__module__, autoload.__name__ in str(vars(model))]
 """
 ALL = {("forward",): 2, ("forward", "head"): 2} | {
     path: 2

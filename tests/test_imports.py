@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import graphlib
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 import brick_agent
 import pytest
 from conftest import ROOT
+
+from brickd import errors
+from brickd.divergence import Divergence
 
 # The rooms, in the order in which data flows: a module imports from its own room and from those to the left.
 ROOMS = (
@@ -84,6 +88,15 @@ def test_every_public_name_of_the_agent_has_one_home() -> None:
     assert sorted(brick_agent.__all__) == brick_agent.__all__
     for name in brick_agent.__all__:
         assert getattr(brick_agent, name).__doc__, f"brick_agent.{name} is not documented"
+
+
+def test_a_pickle_names_what_is_public_by_its_public_path() -> None:
+    for name in brick_agent.__all__:
+        public = getattr(brick_agent, name)
+        if isinstance(public, type):
+            assert public.__module__ == "brick_agent"
+            assert pickle.loads(pickle.dumps(public)) is public
+    assert (Divergence.__module__, errors.BrickdError.__module__) == ("brickd.divergence", "brickd.errors")
 
 
 # A status, and what of brickd and of others it has loaded.

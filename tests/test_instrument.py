@@ -388,7 +388,7 @@ FAMILIES = """
 import os
 os.environ["HF_HUB_OFFLINE"], os.environ["TRANSFORMERS_VERBOSITY"] = "1", "error"
 import torch, transformers
-from brick_agent import _parts
+from brick_agent._torch import module_selection
 torch.set_num_threads(1)
 small = dict(vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
              num_key_value_heads=1)
@@ -409,7 +409,7 @@ for family, config in families.items():
         brick.instrument(model)
         same = torch.equal(model(given).logits, plain)
         model.generate(given, max_new_tokens=2, do_sample=False, pad_token_id=0)
-    names = sorted({f"{part.name} {part.category}" for part in _parts.chosen(model, 64)})
+    names = sorted({f"{part.name} {part.category}" for part in module_selection.chosen(model, 64)})
     told[family] = [same, names]
 report(told)
 """

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from brick_agent import _parts, _passed
+from brick_agent._torch import call_tensors, module_selection
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,7 +69,7 @@ def llama(layers: int) -> Module:
     return Module(model=Module(embed_tokens=Linear(), layers=inside, norm=RMSNorm()), lm_head=Linear())
 
 
-def names(found: list[_parts.Part]) -> list[tuple[str, int | None]]:
+def names(found: list[module_selection.Part]) -> list[tuple[str, int | None]]:
     return [(part.name, part.layer) for part in found]
 
 
@@ -87,17 +87,17 @@ def names(found: list[_parts.Part]) -> list[tuple[str, int | None]]:
     ],
 )
 def test_a_part_is_called_by_its_place_without_its_layer(qualified: str, name: str, layer: int | None) -> None:
-    assert _parts.called(qualified) == (name, layer)
+    assert module_selection.called(qualified) == (name, layer)
 
 
 def test_what_tells_most_is_looked_at() -> None:
-    found = names(_parts.chosen(llama(2), 64))
+    found = names(module_selection.chosen(llama(2), 64))
     each = [(f"layers.*{name}", layer) for name in (".self_attn", ".mlp") for layer in (0, 1)]
     assert found == [("lm_head", None), *each, ("model", None), ("layers.*", 0), ("layers.*", 1)]
 
 
 def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
-    found = {part.name: part.category for part in _parts.parts(llama(1))}
+    found = {part.name: part.category for part in module_selection.parts(llama(1))}
     assert {name: kind for name, kind in found.items() if kind} == {
         "layers.*.self_attn": "attention",
         "layers.*.mlp": "ffn",
@@ -123,27 +123,27 @@ def test_categories_are_guessed_and_a_part_of_an_attention_is_none() -> None:
     ],
 )
 def test_what_is_called_by_the_family_of_its_model_is_what_it_is(name: str, kind: str, category: str | None) -> None:
-    assert _parts.category(name, kind) == category
+    assert module_selection.category(name, kind) == category
 
 
 @given(st.integers(1, 40), st.integers(0, 100))
 def test_no_more_are_chosen_than_there_is_room_for_and_none_twice(layers: int, most: int) -> None:
-    found = names(_parts.chosen(llama(layers), most))
+    found = names(module_selection.chosen(llama(layers), most))
     assert len(found) == len(set(found)) == min(most, 2 + 3 * layers)
 
 
 def test_of_many_layers_those_are_chosen_that_are_far_apart() -> None:
-    found = names(_parts.chosen(llama(32), 40))
+    found = names(module_selection.chosen(llama(32), 40))
     mlps = [layer for name, layer in found if name == "layers.*.mlp"]
     assert (mlps[0], mlps[-1], len(mlps)) == (0, 31, 7)
     assert all(5 <= b - a <= 6 for a, b in pairwise(mlps) if a is not None and b is not None)
 
 
 def test_a_pattern_chooses_instead() -> None:
-    assert names(_parts.chosen(llama(2), 64, ("layers.*.self_attn.?_proj",))) == [
+    assert names(module_selection.chosen(llama(2), 64, ("layers.*.self_attn.?_proj",))) == [
         (f"layers.*.self_attn.{each}_proj", layer) for each in "qo" for layer in (0, 1)
     ]
-    assert _parts.chosen(llama(2), 64, ("nothing",)) == []
+    assert module_selection.chosen(llama(2), 64, ("nothing",)) == []
 
 
 class OptimizedModule(Module): ...
@@ -151,21 +151,21 @@ class OptimizedModule(Module): ...
 
 def test_what_is_within_what_torch_compiles_is_closed() -> None:
     model = llama(2)
-    assert _parts.closed(model, 64) == []
-    open_ = names(_parts.chosen(model, 64))
+    assert module_selection.closed(model, 64) == []
+    open_ = names(module_selection.chosen(model, 64))
     whole = OptimizedModule(_orig_mod=model)
-    assert names(_parts.chosen(whole, 64)) == [("OptimizedModule", None)]
-    assert names(_parts.closed(whole, 64)) == open_
-    assert names(_parts.closed(whole, 64, ("layers.*.mlp",))) == [("layers.*.mlp", 0), ("layers.*.mlp", 1)]
+    assert names(module_selection.chosen(whole, 64)) == [("OptimizedModule", None)]
+    assert names(module_selection.closed(whole, 64)) == open_
+    assert names(module_selection.closed(whole, 64, ("layers.*.mlp",))) == [("layers.*.mlp", 0), ("layers.*.mlp", 1)]
     for name, block in model.own["model"].own["layers"].own.items():
         model.own["model"].own["layers"].own[name] = OptimizedModule(_orig_mod=block)
-    assert ("layers.*", 1) in names(_parts.chosen(model, 64))
-    assert ("layers.*.mlp", 1) not in names(_parts.chosen(model, 64))
-    assert ("layers.*.mlp", 1) in names(_parts.closed(model, 64))
+    assert ("layers.*", 1) in names(module_selection.chosen(model, 64))
+    assert ("layers.*.mlp", 1) not in names(module_selection.chosen(model, 64))
+    assert ("layers.*.mlp", 1) in names(module_selection.closed(model, 64))
 
 
 def test_a_model_without_parts_is_looked_at_as_a_whole() -> None:
-    assert names(_parts.chosen(Linear(), 64)) == [("Linear", None)]
+    assert names(module_selection.chosen(Linear(), 64)) == [("Linear", None)]
 
 
 class DataParallel(Module):
@@ -175,9 +175,9 @@ class DataParallel(Module):
 
 
 def test_what_torch_copies_to_several_devices_is_looked_at_as_a_whole() -> None:
-    assert ("layers.*.mlp", 0) in names(_parts.chosen(DataParallel(0, module=llama(2)), 64))
-    assert names(_parts.chosen(DataParallel(0, 1, module=llama(2)), 64)) == [("DataParallel", None)]
-    assert names(_parts.chosen(Module(own=DataParallel(0, 1, module=llama(2))), 64)) == [("own", None)]
+    assert ("layers.*.mlp", 0) in names(module_selection.chosen(DataParallel(0, module=llama(2)), 64))
+    assert names(module_selection.chosen(DataParallel(0, 1, module=llama(2)), 64)) == [("DataParallel", None)]
+    assert names(module_selection.chosen(Module(own=DataParallel(0, 1, module=llama(2))), 64)) == [("own", None)]
 
 
 class Tensor:
@@ -210,7 +210,7 @@ class Output:
 
 def test_tensors_are_found_where_they_are_passed() -> None:
     a, b, c, d, e = (Tensor() for _ in range(5))
-    found = _passed.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
+    found = call_tensors.given(Tensor, (a, [b, (c,)]), {"mask": None, "more": {"x": d}, "out": Output(e), "eps": 1e-5})
     assert found.tensors == [a, b, c, d, e]
     assert found.plain == {"mask": "None", "eps": "1e-05"}
     assert (found.cached(), found.more) == (False, False)  # what has a place for a cache has none
@@ -231,7 +231,7 @@ def test_tensors_are_found_where_they_are_passed() -> None:
     ],
 )
 def test_a_cache_is_left_alone_and_told(passed: dict[str, Any], cache: bool | None) -> None:
-    found = _passed.given(Tensor, (), passed)
+    found = call_tensors.given(Tensor, (), passed)
     assert (found.tensors, found.cached()) == ([], cache)
 
 
@@ -245,7 +245,7 @@ def test_of_a_cache_that_was_empty_before_a_call_that_filled_it_the_inputs_show_
         ((3,), 1, (3,), True),  # it filled none of its own: it may have read another's
     ):
         cache = DynamicCache(*before)
-        found = _passed.given(Tensor, (), {"past_key_values": cache}, layer)
+        found = call_tensors.given(Tensor, (), {"past_key_values": cache}, layer)
         cache.tokens = list(after)
         assert (before, layer, found.cached()) == (before, layer, cached)
 
@@ -264,20 +264,20 @@ class Slotted:
 
 def test_what_cannot_be_looked_into_is_told() -> None:
     a = Tensor()
-    found = _passed.given(Tensor, (Slotted(a), slice(2), Kind.ONE), {"way": Kind.ONE})
+    found = call_tensors.given(Tensor, (Slotted(a), slice(2), Kind.ONE), {"way": Kind.ONE})
     assert (found.tensors, found.more) == ([a], False)
     assert found.plain == {"1": "slice(None, 2, None)", "2": "<Kind.ONE: 1>", "way": "<Kind.ONE: 1>"}
     for each in (Opaque(), {1, 2}, Slotted, len):
-        assert _passed.given(Tensor, (each,), {}).more
+        assert call_tensors.given(Tensor, (each,), {}).more
 
 
 def test_what_is_too_deep_or_too_many_is_told() -> None:
     deep: Any = Tensor()
     for _ in range(6):
         deep = [deep]
-    assert _passed.given(Tensor, (deep,), {}).more
-    many = _passed.given(Tensor, (Tensor(),) * (_passed.TENSORS_MAX + 1), {})
-    assert (len(many.tensors), many.more) == (_passed.TENSORS_MAX, True)
+    assert call_tensors.given(Tensor, (deep,), {}).more
+    many = call_tensors.given(Tensor, (Tensor(),) * (call_tensors.TENSORS_MAX + 1), {})
+    assert (len(many.tensors), many.more) == (call_tensors.TENSORS_MAX, True)
     circle: list[Any] = []
     circle.append(circle)
-    assert _passed.given(Tensor, (circle,), {}).more
+    assert call_tensors.given(Tensor, (circle,), {}).more

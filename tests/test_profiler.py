@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from brick_agent import BrickBottleneck, BrickCategory, BrickId
-from brick_agent._stats import BrickStats, CategoryStats, by_category
-from brick_agent._told import Told, as_text
+from brick_agent._compat.profiler.report import Told, as_text
+from brick_agent._compat.profiler.stats import BrickStats, CategoryStats, by_category
 from conftest import ROOT, reading
 from faults import Start, exact
 from hypothesis import given
@@ -656,7 +656,7 @@ def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> Non
         """
 import subprocess
 code = "import sys, brick_agent; early = set(sys.modules); brick_agent.BrickProfiler; "
-code += "print('brick_agent._profiler' in early, 'brick_agent._profiler' in sys.modules, 'enum' in early)"
+code += "late = 'brick_agent._compat.profiler.profiler'; print(late in early, late in sys.modules, 'enum' in early)"
 report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:] = %r; " % sys.path + code],
                       capture_output=True, text=True).stdout.split())
 """

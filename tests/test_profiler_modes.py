@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from brick_agent._handed import WAITING_MAX, Waiting
+from brick_agent._compat.profiler.pending import WAITING_MAX, Waiting
 from conftest import ROOT, WRITER, reading
 from faults import Start, native
 from hypothesis import given
@@ -388,7 +388,7 @@ def settled_with_an_interruption(at: int) -> tuple[int, Waiting, list[tuple[str,
 
     def interrupts(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal count
-        if "_handed" not in frame.f_code.co_filename:
+        if "pending" not in frame.f_code.co_filename:
             return None
         frame.f_trace_opcodes = True
         if event == "opcode":

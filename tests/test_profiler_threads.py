@@ -13,8 +13,8 @@ from faults import Start
 
 MEETING = """
 import json, threading
-from brick_agent import _traces_run
-from brick_agent._stats import BrickStats
+from brick_agent._compat.kernel_trace import run as trace_run
+from brick_agent._compat.profiler.stats import BrickStats
 
 class Lock:
     def __init__(self, of): self.of, self.waited_for = of, threading.Event()
@@ -130,7 +130,7 @@ PROFILER: dict[str, tuple[str, Any]] = {
 RUNS: dict[str, tuple[str, Any]] = {
     "room for traces": (
         """
-        _traces_run.TRACES_MAX = 1
+        trace_run.TRACES_MAX = 1
         class Copied(brick.KernelTrace):
             def __copy__(self):
                 hook()
@@ -196,7 +196,7 @@ RUNS: dict[str, tuple[str, Any]] = {
         """
         stored = []
         class Report:
-            verdict, diagnosis = _traces_run.DIVERGED, "made up"
+            verdict, diagnosis = trace_run.DIVERGED, "made up"
             @property
             def matched(self):
                 hook()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from brick_agent import TileLevel
-from brick_agent._tiles import TileStats
+from brick_agent._compat.profiler.tiles import TileStats
 from faults import Start
 from test_profiler import said
 

@@ -147,7 +147,7 @@ def test_a_command_below_which_recording_is_forbidden_is_begun_as_it_is(by: str)
     assert "BRICKD=0 is set" in begun.stderr
 
 
-HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._hooks'))"
+HOOKS = "import sys; print([type(each).__module__ for each in sys.meta_path].count('brick_agent._torch.autoload'))"
 
 
 @pytest.mark.parametrize("inner", BY)

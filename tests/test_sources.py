@@ -36,7 +36,7 @@ def test_a_source_is_told_once_and_its_text_is_not_kept(worker: Start, prefix: s
         prefix,
         """
 import gc, sys
-from brick_agent import _sources
+from brick_agent import _kernel_source
 text = "".join(["mov;" * 100, str(os.getpid())])
 ptx = brick.source(text, name="k", path="k.ptx")
 for _ in range(5):
@@ -78,11 +78,11 @@ def test_more_sources_than_are_told_are_known_by_their_hash_and_counted(worker: 
         worker,
         prefix,
         """
-from brick_agent import _sources
-for n in range(_sources.KNOWN_MAX + 500):
+from brick_agent import _kernel_source
+for n in range(_kernel_source.KNOWN_MAX + 500):
     brick.kernel("k", source=f"kernel {n}")
 late = brick.source("kernel 1200")
-report([len(_sources._known), int(late) == _sources._source_hash("kernel 1200"), late.text])
+report([len(_kernel_source._known), int(late) == _kernel_source._source_hash("kernel 1200"), late.text])
 """,
         BRICKD_EVENTS="16384",
     )

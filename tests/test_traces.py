@@ -9,8 +9,8 @@ from typing import Any
 import brick_agent as brick
 import numpy as np
 import pytest
-from brick_agent._traces_given import INPUTS_MAX, TEXT_MAX
-from brick_agent._traces_run import TRACES_MAX
+from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, TEXT_MAX
+from brick_agent._compat.kernel_trace.run import TRACES_MAX
 from faults import Start, exact
 from hypothesis import given
 from hypothesis import strategies as st
@@ -329,7 +329,8 @@ def test_importing_the_agent_does_not_load_it(worker: Start, prefix: str) -> Non
         """
 import subprocess
 code = "import sys, brick_agent; early = set(sys.modules); brick_agent.TraceRun, brick_agent.KernelTrace; "
-code += "print('brick_agent._traces' in early, 'brick_agent._traces' in sys.modules, 'typing' in sys.modules)"
+code += "late = 'brick_agent._compat.kernel_trace.trace'; "
+code += "print(late in early, late in sys.modules, 'typing' in sys.modules)"
 report(subprocess.run([sys.executable, "-I", "-S", "-c", "import sys; sys.path[:] = %r; " % sys.path + code],
                       capture_output=True, text=True).stdout.split())
 """,

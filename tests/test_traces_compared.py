@@ -10,7 +10,7 @@ from typing import Any
 import brick_agent as brick
 import numpy as np
 import pytest
-from brick_agent._traces_paired import relative_error
+from brick_agent._compat.kernel_trace.pair import relative_error
 from conftest import Worker
 from faults import Start
 from hypothesis import given

@@ -10,7 +10,7 @@ from typing import Any
 
 import brick_agent as brick
 import pytest
-from brick_agent._traces_run import TRACES_MAX
+from brick_agent._compat.kernel_trace.run import TRACES_MAX
 from hypothesis import given
 from hypothesis import strategies as st
 from traced import T, run_of, trace_of

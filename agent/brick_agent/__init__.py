@@ -22,7 +22,9 @@ recorded is counted, and `brickd inspect` shows it. The segment opens at init() 
 first span, never at import.
 """
 
-from brick_agent import _children as _children
+import os
+
+from brick_agent import _multiprocessing as _multiprocessing
 from brick_agent._core import (
     Brick,
     Fingerprint,
@@ -47,38 +49,37 @@ from brick_agent._core import (
     transfer,
     weights,
 )
-from brick_agent._native import get_include
 from brick_agent._trace import trace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from brick_agent._bricks import BrickCategory, BrickId
-    from brick_agent._instrument import instrument, uninstrument
-    from brick_agent._nodes import ExecutionNode, TransferDirection
-    from brick_agent._profiler import BrickProfiler
-    from brick_agent._sources import source
-    from brick_agent._stats import BrickBottleneck
-    from brick_agent._tiles import TileLevel
-    from brick_agent._timing import SyncMode
-    from brick_agent._traces import KernelTrace
-    from brick_agent._traces_compared import TraceReport
-    from brick_agent._traces_run import TraceRun
+    from brick_agent._compat.kernel_trace.report import TraceReport
+    from brick_agent._compat.kernel_trace.run import TraceRun
+    from brick_agent._compat.kernel_trace.trace import KernelTrace
+    from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId
+    from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
+    from brick_agent._compat.profiler.profiler import BrickProfiler
+    from brick_agent._compat.profiler.stats import BrickBottleneck
+    from brick_agent._compat.profiler.tiles import TileLevel
+    from brick_agent._compat.profiler.timing import SyncMode
+    from brick_agent._kernel_source import source
+    from brick_agent._torch.instrument import instrument, uninstrument
 else:
     _LATE = {
-        "BrickBottleneck": "_stats",
-        "BrickCategory": "_bricks",
-        "BrickId": "_bricks",
-        "BrickProfiler": "_profiler",
-        "ExecutionNode": "_nodes",
-        "KernelTrace": "_traces",
-        "SyncMode": "_timing",
-        "TileLevel": "_tiles",
-        "TraceReport": "_traces_compared",
-        "TraceRun": "_traces_run",
-        "TransferDirection": "_nodes",
-        "instrument": "_instrument",
-        "source": "_sources",
-        "uninstrument": "_instrument",
+        "BrickBottleneck": "_compat.profiler.stats",
+        "BrickCategory": "_compat.profiler.brick_ids",
+        "BrickId": "_compat.profiler.brick_ids",
+        "BrickProfiler": "_compat.profiler.profiler",
+        "ExecutionNode": "_compat.profiler.node",
+        "KernelTrace": "_compat.kernel_trace.trace",
+        "SyncMode": "_compat.profiler.timing",
+        "TileLevel": "_compat.profiler.tiles",
+        "TraceReport": "_compat.kernel_trace.report",
+        "TraceRun": "_compat.kernel_trace.run",
+        "TransferDirection": "_compat.profiler.node",
+        "instrument": "_torch.instrument",
+        "source": "_kernel_source",
+        "uninstrument": "_torch.instrument",
     }
 
     def __getattr__(name):
@@ -87,8 +88,18 @@ else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from importlib import import_module
 
-        globals()[name] = getattr(import_module(f"brick_agent.{_LATE[name]}"), name)
-        return globals()[name]
+        found = globals()[name] = getattr(import_module(f"brick_agent.{_LATE[name]}"), name)
+        return found
+
+
+def get_include() -> str:
+    """The folder of brick_python.h, for extensions that record into this process's segment, and of the other headers.
+
+    >>> import os
+    >>> sorted(os.listdir(brick.get_include()))
+    ['brick_agent.h', 'brick_agent.hpp', 'brick_fingerprint.h', 'brick_graph.h', 'brick_python.h']
+    """
+    return os.path.join(os.path.dirname(__file__), "include")
 
 
 __all__ = [

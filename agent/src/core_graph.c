@@ -177,7 +177,7 @@ static int to_source(PyObject *value, struct brick_launch *how)
         left = PyLong_Check(value) ? PyObject_GetAttr(value, text) : PyUnicode_Check(value) ? Py_NewRef(value) : NULL;
         if (left == Py_None)
             hash = Py_NewRef(value);
-        else if (left != NULL && (sources != NULL || (sources = PyImport_ImportModule("brick_agent._sources")) != NULL))
+        else if (left != NULL && (sources != NULL || (sources = PyImport_ImportModule("brick_agent._kernel_source")) != NULL))
             hash = PyObject_CallMethod(sources, "source", "O", value);
         Py_XDECREF(left);
     }

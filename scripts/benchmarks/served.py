@@ -56,7 +56,7 @@ def wrap(module: Any) -> None:
 def prepare(whole: Any, arm: str) -> None:
     """Do to a model what an arm is about."""
     if arm == "wrapped":
-        from brick_agent._parts import chosen
+        from brick_agent._torch.module_selection import chosen
 
         for part in chosen(whole, 64):
             wrap(part.module)

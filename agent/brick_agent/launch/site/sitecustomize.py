@@ -13,10 +13,10 @@ def _begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
     # Where one of both distributions begins the other, each has its folder here.
-    if os.environ.get("BRICKD") != "1" or "brick_agent._hooks" in sys.modules:
+    if os.environ.get("BRICKD") != "1" or "brick_agent._torch.autoload" in sys.modules:
         return
     try:
-        from brick_agent import _hooks
+        from brick_agent._torch import autoload
     except ImportError as error:
         if os.environ.get("_BRICKD_TOLD") != "told":
             os.environ["_BRICKD_TOLD"] = "told"  # once, for the whole family
@@ -25,7 +25,7 @@ def _begin() -> None:
                 fix = f"install it: {sys.executable} -m pip install brick-agent"
             _say(f"{sys.executable} has no brick_agent ({error}), and nothing of it is recorded: {fix}")
     else:
-        _hooks.begin()
+        autoload.begin()
 
 
 def _say(what: str) -> None:

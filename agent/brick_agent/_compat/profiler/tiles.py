@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from brick_agent._stats import ratio
+from brick_agent._compat.profiler.stats import ratio
 
 CATEGORY = "tile"
 FLOAT_BYTES = 4
@@ -23,6 +23,8 @@ class TileLevel(IntEnum):
     >>> brick.TileLevel.Macro
     <TileLevel.Macro: 0>
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     Macro = 0
     Midi = 1

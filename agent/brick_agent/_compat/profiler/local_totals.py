@@ -16,9 +16,9 @@ import threading
 import weakref
 from time import CLOCK_MONOTONIC_RAW, clock_gettime_ns
 
-from brick_agent._handed import Waiting
-from brick_agent._stats import BrickStats
-from brick_agent._told import printable
+from brick_agent._compat.profiler.pending import Waiting
+from brick_agent._compat.profiler.report import printable
+from brick_agent._compat.profiler.stats import BrickStats
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import SupportsFloat, SupportsIndex
 
-    from brick_agent._bricks import BrickId
+    from brick_agent._compat.profiler.brick_ids import BrickId
 
     Extent = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex] | None
 
@@ -25,6 +25,8 @@ class TransferDirection(IntEnum):
     >>> brick.TransferDirection.H2D.name
     'H2D'
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     H2D = 0
     D2H = 1
@@ -37,6 +39,8 @@ class ExecutionNode:
     >>> brick.ExecutionNode.Layer(0)
     ExecutionNode.Layer(index=0)
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     @dataclass(frozen=True, slots=True)
     class Layer:

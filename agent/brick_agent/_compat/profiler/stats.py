@@ -34,6 +34,8 @@ class BrickBottleneck(IntEnum):
     'Memory'
     """
 
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+
     Unknown = 0
     Memory = 1
     Compute = 2

@@ -13,7 +13,7 @@ import time
 import weakref
 
 from brick_agent._core import _step_of, step
-from brick_agent._passed import given, is_fresh
+from brick_agent._torch.call_tensors import given, is_fresh
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False

@@ -15,10 +15,7 @@ from __future__ import annotations
 import json
 import operator
 
-from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
-from brick_agent._kept import Kept
-from brick_agent._told import printable
-from brick_agent._traces_given import (
+from brick_agent._compat.kernel_trace.arguments import (
     INPUTS_MAX,
     NUMBER_MAX,
     POSITION_MIN,
@@ -29,6 +26,9 @@ from brick_agent._traces_given import (
     shown,
     why,
 )
+from brick_agent._compat.profiler.local_totals import Kept
+from brick_agent._compat.profiler.report import printable
+from brick_agent._core import Brick, Fingerprint, Taken, fingerprint, take
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -64,6 +64,8 @@ class KernelTrace:
         time_ns: how long it took; None: nobody said.
         refused: what was given and could not be taken, with the reason.
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     __slots__ = (
         "_inputs_taken",

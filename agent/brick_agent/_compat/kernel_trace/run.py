@@ -19,13 +19,14 @@ from __future__ import annotations
 import copy
 import json
 
+from brick_agent._compat.kernel_trace.arguments import TEXT_MAX
+from brick_agent._compat.kernel_trace.compare import compare
+from brick_agent._compat.kernel_trace.pair import DIVERGED
+from brick_agent._compat.kernel_trace.report import TraceReport
+from brick_agent._compat.kernel_trace.run_json import as_json, from_json
+from brick_agent._compat.kernel_trace.trace import KernelTrace
+from brick_agent._compat.profiler.local_totals import Kept
 from brick_agent._core import Taken, checksum
-from brick_agent._kept import Kept
-from brick_agent._traces import KernelTrace
-from brick_agent._traces_compared import TraceReport, compare
-from brick_agent._traces_given import TEXT_MAX
-from brick_agent._traces_paired import DIVERGED
-from brick_agent._traces_stored import as_json, from_json
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -57,6 +58,8 @@ class TraceRun:
         divergence_diagnosis: what that said, unless all matched.
         traces_dropped: how many traces found no room.
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     def __init__(self, run_id: str = "") -> None:
         self._kept = Kept()

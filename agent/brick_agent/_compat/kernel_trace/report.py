@@ -1,22 +1,24 @@
-"""What a comparison of two runs of traces came to, in a sentence.
+"""TraceReport: the result of a comparison of two runs, and the same in a sentence.
 
-Owns: its words. Must not know: how a verdict comes about. Invariants: what is expected is called by the reference's
-name, what is there instead by the run's; no name breaks a line or a terminal; that nothing differs is never said
-without how much was compared, and how much was not.
+Owns: the report and its words. Must not know: how a verdict comes about. Invariants: what is expected is called by the
+reference's name, what is there instead by the run's; no name breaks a line or a terminal; that nothing differs is never
+said without how much was compared, and how much was not.
 """
 
 from __future__ import annotations
 
-from brick_agent._told import printable
+from dataclasses import dataclass, field
+
+from brick_agent._compat.kernel_trace.pair import IDENTICAL, WITHIN
+from brick_agent._compat.profiler.report import printable
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from brick_agent._traces import KernelTrace
-    from brick_agent._traces_compared import TraceReport
-    from brick_agent._traces_paired import TracePair
+    from brick_agent._compat.kernel_trace.pair import TracePair
+    from brick_agent._compat.kernel_trace.trace import KernelTrace
 
 # Why two are not compared: what is the matter with them.
 _REASONS = {
@@ -29,6 +31,66 @@ _REASONS = {
     "repeats": "not as often in each",
     "range": "of numbers too large for a sketch",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class TraceReport:
+    """What a comparison of two runs came to.
+
+    >>> run = brick.TraceRun("new")
+    >>> run.compare(brick.TraceRun("base")).matched
+    False
+
+    Attributes:
+        run_id: whose traces are the actual ones.
+        reference_id: whose are the expected ones.
+        verdict: identical, within, diverged, incomplete or not_comparable.
+        kernels_compared: how many pairs could be.
+        divergences: those that differ, in the order in which they ran; the first one leads.
+        within: how many differ by no more than the tolerance.
+        not_comparable: those that could not be compared, each with the reason.
+        missing: what only the reference has.
+        extra: what only the run has.
+        dropped: how many traces neither run had room for.
+    """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+
+    run_id: str
+    reference_id: str
+    verdict: str
+    kernels_compared: int
+    divergences: tuple[TracePair, ...] = field(repr=False)
+    within: int
+    not_comparable: tuple[TracePair, ...] = field(repr=False)
+    missing: tuple[KernelTrace, ...] = field(repr=False)
+    extra: tuple[KernelTrace, ...] = field(repr=False)
+    dropped: int
+
+    @property
+    def matched(self) -> bool:
+        """Whether all of both runs was compared, and is equal or within the tolerance."""
+        return self.verdict in (IDENTICAL, WITHIN)
+
+    @property
+    def first_divergent_kernel(self) -> str | None:
+        """The kernel that differs first."""
+        return self.divergences[0].actual.kernel if self.divergences else None
+
+    @property
+    def expected_trace(self) -> KernelTrace | None:
+        """What the reference has there."""
+        return self.divergences[0].expected if self.divergences else None
+
+    @property
+    def actual_trace(self) -> KernelTrace | None:
+        """What the run has there."""
+        return self.divergences[0].actual if self.divergences else None
+
+    @property
+    def diagnosis(self) -> str:
+        """All of it in a line, for a person."""
+        return diagnosis(self)
 
 
 def diagnosis(of: TraceReport) -> str:

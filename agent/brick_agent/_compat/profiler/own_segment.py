@@ -12,8 +12,8 @@ import os
 from array import array
 from dataclasses import dataclass
 
+from brick_agent._compat.profiler.stats import BrickStats
 from brick_agent._core import _totals
-from brick_agent._stats import BrickStats
 
 _TICKS = 0  # enum brick_unit
 _OCTAVE, _QUARTERS, _LAST = 5, 4, 127  # a bucket begins at 2^(5 + n/4) ticks; the last has no end

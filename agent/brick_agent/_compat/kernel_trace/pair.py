@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from brick_agent._compat.kernel_trace.trace import KernelTrace
 from brick_agent._core import Fingerprint
-from brick_agent._traces import KernelTrace
 
 IDENTICAL, WITHIN, DIVERGED, NOT_COMPARABLE = "identical", "within", "diverged", "not_comparable"
 CULPRIT, PROPAGATED, UNKNOWN = "culprit", "propagated", "unknown"

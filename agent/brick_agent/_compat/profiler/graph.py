@@ -26,11 +26,11 @@ from __future__ import annotations
 import os
 from contextvars import ContextVar
 
+from brick_agent._compat.profiler.local_totals import shown
+from brick_agent._compat.profiler.node import ExecutionNode, TransferDirection
+from brick_agent._compat.profiler.timing import SyncMode, Timing, by_name
 from brick_agent._core import Brick, _launched_by, kernel, layer, needs, transfer
-from brick_agent._kept import shown
-from brick_agent._nodes import ExecutionNode, TransferDirection
-from brick_agent._sources import source
-from brick_agent._timing import SyncMode, Timing, by_name
+from brick_agent._kernel_source import source
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from os import PathLike
     from typing import SupportsFloat, SupportsIndex
 
-    from brick_agent._bricks import BrickId
+    from brick_agent._compat.profiler.brick_ids import BrickId
+    from brick_agent._compat.profiler.node import Extent, Node
     from brick_agent._core import Layer
-    from brick_agent._nodes import Extent, Node
 
 DEPTH_MAX = 256
 

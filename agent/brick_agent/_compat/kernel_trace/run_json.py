@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import math
 
+from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, NUMBER_MAX, POSITION_MIN, TEXT_MAX, TIME_MAX_NS
+from brick_agent._compat.kernel_trace.trace import KernelTrace
 from brick_agent._core import Fingerprint
-from brick_agent._traces import KernelTrace
-from brick_agent._traces_given import INPUTS_MAX, NUMBER_MAX, POSITION_MIN, TEXT_MAX, TIME_MAX_NS
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from brick_agent._stats import BrickStats, CategoryStats, ratio
-from brick_agent._tiles import TileStats
+from brick_agent._compat.profiler.stats import BrickStats, CategoryStats, ratio
+from brick_agent._compat.profiler.tiles import TileStats
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False

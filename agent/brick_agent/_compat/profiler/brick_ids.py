@@ -17,6 +17,8 @@ class BrickCategory(IntEnum):
     <BrickCategory.Norm: 0>
     """
 
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
+
     Norm = 0
     Attention = 1
     FFN = 2
@@ -31,6 +33,8 @@ class BrickId(IntEnum):
     >>> brick.BrickId.Gate.category
     <BrickCategory.FFN: 2>
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     RmsNorm = 0
     LayerNorm = 1

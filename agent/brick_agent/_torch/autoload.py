@@ -117,7 +117,7 @@ class _Armed:
                 first = vars(each).get("_compiled_call_impl")
                 if getattr(first, "__module__", None) == __name__:
                     vars(each)["_compiled_call_impl"] = first.__wrapped__
-            from brick_agent._instrument import instrument
+            from brick_agent._torch.instrument import instrument
 
             _name()
             instrument(_outermost(module, self._kind))

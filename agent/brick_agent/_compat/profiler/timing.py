@@ -12,11 +12,11 @@ import operator
 from enum import IntEnum
 from threading import get_ident
 
-from brick_agent._bricks import SPOKEN, BrickId
+from brick_agent._compat.profiler.brick_ids import SPOKEN, BrickId
+from brick_agent._compat.profiler.local_totals import Kept, amount, member, now_ns, shown
+from brick_agent._compat.profiler.tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
 from brick_agent._core import _deferred, brick, layer
 from brick_agent._core import finalize as _finalize
-from brick_agent._kept import Kept, amount, member, now_ns, shown
-from brick_agent._tiles import CATEGORY, FLOAT_BYTES, NAMES, TileLevel
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -41,6 +41,8 @@ class SyncMode(IntEnum):
     >>> brick.SyncMode.Deferred
     <SyncMode.Deferred: 2>
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     Immediate = 0
     PerLayer = 1

@@ -15,9 +15,9 @@ import types
 import weakref
 
 from brick_agent._core import _watched, brick, checksum, take, weights
-from brick_agent._parts import around_layers, chosen, closed, is_compiled
-from brick_agent._passed import given
-from brick_agent._steps import stepped
+from brick_agent._torch.call_tensors import given
+from brick_agent._torch.module_selection import around_layers, chosen, closed, is_compiled
+from brick_agent._torch.steps import stepped
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from brick_agent._parts import Part
-    from brick_agent._passed import Passed
+    from brick_agent._torch.call_tensors import Passed
+    from brick_agent._torch.module_selection import Part
 
     _This = weakref.ReferenceType[Any] | None  # to the module that is given first
     _Make = Callable[[Callable[..., Any], _This], Callable[..., Any]]

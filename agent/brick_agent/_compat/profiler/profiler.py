@@ -22,7 +22,7 @@ for: what is started is timed by the host's clock until it is stopped, whatever 
 What ends at a common sync is not measured but bounded, and says so: each has the time up to the next start, so that all
 of them together have the time that passed. In the segment it is deferred work like any other, which a daemon works out.
 
-What is launched, moved and needed graph_* record (brick_agent._graphed); `brickd tree` shows it.
+What is launched, moved and needed graph_* record (brick_agent._compat.profiler.graph); `brickd tree` shows it.
 
 Invariants: no call raises (but in BRICKD_STRICT=1), not for wrong options, timers or numbers, nor where the sync
 function does: that is counted, and told; any thread may call anything, but a timer is stopped by the thread that
@@ -33,16 +33,16 @@ from __future__ import annotations
 
 import math
 
-from brick_agent._bricks import BrickCategory, BrickId, category_of
+from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId, category_of
+from brick_agent._compat.profiler.graph import Graphed
+from brick_agent._compat.profiler.local_totals import member, now_ns, shown
+from brick_agent._compat.profiler.own_segment import Reading, Recorded
+from brick_agent._compat.profiler.report import Told, as_json, as_text, ordered
+from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
+from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
+from brick_agent._compat.profiler.timing import SyncMode, by_name
 from brick_agent._core import brick
 from brick_agent._core import finalize as _finalize
-from brick_agent._graphed import Graphed
-from brick_agent._kept import member, now_ns, shown
-from brick_agent._recorded import Reading, Recorded
-from brick_agent._stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
-from brick_agent._tiles import LEVELS, NAMES, TileLevel, TileStats
-from brick_agent._timing import SyncMode, by_name
-from brick_agent._told import Told, as_json, as_text, ordered
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False
@@ -64,6 +64,8 @@ class BrickProfiler(Graphed):
     >>> profiler.stats("rms_norm_of_a_port").total_elements
     4096
     """
+
+    __module__ = "brick_agent"  # the path in pickles, wherever this file is
 
     def __init__(self, *, sync: Callable[[], object] | None = None, mode: SyncMode | str = SyncMode.Deferred) -> None:
         super().__init__(sync, mode)

@@ -6,7 +6,7 @@ whatever a host's object does when it is asked, nothing here raises; no text and
 
 from __future__ import annotations
 
-from brick_agent._told import printable
+from brick_agent._compat.profiler.report import printable
 
 # typing takes longer to import than everything else here together: only type checkers see it.
 TYPE_CHECKING = False

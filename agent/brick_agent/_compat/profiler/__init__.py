@@ -1,0 +1,1 @@
+"""BrickProfiler: the seed profiler's names over this process's own segment."""
