@@ -21,10 +21,6 @@
 #include <sys/types.h>
 #include <time.h>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 #define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
 #define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
 #define BRICK_HIDDEN __attribute__((visibility("hidden")))
@@ -54,7 +50,7 @@ static inline uint64_t brick_ticks(uint32_t clock)
 {
 #if defined(__x86_64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_TSC))
-        return __rdtsc();
+        return __builtin_ia32_rdtsc(); /* __rdtsc, without a header that takes longer to read than all the rest */
 #elif defined(__aarch64__)
     if (BRICK_LIKELY(clock == BRICK_CLOCK_CNTVCT)) {
         uint64_t v;

@@ -2,6 +2,10 @@
 #include "brick_kernel.h"
 #include "brick_siphash.h"
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 static const struct brick_fingerprint_key none;
 
 /* "" when done; NULL where this machine has no such variant; else why it was refused. */
