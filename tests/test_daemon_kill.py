@@ -11,7 +11,7 @@ from conftest import SHM
 from faults import Compile, Start
 from load import MEASURED_NS, SERVICE, Loaded, loaded
 from mortal import Mortal, mortal
-from running import Running, running
+from running import Running, running, until
 
 from brickd import checkpoint
 from brickd.files import find
@@ -97,8 +97,7 @@ class Host:
             each.rest()
         here = sorted(each.file for each in self.living())
         with running() as daemon:
-            while find(self.prefix) != here or _waits(daemon):
-                pass
+            until(lambda: find(self.prefix) == here and not _waits(daemon))
             status = daemon.ask("/status")
             daemon.end()
         memory = checkpoint.load(runtime().checkpoint)
