@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import subprocess
 import sys
 from pathlib import Path
@@ -245,6 +246,7 @@ PACKAGES = {
 }
 
 
+@functools.cache
 def modules() -> dict[str, Path]:
     found = {}
     for path in (ROOT / "brickd").rglob("*.py"):
