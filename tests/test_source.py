@@ -16,7 +16,7 @@ import pytest
 from conftest import Worker, reading
 from faults import Compile, Start
 from mortal import mortal
-from running import BRICKD, running, until
+from running import BRICKD, going, running, until
 from sandbox import apart
 from test_record import recording
 from told import fnv1a
@@ -67,8 +67,9 @@ def more(process: Worker) -> bool:
 
 def raw(*arguments: str) -> tuple[int, bytes, str]:
     """Exit code, what a verb says byte for byte, and its words."""
-    result = subprocess.run([*BRICKD, *arguments], capture_output=True, check=False)
-    return result.returncode, result.stdout, result.stderr.decode()
+    with going(*arguments) as process:
+        text, words = process.communicate()
+        return process.wait(), text, words.decode()
 
 
 def shown(hash_: int, *arguments: str) -> bytes:
