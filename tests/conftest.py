@@ -87,8 +87,9 @@ SHM = sandbox.SHM
 _PROGRAM = """\
 import os, sys
 def report(value=None):
-    import json  # which takes longer to load than all the rest; most programs only pause
-    os.write(1, json.dumps(value).encode() + b"\\n")
+    import _json  # all that json would load takes longer than most programs
+    made = _json.make_encoder(None, None, _json.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+    os.write(1, "".join(made(value, 0)).encode() + b"\\n")
 def pause():
     os.write(1, b'"paused"\\n')
     if not os.read(0, 1):
@@ -320,23 +321,42 @@ def compiled() -> Callable[..., Path]:
     """Compiles C: `compiled(name, sources, *flags)`; each source once, and what was compiled before is there."""
     assert shutil.which("gcc") is not None, "the tests need gcc, as the installation does"
     _forget_old()
-    common = ("-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *INCLUDES)
+    # An object fits into programs and libraries: most of what is compiled is the writer, which both have.
+    warnings = ("-Wall", "-Wextra", "-Werror")
+    common: tuple[str | Path, ...] = (
+        "gcc",
+        "-std=c11",
+        "-D_GNU_SOURCE",
+        "-g",
+        *warnings,
+        "-pthread",
+        "-fPIC",
+        *INCLUDES,
+    )
     agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).glob("*.h"))
+
+    def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes:
+        return subprocess.run([*common, *flags, "-E", source], stdout=subprocess.PIPE, check=True).stdout
 
     @functools.cache  # to read all of it takes longer than most programs run
     def compiled_alone(source: Path, flags: tuple[str, ...]) -> Path:
         made_of = contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source)))
-        command: tuple[str | Path, ...] = ("gcc", *common, *flags, "-c", source, "-o")
-        return kept(
-            f"{source.stem}.o",
-            (version("gcc"), repr((common, flags)).encode(), *made_of),
-            lambda target: subprocess.run([*command, target], check=True),
-        )
+        others = tuple(flag for flag in flags if not flag.startswith("-D"))
+
+        def make(target: Path) -> None:
+            # Most sources are the same whatever is defined.
+            by = (version("gcc"), repr((common, others)).encode(), preprocessed(source, flags))
+            command = (*common, *flags, "-c", source, "-o")
+            same = kept(f"{source.stem}.same.o", by, lambda draft: subprocess.run([*command, draft], check=True))
+            os.link(same, target)
+
+        return kept(f"{source.stem}.o", (version("gcc"), repr((common, flags)).encode(), *made_of), make)
 
     @functools.cache
     def build(name: str, sources: tuple[Path, ...], *flags: str) -> Path:
-        objects = tuple(compiled_alone(each, flags) if each.suffix == ".c" else each for each in sources)
-        command: tuple[str | Path, ...] = ("gcc", *common, *flags, *objects, "-lm", "-o")
+        alone = tuple(flag for flag in flags if flag not in ("-shared", "-fPIC"))
+        objects = tuple(compiled_alone(each, alone) if each.suffix == ".c" else each for each in sources)
+        command = (*common, *flags, *objects, "-lm", "-o")
         return kept(
             name,
             (version("gcc"), repr((common, flags)).encode(), *(each.name.encode() for each in objects)),

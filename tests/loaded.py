@@ -9,20 +9,20 @@ the worker imports that.
 from __future__ import annotations
 
 import functools
-import gc
-import json
+import marshal
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
-import types
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import IO, Any, Self
 
-_MESSAGE_BYTES = 1 << 20
+from forking import MESSAGE_BYTES
+
+_SERVER = Path(__file__).with_name("forking.py")
 
 
 class Forked:
@@ -90,9 +90,9 @@ class Loaded:
     def __init__(self, what: str) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MESSAGE_BYTES)
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_BYTES)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", __file__, what, str(theirs.fileno())],
+                [sys.executable, "-P", _SERVER, what, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 # Not of the test that happens to be the first: it outlives it.
@@ -127,7 +127,7 @@ class Loaded:
     ) -> Forked:
         answer, answers = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with answers:
-            asked = json.dumps([arguments, dict(environment), os.getcwd()]).encode()
+            asked = marshal.dumps((list(arguments), dict(environment), os.getcwd()))
             socket.send_fds(self._socket, [asked], [answers.fileno(), *(file.fileno() for file in its)])
             return Forked(answer, *ours)
 
@@ -136,106 +136,3 @@ class Loaded:
 def loaded(what: str = "brickd") -> Loaded:
     """The one of this process that forks verbs of `brickd`, workers, or workers with numpy."""
     return Loaded(what)
-
-
-def _serve(number: int) -> None:
-    """Fork for each that is asked, and tell how each ended; returns in the child, which is to run it."""
-    living: dict[int, tuple[int, socket.socket]] = {}
-    poll = select.poll()
-    poll.register(number, select.POLLIN)
-    with socket.socket(fileno=number) as asked:
-        while True:
-            for fd, _ in poll.poll():
-                if fd != number:
-                    pid, answer = living.pop(fd)
-                    answer.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
-                    answer.close()
-                    poll.unregister(fd)
-                    os.close(fd)
-                    continue
-                message, files, _, _ = socket.recv_fds(asked, _MESSAGE_BYTES, 4)
-                if not message:
-                    os._exit(0)
-                answer = socket.socket(fileno=files.pop(0))
-                pid = os.fork()
-                if pid == 0:
-                    answer.close()
-                    for other, (_, its) in living.items():
-                        os.close(other)
-                        its.close()
-                    return _become(message, files)
-                for file in files:
-                    os.close(file)
-                pidfd = os.pidfd_open(pid)
-                socket.send_fds(answer, [str(pid).encode()], [pidfd])
-                living[pidfd] = pid, answer
-                poll.register(pidfd, select.POLLIN)
-
-
-def _become(message: bytes, files: list[int]) -> None:
-    arguments, environment, directory = json.loads(message)
-    for file, name, mode, buffering in zip(files, ("stdin", "stdout", "stderr"), "rww", (-1, -1, 1), strict=True):
-        standard = getattr(sys, name)
-        os.dup2(file, standard.fileno())
-        os.close(file)
-        # What there was took what it writes to for what the server writes to: a file, that is, where this is a pipe.
-        setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(directory)
-    sys.argv[1:] = arguments
-
-
-def _verb() -> Callable[[], None]:
-    """What runs a verb, loaded with all that verbs load."""
-    import importlib
-    import pkgutil
-
-    import click
-
-    from brickd import views
-    from brickd.cli import VERBS, brickd, main
-
-    for verb in VERBS:
-        brickd.get_command(click.Context(brickd), verb)
-    # And what they load where no daemon answers, and what a daemon does.
-    late = ("brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify")
-    for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
-        importlib.import_module(module)
-
-    def run() -> None:
-        sys.argv[0] = "brickd"
-        code = main()
-        sys.stdout.flush()
-        os._exit(code)
-
-    return run
-
-
-def _worker() -> Callable[[], None]:
-    """What runs a worker's program, as `python -c` would."""
-    import brick_agent  # noqa: F401
-
-    def run() -> None:
-        program = sys.argv.pop()
-        sys.argv[0] = "-c"
-        main = sys.modules["__main__"] = types.ModuleType("__main__")
-        exec(compile(program, "<string>", "exec"), main.__dict__)
-
-    return run
-
-
-def _worker_with_numpy() -> Callable[[], None]:
-    """The same, of a program that imports numpy, which takes ten times as long as all that a worker does besides."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no thread stands in the way of a fork
-    import numpy  # noqa: F401
-
-    return _worker()
-
-
-if __name__ == "__main__":
-    what, number = sys.argv[1:]
-    becomes = {"brickd": _verb, "worker": _worker, "worker with numpy": _worker_with_numpy}[what]()
-    gc.freeze()  # or each that is forked copies all of it when it first collects, or ends
-    _serve(int(number))
-    becomes()

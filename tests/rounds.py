@@ -37,9 +37,7 @@ def again(worker: Worker) -> None:
 
 def closed(daemon: Running, starts: int) -> Document:
     """The status, once so many starts of deferred work came to their end: these, each once, and no others."""
-    status: Document = daemon.ask("/status?over=start")
-    while status["ledger"]["deferred"]["bounded"] < starts:
-        status = daemon.ask("/status?over=start")
+    status: Document = daemon.once("/status?over=start", lambda said: said["ledger"]["deferred"]["bounded"] >= starts)
     deferred = status["ledger"]["deferred"]
     assert (deferred["bounded"], deferred["measured"]) == (starts, 0)
     assert deferred["started"] == starts + deferred["pending"] + deferred["orphaned"]

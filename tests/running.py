@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from faults import until_stopped
 from loaded import Process, loaded
@@ -19,6 +19,14 @@ from serving import ask, following
 from brickd.base.paths import runtime
 
 _REST_SECONDS = 0.02
+T = TypeVar("T")
+
+
+def until(so: Callable[[], T]) -> T:
+    """What comes of it as soon as it is true; others are let work in between."""
+    while not (found := so()):
+        time.sleep(_REST_SECONDS)
+    return found
 
 
 class Running:
@@ -39,8 +47,7 @@ class Running:
 
     def once(self, target: str, so: Callable[[Any], bool]) -> Any:
         """What it answers with as soon as it is so; it is let work in between."""
-        while not so(document := self.ask(target)):
-            time.sleep(_REST_SECONDS)
+        (document,) = until(lambda: [found for found in [self.ask(target)] if so(found)])
         return document
 
     def until(self, kind: str, since: int = 0) -> dict[str, Any]:

@@ -68,5 +68,7 @@ def apart() -> Iterator[str]:
             yield prefix
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for file in SHM.glob(prefix + "*"):
-            file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
+        for name in os.listdir(SHM):  # glob compiles the pattern anew for each prefix
+            if name.startswith(prefix):
+                file = SHM / name
+                file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()

@@ -378,9 +378,14 @@ def put(document: Any, path: tuple[Any, ...], value: Any) -> None:
     where[key] = value(where[key]) if callable(value) else value
 
 
+@pytest.fixture(scope="module")
+def content(dead: Dead) -> bytes:
+    """A checkpoint with every kind of entry; no prefix of a test's own is in it."""
+    return checkpoint.encode(made(dead))
+
+
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: "-".join(map(str, path)))
-def test_what_cannot_stand_in_a_place_is_refused(dead: Dead, path: tuple[Any, ...]) -> None:
-    content = checkpoint.encode(made(dead))
+def test_what_cannot_stand_in_a_place_is_refused(content: bytes, path: tuple[Any, ...]) -> None:
     for value in WRONG[path]:
         document = said(content)
         put(document, path, value)
@@ -390,8 +395,8 @@ def test_what_cannot_stand_in_a_place_is_refused(dead: Dead, path: tuple[Any, ..
 
 @pytest.mark.parametrize("key", ["prefix", "known", "gone", "older", "buried", "wishes", "newest_event", "closed",
                                  "names", "paths"])  # fmt: skip
-def test_what_is_not_there_at_all_is_refused(dead: Dead, key: str) -> None:
-    document = said(checkpoint.encode(made(dead)))
+def test_what_is_not_there_at_all_is_refused(content: bytes, key: str) -> None:
+    document = said(content)
     del document[key]
     with pytest.raises(CheckpointRefused, match=f"KeyError: '{key}'"):
         checkpoint.decode(written(document))

@@ -22,7 +22,7 @@ from conftest import Worker, another_user
 from contained import Container
 from faults import Start, needs_namespaces
 from rounds import ROUNDS, STARTS, again, closed, states
-from running import Running, running
+from running import Running, running, until
 from test_memory import FILLING, GREEDY_SPANS, greedy, group, kills
 from verbs import brickd
 
@@ -105,8 +105,7 @@ def test_a_daemon_beside_a_server_drains_it_and_tells_who_lives(
     status = closed(daemon, 3 * STARTS)
     assert sorted(states(status).values()) == ["dead", "live"]
     assert status["ledger"]["spans"]["summarized"] == 3 * STARTS
-    while len(list(shm.iterdir())) > 1:
-        daemon.ask("")
+    until(lambda: len(list(shm.iterdir())) == 1)
 
     assert find(prefix) == [], "nothing of it can be seen from here"
     asked = brickd("status", "--json")
@@ -181,8 +180,7 @@ report([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children])
 def test_sixteen_workers_have_room_in_the_64_mib_of_a_container(daemon: Running, serve: Serve, shm: Path) -> None:
     one = serve(SIXTEEN)
     assert sorted(str(one.heard()) for _ in range(17)) == ["None"] * 16 + ["paused"]
-    while len(workers := daemon.ask("/workers")["workers"]) < 16:
-        pass
+    workers = daemon.once("/workers", lambda said: len(said["workers"]) == 16)["workers"]
     assert {each["state"] for each in workers} == {"live"}
     spans = daemon.ask("/status")["ledger"]["spans"]
     assert spans["begun"] == spans["summarized"] == 16 * 4 * 1000

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import SHM, Worker
-from running import refused, running
+from running import refused, running, until
 from verbs import brickd
 
 from brickd.base.paths import runtime
@@ -61,8 +61,12 @@ def test_a_worker_that_ends_is_kept_and_its_segment_removed(worker: Start, prefi
 def test_deferred_work_is_worked_out_while_its_worker_runs(worker: Start, prefix: str) -> None:
     with running() as daemon:
         worker(WORK, BRICKD_SERVICE="api").paused()
-        while (document := daemon.ask("/status?over=start"))["ledger"]["deferred"]["bounded"] < 10:
-            assert document["ledger"]["deferred"]["orphaned"] == 0
+
+        def bounded(said: dict[str, Any]) -> bool:
+            assert said["ledger"]["deferred"]["orphaned"] == 0
+            return bool(said["ledger"]["deferred"]["bounded"] == 10)
+
+        document = daemon.once("/status?over=start", bounded)
         (brick,) = [each for each in document["bricks"] if each["bounded"]]
         (forward,) = [each for each in document["bricks"] if each["name"] == "forward"]
         assert brick["count"] == 10
@@ -92,8 +96,8 @@ def test_what_a_killed_daemon_knew_its_successor_knows(worker: Start, prefix: st
         ended.end()
         daemon.until("worker_ended")
         before = daemon.ask("/status")
-        while find(prefix) != [before["workers"][1 if before["workers"][0]["state"] == "ended" else 0]["segment"]]:
-            daemon.ask("")  # until the checkpoint holds it
+        (lives_on,) = (each["segment"] for each in before["workers"] if each["state"] != "ended")
+        until(lambda: find(prefix) == [lives_on])  # until the checkpoint holds the other
         daemon.kill()
     left = brickd("status", "--json")
     with running() as daemon:
@@ -288,8 +292,7 @@ def test_what_is_set_stays_in_force_when_the_daemon_is_killed_and_is_shown(worke
         daemon.until("worker_found")
         daemon.ask("/set", b"service=api&recording=off")
         assert [each["text"] for each in daemon.ask("/status")["problems"]] == [off]
-        while b'"wishes":{"api"' not in (runtime().checkpoint.read_bytes() if runtime().checkpoint.exists() else b""):
-            daemon.ask("")
+        until(lambda: runtime().checkpoint.exists() and b'"wishes":{"api"' in runtime().checkpoint.read_bytes())
         daemon.kill()
     assert [each["text"] for each in result_of(brickd("status", "--json"))["problems"]] == [off]
     with running() as daemon:
@@ -311,8 +314,7 @@ def test_prune_has_the_totals_of_the_dead_forgotten(worker: Start, prefix: str, 
         if asked == "nobody":
             daemon.end()
         else:
-            while not runtime().checkpoint.exists() or b"api/0" not in runtime().checkpoint.read_bytes():
-                daemon.ask("")
+            until(lambda: runtime().checkpoint.exists() and b"api/0" in runtime().checkpoint.read_bytes())
         would = brickd("prune", "--dry-run", "--json")
         assert result_of(would)["forgotten"] == 1
         done = brickd("prune", "--json")
@@ -366,8 +368,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
         daemon.ask("/set", b"service=api&spans=on")
         one.go()
         one.paused()
-        while len((taken := daemon.ask("/inspect/api/0")["taken"])["newest"]) < 4:
-            pass
+        taken = daemon.once("/inspect/api/0", lambda said: len(said["taken"]["newest"]) >= 4)["taken"]
         assert [span["brick"] for span in taken["newest"]] == ["gemm"] * 3 + ["request"]
         (request,) = [span for span in taken["longest"] if span["brick"] == "request"]
         assert request["step"] == f"{7:016x}"
@@ -378,8 +379,7 @@ def test_what_the_daemon_took_from_the_span_rings_is_seen_by_inspect(worker: Sta
         one.go()
         one.end()
         daemon.until("worker_ended")
-        while find(prefix):
-            daemon.ask("")
+        until(lambda: not find(prefix))
         gone = brickd("inspect", "api/0")
         assert (gone.returncode, "its segment with it" in gone.stderr) == (4, True)
 

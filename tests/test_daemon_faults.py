@@ -24,7 +24,7 @@ from conftest import SHM, Worker, workers
 from faults import ALERT, Compile, native, order, program
 from forge import PAGE, U64, golden, place, put, seal
 from rings import Rings, events
-from running import Running, running
+from running import Running, running, until
 from sandbox import apart, places, within
 from verbs import brickd
 
@@ -79,8 +79,7 @@ class Shared:
             each.go()
             each.paused()
         self.spans += 10
-        while any((w := self.worker(file))["ledger"]["deferred"]["bounded"] < self.spans for file in self.files):
-            pass
+        until(lambda: all(self.worker(each)["ledger"]["deferred"]["bounded"] >= self.spans for each in self.files))
         for file in self.files:
             w = self.worker(file)
             assert (w["state"], w["ledger"]["spans"]["summarized"]) == ("live", self.spans)
@@ -89,9 +88,9 @@ class Shared:
 
     def worker(self, file: str) -> Document:
         """The entry of a segment, once the daemon has found it."""
-        entries: list[Document] = []
-        while not entries:
-            entries = [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
+        entries: list[Document] = until(
+            lambda: [each for each in self.daemon.ask("/workers")["workers"] if each["segment"] == file]
+        )
         # One that is gone may have had the name before.
         return min(entries, key=lambda each: each["state"] in ("dead", "ended"))
 
@@ -219,8 +218,7 @@ def test_a_segment_that_lies_is_quarantined_with_its_reason(shared: Shared) -> N
 
 def attached(shared: Shared, fd: int) -> None:
     """Wait until a file that is open here, since to open it once more would give up our lock on it, is drained."""
-    while holder(fd, _reader.LOCK_CONSUMER) != shared.daemon.pid:
-        pass
+    until(lambda: holder(fd, _reader.LOCK_CONSUMER) == shared.daemon.pid)
     shared.goes_on()
 
 
@@ -284,8 +282,7 @@ def test_deferred_work_with_numbers_that_cannot_be_is_counted_and_ends_in_no_def
                 rings.write(0, "event", events({"sequence": next(last)} | values, record=record))
                 rings.heads[0, "event"] = rings.heads.get((0, "event"), 0) + 1
         rings.move(0, "event", rings.heads[0, "event"])
-        while not shared.worker(file)["ledger"]["deferred"]["started"]:
-            pass
+        until(lambda: shared.worker(file)["ledger"]["deferred"]["started"])
         shared.goes_on()
         account = shared.worker(file)["ledger"]["deferred"]
         assert account["started"] == sum(account[term] for term in ("measured", "bounded", "pending", "orphaned"))
@@ -413,8 +410,7 @@ def test_prune_leaves_alone_what_is_drained(shared: Shared) -> None:
     file = shared.put("dead", bytes(image(service=b"dead")))
     shared.worker(file)
     with open_segment(file) as segment:
-        while segment.consumer() is None:
-            pass
+        until(lambda: segment.consumer() is not None)
     pruned = brickd("prune", "--json")
     assert (pruned.returncode, file in pruned.stdout) == (0, False)
     assert (SHM / file).exists()
@@ -466,12 +462,10 @@ def test_what_was_never_published_is_removed_after_five_seconds_unless_somebody_
     for name in names:
         (SHM / name).write_bytes(bytes(8192) if name.endswith("zeros") else b"")
     with lived_in(SHM / names[2]) as fd:
-        while (SHM / names[0]).exists() or (SHM / names[1]).exists():
-            shared.daemon.ask("")
+        until(lambda: not (SHM / names[0]).exists() and not (SHM / names[1]).exists())
         assert (SHM / names[2]).exists()
         os.write(fd, image(service=b"slow"))
-        while not [e for e in shared.daemon.ask("/workers")["workers"] if e["service"] == "slow"]:
-            pass
+        until(lambda: [e for e in shared.daemon.ask("/workers")["workers"] if e["service"] == "slow"])
 
 
 LOCKLESS = """
@@ -502,16 +496,14 @@ def test_a_worker_without_its_lock_that_stood_still_is_counted_once_when_it_goes
         one = worker(LOCKLESS, BRICKD_SERVICE="api")
         one.paused()
         daemon.until("worker_died")
-        while find(prefix):
-            daemon.ask("")
+        until(lambda: not find(prefix))
         document = daemon.ask("/status")
         assert document["ledger"]["spans"]["summarized"] == 10
         assert document["ledger"]["deferred"]["bounded"] == 10
         one.go()
         more = one.heard()
         one.paused()
-        while (document := daemon.ask("/status?over=start"))["ledger"]["deferred"]["bounded"] < 20:
-            pass
+        document = daemon.once("/status?over=start", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
         # Of ten starts those were written into a ring that nobody read any more that came before the worker saw that
@@ -528,8 +520,7 @@ def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> 
     one.paused()
     with running() as daemon:
         daemon.until("worker_died")
-        while find(prefix):
-            daemon.ask("")
+        until(lambda: not find(prefix))
     one.go()
     more = one.heard()
     one.paused()
@@ -538,8 +529,7 @@ def test_it_is_counted_once_without_a_daemon_too(prefix: str, worker: Start) -> 
     assert alone.ledger.spans["summarized"] == 30 + more
     assert alone.reading.deferred["bounded"] == 10
     with running() as daemon:
-        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 20:
-            pass
+        document = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
         (entry,) = document["workers"]
         assert (entry["name"], document["ledger"]["spans"]["summarized"]) == ("api/0", 30 + more)
 
@@ -550,15 +540,13 @@ def test_a_segment_that_is_removed_under_its_worker_is_gone_on_from_in_another(p
         order(one, "bdddf")
         order(one, "m")
         daemon.until("worker_found")
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 3:
-            pass
+        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 3)
         (file,) = find(prefix)
         (SHM / file).unlink()
         (more,) = order(one, "w")
         order(one, "ddfm")
         assert "somebody had removed its segment" in daemon.until("worker_moved")["text"]
-        while (document := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 5:
-            pass
+        document = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 5)
         (entry,) = document["workers"]
         assert (entry["name"], entry["state"]) == ("api/0", "live")
         assert document["ledger"]["spans"]["summarized"] == 200 + more
@@ -573,8 +561,7 @@ def test_ten_thousand_files_cost_a_bounded_time_and_memory(shared: Shared) -> No
     for number in range(10_000):
         (SHM / f".{shared.prefix}{number}").rename(SHM / f"{shared.prefix}{number}")
     shared.goes_on()
-    while sum(each["together"] for each in shared.daemon.ask("/workers")["workers"]) < 10_002:
-        pass
+    shared.daemon.once("/workers", lambda said: sum(each["together"] for each in said["workers"]) >= 10_002)
     shared.goes_on()
     shared.daemon.until("quarantined", before)
     assert shared.events(before)[0]["number"] == before + 1, "what happened before is not forgotten for it"

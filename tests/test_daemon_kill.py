@@ -11,7 +11,7 @@ from conftest import SHM
 from faults import Compile, Start
 from load import MEASURED_NS, SERVICE, Loaded, loaded
 from mortal import Mortal, mortal
-from running import Running, running
+from running import Running, running, until
 
 from brickd.base.paths import runtime
 from brickd.model.brick_totals import bricks
@@ -98,8 +98,7 @@ class Host:
             each.rest()
         here = sorted(each.file for each in self.living())
         with running() as daemon:
-            while find(self.prefix) != here or _waits(daemon):
-                pass
+            until(lambda: find(self.prefix) == here and not _waits(daemon))
             status = daemon.ask("/status")
             daemon.end()
         memory = checkpoint.load(runtime().checkpoint)

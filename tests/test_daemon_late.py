@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from conftest import Worker
 from faults import Start, needs_namespaces
-from running import Running, running
+from running import Running, running, until
 
 from brickd.base.paths import runtime
 from brickd.shm.segment_files import find
@@ -51,13 +51,15 @@ def work(worker: Worker, rings: int) -> None:
 
 def drained(daemon: Running) -> dict[str, Any]:
     """The ledger, once the daemon has taken what there is: the same twice, for what was read is not counted at once."""
-    before: dict[str, Any] = {}
-    while True:
-        ledger: dict[str, Any] = daemon.ask("/status")["ledger"]
-        rest = ledger["details"]["in_ring"] or ledger["events"]["in_ring"] or ledger["deferred"]["pending"]
-        if not rest and ledger == before:
-            return ledger
-        before = ledger
+    seen: list[dict[str, Any]] = [{}]
+
+    def still(said: Any) -> bool:
+        seen.append(said["ledger"])
+        rest = [seen[-1][part][left] for part, left in (("details", "in_ring"), ("events", "in_ring"))]
+        return not any(rest) and not seen[-1]["deferred"]["pending"] and seen[-1] == seen[-2]
+
+    daemon.once("/status", still)
+    return seen[-1]
 
 
 def judge(ledger: dict[str, Any], *, rings: int, filled: int, recorded: int) -> None:
@@ -96,9 +98,7 @@ def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start
     one, file = begun(worker)
     ends, _ = begun(worker)
     with running() as daemon:
-        for number in (1, 2):
-            while len(daemon.ask("/workers")["workers"]) < number:
-                pass
+        daemon.once("/workers", lambda said: len(said["workers"]) == 2)
         daemon.ask("/set", b"service=api&spans=on")
         with daemon.stopped():
             work(one, 5)
@@ -107,8 +107,7 @@ def test_workers_go_on_begin_and_end_while_the_daemon_stands_still(worker: Start
             late, late_file = begun(worker)
             work(late, 2)
         daemon.until("worker_ended")
-        while find(prefix) != sorted((file, late_file)):
-            daemon.ask("")
+        until(lambda: find(prefix) == sorted((file, late_file)))
         judge(drained(daemon), rings=10, filled=3, recorded=8)
         states = Counter(each["state"] for each in daemon.ask("/workers")["workers"])
         assert states == {"live": 2, "ended": 1}
@@ -146,8 +145,7 @@ def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room
         assert ends.end() == 0
         dies.kill()
         daemon.until("worker_died")
-        while (status := daemon.ask("/status"))["ledger"]["deferred"]["bounded"] < 3 * STARTS:
-            pass
+        status = daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 3 * STARTS)
         # Nothing that is kept nowhere is removed, or given back to its writer.
         assert find(prefix) == sorted((file, ended_file, died_file))
         work(lives, 1)
@@ -155,8 +153,7 @@ def test_a_full_runtime_directory_costs_no_event_and_is_told_until_there_is_room
         assert "the daemon cannot save what it knows: No space left on device" in problems
         (directory / "filler").unlink()
         daemon.until("checkpoint_written")
-        while find(prefix) != [file]:
-            daemon.ask("")
+        until(lambda: find(prefix) == [file])
         judge(drained(daemon), rings=7, filled=3, recorded=0)
         work(lives, 1)
         ledger = drained(daemon)

@@ -12,7 +12,7 @@ import pytest
 from faults import Start, needs_namespaces
 from forge import golden
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
-from running import refused, running
+from running import refused, running, until
 from serving import ask
 from verbs import brickd
 
@@ -70,8 +70,7 @@ def test_a_pid_that_is_used_again_neither_brings_a_worker_back_nor_hides_its_dea
         (second,) = {each["segment"] for each in both} - {first}
         host.go()
         assert host.heard() == [pid, ""]
-        while find(prefix):
-            daemon.ask("")
+        until(lambda: not find(prefix))
         status = closed(daemon, 30)
         assert {each["segment"] for each in status["workers"]} == {first, second}
         assert list(states(status).values()) == ["dead", "dead"]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from conftest import SHM
 from faults import Start, needs_namespaces
-from running import refused, running
+from running import refused, running, until
 from serving import following
 from test_daemon_faults import WORKING, ended, image, lived_in, opened_by
 
@@ -74,8 +74,7 @@ def test_with_too_few_descriptors_some_are_drained_and_it_is_told_that_others_ar
             for lock, file in zip(locks, files, strict=True):
                 if file in drained:
                     lock.close()  # its worker has ended
-            while not set(files) - drained <= opened_by(daemon.pid):
-                daemon.ask("")
+            until(lambda: set(files) - drained <= opened_by(daemon.pid))
             assert "defect" not in {each["kind"] for each in daemon.ask("/events")["events"]}
 
 
@@ -96,8 +95,7 @@ def test_where_nothing_can_be_watched_it_is_told_and_looked_for_all_the_same(pre
     with running(command) as daemon:
         assert "it is looked into each 5 s" in daemon.until("blind")["text"]
         one.go()
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
-            pass
+        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
 
 
 @pytest.mark.slow
@@ -115,11 +113,9 @@ def test_a_runtime_directory_that_is_removed_is_made_again_with_lock_checkpoint_
         one.paused()
         assert next(event for _, event in events if event.get("kind") == "restored")
         assert f"a daemon runs already in {runtime().directory}: process {daemon.pid}" in refused()
-        while not (runtime().checkpoint.exists() and runtime().socket.exists()):
-            pass
+        until(lambda: runtime().checkpoint.exists() and runtime().socket.exists())
         assert stat.S_IMODE(runtime().socket.stat().st_mode) == 0o600
-        while daemon.ask("/status")["ledger"]["deferred"]["bounded"] < 20:
-            pass
+        daemon.once("/status", lambda said: said["ledger"]["deferred"]["bounded"] >= 20)
         kinds = {event["kind"] for event in daemon.ask("/events")["events"]}
         assert not {"defect", "checkpoint_failed"} & kinds
 

@@ -14,7 +14,7 @@ from conftest import SHM, Worker
 from faults import ALERT, Compile, Start, native, order, program, until_stopped
 from forge import PAGE, U64
 from rounds import ROUNDS, STARTS, again, closed, entry, states, told
-from running import IGNORING, ignored, running
+from running import IGNORING, ignored, running, until
 
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
@@ -124,8 +124,7 @@ def test_a_worker_that_becomes_another_program_is_dead_and_that_program_is_anoth
         spans = {term: n for term, n in status["ledger"]["spans"].items() if n}
         assert spans == {"begun": STARTS + 21, "summarized": STARTS + 20, "abandoned": 1}
         assert status["ledger"]["deferred"]["orphaned"] == 1
-        while find(prefix) != [lives["segment"]]:
-            daemon.ask("")
+        until(lambda: find(prefix) == [lives["segment"]])
         assert closed(daemon, STARTS + 20)["ledger"] == status["ledger"]
 
 
@@ -210,8 +209,7 @@ def test_when_somebody_removes_all_segments_nothing_is_lost_and_nothing_counts_t
             (more,) = order(each, "w")
             spans += more + 100
             order(each, "mdd")
-        while len(told(daemon, "worker_moved")) < 2 or not told(daemon, "worker_died"):
-            pass
+        until(lambda: len(told(daemon, "worker_moved")) == 2 and told(daemon, "worker_died"))
         for each in (one, two):
             order(each, "f")
         # Of each that goes on three that pended before, and two.

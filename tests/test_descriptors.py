@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 from faults import Start
-from running import Running, running
+from running import Running, running, until
 from serving import connected, following, request
 from verbs import document
 
@@ -90,8 +90,7 @@ def test_half_open_clients_stop_neither_the_checkpoint_nor_new_workers(worker: S
             two.heard()
             one.go()
             one.heard()
-            while kept() != {"one/0": 2, "two/0": 1}:
-                pass
+            until(lambda: kept() == {"one/0": 2, "two/0": 1})
             assert deferred(daemon) == {"one/0": 2, "two/0": 1}
             _, most = divided(LIMIT)
             assert sum(not is_closed(each) for each in clients) <= most
@@ -133,8 +132,7 @@ def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: s
         one.heard()
         daemon.until("worker_found")
         streams = [stack.enter_context(following(runtime().socket, "/v1/events/stream?since=99")) for _ in range(4)]
-        while kept() != {"one/0": 1}:
-            pass
+        until(lambda: kept() == {"one/0": 1})
         with no_descriptor_left(daemon.pid):
             if what == "a new worker":
                 worker(WORKING, BRICKD_SERVICE="two").heard()
@@ -143,8 +141,7 @@ def test_where_no_descriptor_is_left_clients_are_closed(worker: Start, prefix: s
                 one.go()
                 one.heard()
                 wanted = {"one/0": 2}
-            while kept() != wanted:
-                pass
+            until(lambda: kept() == wanted)
         for stream in streams:  # each was ended
             list(stream)
         event = daemon.until("starved")

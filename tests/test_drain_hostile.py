@@ -215,7 +215,7 @@ def test_a_segment_that_changes_while_it_is_read_gives_data_or_a_reason() -> Non
         try:
             refused = 0
             for number in range(100_000):
-                if number >= 300 and refused:  # how often the other thread comes to its turn nobody knows
+                if number >= 100 and refused:  # how often the other thread comes to its turn nobody knows
                     break
                 drain = r.drain()
                 for _ in range(3):

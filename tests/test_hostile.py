@@ -692,7 +692,7 @@ def test_a_segment_that_is_truncated_while_it_is_read_gives_data_or_a_refusal(
         except SegmentRefused:
             seen["refused"] += 1
 
-    bounded(3000, change, look)
+    bounded(1000, change, look)
     look()
     os.close(fd)
     assert seen["whole"] > 0
@@ -741,7 +741,7 @@ def test_a_segment_that_is_scribbled_over_while_it_is_read_gives_data_or_a_refus
         except SegmentRefused:
             pass
 
-    bounded(20_000, change, look)
+    bounded(7_000, change, look)
     os.close(fd)
 
 
@@ -783,6 +783,6 @@ def test_a_name_that_is_renamed_all_the_time_leads_to_one_whole_file_or_none(pre
         except SegmentRefused as refused:
             reasons.add(refused.reason)
 
-    bounded(2000, change, look)
+    bounded(700, change, look)
     # Between a rename and our look the old file has no name any more.
     assert reasons <= {"is gone", "has 0 links, not 1"}

@@ -137,7 +137,7 @@ def test_what_a_constructor_records_is_counted(compiled: Compile, prefix: str, t
         }
         """
     )
-    with native(compiled("early", (source, *WRITER), "-O0")) as process:
+    with native(compiled("early", (source, *WRITER))) as process:
         process.heard()
         got = reading(prefix)
         assert counts(got) == {"early": 1}

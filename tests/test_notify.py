@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from running import Running, running, up
+from running import Running, running, until, up
 from serving import ask
 
 from brickd.base.paths import runtime
@@ -181,10 +181,8 @@ def test_a_daemon_that_answers_while_its_loop_stands_still_gives_no_sign_of_life
 
         assert "READY" in one(manager)
         with loop_held(daemon):
-            while still_ns() < 2_500_000_000:
-                pass
+            until(lambda: still_ns() >= 2_500_000_000)
             waiting(manager)
-            while still_ns() < 3_000_000_000:
-                pass
+            until(lambda: still_ns() >= 3_000_000_000)
             assert waiting(manager) == []
         assert one(manager) == {"WATCHDOG": "1"}

@@ -17,7 +17,7 @@ import pytest
 from conftest import SHM
 from faults import Start, needs_namespaces
 from loaded import Process
-from running import IGNORING, going, ignored, running
+from running import IGNORING, going, ignored, running, until
 from verbs import brickd, document, started
 
 from brickd.base.paths import runtime
@@ -282,8 +282,7 @@ def test_records_of_a_daemon_that_is_killed_are_read_up_to_there_and_the_next_on
             process.go()
             process.paused()
             (left,) = runtime().recordings.iterdir()
-            while document("status", str(left))["recording"]["files"][0]["records"] < 40:
-                pass
+            until(lambda: document("status", str(left))["recording"]["files"][0]["records"] == 40)
             daemon.kill()
     (file,) = document("status", str(left))["recording"]["files"]
     assert (file["records"], file["ended"], file["damages"]) == (40, None, [])

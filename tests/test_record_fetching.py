@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from conftest import SHM
 from loaded import Process
-from running import going, running
+from running import going, running, until
 from serving import Daemon, ask, connected, request
 from test_recording_shelf import id_of, lying, shelf, written
 from verbs import brickd, document
@@ -85,8 +85,7 @@ def test_a_client_that_breaks_off_leaves_nothing_open(daemon: Daemon) -> None:
         client.sendall(request(f"/v1/record/file?recording={id_of(path)}&number=0"))
         assert b"200 OK" in client.recv(100)
         assert str(path) in opened()
-    while str(path) in opened():
-        pass
+    until(lambda: str(path) not in opened())
     assert path.exists()
 
 
@@ -127,8 +126,8 @@ def fetching(path: Path, out: Path, length: int = LONG) -> Iterator[Process]:
     os.truncate(path, length)
     with going("record", "--fetch", id_of(path), "-o", str(out)) as process:
         try:
-            while not any(each.stat().st_size for each in out.parent.iterdir()):
-                assert process.poll() is None
+            until(lambda: process.poll() is not None or any(each.stat().st_size for each in out.parent.iterdir()))
+            assert process.poll() is None
             yield process
         finally:
             process.kill()

@@ -383,8 +383,7 @@ def test_what_was_known_of_weights_is_what_their_records_say_in_every_degree(
     with running() as daemon:
         process = worker(f"at, named = {SCANS}, {named}\n{READS}", **STILL)
         process.paused()
-        while not daemon.ask("/weights")["workers"][0]["tensors"]:
-            pass
+        daemon.once("/weights", lambda said: said["workers"][0]["tensors"])
         with recording("-o", str(path), *degree) as tool:
             assert daemon.ask("/weights/rescan", b"")["workers"] == ["api/0"]
             process.go()

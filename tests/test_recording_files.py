@@ -28,7 +28,7 @@ from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
 from brickd.datasources.world import Facts, SharedMemory
 from brickd.errors import BrickdError
-from brickd.model.event_log import KEPT, Event, Log
+from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.workers import Worker
 from brickd.query.orders import Recording
@@ -44,11 +44,31 @@ from brickd.views import inspect
 STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 
 
+class Read(Log):
+    """Events, of which it is known how far they have been read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._read, self._changed = 0, threading.Condition()
+
+    def since(self, number: int) -> Page:
+        page = super().since(number)
+        with self._changed:
+            self._read = page.newest
+            self._changed.notify_all()
+        return page
+
+    def until_read(self, number: int) -> None:
+        """Wait until the event of this number has been read."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._read >= number, 60)
+
+
 class Machine(SharedMemory):
     """What is recorded: shared memory as it is, without a loop."""
 
     def __init__(self) -> None:
-        self.events = Log()
+        self.events = Read()
         self.alive = threading.Event()
         self.alive.set()
 
@@ -73,9 +93,8 @@ def recorded(path: Path, snapshots: int = 1, **order: Any) -> Recorder:
     for number in range(1, snapshots + 1):
         later = number * EVERY_NS
         recorder.take(Snapshot.of(machine.survey(), now_ns + later, at_ns + later))
-        machine.tell("looked", f"for the {number}. time")
-        while recorder.document()["events"] < 1 + number:  # the first one says that it began
-            os.sched_yield()
+        # The next snapshot is taken when this one is written: more than a few at once are dropped.
+        machine.events.until_read(machine.events.add("looked", f"for the {number}. time").number)
     recorder.end("asked")
     recorder.join()
     return recorder

@@ -390,8 +390,7 @@ pause()
 """,
     )
     with running() as daemon:
-        while daemon.ask("/status")["ledger"]["deferred"]["measured"] < 3:
-            pass
+        daemon.once("/status", lambda said: said["ledger"]["deferred"]["measured"] == 3)
         said = document("roofline")
         (gemm,) = said["bricks"]
         assert (gemm["name"], gemm["flops"], gemm["bytes"], gemm["total_ns"]) == (

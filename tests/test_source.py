@@ -16,7 +16,7 @@ import pytest
 from conftest import Worker, reading
 from faults import Compile, Start
 from mortal import mortal
-from running import BRICKD, running
+from running import BRICKD, going, running, until
 from sandbox import apart
 from test_record import recording
 from told import fnv1a
@@ -68,8 +68,9 @@ def more(process: Worker) -> bool:
 
 def raw(*arguments: str) -> tuple[int, bytes, str]:
     """Exit code, what a verb says byte for byte, and its words."""
-    result = subprocess.run([*BRICKD, *arguments], capture_output=True, check=False)
-    return result.returncode, result.stdout, result.stderr.decode()
+    with going(*arguments) as process:
+        text, words = process.communicate()
+        return process.wait(), text, words.decode()
 
 
 def shown(hash_: int, *arguments: str) -> bytes:
@@ -111,8 +112,7 @@ def test_the_longest_text_is_told_as_there_is_room_and_a_daemon_may_come_late(wo
     assert (missing.returncode, missing.stdout) == (4, "")
     assert missing.stderr.endswith("pieces of it are here, and no end\n")
     with running() as daemon:
-        while not more(process):
-            daemon.ask("/source")
+        until(lambda: more(process))
         until_known(daemon)
         assert shown(known) == text
         daemon.end()
@@ -184,8 +184,7 @@ def test_who_is_forked_while_a_text_is_told_tells_it_as_well(worker: Start) -> N
     assert process.heard() is False
     known = _reader.source_hash(b"x" * (MEBIBYTE // 2))
     with running() as daemon:
-        while not more(process):
-            daemon.ask("/source")
+        until(lambda: more(process))
         until_known(daemon)
         assert shown(known) == b"x" * (MEBIBYTE // 2)
 
@@ -216,8 +215,7 @@ def test_daemons_that_are_killed_at_any_step_lose_nothing_of_a_text(
     assert {"write", "rename", "pwrite", "lock"} <= effects
     known = _reader.source_hash(b"x" * MEBIBYTE)
     with running() as last:
-        while not more(process):
-            last.ask("/source")
+        until(lambda: more(process))
         until_known(last)
         assert shown(known) == b"x" * MEBIBYTE
         (entry,) = document("source")["sources"]

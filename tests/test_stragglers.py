@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
@@ -48,13 +48,11 @@ def test_a_slow_worker_is_named_with_its_brick_and_what_it_costs() -> None:
     assert finding.confidence == "high"
 
 
-@settings(deadline=None, max_examples=60)
 @given(SEEDS, st.floats(0.0005, 0.3))
 def test_a_fleet_whose_workers_are_equal_is_silent(seed: int, noise: float) -> None:
     assert found(judge(Fleet(noise=noise).looks(6, seed))) == []
 
 
-@settings(deadline=None, max_examples=30)
 @given(SEEDS, st.floats(-18, 18))
 def test_a_load_that_all_have_in_common_changes_nothing(seed: int, scale: float) -> None:
     """All slow down together, and by another factor in each slot."""
@@ -74,7 +72,6 @@ def scaled(slot: Slot, factor: float) -> Slot:
     return replace(slot, bricks=bricks)
 
 
-@settings(deadline=None, max_examples=30)
 @given(SEEDS, st.randoms(use_true_random=False))
 def test_the_order_of_workers_changes_nothing(seed: int, shuffler: random.Random) -> None:
     fleet = slow_gemm(3.0)
@@ -324,7 +321,6 @@ def test_who_is_named_stays_until_well_below_what_it_took() -> None:
 # ---- hostile numbers
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.data())
 def test_no_number_that_a_worker_claims_is_too_much(data: st.DataObject) -> None:
     figures = st.sampled_from([0, 1, 5, 2**63, 2**64 - 1])

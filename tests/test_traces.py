@@ -9,8 +9,8 @@ from typing import Any
 import brick_agent as brick
 import numpy as np
 import pytest
+from brick_agent._compat.kernel_trace import run as trace_run
 from brick_agent._compat.kernel_trace.arguments import INPUTS_MAX, TEXT_MAX
-from brick_agent._compat.kernel_trace.run import TRACES_MAX
 from faults import Start, exact
 from hypothesis import given
 from hypothesis import strategies as st
@@ -264,17 +264,18 @@ def test_what_was_added_is_not_changed_by_who_added_it() -> None:
     assert (run.traces[0].output, run.traces[0].time_ns) == (print_of([1]), None)
 
 
-def test_what_finds_no_room_is_counted_and_makes_no_run_equal() -> None:
+def test_what_finds_no_room_is_counted_and_makes_no_run_equal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_run, "TRACES_MAX", 5)
     run, trace = brick.TraceRun("r"), trace_of(T(output=[1]))
-    for position in range(TRACES_MAX + 2):
+    for position in range(5 + 2):
         trace.position = position
         run.add_trace(trace)
-    assert (len(run.traces), run.traces_dropped) == (TRACES_MAX, 2)
+    assert (len(run.traces), run.traces_dropped) == (5, 2)
     report = run.compare(run)
     assert (report.verdict, report.matched, report.dropped) == ("incomplete", False, 4)
     assert "4 traces found no room" in report.diagnosis
     again = brick.TraceRun.from_json(run.to_json())
-    assert (len(again.traces), again.traces_dropped) == (TRACES_MAX, 2)
+    assert (len(again.traces), again.traces_dropped) == (5, 2)
 
 
 def test_a_clear_is_of_everything_but_the_id() -> None:

@@ -648,7 +648,7 @@ def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     service.say(GOOD, BAD, GOOD)
     (one,) = service.look().findings.values()
     one = replace(one.bare(), workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
-    findings = {place: replace(one, place=place) for n in range(4096) if (place := Place("api", "k", n))}
+    findings = {place: replace(one, place=place) for n in range(1024) if (place := Place("api", "k", n))}
     whole = Compared(findings=findings)
     assert again(whole).findings == findings
     assert len("".join(whole.pieces())) < 600 * len(findings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 from faults import Start
-from running import running
+from running import running, until
 from said import Said, Tensor
 from sided import EMBED, MLP, NORM, SCORES, answered, chain, compared
 from test_record import recording
@@ -251,12 +250,10 @@ def rescans(worker: Start, folder: Path, times: int) -> tuple[Path, Path, list[i
         with recording("-o", str(path), "--spans") as process:
             (lies,) = runtime().recordings.iterdir()
             for _ in range(times):
-                before = len(records_in(lies))
+                written.append(len(records_in(lies)))
                 one.go()
                 one.paused()
-                while len(records_in(lies)) == before:
-                    os.sched_yield()
-                written.append(before)
+                until(lambda: len(records_in(lies)) > written[-1])
             process.send_signal(signal.SIGINT)
             assert process.wait() == 0
     return base, path, written

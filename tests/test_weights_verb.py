@@ -383,8 +383,7 @@ def test_weights_of_the_dead_are_known_until_they_are_forgotten(worker: Start) -
         before = said(code=1)["differing"]
         for each in found:
             each.kill()
-        while len([each for each in daemon.ask("/events")["events"] if each["kind"] == "worker_died"]) < 3:
-            pass
+        daemon.once("/events", lambda said: [each["kind"] for each in said["events"]].count("worker_died") == 3)
         assert said(code=1)["differing"] == before
         assert brickd("prune").returncode == 0
         assert lines(code=6) == [NOBODY]

@@ -1,0 +1,133 @@
+"""The process that forks verbs of `brickd` and workers: see `loaded.py`, which starts it and asks it.
+
+Invariant: it loads little beside what it forks. All that it has loaded each worker takes apart at its end, page by
+page: with `json`, `socket` and `subprocess` that was half of what a worker costs.
+"""
+
+from __future__ import annotations
+
+import _socket
+import gc
+import marshal
+import os
+import select
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MESSAGE_BYTES = 1 << 20
+_FILES, _FILE = 4, 4  # so many descriptors in a message, of so many bytes each
+
+
+def _serve(number: int) -> None:
+    """Fork for each that is asked, and tell how each ended; returns in the child, which is to run it."""
+    living: dict[int, tuple[int, _socket.socket]] = {}
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    asked = _socket.socket(fileno=number)
+    while True:
+        for fd, _ in poll.poll():
+            if fd != number:
+                pid, answer = living.pop(fd)
+                answer.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+                answer.close()
+                poll.unregister(fd)
+                os.close(fd)
+                continue
+            message, files = _received(asked)
+            if not message:
+                os._exit(0)
+            answer = _socket.socket(fileno=files.pop(0))
+            pid = os.fork()
+            if pid == 0:
+                answer.close()
+                asked.close()
+                for other, (_, its) in living.items():
+                    os.close(other)
+                    its.close()
+                return _become(message, files)
+            for file in files:
+                os.close(file)
+            pidfd = os.pidfd_open(pid)
+            there = pidfd.to_bytes(_FILE, sys.byteorder)
+            answer.sendmsg([str(pid).encode()], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, there)])
+            living[pidfd] = pid, answer
+            poll.register(pidfd, select.POLLIN)
+
+
+def _received(asked: _socket.socket) -> tuple[bytes, list[int]]:
+    """What is asked, and the descriptors that come with it."""
+    message, ancillary, _, _ = asked.recvmsg(MESSAGE_BYTES, _socket.CMSG_LEN(_FILES * _FILE))
+    files = b"".join(data for _, _, data in ancillary)
+    return message, [int.from_bytes(files[at : at + _FILE], sys.byteorder) for at in range(0, len(files), _FILE)]
+
+
+def _become(message: bytes, files: list[int]) -> None:
+    arguments, environment, directory = marshal.loads(message)
+    for file, name, mode, buffering in zip(files, ("stdin", "stdout", "stderr"), "rww", (-1, -1, 1), strict=True):
+        standard = getattr(sys, name)
+        os.dup2(file, standard.fileno())
+        os.close(file)
+        # What there was took what it writes to for what the server writes to: a file, that is, where this is a pipe.
+        setattr(sys, name, os.fdopen(standard.fileno(), mode, buffering, standard.encoding, standard.errors))
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(directory)
+    sys.argv[1:] = arguments
+
+
+def _verb() -> Callable[[], None]:
+    """What runs a verb, loaded with all that verbs load."""
+    import importlib
+    import pkgutil
+
+    import click
+
+    from brickd import views
+    from brickd.cli import VERBS, brickd, main
+
+    for verb in VERBS:
+        brickd.get_command(click.Context(brickd), verb)
+    # And what they load where no daemon answers, and what a daemon does.
+    late = ("brickd.cli.inprocess_daemon", "brickd.api.server", "brickd.daemon.sd_notify")
+    for module in (*late, *(each.name for each in pkgutil.iter_modules(views.__path__, "brickd.views."))):
+        importlib.import_module(module)
+
+    def run() -> None:
+        sys.argv[0] = "brickd"
+        code = main()
+        sys.stdout.flush()
+        os._exit(code)
+
+    return run
+
+
+def _worker() -> Callable[[], None]:
+    """What runs a worker's program, as `python -c` would."""
+    import brick_agent  # noqa: F401
+
+    def run() -> None:
+        program = sys.argv.pop()
+        sys.argv[0] = "-c"
+        main = sys.modules["__main__"] = type(sys)("__main__")
+        exec(compile(program, "<string>", "exec"), main.__dict__)
+
+    return run
+
+
+def _worker_with_numpy() -> Callable[[], None]:
+    """The same, of a program that imports numpy, which takes ten times as long as all that a worker does besides."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # no thread stands in the way of a fork
+    import numpy  # noqa: F401
+
+    return _worker()
+
+
+if __name__ == "__main__":
+    what, number = sys.argv[1:]
+    becomes = {"brickd": _verb, "worker": _worker, "worker with numpy": _worker_with_numpy}[what]()
+    gc.freeze()  # or each that is forked copies all of it when it first collects, or ends
+    _serve(int(number))
+    becomes()
