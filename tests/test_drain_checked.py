@@ -204,3 +204,17 @@ def test_in_a_ring_that_is_too_small_for_one_none_is_salvaged() -> None:
         drain.salvage()
         assert _reader.drain([drain]) == []
         assert drain.cursors()[0][1:3] == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("event_slots", "inputs"),
+    [pytest.param(4, 0, id="as the ring has"), pytest.param(32, 8, id="as one may have")],
+)
+def test_one_of_as_many_slots_as_there_may_be_is_salvaged(event_slots: int, inputs: int) -> None:
+    with rings(event_slots=event_slots) as r:
+        r.write(0, "event", checked(1, inputs))
+        r.put("lane", 0, opened=1, event_attempts=1)
+        drain = r.drain()
+        drain.salvage()
+        assert _reader.drain([drain]) == []
+        assert drain.cursors()[0][1:3] == (4 + 2 * inputs, 1)

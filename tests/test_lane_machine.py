@@ -456,6 +456,14 @@ def test_a_key_that_was_borrowed_for_one_span_is_held_for_the_next(lane: LaneMac
     lane.layer_end(1, 0)
 
 
+def test_of_spans_of_three_keys_the_newest_stays_current_when_the_one_in_the_middle_ends(lane: LaneMachine) -> None:
+    for brick in (1, 2, 3):
+        lane.begin(brick, brick, None, 1)
+    lane._end(2, 2, 0, 0, 1)
+    lane.the_reader_sees_what_the_model_says()
+    lane._end(3, 3, 0, 0, 1)
+
+
 def test_the_longest_measurement_is_2_to_the_48_ns(lane: LaneMachine) -> None:
     for ns, refused in ((2**48, 0), (2**48 + 1, 1)):
         lane.defer(1, 0, 0, None, 0, 0, 1)

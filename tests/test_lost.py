@@ -67,6 +67,25 @@ def test_a_worker_whose_segment_is_gone_opens_another_with_all_its_totals(
     assert find(prefix) == []
 
 
+def test_whoever_takes_a_lane_that_moved_without_a_thread_records_what_is_wanted_in_the_new_segment(
+    lost: os.PathLike[str], prefix: str
+) -> None:
+    def want_spans() -> None:
+        with open_segment(reading(prefix).file, os.O_RDWR) as segment:
+            segment.command(_reader.CONTROL_SPANS)
+
+    with native(lost) as process:  # type: ignore[arg-type]
+        order(process, "bm")
+        want_spans()
+        order(process, "k")
+        taken_away(prefix, "rm")
+        order(process, "w")
+        want_spans()
+        order(process, "k")
+        _, (_, lane, _) = reading(prefix).lanes
+        assert (lane["opened"], lane["span_attempts"], sum(lane["span_dropped"])) == (2, 100, 0)
+
+
 @pytest.mark.parametrize("how", WAYS)
 def test_sites_what_they_refused_and_the_name_of_the_key_come_along_and_positions_go_on(
     lost: os.PathLike[str], prefix: str, how: str

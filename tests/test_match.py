@@ -90,6 +90,22 @@ def test_of_three_the_one_that_most_are_against_is_the_worst(order: tuple[int, .
     assert classes(found) == {"IDENTICAL": 1, "DIVERGED": 1}
 
 
+@pytest.mark.parametrize(
+    ("given_", "against"),
+    [
+        pytest.param((7, 7, 7, 7, 7), 0, id="all given the same: the first of them"),
+        pytest.param((5, 6, 7, 7, 8), 2, id="given the same as another: the first of those"),
+    ],
+)
+def test_of_several_that_as_many_are_near_to_the_one_given_what_most_were_is_held_against(
+    given_: tuple[int, ...], against: int
+) -> None:
+    outputs = (off(1, 1.0), off(2, 1.0), off(3, 5.0), off(4, 5.0), off(5, 9.0))
+    said = [[Said(output, (Tensor(number),))] for output, number in zip(outputs, given_, strict=True)]
+    (row,) = matched(*said).rows
+    assert row.members[row.against].worker == against
+
+
 def test_of_two_the_first_named_is_what_the_other_is_held_against() -> None:
     (row,) = matched([Said(Tensor(1), IN)], [Said(off(2, 0.5), IN)]).rows
     assert (row.against, row.worst) == (0, 1)

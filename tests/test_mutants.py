@@ -81,7 +81,7 @@ def test_the_changes_of_c_are_these() -> None:
         (13, "!limit -> limit"),
         (15, "sizeof(room) > 1 && count -> sizeof(room) > 1 || count"),
         (15, "sizeof(room) > 1 -> sizeof(room) >= 1"),
-        (15, "1 -> 1 + 1"),
+        (15, "1 -> 0"),
     ]
 
 

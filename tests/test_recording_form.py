@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -370,3 +372,17 @@ def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
         sums.add(_reader.recording_sum(key, (number ^ 1 << bit).to_bytes(len(blocks), "little")))
     sums.add(_reader.recording_sum(key, blocks + bytes(BLOCK)))
     assert len(sums) == len(blocks) * 8 + 2
+
+
+def test_behind_the_blocks_that_are_searched_for_a_chunk_nothing_is_read() -> None:
+    script = """if True:
+        import ctypes, mmap
+        from brickd import _reader
+        pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+        at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+        libc = ctypes.CDLL(None, use_errno=True)
+        assert libc.mprotect(ctypes.c_void_p(at + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+        assert _reader.find_chunk(bytes(KEY), (ctypes.c_char * mmap.PAGESIZE).from_buffer(pages)) is None
+    """
+    with memory(tape([])) as fd, form(fd) as opened:
+        subprocess.run([sys.executable, "-P", "-c", script.replace("KEY", str(len(opened._key)))], check=True)

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from made_up import MadeUp
 from rings import SLOT
 from test_recording_files import Machine, chunks
 from test_recording_rings import numbered
 from test_recording_spool import work, workers
+from told import fnv1a, told
 from weighed import several
 
 from brickd.analysis.weights.store import Weights
 from brickd.errors import BrickdError
+from brickd.model.kernel_sources.store import Sources
 from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Recording
 from brickd.recording import body_codec
@@ -28,6 +31,7 @@ from brickd.recording.rotation import Put, Volumes
 from brickd.recording.session import Recorder
 from brickd.recording.writer import Writer
 from brickd.shm import _reader
+from brickd.shm.ledger import ledger_of
 
 SMALL = 1 << 16
 
@@ -324,3 +328,37 @@ def test_weights_that_have_no_room_are_counted(tmp_path: Path) -> None:
     assert made.writer.counted().not_recorded == {"tensors": 800}
     with opened([str(made.volumes.kept[0].path)]) as world:
         assert "not recorded, for there was no room: 800 tensors" in world.words()
+
+
+class Launching(Many):
+    """A worker whose kernels were compiled from these texts."""
+
+    def __init__(self, texts: Sequence[bytes]) -> None:
+        super().__init__()
+        self.known, made = Sources(), MadeUp("api")
+        for number, text in enumerate(texts):
+            self.known.take("a", told(text))
+            made.launch(f"kernel {number}", f"smem=0B @{fnv1a(text):016x}")
+        reading = made.reading()
+        self.worker = Worker("api/0", reading, ledger_of(reading))
+
+    def survey(self) -> Survey:
+        return Survey([self.worker], [])
+
+    def sources(self, of: Sequence[Worker]) -> Sources:
+        return self.known
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_sources_fill_a_quarter_of_a_file_and_those_beyond_are_counted(tmp_path: Path, more: int) -> None:
+    def body(machine: Launching) -> int:
+        found = map(machine.known.read, machine.known.heads())
+        return sum(len(part) for source in found if source is not None for part in source.encoded())
+
+    texts = [b"a" * 6000, b"b" * 10_000]
+    texts[1] += b"b" * (SMALL // 4 - body(Launching(texts)) + more)
+    made = Written(tmp_path / "run.brick", Launching(texts))
+    made.writer.end("asked")
+    (file,) = made.files()
+    assert sum(kind == _reader.CHUNK_SOURCE for kind, *_ in file) == 2 - more
+    assert made.writer.counted().not_recorded == ({"sources": 1} if more else {})

@@ -127,3 +127,13 @@ def test_a_path_of_a_unit_that_no_worker_writes_is_refused(prefix: str) -> None:
     struct.pack_into("<Q", image, at, key & ~(0x7F << 56) | _reader.UNIT_BOUND << 56)
     with opened(prefix, bytes(image)) as segment, pytest.raises(SegmentRefused, match="path 1 has unit"):
         segment.read()
+
+
+@pytest.mark.parametrize("table", ["path", "site"])
+def test_a_table_that_was_cut_since_is_refused(prefix: str, table: str) -> None:
+    image = golden("1.7")
+    with opened(prefix, image) as segment:
+        copier = _reader.Segment(segment.fd)
+        os.truncate(SHM / f"{prefix}a", forge.regions(image)[table] + 8)
+        with pytest.raises(ValueError, match="the file was truncated"):
+            getattr(copier, f"{table}s")()

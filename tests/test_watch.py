@@ -24,12 +24,16 @@ from brickd.analysis.numerics.fingerprints import Numerics, Speaker
 from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
     EVIDENCE_MAX,
+    FINDINGS_MAX,
     SITES_MAX,
     WORKERS_MAX,
+    Case,
     Compared,
     Counts,
+    Finding,
     Place,
 )
+from brickd.analysis.numerics.online_state import Evidence as Fingerprint
 from brickd.analysis.numerics.place_state import opinions
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.shm import _reader, records
@@ -440,6 +444,23 @@ def test_however_many_places_one_differs_at_another_is_told_and_has_evidence() -
     assert len(kept) == EVIDENCE_MAX
     assert of_u2[0].first.whole
     assert found.findings[HERE].first.whole, "what was found first is the last to leave"
+
+
+def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_counted_at_its_service() -> None:
+    who = ("u0", "u2")
+    case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in who))
+    names = {worker: f"api/{worker[1]}" for worker in who}
+    places = [Place("api", f"old {n}", 3) for n in range(FINDINGS_MAX)]
+    findings = {place: Finding(place, "other", 1, names, {"u2": 1}, frozenset(), case, case) for place in places}
+    service = Service(3, Compared(findings=findings))
+    service.say(GOOD, GOOD, BAD)
+    found = service.look()
+    assert (found.unkept, HERE in found.findings) == ({"api": 1}, False)
+    service.workers += [service.worker(f"w{n}", service="web") for n in range(3)]
+    service.say(GOOD, GOOD, GOOD, GOOD, GOOD, BAD, site=2)
+    found = service.look()
+    assert (found.unkept, Place("web", "k2", 3) in found.findings) == ({"api": 2}, True)
+    assert (len(found.findings), places[-1] in found.findings) == (FINDINGS_MAX, False)
 
 
 def test_of_what_one_differs_in_each_place_is_told_up_to_eight_and_then_how_many() -> None:

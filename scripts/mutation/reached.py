@@ -21,6 +21,7 @@ _MARKS.write_bytes(bytes(_COUNT))
 os.environ["MUTANTS_REACHED"] = str(_MARKS)
 _found: dict[str, dict[str, object]] = {}
 _failed: set[str] = set()
+_skipped: set[str] = set()
 _imported: set[int] = set()  # what runs where modules are imported, before the first test: each test may depend on it
 
 
@@ -48,13 +49,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         reached = sorted(_marked() | _imported)
         seconds = time.monotonic() - began
-        _found[item.nodeid] = {"reached": reached, "seconds": seconds, "passed": item.nodeid not in _failed}
+        if item.nodeid not in _skipped:
+            _found[item.nodeid] = {"reached": reached, "seconds": seconds, "passed": item.nodeid not in _failed}
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Note what does not pass: it says nothing about a mutant."""
-    if not report.passed:
+    """Note what does not pass: it says nothing about a mutant. What is skipped is not wanted here either."""
+    if report.failed:
         _failed.add(report.nodeid)
+    elif report.skipped:
+        _skipped.add(report.nodeid)
 
 
 def pytest_sessionfinish() -> None:
