@@ -377,7 +377,7 @@ def test_every_bit_counts_in_a_checksum(blocks: bytes) -> None:
 def test_behind_the_blocks_that_are_searched_for_a_chunk_nothing_is_read() -> None:
     script = """if True:
         import ctypes, mmap
-        from brickd import _reader
+        from brickd.shm import _reader
         pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
         at = ctypes.addressof(ctypes.c_char.from_buffer(pages))
         libc = ctypes.CDLL(None, use_errno=True)
