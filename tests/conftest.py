@@ -273,7 +273,9 @@ def reading(prefix: str) -> Reading:
     return only
 
 
-WRITER = tuple(sorted((ROOT / "agent" / "src").glob("brick_*.c")))
+WRITER = tuple(
+    sorted(path for part in ("writer", "fingerprint") for path in (ROOT / "agent" / "src" / part).glob("*.c"))
+)
 INCLUDES = ("-I", str(ROOT / "agent" / "include"), "-I", str(ROOT / "agent" / "src"))
 
 
@@ -333,7 +335,7 @@ def compiled() -> Callable[..., Path]:
         "-fPIC",
         *INCLUDES,
     )
-    agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).glob("*.h"))
+    agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).rglob("*.h"))
 
     def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes:
         return subprocess.run([*common, *flags, "-E", source], stdout=subprocess.PIPE, check=True).stdout

@@ -41,7 +41,11 @@ SPECIAL = {
 
 
 AGENT = ROOT / "agent" / "src"
-SOURCES = (ROOT / "tests" / "native" / "fingerprint.c", AGENT / "brick_fingerprint.c", AGENT / "brick_kernel.c")
+SOURCES = (
+    ROOT / "tests" / "native" / "fingerprint.c",
+    AGENT / "fingerprint/fingerprint.c",
+    AGENT / "fingerprint/simd.c",
+)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ U64 = 2**64
 
 
 def place_of_name(name: str) -> int:
-    """Where a name is looked for first: brick_intern.c, by FNV-1a."""
+    """Where a name is looked for first: writer/intern.c, by FNV-1a."""
     value = 0xCBF29CE484222325
     for byte in name.encode():
         value = (value ^ byte) * 0x100000001B3 % U64
@@ -143,7 +143,7 @@ class Tables:
 
 @pytest.fixture
 def tables(compiled: Compile) -> Tables:
-    sources = (NATIVE / "tables.c", ROOT / "agent" / "src" / "brick_intern.c")
+    sources = (NATIVE / "tables.c", ROOT / "agent" / "src" / "writer/intern.c")
     return Tables(compiled("tables.so", sources, "-shared", "-fPIC", "-DBRICK_TEST_POINTS"))
 
 

@@ -19,7 +19,7 @@ from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find
 
-SOURCES = (ROOT / "agent" / "src").glob("brick_*.[ch]")
+SOURCES = (ROOT / "agent" / "src" / "writer").glob("*.[ch]")
 POINTS = sorted({name for source in SOURCES for name in re.findall(r'BRICK_POINT\("(\w+)"\)', source.read_text())})
 
 # What a death at the first pass of each point leaves: unpublished spans, summaries that stay odd, records lost.

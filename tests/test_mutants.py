@@ -194,7 +194,7 @@ def test_a_mutant_gets_the_tests_that_come_to_it_and_pass_without_it() -> None:
 def test_of_tests_named_like_the_module_those_with_more_of_its_name_come_first() -> None:
     names = ("tests/test_match.py::test_a", "tests/test_match_rows.py::test_a", "tests/test_brick.py::test_a")
     found = known(*((name, [1], 25.0 - number) for number, name in enumerate(names)))
-    assert found.of(1, "brickd/reader/match_rows.c") == [names[1], names[0]]
+    assert found.of(1, "brickd/reader/core/match_rows.c") == [names[1], names[0]]
     assert found.of(1, "agent/src/brick_match.c") == [names[1], names[0]]
 
 

@@ -9,7 +9,7 @@ from conftest import ROOT
 from faults import NATIVE, Compile
 
 READER = ROOT / "brickd" / "reader"
-SOURCES = (NATIVE / "names.c", READER / "copy.c", READER / "entry.c")
+SOURCES = (NATIVE / "names.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")
 
 
 @pytest.mark.parametrize("number", [0, 255, 256, 1023])

@@ -46,7 +46,7 @@ def after(lines: tuple[str, ...]) -> Path:
         for part in PARTS:
             shutil.copytree(ROOT / "agent" / part, folder / part)
 
-    ours = (path for part in PARTS for path in sorted((ROOT / "agent" / part).iterdir()))
+    ours = (path for part in PARTS for path in sorted((ROOT / "agent" / part).rglob("*.*")))
     installed = sorted(Path(brick_agent.get_include()).iterdir())
     tools = (sys.version.encode(), *(version(line.split()[0]) for line in lines))
     return kept("distribution", (repr(lines).encode(), *tools, *contents((*ours, *installed))), make)

@@ -20,7 +20,7 @@ from rings import Rings, events, rings, spans
 from brickd.shm import dtypes
 
 READER = ROOT / "brickd" / "reader"
-SOURCES = (NATIVE / "between.c", READER / "copy.c", READER / "entry.c")
+SOURCES = (NATIVE / "between.c", READER / "core" / "segment_copy.c", READER / "core" / "summary_math.c")
 PATHS, SLOTS = 128, 16
 TRIES = 16  # of copy.c
 Writer = Callable[[int], None]  # acts before the reader's read of this number, from 1
@@ -147,7 +147,7 @@ def test_a_summary_that_moves_may_be_off_by_the_spans_that_ended_meanwhile_and_n
 # ---- a process's own summaries --------------------------------------------------------------------------------------
 
 WORDS = 144  # of a summary
-OWN_TRIES = 1000  # of core_totals.c
+OWN_TRIES = 1000  # of python/own_totals.c
 Words = ctypes.c_uint64 * WORDS
 
 
@@ -183,7 +183,7 @@ class Own:
 
 @pytest.fixture
 def own(compiled: Compile) -> Own:
-    included = zlib.crc32((ROOT / "agent" / "src" / "core_totals.c").read_bytes())  # so that it is compiled anew
+    included = zlib.crc32((ROOT / "agent" / "src" / "python/own_totals.c").read_bytes())  # so that it is compiled anew
     python = ("-Wno-unused-parameter", "-I", sysconfig.get_path("include"))
     flags = ("-shared", "-fPIC", *python, f"-DINCLUDED={included}")
     return Own(ctypes.CDLL(str(compiled("totals.so", (NATIVE / "totals.c",), *flags))))

@@ -511,7 +511,7 @@ def number(path: str, name: str) -> int:
 
 
 def test_the_versions_of_the_formats_are_those_of_the_code() -> None:
-    shm, recording = "agent/include/brick_shm.h", "brickd/reader/recording.h"
+    shm, recording = "agent/include/brick_shm.h", "brickd/reader/core/recording_format.h"
     minor = number(shm, "BRICK_MINOR")
     versions = [row[2] for row in rows(page("formats")) if len(row) == 4]
     assert versions[1:] == [
@@ -527,7 +527,7 @@ def test_the_versions_of_the_formats_are_those_of_the_code() -> None:
 
 
 def test_the_chunks_of_a_recording_are_those_of_the_header() -> None:
-    header = (ROOT / "brickd" / "reader" / "recording.h").read_text()
+    header = (ROOT / "brickd" / "reader" / "core" / "recording_format.h").read_text()
     kinds = set(re.findall(r"^    BRICK_CHUNK_(\w+) = \d+", header, re.MULTILINE))
     assert set(first_spans(section(page("formats"), "Recordings"))) == kinds
 

@@ -76,7 +76,7 @@ def sources() -> str:
         for folder in ("brickd", "agent/brick_agent")
         for path in sorted((ROOT / folder).rglob("*.py"))
     ]
-    texts += [re.sub(r'"\s*\n\s*"', "", path.read_text()) for path in sorted((ROOT / "agent" / "src").glob("*.c"))]
+    texts += [re.sub(r'"\s*\n\s*"', "", path.read_text()) for path in sorted((ROOT / "agent" / "src").rglob("*.c"))]
     return "\0".join(texts)
 
 
@@ -101,8 +101,8 @@ def refusals() -> Iterator[tuple[str, str]]:
 
 def reasons() -> Iterator[tuple[str, str]]:
     """Why the writer in C opens no segment, or has no key."""
-    for name in ("agent", "segment", "secret"):
-        path = ROOT / "agent" / "src" / f"brick_{name}.c"
+    for name in ("lifecycle", "segment_file", "key_file"):
+        path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
         for said in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
             yield f"{path.name}: {said}", said
 

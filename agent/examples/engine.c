@@ -1,7 +1,7 @@
 /* engine.c - a small inference engine that says where its time goes.
  *
- *   $ gcc -O2 -pthread -I../include -c ../src/brick_*.c
- *   $ ar rcs libbrick.a brick_*.o
+ *   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/[a-z]*.c ../../src/fingerprint/[a-z]*.c
+ *   $ ar rcs libbrick.a objects/[a-z]*.o
  *   $ gcc -std=c11 -O2 -Wall -Wextra -pthread -I../include engine.c libbrick.a -lm -o engine
  *   $ ./engine 4 200
  *

@@ -1,7 +1,7 @@
 /* engine.cpp - the engine of engine.c in C++17: spans that end by themselves.
  *
- *   $ gcc -O2 -pthread -I../include -c ../src/brick_*.c
- *   $ ar rcs libbrick.a brick_*.o
+ *   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/[a-z]*.c ../../src/fingerprint/[a-z]*.c
+ *   $ ar rcs libbrick.a objects/[a-z]*.o
  *   $ g++ -std=c++17 -O2 -Wall -Wextra -pthread -I../include engine.cpp libbrick.a -o engine
  *   $ ./engine 4 200
  *

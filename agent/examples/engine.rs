@@ -1,7 +1,7 @@
 // engine.rs - the engine of engine.c in Rust: the functions it calls, and guards that end what they began.
 //
-//   $ gcc -O2 -pthread -I../include -c ../src/brick_*.c
-//   $ ar rcs libbrick.a brick_*.o
+//   $ mkdir -p objects && cd objects && gcc -O2 -pthread -I../../include -c ../../src/writer/*.c ../../src/fingerprint/*.c
+//   $ ar rcs libbrick.a objects/*.o
 //   $ rustc --edition 2021 -O -L . -l static=brick engine.rs
 //   $ ./engine 4 200
 //

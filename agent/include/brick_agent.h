@@ -10,9 +10,10 @@
  * engine in C, in C++ and in Rust. Code that runs inside a Python process uses
  * brick_python.h instead, and shares the segment of brick_agent there.
  *
- * To build: compile src/brick_*.c of this package as C11 or later, with this
- * folder on the include path, -pthread, and -fPIC for a shared library. Nothing
- * is linked but the C library (before glibc 2.34 with -lrt).
+ * To build: compile the C files in src/writer and src/fingerprint of this package
+ * as C11 or later, with this folder on the include path, -pthread, and -fPIC for
+ * a shared library. Nothing is linked but the C library (before glibc 2.34 with
+ * -lrt).
  *
  * What a host may rely on: no call here raises, blocks, waits, starts a thread
  * or installs a signal handler. brick_begin and brick_end allocate nothing and

@@ -5,7 +5,7 @@ Invariants: a chunk that is given stands in the file as it was written; what is 
 `Form.end`; no file, whatever is in it and whoever changes or cuts it meanwhile, ends the reading with anything but
 that. Never is more of it in memory than a chunk.
 
-The form itself is described in brickd/reader/recording.h.
+The form itself is described in brickd/reader/core/recording_format.h.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 /* control.c - what any C extension must pay for a span: the calls and the two
  * clock reads of brick_agent, and nothing stored.
  *
- * The same types of calls as agent/src/core.c: __enter__ and __exit__ are
+ * The same types of calls as agent/src/python/functions.c: __enter__ and __exit__ are
  * descriptors that return an object which is there already, called by
  * vectorcall; start takes METH_NOARGS, stop METH_FASTCALL | METH_KEYWORDS.
  *

@@ -3,7 +3,7 @@
  * The reading half of a drain is pread in pieces of the same size, into memory
  * that stays; beside it stands memcpy of as much.
  */
-#include "drain.h"
+#include "core/drain.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* tensors.c - fingerprints of one tensor, and what they are compared with: reading it, FNV-1a over every byte. */
-#include "brick_kernel.h"
+#include "fingerprint/simd.h"
 #include "brick_siphash.h"
 
 #include <stdlib.h>

@@ -65,7 +65,7 @@ _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC", "-shared", "-Wno-psabi") 
 
 
 def _library(folder: Path) -> ctypes.CDLL:
-    sources = (Path(__file__).with_name("tensors.c"), *sorted(_ROOT.glob("src/brick_[fk]*.c")))
+    sources = (Path(__file__).with_name("tensors.c"), *sorted(_ROOT.glob("src/fingerprint/*.c")))
     include = (f"-I{_ROOT}/include", f"-I{_ROOT}/src")
     command: tuple[str | Path, ...] = (needs.tool("gcc", "Debian: gcc"), *_FLAGS, *include, *sources)
     native = needs.library(folder / "libtensors.so", command)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 # The sources whose mutants say most: what writes, reads, counts, keeps, judges and answers.
 SOURCES = (
-    "agent/src/brick_*.[ch]",
+    "agent/src/writer/*.[ch]",
+    "agent/src/fingerprint/*.[ch]",
     "agent/include/brick_shm.h",
-    "brickd/reader/*.c",
+    "brickd/reader/**/*.c",
     "brickd/shm/ledger.py",
     "brickd/daemon/roster.py",
     "brickd/daemon/collector.py",
@@ -30,7 +31,7 @@ SOURCES = (
     "brickd/api/*.py",
 )
 # Everything that `--module` may name.
-ALL = ("agent/src/*.[ch]", "agent/include/*.h", "agent/brick_agent/**/*.py", "brickd/**/*.[ch]", "brickd/**/*.py")
+ALL = ("agent/src/**/*.[ch]", "agent/include/*.h", "agent/brick_agent/**/*.py", "brickd/**/*.[ch]", "brickd/**/*.py")
 
 
 class Site(NamedTuple):

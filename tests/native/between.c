@@ -1,5 +1,5 @@
 /* between.c - a reader of a file that calls its test before each read, so that the test may change the file in between. */
-#include "copy.h"
+#include "core/segment_copy.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* dies.h - for programs that are killed at a named point of the writer: PROGRAM POINT PASS, at the PASS-th time there. */
-#include "brick_internal.h"
+#include "writer/common.h"
 
 #include <signal.h>
 #include <stdlib.h>

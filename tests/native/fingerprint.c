@@ -1,5 +1,5 @@
 /* fingerprint.c - the fingerprint for tests: by a variant of their choice, under modes of their choice. */
-#include "brick_kernel.h"
+#include "fingerprint/simd.h"
 #include "brick_siphash.h"
 
 #if defined(__x86_64__)
@@ -73,6 +73,6 @@ const char *fingerprint_under(unsigned modes, const struct brick_tensor *tensor,
     return refused != NULL ? refused : "";
 }
 
-/* As brick_fingerprint.c and the reader's redact.c take it. */
+/* As fingerprint/fingerprint.c and the reader's redact.c take it. */
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count);
 uint64_t siphash(const uint64_t *key, const uint64_t *words, uint32_t count) { return brick_siphash(key, words, count); }

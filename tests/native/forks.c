@@ -1,7 +1,7 @@
 /* forks intern ROUNDS: forks while two threads intern and record as fast as they can.
  * forks vfork ROUNDS: as many vforks and posix_spawns.
  * Says how many spans this process itself recorded, then waits. */
-#include "brick_internal.h"
+#include "writer/common.h"
 
 #include <pthread.h>
 #include <spawn.h>

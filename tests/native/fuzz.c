@@ -6,9 +6,9 @@
  * must add up to finite numbers, and what it records to whole chunks. Sanitizers
  * judge the rest: what is read comes from a block of the very size of the file.
  */
-#include "drain.h"
-#include "fold.h"
-#include "recorder.h"
+#include "core/drain.h"
+#include "core/fold.h"
+#include "core/recording_writer.h"
 
 #include <math.h>
 #include <stdio.h>

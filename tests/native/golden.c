@@ -7,9 +7,9 @@
  * would tell this machine, process or minute is overwritten.
  *
  *   gcc -std=c11 -D_GNU_SOURCE -DBRICK_TEST_POINTS -pthread -I agent/include -I agent/src
- *       tests/native/golden.c agent/src/brick_*.c -o golden && ./golden segment.bin
+ *       tests/native/golden.c agent/src/writer/[a-z]*.c agent/src/fingerprint/[a-z]*.c -o golden && ./golden segment.bin
  */
-#include "brick_internal.h"
+#include "writer/lifecycle.h"
 
 #include "brick_graph.h"
 

@@ -3,7 +3,7 @@
  * same. What is counted must come to what was called.
  *
  * Says how many marks were wanted and how many of them found no room. */
-#include "brick_internal.h"
+#include "writer/lifecycle.h"
 
 #include "brick_graph.h"
 

@@ -20,7 +20,7 @@
  *   c  the main thread records checksums, of one tensor at two sites, the second of which is off, and of one that cannot be
  *   d  the main thread defers: the id      f  it finalizes every stream      p  how many starts pend
  */
-#include "brick_internal.h"
+#include "writer/common.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  * One pread may copy a name's word after its text, so that a word that is ready comes with a text that is not: arm64
  * does so at any time. Here the READ-th read that holds the name does.
  */
-#include "copy.h"
+#include "core/segment_copy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Words of all kinds come back as they were, from blocks of the very size that is said; so does whatever bytes are
  * taken for packed ones. Sanitizers judge the rest.
  */
-#include "packed.h"
+#include "core/summary_codec.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
  * Every print stands in one place, every comparison is of one class, groups hold
  * what a walk through all prints finds. Sanitizers judge the rest.
  */
-#include "match.h"
+#include "core/match.h"
 
 #include <stdio.h>
 #include <stdlib.h>

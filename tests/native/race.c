@@ -15,8 +15,8 @@
  *
  * Built with -fno-builtin-memcpy, or gcc's ThreadSanitizer misses it.
  */
-#include "brick_internal.h"
-#include "drain.h"
+#include "writer/lifecycle.h"
+#include "core/drain.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -8,7 +8,7 @@
  * signals forks-deferred SPANS: the same of deferred work.
  *
  * Says what was attempted and what came of it, then waits. */
-#include "brick_internal.h"
+#include "writer/common.h"
 
 #include <errno.h>
 #include <pthread.h>

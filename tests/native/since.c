@@ -2,7 +2,7 @@
  *
  * It says "paused" when all is recorded, and ends with its standard input.
  */
-#include "brick_internal.h"
+#include "writer/deferred.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* tables.c - the numbers of names and paths alone, in plain memory: what another thread does in between, the test says. */
-#include "brick_internal.h"
+#include "writer/intern.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Each lies in a block of the very size that its view spans. The variants agree with each other; that none of them
  * touches anything else, and reads nothing that is not there, is for sanitizers to judge.
  */
-#include "brick_kernel.h"
+#include "fingerprint/simd.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* totals.c - how a process reads its own summaries, with a call to the test before each relaxed load of a word. */
-#include "core.h"
+#include "python/core.h"
 
-#include "brick_internal.h"
+#include "writer/lifecycle.h"
 
 static void (*test)(void);
 
@@ -11,7 +11,7 @@ static uint64_t load_late(const uint64_t *at)
     return brick_load_relaxed(at);
 }
 #define brick_load_relaxed(at) load_late(at)
-#include "core_totals.c"
+#include "python/own_totals.c"
 #undef brick_load_relaxed
 
 struct brick_agent brick_agent; /* no segment is looked at but what the test made */

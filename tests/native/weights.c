@@ -10,7 +10,7 @@
  *   k  how many tensors were given out and not released
  *   f  a child that is forked while it is at a turn records all, and ends by itself: what it came to
  */
-#include "brick_internal.h"
+#include "writer/common.h"
 
 #include "brick_weights.h"
 

@@ -1,0 +1,25 @@
+/* brick_hash.h - splitmix64: the mixing function of brick_fingerprint.h, for whatever is hashed. */
+#ifndef BRICK_HASH_H
+#define BRICK_HASH_H
+
+#include <stdint.h>
+
+/* Spreads a difference in few bits over all of them; it has an inverse. */
+static inline uint64_t brick_mixed(uint64_t z)
+{
+    z = (z ^ z >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+    z = (z ^ z >> 27) * UINT64_C(0x94D049BB133111EB);
+    return z ^ z >> 31;
+}
+
+static inline uint64_t brick_splitmix64(uint64_t x) { return brick_mixed(x + UINT64_C(0x9E3779B97F4A7C15)); }
+
+/* Its inverse: the factors are those of above, inverted modulo 2^64. */
+static inline uint64_t brick_unsplitmix64(uint64_t z)
+{
+    z = (z ^ z >> 31 ^ z >> 62) * UINT64_C(0x319642B2D24D8EC3);
+    z = (z ^ z >> 27 ^ z >> 54) * UINT64_C(0x96DE1B173F119089);
+    return (z ^ z >> 30 ^ z >> 60) - UINT64_C(0x9E3779B97F4A7C15);
+}
+
+#endif

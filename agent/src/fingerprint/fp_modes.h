@@ -1,0 +1,31 @@
+/* fingerprint/fp_modes.h - the floating-point modes in which numbers of tensors are made, whatever the host has set. */
+#ifndef BRICK_MODES_H
+#define BRICK_MODES_H
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+/* Rounding to nearest, subnormals as they are, no trap. What the host had comes back, for brick_modes_restore: its
+ * flags too. What is made between the two is made in a call, which no compiler moves out. */
+static inline unsigned brick_modes_usual(void)
+{
+#if defined(__x86_64__)
+    const unsigned hosts = _mm_getcsr();
+    _mm_setcsr(0x1F80);
+    return hosts;
+#else
+    return 0;
+#endif
+}
+
+static inline void brick_modes_restore(unsigned hosts)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(hosts);
+#else
+    (void)hosts;
+#endif
+}
+
+#endif

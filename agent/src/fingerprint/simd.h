@@ -1,0 +1,81 @@
+/* fingerprint/simd.h - the loops of a fingerprint over whole blocks, once per kind of processor.
+ *
+ * Owns: what is done with blocks of 16 words and of 16 elements. Must not know:
+ * tensors, their shapes, where the first block lies (fingerprint/fingerprint.c).
+ *
+ * Every variant is built from fingerprint/simd_body.h and gives the same checksum
+ * bit by bit; sums differ by the rounding of another order.
+ *
+ * The sketch turns the 16 lanes of a block to other places by an XOR, t. No
+ * lane is moved for that: there are 16 vectors of sums, and vector g of a block
+ * (with n lanes, g = 0, n, 2n, ...) is added to vector t XOR g. So the upper bits
+ * of t lead to the right group of places, and for the lower ones each group has n
+ * bins: lane l of vector g + k is part of place g + (l XOR k). They are put
+ * together at the end.
+ */
+#ifndef BRICK_KERNEL_H
+#define BRICK_KERNEL_H
+
+/* An engine may be compiled with -ffast-math, which says that there is no NaN: here they are counted. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("no-fast-math")
+#endif
+#if defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__
+#error "fingerprint/fingerprint.c and fingerprint/simd.c are to be compiled without -ffast-math"
+#endif
+
+#include "../writer/common.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define BRICK_SIXTEEN 16      /* words in a block, and elements in one */
+#define BRICK_PIECE_BLOCKS 64 /* at a time: what is read twice is still in the nearest cache */
+#define BRICK_VECTOR_MAX 8    /* float64 in the widest vector */
+#define BRICK_AHEAD 8192      /* bytes that are asked for before they are needed: processors stop at the end of a page */
+
+#define BRICK_ALIGNED __attribute__((aligned(64))) /* as the widest vector */
+/* Any alignment; any type of the caller's. */
+#define BRICK_ANYWHERE __attribute__((aligned(1), may_alias))
+
+/* By lane, in any order of the elements. */
+struct brick_sums {
+    double bins[BRICK_SIXTEEN * BRICK_VECTOR_MAX] BRICK_ALIGNED;
+    double sum[BRICK_SIXTEEN] BRICK_ALIGNED, squares[BRICK_SIXTEEN] BRICK_ALIGNED;
+    struct brick_bounds {
+        double least[BRICK_SIXTEEN] BRICK_ALIGNED, most[BRICK_SIXTEEN] BRICK_ALIGNED;
+    } bounds;
+    uint64_t nan, pos_inf, neg_inf;
+};
+
+struct brick_kernel {
+    const char *name;
+    unsigned lanes; /* how many bins there are */
+    /* splitmix64((first + i) ^ key) of so many blocks, rounded up to the next eight. */
+    void (*hashes)(uint64_t *hashes, uint64_t first, size_t blocks, uint64_t key);
+    uint64_t (*checksum)(const void *words, const uint64_t *hashes, size_t blocks);
+    /* False where an element is not finite, or its square is not: then nothing was added. */
+    bool (*floats)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks);
+    bool (*doubles)(struct brick_sums *sums, const void *elements, const uint64_t *hashes, size_t blocks, double scale);
+    /* Elements that are not finite are counted and become 0; the others widen the bounds. */
+    void (*clean)(struct brick_sums *sums, double *elements, size_t blocks);
+    /* To float32 where that holds every value of the type, else to float64. */
+    void (*widen[BRICK_DTYPES])(const void *elements, void *widened, size_t blocks);
+    void (*promote)(const float *elements, double *promoted, size_t blocks);
+};
+
+/* The fastest that this processor has. */
+BRICK_HIDDEN const struct brick_kernel *brick_kernel_choose(void);
+/* One by its name; NULL where it was not compiled or cannot run here. */
+BRICK_HIDDEN const struct brick_kernel *brick_kernel_named(const char *name);
+
+/* brick_fingerprint by a variant of the caller's choice. */
+BRICK_HIDDEN const char *brick_fingerprint_with(const struct brick_kernel *kernel, const struct brick_tensor *tensor,
+                                                struct brick_fingerprint_key key,
+                                                struct brick_fingerprint *fingerprint);
+/* And brick_pieces_begin. */
+BRICK_HIDDEN const char *brick_pieces_begin_with(const struct brick_kernel *kernel, struct brick_pieces *pieces,
+                                                 const struct brick_tensor *tensor,
+                                                 struct brick_fingerprint_key key);
+
+#endif

@@ -1,0 +1,490 @@
+/* python/checksum.c - checksum(), and take(): what a kernel's tensors came to is recorded.
+ *
+ * Owns: what the arguments of both mean to the writer. Must not know: how a
+ * fingerprint is computed, or where it is written. Invariants: only a call that
+ * has no such argument raises, or in strict mode anything; where no checksum is
+ * wanted, nothing is asked of a tensor.
+ */
+#include "core.h"
+
+#include "brick_hash.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const char core_take_doc[] = PyDoc_STR(
+"take(kernel, tensor, /, *, valid=None, layer=None, step=None)\n--\n\n"
+"Take the fingerprint of an input now, for a checksum() after the kernel has overwritten it.\n\n"
+"kernel, layer, step: as that checksum() will have them. tensor, valid: as in fingerprint(). The result is good for\n"
+"nothing but `input`. Never raises.\n\n"
+">>> from array import array\n"
+">>> x = array(\"f\", [1, 2, 3])\n"
+">>> before = brick.take(\"scale\", x)\n"
+">>> x[0] = 7  # in place\n"
+">>> brick.checksum(\"scale\", x, input=before)\n");
+const char core_checksum_doc[] = PyDoc_STR(
+"checksum(kernel, output, /, *, input=None, layer=None, position=None, step=None, relation='local', valid=None,\n"
+"         backend=None, params=None, stateful=None)\n--\n\n"
+"Record what a kernel's tensors came to, so that it can be compared with other workers.\n\n"
+"kernel: a name or a handle. output: what fingerprint() takes. input: the same, what take() gave, or a list or a tuple of\n"
+"several. layer, step: else those of the layer and the span around. position: an integer or a string; else how often this\n"
+"kernel came in this layer since it was last at another step, on this thread. relation: why another worker must have the\n"
+"same output: \"local\", where only inputs and weights decide, \"replicated:GROUP\", \"partial:GROUP\" or \"moved:LINK\". What\n"
+"moves over a link has its block's hash or its message's key as the position, at both ends; the link is a name, as a pair\n"
+"of stages is, and names are few (4,096).\n"
+"valid: how many rows of the output count, and of each input with as many rows. backend: a name. params: what else\n"
+"decides, as JSON has it. stateful: whether a state decides, too, that neither input nor params show, as a cache or a\n"
+"random number; else the kernel's name tells (attention, cache, sampling, ...). Such a kernel need not come to the same in\n"
+"two workers that have the same input. One that reads a cache may have stateful=False and what filled that cache, as the\n"
+"tokens so far, among its inputs.\n\n"
+"Never raises. What cannot be read (on a device, of no known type) is counted, and told once. Kernels whose name says\n"
+"embed, logit, lm_head, token, input_ids, wte, multinomial or sample are looked at with BRICKD_SENSITIVE=1 alone: their\n"
+"numbers say what customers wrote.\n"
+"(An embedding called rotary or rope looks no token up, and is none of them.)\n\n"
+">>> from array import array\n"
+">>> x, y = array(\"f\", [1, 2]), array(\"f\", [2, 4])\n"
+">>> with brick.step(17), brick.layer(3):\n"
+"...     brick.checksum(\"scale\", y, input=x, params={\"by\": 2})\n");
+
+PyDoc_STRVAR(taken_doc,
+"What take() gives: a tensor's fingerprint, for the checksum() of a kernel that overwrites it.\n\n"
+">>> type(brick.take(\"scale\", bytes(8))) is brick.Taken\n"
+"True\n");
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_taken taken;
+} Taken;
+
+static void taken_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot taken_slots[] = {
+    {Py_tp_dealloc, taken_dealloc},
+    {Py_tp_doc, (void *)taken_doc},
+    {0, NULL},
+};
+static PyType_Spec taken_spec = {
+    "brick_agent.Taken", sizeof(Taken), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, taken_slots,
+};
+
+int core_add_taken(PyObject *module)
+{
+    if (core_state.taken_type == NULL)
+        core_state.taken_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &taken_spec, NULL);
+    return core_state.taken_type == NULL ? -1 : PyModule_AddType(module, core_state.taken_type);
+}
+
+/* ---- what goes wrong ------------------------------------------------------ */
+
+/* The exception that is set: -1 in strict mode, and where it is not of a tensor's making (an interrupt). */
+static int must_raise(void) { return core_strict() || !PyErr_ExceptionMatches(PyExc_Exception) ? -1 : 0; }
+
+static void tell(const char *why)
+{
+    char line[400];
+    const int length = snprintf(line, sizeof line, "brickd: a tensor has no checksum: %.300s\n", why);
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return;
+}
+
+static int forgive(void)
+{
+    static bool told;
+    if (must_raise() != 0)
+        return -1;
+    if (told) {
+        PyErr_Clear();
+        return 0;
+    }
+    told = true;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
+    const char *text = said != NULL ? PyUnicode_AsUTF8(said) : NULL, *own = "brick_agent: ";
+    if (text != NULL && strncmp(text, own, strlen(own)) == 0)
+        text += strlen(own);
+    tell(text != NULL ? text : "it raised");
+    PyErr_Clear();
+    Py_XDECREF(said);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return 0;
+}
+
+/* ---- where ---------------------------------------------------------------- */
+
+/* What a call says of the place. */
+struct place {
+    Brick *kernel;
+    const void *key;
+    uint32_t layer;
+    uint64_t step, position;
+    struct brick_at at;
+    PyObject *valid;
+};
+
+static int to_layer(struct place *p, PyObject *value)
+{
+    if (value == Py_None)
+        return 0;
+    p->at.layer = &p->layer;
+    return core_to_layer(value, &p->layer);
+}
+
+static int to_number(PyObject *value, uint64_t *number, const uint64_t **said, const char *wanted)
+{
+    bool has;
+    const int wrong = core_number(value, number, &has, wanted);
+    *said = has ? number : NULL;
+    return wrong;
+}
+
+/* The kernel's handle, with its number; -1 with an exception set. */
+static int to_kernel(struct place *p, PyObject *kernel)
+{
+    p->kernel = Py_IS_TYPE(kernel, core_state.brick_type) ? (Brick *)kernel : core_handle(kernel, Py_None);
+    if (p->kernel == NULL || (p->kernel->number == BRICK_UNNAMED && core_resolve(p->kernel) != 0))
+        return -1;
+    p->key = core_key();
+    core_watch();
+    return 0;
+}
+
+/* 0: none could be had. */
+static uint32_t number_of_name(PyObject *name)
+{
+    Brick *b = core_handle(name, Py_None);
+    if (b == NULL || (b->number == BRICK_UNNAMED && core_resolve(b) != 0)) {
+        PyErr_Clear();
+        return 0;
+    }
+    return b->number;
+}
+
+static int to_backend(struct place *p, PyObject *value)
+{
+    if (value == Py_None)
+        return 0;
+    if (!PyUnicode_Check(value))
+        return core_complain("a backend must be a string", value);
+    p->at.backend = number_of_name(value);
+    return 0;
+}
+
+#define RELATION "a relation must be local, replicated:GROUP, partial:GROUP or moved:LINK"
+
+static int to_relation(struct place *p, PyObject *value)
+{
+    static const char *const names[] = {
+        [BRICK_AGREES_REPLICATED] = "replicated:", [BRICK_AGREES_PARTIAL] = "partial:", [BRICK_AGREES_MOVED] = "moved:"};
+    Py_ssize_t length;
+    const char *text = PyUnicode_Check(value) ? PyUnicode_AsUTF8AndSize(value, &length) : NULL;
+    if (text != NULL && strcmp(text, "local") == 0)
+        return 0;
+    for (uint32_t n = BRICK_AGREES_REPLICATED; text != NULL && n <= BRICK_AGREES_MOVED; n++) {
+        const size_t head = strlen(names[n]);
+        if (strncmp(text, names[n], head) != 0 || text[head] == '\0')
+            continue;
+        PyObject *of = PyUnicode_FromStringAndSize(text + head, length - (Py_ssize_t)head);
+        p->at.of = of != NULL ? number_of_name(of) : 0;
+        p->at.relation = n;
+        Py_XDECREF(of);
+        PyErr_Clear();
+        return 0;
+    }
+    p->at.relation = UINT32_MAX; /* counted by the writer, and taken for local */
+    return core_complain(RELATION, value);
+}
+
+static int to_stateful(struct place *p, PyObject *value)
+{
+    if (value == Py_None)
+        return 0;
+    p->at.state = value == Py_False ? BRICK_STATELESS : BRICK_STATEFUL; /* what cannot be made out, too */
+    return PyBool_Check(value) ? 0 : core_complain("stateful must be a bool or None", value);
+}
+
+/* ---- params --------------------------------------------------------------- */
+
+static uint64_t mixed(uint64_t digest, uint64_t next) { return brick_splitmix64(digest ^ next); }
+
+static uint64_t digest_of_bytes(uint64_t digest, const void *bytes, size_t length)
+{
+    const uint8_t *at = (const uint8_t *)bytes;
+    digest = mixed(digest, length);
+    for (size_t n = 0; n < length; n += 8) {
+        uint64_t word = 0;
+        memcpy(&word, at + n, length - n < 8 ? length - n : 8);
+        digest = mixed(digest, word);
+    }
+    return digest;
+}
+
+static int digest_of_text(PyObject *value, uint64_t digest, uint64_t *result)
+{
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(value, &length);
+    if (text == NULL)
+        return -1;
+    *result = digest_of_bytes(digest, text, (size_t)length);
+    return 0;
+}
+
+static int digest_of(PyObject *value, uint64_t *digest);
+
+/* The same whatever the order in which its members were put in. */
+static int digest_of_members(PyObject *members, uint64_t *digest)
+{
+    PyObject *items = PyDict_Items(members); /* what it holds, whatever its class says of it */
+    uint64_t sum = 0, key = 0, value = 0;
+    int wrong = items == NULL ? -1 : 0;
+    for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(items); n++) {
+        PyObject *item = PyList_GET_ITEM(items, n);
+        wrong = digest_of(PyTuple_GET_ITEM(item, 0), &key) || digest_of(PyTuple_GET_ITEM(item, 1), &value) ? -1 : 0;
+        sum += mixed(mixed(0, key), value);
+    }
+    Py_XDECREF(items);
+    *digest = mixed(mixed('{', sum), 0);
+    return wrong;
+}
+
+static int digest_of_rows(PyObject *rows, uint64_t *digest)
+{
+    PyObject *held = PySequence_Tuple(rows); /* which nobody else can change meanwhile */
+    int wrong = held == NULL ? -1 : 0;
+    *digest = '[';
+    for (Py_ssize_t n = 0; wrong == 0 && n < PyTuple_GET_SIZE(held); n++) {
+        uint64_t row = 0;
+        wrong = digest_of(PyTuple_GET_ITEM(held, n), &row);
+        *digest = mixed(*digest, row);
+    }
+    Py_XDECREF(held);
+    return wrong;
+}
+
+static int digest_of_number(PyObject *value, uint64_t *digest)
+{
+    if (PyFloat_Check(value)) {
+        const double real = PyFloat_AS_DOUBLE(value);
+        *digest = digest_of_bytes('f', &real, sizeof real);
+        return 0;
+    }
+    PyObject *index = PyNumber_Index(value), *text = index != NULL ? PyNumber_ToBase(index, 16) : NULL;
+    const int wrong = text == NULL ? -1 : digest_of_text(text, 'i', digest);
+    Py_XDECREF(index);
+    Py_XDECREF(text);
+    return wrong;
+}
+
+static int digest_of(PyObject *value, uint64_t *digest)
+{
+    int wrong = 0;
+    if (value == Py_None || PyBool_Check(value)) {
+        *digest = mixed('n', value == Py_None ? 0 : value == Py_False ? 1 : 2);
+    } else if (PyUnicode_Check(value)) {
+        wrong = digest_of_text(value, 's', digest);
+    } else if (PyFloat_Check(value) || PyIndex_Check(value)) {
+        wrong = digest_of_number(value, digest);
+    } else if (Py_EnterRecursiveCall(" in the params of a checksum") != 0) {
+        wrong = -1;
+    } else {
+        if (PyList_Check(value) || PyTuple_Check(value)) {
+            wrong = digest_of_rows(value, digest);
+        } else if (PyDict_Check(value)) {
+            wrong = digest_of_members(value, digest);
+        } else {
+            PyErr_Format(PyExc_TypeError, "brick_agent: params hold a %s, which JSON has not", Py_TYPE(value)->tp_name);
+            wrong = -1;
+        }
+        Py_LeaveRecursiveCall();
+    }
+    return wrong;
+}
+
+/* What has no digest is told from all that has one, and equal to nothing of another type. */
+static int to_params(struct place *p, PyObject *value)
+{
+    if (value == Py_None)
+        return 0;
+    if (digest_of(value, &p->at.params) != 0) {
+        if (must_raise() != 0)
+            return -1;
+        PyErr_Clear();
+        p->at.params = digest_of_bytes('?', Py_TYPE(value)->tp_name, strlen(Py_TYPE(value)->tp_name));
+    }
+    p->at.params += p->at.params == 0;
+    return 0;
+}
+
+/* ---- tensors -------------------------------------------------------------- */
+
+/* Whether a tensor has as many rows as the output, so that `valid` is meant for it too. */
+static bool as_many_rows(const struct brick_tensor *t, int64_t rows) { return t->dims > 0 && t->shape[0] == rows; }
+
+/* It could not be had, with the exception set: such a tensor cannot be read, but where an interrupt came meanwhile. */
+static int unread(const struct place *p, PyObject *tensor, struct brick_taken *taken)
+{
+    if (PyErr_ExceptionMatches(PyExc_Exception))
+        brick_take(p->kernel->number, p->key, &p->at, NULL, taken);
+    if (!core_torch_fake(tensor) || must_raise() != 0)
+        return forgive();
+    PyErr_Clear(); /* nothing is wrong with whoever is made a program of */
+    return 0;
+}
+
+/* *rows: of the output, whose rows are told; of an input those that `valid` is meant for. */
+static int take(const struct place *p, PyObject *tensor, bool is_output, int64_t *rows, struct brick_taken *taken)
+{
+    CoreTensor t;
+    const char *refused = NULL;
+    memset(taken, 0, sizeof *taken);
+    if (Py_IS_TYPE(tensor, core_state.taken_type)) {
+        *taken = ((Taken *)tensor)->taken;
+        return 0;
+    }
+    if (!brick_wants(p->kernel->number, p->key, &p->at))
+        return 0;
+    if (core_tensor_hold(tensor, &t) != 0)
+        return unread(p, tensor, taken);
+    if (is_output && t.tensor.dims > 0)
+        *rows = t.tensor.shape[0];
+    if ((is_output || as_many_rows(&t.tensor, *rows)) && core_take_valid(p->valid, &t.tensor) != 0) {
+        core_tensor_release(&t);
+        return unread(p, tensor, taken);
+    }
+    if (!core_tensor_large(&t.tensor)) {
+        refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
+    } else {
+        Py_BEGIN_ALLOW_THREADS
+        refused = brick_take(p->kernel->number, p->key, &p->at, &t.tensor, taken);
+        Py_END_ALLOW_THREADS
+    }
+    core_tensor_release(&t);
+    if (refused == NULL)
+        return 0;
+    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of which %s has no fingerprint", refused);
+    return forgive();
+}
+
+static int unexpected(const char *function, PyObject *name)
+{
+    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", function, name);
+    return -1;
+}
+
+/* ---- take ----------------------------------------------------------------- */
+
+PyObject *core_take(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    struct place p = {.valid = Py_None};
+    int64_t rows = -1;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: take takes a kernel and a tensor, then keywords: valid, layer, step");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i), *value = args[2 + i];
+        int wrong = 0;
+        if (PyUnicode_CompareWithASCIIString(name, "valid") == 0)
+            p.valid = value;
+        else if (PyUnicode_CompareWithASCIIString(name, "layer") == 0)
+            wrong = to_layer(&p, value);
+        else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
+            wrong = to_number(value, &p.step, &p.at.step, CORE_STEP);
+        else
+            wrong = unexpected("take", name);
+        if (wrong != 0)
+            return NULL;
+    }
+    Taken *result = PyObject_New(Taken, core_state.taken_type);
+    if (result == NULL)
+        return NULL;
+    memset(&result->taken, 0, sizeof result->taken);
+    if (!brick_is_off() && (to_kernel(&p, args[0]) != 0 || take(&p, args[1], true, &rows, &result->taken) != 0))
+        Py_CLEAR(result);
+    return (PyObject *)result;
+}
+
+/* ---- checksum ------------------------------------------------------------- */
+
+static int keyword(struct place *p, PyObject *name, PyObject *value, PyObject **input)
+{
+    if (PyUnicode_CompareWithASCIIString(name, "input") == 0)
+        *input = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "layer") == 0)
+        return to_layer(p, value);
+    else if (PyUnicode_CompareWithASCIIString(name, "position") == 0)
+        return to_number(value, &p->position, &p->at.position, "a position must be an integer or a string");
+    else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
+        return to_number(value, &p->step, &p->at.step, CORE_STEP);
+    else if (PyUnicode_CompareWithASCIIString(name, "relation") == 0)
+        return to_relation(p, value);
+    else if (PyUnicode_CompareWithASCIIString(name, "valid") == 0)
+        p->valid = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "backend") == 0)
+        return to_backend(p, value);
+    else if (PyUnicode_CompareWithASCIIString(name, "params") == 0)
+        return to_params(p, value);
+    else if (PyUnicode_CompareWithASCIIString(name, "stateful") == 0)
+        return to_stateful(p, value);
+    else
+        return unexpected("checksum", name);
+    return 0;
+}
+
+#define FEW 8
+
+static int record(struct place *p, PyObject *output, PyObject *input)
+{
+    struct brick_taken out, few[FEW], *inputs = few, *last = &out;
+    int64_t rows = -1;
+    const bool is_several = PyList_Check(input) || PyTuple_Check(input);
+    PyObject *held = is_several ? PySequence_Tuple(input) : Py_NewRef(input); /* a list may change meanwhile */
+    const Py_ssize_t count = !is_several ? input != Py_None : held != NULL ? PyTuple_GET_SIZE(held) : 0;
+    if (count > FEW)
+        inputs = PyMem_Calloc((size_t)count, sizeof *inputs);
+    const bool is_whole = held != NULL && inputs != NULL;
+    int wrong = 0;
+    if (is_whole) {
+        wrong = take(p, output, true, &rows, last);
+    } else { /* no memory */
+        PyErr_Clear();
+        memset(&out, 0, sizeof out);
+    }
+    for (Py_ssize_t n = 0; is_whole && wrong == 0 && n < count; n++)
+        wrong = take(p, is_several ? PyTuple_GET_ITEM(held, n) : input, false, &rows, last = &inputs[n]);
+    if (is_whole && wrong == 0)
+        brick_checksum(p->kernel->number, p->key, &p->at, &out, inputs, (uint32_t)count);
+    else /* it comes to nothing, as one whose output could not be had, and counts as that */
+        brick_checksum(p->kernel->number, p->key, &p->at, last, NULL, 0);
+    if (inputs != few)
+        PyMem_Free(inputs);
+    Py_XDECREF(held);
+    return wrong;
+}
+
+PyObject *core_checksum(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    struct place p = {.valid = Py_None};
+    PyObject *input = Py_None;
+    if (given != 2) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: checksum takes a kernel and its output, then keywords: input, layer, "
+                                         "position, step, relation, valid, backend, params, stateful");
+        return NULL;
+    }
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (to_kernel(&p, args[0]) != 0)
+        return NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++)
+        if (keyword(&p, PyTuple_GET_ITEM(names, i), args[2 + i], &input) != 0)
+            return NULL;
+    return record(&p, args[1], input) == 0 ? Py_NewRef(Py_None) : NULL;
+}

@@ -1,0 +1,74 @@
+/* python/context_key.c - a span runs on behalf of a context; this file keeps that context alive meanwhile.
+ *
+ * The writer tells tasks apart by the addresses of their contexts. An address
+ * may be another context's once its own is gone: so a context with something
+ * open is referenced, and given up when all has ended, when the task is found
+ * dead, or when the thread ends.
+ */
+#include "core.h"
+
+/* We hold the only reference: the task ended with a span open. */
+static int key_is_dead(const void *key)
+{
+    return key != NULL && Py_REFCNT((PyObject *)(uintptr_t)key) == 1;
+}
+
+static void key_drop(const void *key)
+{
+    Py_XDECREF((PyObject *)(uintptr_t)key);
+}
+
+/* The end of this thread's state will be noticed. */
+static __thread bool watched __attribute__((tls_model("initial-exec")));
+
+/* Lies in the thread state's dictionary, so that it dies with it while the
+ * interpreter lock is held: only then can references to keys be given up. The
+ * thread may go on: a native one that calls Python has another state each time. */
+static void state_ended(PyObject *capsule)
+{
+    if (PyCapsule_GetContext(capsule) != (void *)(uintptr_t)PyThread_get_thread_ident())
+        return;
+    brick_thread_release(key_drop);
+    watched = false;
+}
+
+static void watch(void)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *dictionary = PyThreadState_GetDict();
+    PyObject *capsule = dictionary != NULL ? PyCapsule_New(&core_state, "brick_agent.thread", state_ended) : NULL;
+    watched = capsule != NULL && PyCapsule_SetContext(capsule, (void *)(uintptr_t)PyThread_get_thread_ident()) == 0
+              && PyDict_SetItemString(dictionary, "brick_agent", capsule) == 0;
+    Py_XDECREF(capsule);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+void core_watch(void)
+{
+    if (__builtin_expect(!watched, 0))
+        watch();
+}
+
+/* Never fails; an error of the caller's is left as it is. */
+void core_begun(unsigned outcome, const void *key)
+{
+    core_watch();
+    if (outcome & BRICK_FIRST) {
+        Py_XINCREF((PyObject *)(uintptr_t)key);
+        if ((++core_state.swept & 63) == 0)
+            key_drop(brick_thread_sweep(key_is_dead));
+    }
+}
+
+PyObject *core_ended(unsigned outcome, const void *key)
+{
+    if (outcome & BRICK_LAST)
+        key_drop(key);
+    if (__builtin_expect((outcome & BRICK_UNMATCHED) && core_strict(), 0)) {
+        PyErr_SetString(PyExc_RuntimeError, "brick_agent: a span ended that had not begun here (BRICKD_STRICT=1)");
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
+}

@@ -1,0 +1,164 @@
+/* python/deferred.c - b.defer(), finalize(), pending(): work whose end is known later than the call that began it. */
+#include "core.h"
+
+#include "../writer/deferred.h" /* for work that began some time ago */
+
+const char core_defer_doc[] = PyDoc_STR(
+"defer($self, /, *, stream=None, elements=0, bytes=0, step=None)\n--\n\n"
+"Say that work of this brick is handed to a device now; its id, 0 when it was not recorded.\n\n"
+"It stands below what is open here and takes the step of that, unless one is given. stream: on which of the device's\n"
+"streams, an integer (its handle, an index) or a string; may be left out where there is but one. Its end comes to be\n"
+"known by finalize(): what that is given as the duration of this id is a measurement, else a bound is known.\n\n"
+">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
+">>> for chunk in range(3):\n"
+"...     id = kernel.defer(stream=7, elements=4096)\n"
+">>> brick.pending()\n"
+"3\n"
+">>> brick.finalize(stream=7, durations={id: 1_250_000})\n");
+const char core_finalize_doc[] = PyDoc_STR(
+"finalize(*, stream=None, durations=None)\n--\n\n"
+"Say that the host has waited for a stream, or for all of them: what was deferred there is over.\n\n"
+"stream: as in Brick.defer(); every stream where none is given. durations: how many nanoseconds the device measured for\n"
+"each id that defer() gave. Harmless where nothing pends.\n\n"
+">>> copy = brick.brick(\"copy\", category=\"transfer\")\n"
+">>> ids = [copy.defer(stream=\"upload\", bytes=1 << 20) for _ in range(2)]\n"
+">>> brick.finalize(durations={id: 85_000.5 for id in ids})\n"
+">>> brick.pending()\n"
+"0\n");
+const char core_pending_doc[] = PyDoc_STR(
+"pending()\n--\n\n"
+"How much deferred work of this process no finalize() has covered yet.\n\n"
+">>> id = brick.brick(\"moe_gemm\").defer()\n"
+">>> brick.pending()\n"
+"1\n"
+">>> brick.finalize()\n"
+">>> brick.pending()\n"
+"0\n");
+
+#define NO_ID UINT64_MAX /* what is no id of anybody's: to be counted as one that was never given */
+#define STREAM "a stream must be an integer or a string"
+
+static int unexpected(const char *method, PyObject *name)
+{
+    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", method, name);
+    return -1;
+}
+
+PyObject *core_brick_defer(PyObject *self, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    Brick *b = (Brick *)self;
+    uint64_t stream = 0, step = 0, amounts[2] = {0, 0}, id;
+    bool has_stream = false, has_step = false;
+    if (given != 0) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: defer takes keywords only: stream, elements, bytes, step");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        int wrong;
+        if (PyUnicode_CompareWithASCIIString(name, "stream") == 0)
+            wrong = core_number(args[i], &stream, &has_stream, STREAM);
+        else if (PyUnicode_CompareWithASCIIString(name, "elements") == 0)
+            wrong = core_amount(args[i], &amounts[0]);
+        else if (PyUnicode_CompareWithASCIIString(name, "bytes") == 0)
+            wrong = core_amount(args[i], &amounts[1]);
+        else if (PyUnicode_CompareWithASCIIString(name, "step") == 0)
+            wrong = core_number(args[i], &step, &has_step, CORE_STEP);
+        else
+            wrong = unexpected("defer", name);
+        if (wrong != 0)
+            return NULL;
+    }
+    if (brick_is_off())
+        return PyLong_FromLong(0);
+    if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
+        return NULL;
+    if (brick_defer(b->number, core_key(), stream, has_step ? &step : NULL, amounts[0], amounts[1], &id) != BRICK_DONE)
+        core_watch();
+    return PyLong_FromUnsignedLongLong(id);
+}
+
+PyObject *core_deferred(PyObject *module, PyObject *args)
+{
+    Brick *b;
+    unsigned long long start_ns, stream;
+    PyObject *amounts[2];
+    uint64_t did[2], id;
+    if (!PyArg_ParseTuple(args, "O!KKOO:_deferred", core_state.brick_type, &b, &start_ns, &stream, &amounts[0], &amounts[1])
+        || core_amount(amounts[0], &did[0]) != 0 || core_amount(amounts[1], &did[1]) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (b->number == BRICK_UNNAMED && core_resolve(b) != 0)
+        return NULL;
+    const uint64_t start = start_ns;
+    if (brick_defer_since(b->number, core_key(), &start, stream, NULL, did[0], did[1], &id) != BRICK_DONE)
+        core_watch();
+    return PyLong_FromUnsignedLongLong(id);
+}
+
+/* 0, or -1 with an exception set: one duration is handed on, as what the writer counts if it cannot be one. */
+static int measured(PyObject *key, PyObject *value)
+{
+    uint64_t id = NO_ID, elapsed_ns;
+    if (core_elapsed(value, &elapsed_ns) != 0)
+        return -1;
+    PyObject *number = PyNumber_Index(key);
+    if (number != NULL)
+        id = PyLong_AsUnsignedLongLong(number);
+    Py_XDECREF(number);
+    PyErr_Clear();
+    unsigned outcome = brick_measured(id, elapsed_ns);
+    if (outcome != BRICK_DONE)
+        core_watch();
+    return (outcome & BRICK_UNMATCHED) != 0 ? core_complain("finalize's durations are of ids that defer gave", key) : 0;
+}
+
+static int all_measured(PyObject *durations)
+{
+    PyObject *items = PyMapping_Check(durations) ? PyMapping_Items(durations) : NULL;
+    int wrong = 0;
+    if (items == NULL) {
+        brick_measured(NO_ID, 0);
+        return core_complain("finalize's durations must be a mapping of ids to nanoseconds", durations);
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items) && wrong == 0; i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        bool pair = PyTuple_Check(item) && PyTuple_GET_SIZE(item) == 2;
+        wrong = measured(pair ? PyTuple_GET_ITEM(item, 0) : item, pair ? PyTuple_GET_ITEM(item, 1) : Py_None);
+    }
+    Py_DECREF(items);
+    return wrong;
+}
+
+PyObject *core_finalize(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    PyObject *durations = Py_None;
+    uint64_t stream = 0;
+    bool every = true, has;
+    if (given != 0) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: finalize takes keywords only: stream, durations");
+        return NULL;
+    }
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        PyObject *name = PyTuple_GET_ITEM(names, i);
+        int wrong = 0;
+        if (PyUnicode_CompareWithASCIIString(name, "stream") == 0) {
+            wrong = core_number(args[i], &stream, &has, STREAM);
+            every = args[i] == Py_None; /* one that cannot be is 0 here, as it was in defer */
+        } else if (PyUnicode_CompareWithASCIIString(name, "durations") == 0) {
+            durations = args[i];
+        } else {
+            wrong = unexpected("finalize", name);
+        }
+        if (wrong != 0)
+            return NULL;
+    }
+    if (durations != Py_None && all_measured(durations) != 0)
+        return NULL;
+    if (brick_finalize(every ? NULL : &stream) != BRICK_DONE)
+        core_watch();
+    Py_RETURN_NONE;
+}
+
+PyObject *core_pending(PyObject *module, PyObject *unused) { return PyLong_FromUnsignedLongLong(brick_pending()); }

@@ -1,0 +1,288 @@
+/* python/dlpack.c - a Python object's memory as a tensor, by what DLPack says of it.
+ *
+ * Owns: both of its ways, types, devices. A type's table of functions
+ * (__dlpack_c_exchange_api__) describes a tensor where it is, for the price of a
+ * call in C, of which profilers and exports of its library see nothing; the
+ * method __dlpack__ gives a capsule. Must not know: what becomes of the tensor.
+ * Invariant: of an object whose type has neither nothing is asked, for some put
+ * whatever is asked of them into a program.
+ *
+ * A capsule is read and never consumed: its name stays, so that the producer's
+ * own destructor frees it with our reference, on every way out. It may run
+ * Python, which must find no exception of ours, and take none along.
+ */
+#include "core.h"
+
+/* ---- as dlpack.h publishes it ---------------------------------------------- */
+
+/* Of version 1 and of before. */
+struct dl_tensor {
+    void *data;
+    int32_t device, device_number;
+    int32_t dims;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape;
+    int64_t *strides; /* in elements; NULL: C order */
+    uint64_t byte_offset;
+};
+struct dl_managed {
+    struct dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+};
+struct dl_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dl_versioned *);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
+struct dl_exchange { /* from version 1.3 on */
+    uint32_t major, minor;
+    const struct dl_exchange *older;
+    void *allocate, *managed_from, *managed_to; /* functions that are not called here */
+    int (*tensor_from)(void *object, struct dl_tensor *tensor); /* what it describes stays the object's; may be NULL */
+    void *stream;
+};
+#define DL_MAJOR 1
+#define DL_CPU 1
+#define DL_CUDA_HOST 3 /* memory of the host that a device may reach: pinned */
+#define DL_ROCM_HOST 11
+
+/* ---- what it says --------------------------------------------------------- */
+
+static const char *device_name(long device)
+{
+    static const char *const names[] = {
+        [2] = "CUDA", [4] = "OpenCL", [7] = "Vulkan", [8] = "Metal", [9] = "VPI", [10] = "ROCm",
+        [12] = "an extension", [13] = "CUDA managed", [14] = "oneAPI", [15] = "WebGPU", [16] = "Hexagon", [17] = "MAIA",
+        [18] = "Trainium",
+    };
+    const char *name = device >= 0 && device < (long)(sizeof names / sizeof *names) ? names[device] : NULL;
+    return name != NULL ? name : "unknown";
+}
+
+static int of_this_host(long device)
+{
+    if (device == DL_CPU || device == DL_CUDA_HOST || device == DL_ROCM_HOST)
+        return 0;
+    PyErr_Format(PyExc_ValueError,
+                 "brick_agent: a tensor on device %ld of DLPack (%s), wanted one in this host's memory: copy it to the CPU",
+                 device, device_name(device));
+    return -1;
+}
+
+static uint32_t dtype_of_code(unsigned code, unsigned bits)
+{
+    static const struct {
+        uint8_t code, bits;
+        uint32_t dtype;
+    } known[] = {
+        {0, 8, BRICK_INT8},     {0, 16, BRICK_INT16},    {0, 32, BRICK_INT32},    {0, 64, BRICK_INT64},
+        {1, 8, BRICK_UINT8},    {1, 16, BRICK_UINT16},   {1, 32, BRICK_UINT32},   {1, 64, BRICK_UINT64},
+        {2, 16, BRICK_FLOAT16}, {2, 32, BRICK_FLOAT32},  {2, 64, BRICK_FLOAT64},  {4, 16, BRICK_BFLOAT16},
+        {6, 8, BRICK_BOOL},     {10, 8, BRICK_FLOAT8_E4M3FN}, {11, 8, BRICK_FLOAT8_E4M3FNUZ},
+        {12, 8, BRICK_FLOAT8_E5M2}, {13, 8, BRICK_FLOAT8_E5M2FNUZ},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (known[i].code == code && known[i].bits == bits)
+            return known[i].dtype;
+    return 0;
+}
+
+static int take_dlpack(CoreTensor *t, const struct dl_tensor *dl)
+{
+    if (of_this_host(dl->device) != 0)
+        return -1;
+    t->tensor.dtype = dl->lanes == 1 ? dtype_of_code(dl->code, dl->bits) : 0;
+    if (t->tensor.dtype == 0) {
+        PyErr_Format(PyExc_TypeError,
+                     "brick_agent: a tensor of DLPack's type %u with %u bits and %u lanes has no fingerprint; wanted bool, "
+                     "integers, float8 to float64 or bfloat16, one lane",
+                     dl->code, dl->bits, dl->lanes);
+        return -1;
+    }
+    if (core_check_dims(dl->dims, dl->shape) != 0)
+        return -1;
+    t->tensor.data = dl->data != NULL ? (const char *)dl->data + dl->byte_offset : NULL;
+    t->tensor.dims = (uint32_t)dl->dims;
+    for (int d = 0; d < dl->dims; d++) {
+        t->shape[d] = dl->shape[d];
+        if (dl->strides != NULL)
+            t->strides[d] = (int64_t)((uint64_t)dl->strides[d] * (dl->bits / 8));
+    }
+    if (dl->strides == NULL)
+        t->tensor.strides = NULL;
+    return 0;
+}
+
+/* ---- a capsule ------------------------------------------------------------- */
+
+/* The producer is asked where it lies before it is asked for it: a device might copy, or wait. */
+static int asked_device(PyObject *array)
+{
+    PyObject *device = PyObject_CallMethod(array, "__dlpack_device__", NULL);
+    if (device == NULL)
+        return -1;
+    long kind = -1;
+    if (PyTuple_Check(device) && PyTuple_GET_SIZE(device) == 2)
+        kind = PyLong_AsLong(PyTuple_GET_ITEM(device, 0));
+    else
+        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack_device__ gave %R, wanted a pair", device);
+    Py_DECREF(device);
+    return PyErr_Occurred() ? -1 : of_this_host(kind);
+}
+
+static PyObject *asked_capsule(PyObject *method)
+{
+    PyObject *none = PyTuple_New(0);
+    PyObject *version = none != NULL ? Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0) : NULL;
+    PyObject *capsule = version != NULL ? PyObject_Call(method, none, version) : NULL;
+    if (capsule == NULL && version != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) { /* of before there were versions */
+        PyErr_Clear();
+        capsule = PyObject_Call(method, none, NULL);
+    }
+    Py_XDECREF(none);
+    Py_XDECREF(version);
+    return capsule;
+}
+
+static const struct dl_tensor *in_capsule(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, "dltensor")) {
+        struct dl_managed *managed = PyCapsule_GetPointer(capsule, "dltensor");
+        return &managed->tensor;
+    }
+    if (!PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: __dlpack__ gave %R, wanted a capsule 'dltensor' or 'dltensor_versioned'",
+                     capsule);
+        return NULL;
+    }
+    struct dl_versioned *versioned = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    if (versioned->major == DL_MAJOR)
+        return &versioned->tensor;
+    PyErr_Format(PyExc_ValueError, "brick_agent: a tensor of DLPack %u.%u, wanted %d", versioned->major, versioned->minor,
+                 DL_MAJOR);
+    return NULL;
+}
+
+/* What asks for gradients exports nothing but what it is detached to: a new reference. */
+static PyObject *exported(PyObject *array)
+{
+    PyObject *asks = core_attribute(array, "requires_grad");
+    const bool is_asking = asks == Py_True;
+    Py_XDECREF(asks);
+    if (asks == NULL && PyErr_Occurred())
+        return NULL;
+    return is_asking ? PyObject_CallMethod(array, "detach", NULL) : Py_NewRef(array);
+}
+
+static int hold_capsule(PyObject *array, CoreTensor *t)
+{
+    PyObject *from = exported(array);
+    PyObject *method = from != NULL && asked_device(from) == 0 ? PyObject_GetAttrString(from, "__dlpack__") : NULL;
+    PyObject *capsule = method != NULL ? asked_capsule(method) : NULL;
+    core_let_go(method);
+    core_let_go(from); /* what is exported holds what it needs */
+    const struct dl_tensor *dl = capsule != NULL ? in_capsule(capsule) : NULL;
+    if (dl != NULL && take_dlpack(t, dl) == 0) {
+        t->holds = capsule;
+        return 0;
+    }
+    core_let_go(capsule);
+    return -1;
+}
+
+/* ---- a table of functions --------------------------------------------------- */
+
+/* NULL: it has none. */
+static const struct dl_exchange *exchange_of(PyObject *array)
+{
+    static PyObject *name;
+    static const char capsules[] = "dlpack_exchange_api";
+    PyObject *capsule = core_of_type(array, &name, "__dlpack_c_exchange_api__");
+    if (capsule == NULL || !PyCapsule_IsValid(capsule, capsules))
+        return NULL;
+    const struct dl_exchange *table = PyCapsule_GetPointer(capsule, capsules);
+    while (table != NULL && table->major > DL_MAJOR)
+        table = table->older;
+    return table != NULL && table->major == DL_MAJOR && table->tensor_from != NULL ? table : NULL;
+}
+
+/* What a C++ library says goes on with where in its source that was. */
+static void say_its_first_line(void)
+{
+    PyObject *type, *value, *traceback;
+    if (!PyErr_Occurred() || !PyErr_ExceptionMatches(PyExc_Exception))
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
+    PyObject *lines = said != NULL ? PyUnicode_Splitlines(said, 0) : NULL;
+    PyErr_Clear();
+    if (lines != NULL && PyList_GET_SIZE(lines) > 0)
+        PyErr_Format(PyExc_BufferError, "brick_agent: %U", PyList_GET_ITEM(lines, 0));
+    else
+        PyErr_SetString(PyExc_BufferError, "brick_agent: it raised");
+    core_let_go(said);
+    core_let_go(lines);
+    core_let_go(type);
+    core_let_go(value);
+    core_let_go(traceback);
+}
+
+static int hold_described(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
+{
+    struct dl_tensor dl;
+    PyObject *owner = core_torch_owner(array); /* before it is asked where it lies */
+    int failed = owner == NULL || table->tensor_from(array, &dl) != 0;
+    if (failed) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_BufferError, "DLPack does not describe this tensor, and does not say why");
+        say_its_first_line();
+    }
+    failed = failed || take_dlpack(t, &dl) != 0;
+    if (failed)
+        core_let_go(owner);
+    else
+        t->holds = owner;
+    return failed ? -1 : 0;
+}
+
+/* ---- either ---------------------------------------------------------------- */
+
+static int hold(const struct dl_exchange *table, PyObject *array, CoreTensor *t)
+{
+    if (core_torch_fake(array)) { /* torch warns whoever asks where it lies */
+        PyErr_Format(PyExc_ValueError, "brick_agent: a tensor without numbers (%s) has no fingerprint", Py_TYPE(array)->tp_name);
+        return -1;
+    }
+    if ((table != NULL ? hold_described(table, array, t) : hold_capsule(array, t)) != 0)
+        return -1;
+    if (core_torch_in_memory(array) == 0)
+        return 0;
+    core_tensor_release(t);
+    return -1;
+}
+
+int core_dlpack_hold(PyObject *array, CoreTensor *t)
+{
+    static PyObject *name;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* why its buffer was refused */
+    const struct dl_exchange *table = exchange_of(array);
+    if (table == NULL && core_of_type(array, &name, "__dlpack__") == NULL) {
+        PyErr_Restore(type, value, traceback);
+        if (type == NULL)
+            PyErr_Format(PyExc_TypeError, "brick_agent: a tensor must have the buffer protocol or __dlpack__, not %R",
+                         (PyObject *)Py_TYPE(array));
+        return -1;
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    PyObject *silent = core_torch_enter(array);
+    const int failed = hold(table, array, t);
+    core_torch_leave(silent);
+    return failed;
+}

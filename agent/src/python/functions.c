@@ -1,0 +1,288 @@
+/* python/functions.c - the module brick_agent._core and its functions. */
+#include "core.h"
+
+#include <pthread.h>
+
+CoreState core_state;
+
+/* ---- functions ---------------------------------------------------------- */
+
+static PyObject *core_brick(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"name", "category", NULL};
+    PyObject *name, *category = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|O:brick", names, &name, &category))
+        return NULL;
+    return Py_XNewRef((PyObject *)core_handle(name, category));
+}
+
+static PyObject *core_span(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    if (given != 1) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: span takes one name, then keywords: category, elements, bytes, flops, step");
+        return NULL;
+    }
+    if (names == NULL)
+        return Py_XNewRef((PyObject *)core_handle(args[0], Py_None));
+    PyObject *category = Py_None;
+    Span *s = core_span_new(NULL);
+    if (s == NULL)
+        return NULL;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++)
+        if (core_span_keyword(s, PyTuple_GET_ITEM(names, i), args[1 + i], &category) != 0) {
+            Py_DECREF(s);
+            return NULL;
+        }
+    s->brick = core_handle(args[0], category);
+    if (s->brick == NULL)
+        Py_CLEAR(s);
+    return (PyObject *)s;
+}
+
+static PyObject *core_step(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "kind", "rows", "valid", NULL};
+    PyObject *key, *kind = NULL, *rows = NULL, *valid = Py_None;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:step", names, &key, &kind, &rows, &valid))
+        return NULL;
+    Span *s = core_span_new(NULL);
+    if (s == NULL)
+        return NULL;
+    s->vectorcall = core_step_call;
+    if (core_number(key, &s->step, &s->has_step, CORE_STEP) != 0 || (rows != NULL && core_amount(rows, &s->did.elements) != 0)
+        || (valid != Py_None && core_amount(valid, &s->did.bytes) != 0))
+        goto failed;
+    if (valid != Py_None && s->did.bytes > s->did.elements && core_complain("valid rows must be at most rows", valid) != 0)
+        goto failed;
+    if (valid == Py_None)
+        s->did.bytes = s->did.elements != BRICK_BAD_AMOUNT ? s->did.elements : 0; /* counted once */
+    s->brick = core_handle(kind != NULL ? kind : core_state.step, core_state.step);
+    if (s->brick != NULL)
+        return (PyObject *)s;
+failed:
+    Py_DECREF(s);
+    return NULL;
+}
+
+static PyObject *core_layer(PyObject *module, PyObject *index)
+{
+    uint32_t layer;
+    if (core_to_layer(index, &layer) != 0)
+        return NULL;
+    core_note_program();
+    Layer *l = PyObject_New(Layer, core_state.layer_type);
+    if (l == NULL)
+        return NULL;
+    l->vectorcall = core_layer_call;
+    l->layer = layer;
+    return (PyObject *)l;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+/* What was given as text: a new reference, or NULL for what is none. -1 with an exception set, in strict mode. */
+static int given_text(PyObject *value, PyObject **text, const char **utf8)
+{
+    *text = value == Py_None ? NULL : PyObject_Str(value);
+    *utf8 = *text != NULL ? PyUnicode_AsUTF8(*text) : NULL;
+    if (value == Py_None || *utf8 != NULL)
+        return 0;
+    if (core_strict())
+        return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+static int given_count(PyObject *value, uint32_t *count)
+{
+    uint64_t amount;
+    *count = 0;
+    if (core_amount(value, &amount) != 0)
+        return -1;
+    if (amount <= UINT32_MAX)
+        *count = (uint32_t)amount;
+    return 0;
+}
+
+static PyObject *core_init(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"service", "worker", "lanes", "paths", "names", "sites", NULL};
+    core_note_program();
+    struct brick_config c = {0};
+    PyObject *given[2] = {Py_None, Py_None}, *texts[2] = {NULL, NULL}, *zero = PyLong_FromLong(0);
+    PyObject *counts[4] = {zero, zero, zero, zero};
+    PyObject *result = NULL;
+    if (zero != NULL
+        && PyArg_ParseTupleAndKeywords(args, keywords, "|OO$OOOO:init", names, &given[0], &given[1], &counts[0],
+                                       &counts[1], &counts[2], &counts[3])
+        && given_text(given[0], &texts[0], &c.service) == 0 && given_text(given[1], &texts[1], &c.worker) == 0
+        && given_count(counts[0], &c.lanes) == 0 && given_count(counts[1], &c.paths) == 0
+        && given_count(counts[2], &c.names) == 0 && given_count(counts[3], &c.sites) == 0 && core_open(&c) == 0)
+        result = PyBool_FromLong(brick_state() == BRICK_ON);
+    Py_XDECREF(texts[0]);
+    Py_XDECREF(texts[1]);
+    Py_XDECREF(zero);
+    return result;
+}
+
+static PyObject *core_shutdown(PyObject *module, PyObject *unused)
+{
+    brick_shutdown();
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_enable(PyObject *module, PyObject *unused)
+{
+    brick_enable(1);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_disable(PyObject *module, PyObject *unused)
+{
+    brick_enable(0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *core_segment_name(PyObject *module, PyObject *unused)
+{
+    return PyUnicode_FromString(brick_segment_name());
+}
+
+static PyObject *core_segment_fd(PyObject *module, PyObject *unused)
+{
+    return PyLong_FromLong(brick_segment_fd());
+}
+
+/* ---- module ------------------------------------------------------------ */
+
+PyDoc_STRVAR(core_brick_doc,
+"brick(name, category=None)\n--\n\n"
+"The handle of a brick: make it once, use it everywhere.\n\n"
+"The same name gives the same handle. Opens nothing. Known categories: norm, attention, ffn, collective,\n"
+"transfer, scheduler, host; any other is your own. The first one declared for a name stays.\n\n"
+">>> brick.brick(\"rms_norm\", category=\"norm\") is brick.brick(\"rms_norm\")\n"
+"True\n");
+PyDoc_STRVAR(core_span_doc,
+"span(name, /, *, category=None, elements=0, bytes=0, flops=0, step=None)\n--\n\n"
+"Time the body of a `with` without a handle.\n\n"
+"step: an integer or a string that says on whose behalf; spans inside inherit it. Of the step 0 the details of spans say\n"
+"what they say of none; checksums tell the two apart.\n\n"
+">>> with brick.span(\"prefill\", step=\"request-17\"):\n"
+"...     pass\n");
+PyDoc_STRVAR(core_step_doc,
+"step(key, /, *, kind='step', rows=0, valid=None)\n--\n\n"
+"Time one step of an engine: `with step(n, kind=\"decode\", rows=32, valid=30):`.\n\n"
+"key: the engine's own number or name of it, which the spans inside inherit; None: it has none. kind: the brick\n"
+"that it counts for, of category \"step\". rows: how large the batch is; valid: how many of them are not padding (all,\n"
+"when not said): these count as elements.\n\n"
+">>> with brick.step(17, kind=\"decode\", rows=32, valid=30), brick.span(\"attention\"):\n"
+"...     pass\n");
+PyDoc_STRVAR(core_layer_doc,
+"layer(index, /)\n--\n\n"
+"Let the spans inside know their layer; the innermost one counts.\n\n"
+">>> with brick.layer(3), brick.span(\"attention\"):\n"
+"...     pass\n");
+PyDoc_STRVAR(core_init_doc,
+"init(service=None, worker=None, *, lanes=0, paths=0, names=0, sites=0)\n--\n\n"
+"Open this process's segment now rather than at its first span; True when it records.\n\n"
+"worker: a number within the service, or coordinates (0.tp3.pp1). Never raises and may be called\n"
+"again; the first call decides. What is not given, or cannot be, comes from BRICKD_SERVICE,\n"
+"BRICKD_WORKER, BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES, BRICKD_EVENTS, else from\n"
+"defaults.\n\n"
+">>> brick.init(service=\"api\", worker=3)\n"
+"True\n");
+PyDoc_STRVAR(core_shutdown_doc,
+"shutdown()\n--\n\n"
+"End recording in this process for good. Done by itself at exit.\n\n"
+">>> brick.shutdown()\n"
+">>> with brick.span(\"after the end\"):  # harmless, and not recorded\n"
+"...     pass\n");
+PyDoc_STRVAR(core_enable_doc,
+"enable()\n--\n\n"
+"Record again after disable().\n\n"
+">>> brick.disable()\n"
+">>> brick.enable()\n");
+PyDoc_STRVAR(core_disable_doc,
+"disable()\n--\n\n"
+"Record nothing until enable(). Spans that are open still end.\n\n"
+">>> brick.disable()\n"
+">>> with brick.span(\"warm-up\"):  # not recorded\n"
+"...     pass\n"
+">>> brick.enable()\n");
+
+static PyMethodDef core_methods[] = {
+    {"brick", (PyCFunction)(void (*)(void))core_brick, METH_VARARGS | METH_KEYWORDS, core_brick_doc},
+    {"span", (PyCFunction)(void (*)(void))core_span, METH_FASTCALL | METH_KEYWORDS, core_span_doc},
+    {"layer", core_layer, METH_O, core_layer_doc},
+    {"step", (PyCFunction)(void (*)(void))core_step, METH_VARARGS | METH_KEYWORDS, core_step_doc},
+    {"finalize", (PyCFunction)(void (*)(void))core_finalize, METH_FASTCALL | METH_KEYWORDS, core_finalize_doc},
+    {"pending", core_pending, METH_NOARGS, core_pending_doc},
+    {"kernel", (PyCFunction)(void (*)(void))core_kernel, METH_FASTCALL | METH_KEYWORDS, core_kernel_doc},
+    {"transfer", (PyCFunction)(void (*)(void))core_transfer, METH_FASTCALL | METH_KEYWORDS, core_transfer_doc},
+    {"needs", (PyCFunction)(void (*)(void))core_needs, METH_FASTCALL | METH_KEYWORDS, core_needs_doc},
+    {"fingerprint", (PyCFunction)(void (*)(void))core_fingerprint, METH_FASTCALL | METH_KEYWORDS, core_fingerprint_doc},
+    {"take", (PyCFunction)(void (*)(void))core_take, METH_FASTCALL | METH_KEYWORDS, core_take_doc},
+    {"checksum", (PyCFunction)(void (*)(void))core_checksum, METH_FASTCALL | METH_KEYWORDS, core_checksum_doc},
+    {"weights", (PyCFunction)(void (*)(void))core_weights, METH_VARARGS | METH_KEYWORDS, core_weights_doc},
+    {"init", (PyCFunction)(void (*)(void))core_init, METH_VARARGS | METH_KEYWORDS, core_init_doc},
+    {"shutdown", core_shutdown, METH_NOARGS, core_shutdown_doc},
+    {"_step_of", core_step_of, METH_VARARGS,
+     "A step's key, made of what tensors hold and of the step that filled the caches (0: they are empty); None in a step, or\n"
+     "where nothing is recorded."},
+    {"_watched", core_watched, METH_VARARGS, "A callable that stands for a module's forward."},
+    {"_traced", core_traced, METH_VARARGS, "A callable that stands for a function; each call is a span of a brick, if it is to be; its first tells where it is defined."},
+    {"_launched_by", core_launched_by, METH_VARARGS, "A kernel was launched by a brick that was told when it was over."},
+    {"_task_ended", core_task_ended, METH_O, "What was just recorded of a brick was the last stretch of a task."},
+    {"_source_hash", core_source_hash, METH_O, "The hash by which a text is known as a source."},
+    {"_tell", core_tell, METH_VARARGS, "Tells a source, with this name, path and hash, from so many pieces on; up to how many it is told, -1: all. None: one that is not told is counted."},
+    {"_totals", core_totals, METH_NOARGS, "What this process has recorded: the length of a tick, entries that never were still, paths, the ledger."},
+    {"_deferred", core_deferred, METH_VARARGS, "Work of a brick was handed to a stream at that time, of CLOCK_MONOTONIC_RAW; its id, or 0; None while recording is off."},
+    {"enable", core_enable, METH_NOARGS, core_enable_doc},
+    {"disable", core_disable, METH_NOARGS, core_disable_doc},
+    {"_segment_name", core_segment_name, METH_NOARGS, "The file of this process below /dev/shm, or ''."},
+    {"_segment_fd", core_segment_fd, METH_NOARGS, "Its descriptor, or -1."},
+    {NULL, NULL, 0, NULL},
+};
+
+static void in_child(void) { core_state.process++; }
+
+static int core_exec(PyObject *module)
+{
+    if (PyInterpreterState_Get() != PyInterpreterState_Main()) {
+        PyErr_SetString(PyExc_ImportError, "brick_agent lives in the main interpreter only");
+        return -1;
+    }
+    PyObject *native = core_native();
+    if (native == NULL || PyModule_AddObjectRef(module, "native", native) != 0)
+        return -1;
+    Py_DECREF(native);
+    Py_XSETREF(core_state.brick_function, PyObject_GetAttrString(module, "brick"));
+    if (core_add_types(module) != 0 || core_add_fingerprint(module) != 0 || core_add_taken(module) != 0)
+        return -1;
+    if (core_state.handles != NULL)
+        return 0;
+    core_state.step = PyUnicode_InternFromString("step");
+    core_state.handles = PyDict_New();
+    PyObject *other = PyUnicode_InternFromString("other");
+    if (core_state.brick_function == NULL || core_state.step == NULL || core_state.handles == NULL || other == NULL)
+        return -1;
+    core_state.other = core_handle_new(other, Py_None);
+    Py_DECREF(other);
+    if (core_state.other == NULL)
+        return -1;
+    core_state.process = 1;
+    pthread_atfork(NULL, NULL, in_child);
+    core_state.other->number = 0; /* of no name: whoever calls a brick so has another handle */
+    return 0;
+}
+
+static PyModuleDef_Slot core_slots[] = {
+    {Py_mod_exec, core_exec},
+    {0, NULL},
+};
+static struct PyModuleDef core_module = {
+    PyModuleDef_HEAD_INIT, "brick_agent._core", "The compiled core of brick_agent.", 0, core_methods, core_slots,
+    NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

@@ -1,0 +1,351 @@
+/* python/marks.c - kernel(), transfer(), needs(), and what the Python face tells of functions, tasks and sources. */
+#include "core.h"
+
+#include "brick_graph.h"
+#include "../writer/lifecycle.h"
+
+#include <string.h>
+
+const char core_kernel_doc[] = PyDoc_STR(
+"kernel(name, grid=None, block=None, shared_mem=0, *, source=None, elapsed_ns=None, elements=0, bytes=0, flops=0)\n--\n\n"
+"Say that a kernel is launched now, below what is open here.\n\n"
+"grid, block: how many blocks, and threads of a block: a number, or up to three. shared_mem: bytes that a block shares.\n"
+"source: what it was compiled from, as brick.source() gave it, or its text. elapsed_ns: what the device says that it took,\n"
+"where that is known by now; else defer the brick of the same name. Launches are counted, by place and shape.\n\n"
+">>> with brick.span(\"RmsNorm\"):\n"
+"...     brick.kernel(\"rmsnorm_kernel\", grid=16, block=(256, 1, 1), shared_mem=1024)\n");
+const char core_transfer_doc[] = PyDoc_STR(
+"transfer(direction, bytes, *, src='host', dst='device', elapsed_ns=None)\n--\n\n"
+"Say that bytes are moved now, below what is open here: \"H2D\" to a device, \"D2H\" back, \"D2D\" on it.\n\n"
+"src, dst: what they are moved from and to, buffers or devices. What a transfer takes back that the same thread had just\n"
+"moved the other way is counted as returned.\n\n"
+">>> brick.transfer(\"H2D\", 1 << 20, src=\"tokens\", dst=\"tokens@gpu0\")\n"
+">>> brick.transfer(\"D2H\", 1 << 20, src=\"tokens@gpu0\", dst=\"tokens\")\n");
+const char core_needs_doc[] = PyDoc_STR(
+"needs(needed, /, brick=None)\n--\n\n"
+"Say that a brick needs what another one makes: it cannot begin before that has ended.\n\n"
+"brick: one beside what is recorded now; None: what is open here.\n\n"
+">>> with brick.span(\"attention\"):\n"
+"...     brick.needs(\"qkv\")\n");
+
+/* ---- arguments ----------------------------------------------------------- */
+
+#define ARGUMENTS 9
+
+/* What a call takes: `places` of them by place, the first `needed` always. `known`: the same names, interned at the first
+ * call, since so are those that a caller writes. */
+struct call {
+    const char *name;
+    Py_ssize_t needed, places, count;
+    const char *const *names;
+    PyObject *known[ARGUMENTS];
+};
+
+static int which_of(struct call *call, PyObject *name, Py_ssize_t first)
+{
+    for (Py_ssize_t i = first; i < call->count; i++)
+        if (call->known[i] == name)
+            return (int)i;
+    for (Py_ssize_t i = first; i < call->count; i++) {
+        if (PyUnicode_CompareWithASCIIString(name, call->names[i]) != 0)
+            continue;
+        if (call->known[i] == NULL)
+            call->known[i] = PyUnicode_InternFromString(call->names[i]);
+        PyErr_Clear();
+        return (int)i;
+    }
+    PyErr_Format(PyExc_TypeError, "brick_agent: %s got an unexpected keyword argument '%U'", call->name, name);
+    return -1;
+}
+
+/* Borrowed; NULL where nothing was given. -1 with an exception set. */
+static int arguments_of(struct call *call, PyObject *const *args, Py_ssize_t given, PyObject *names, PyObject **found)
+{
+    if (given > call->places) {
+        PyErr_Format(PyExc_TypeError, "brick_agent: %s takes at most %zd arguments by place, not %zd", call->name,
+                     call->places, given);
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++)
+        found[i] = i < given ? args[i] : NULL;
+    for (Py_ssize_t i = 0; names != NULL && i < PyTuple_GET_SIZE(names); i++) {
+        const int which = which_of(call, PyTuple_GET_ITEM(names, i), given);
+        if (which < 0)
+            return -1;
+        found[which] = args[given + i];
+    }
+    for (Py_ssize_t i = 0; i < call->needed; i++)
+        if (found[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "brick_agent: %s needs '%s'", call->name, call->names[i]);
+            return -1;
+        }
+    return 0;
+}
+
+static int is_given(PyObject *value) { return value != NULL && value != Py_None; }
+
+/* As core_handle, but that a new name is given no handle where marks may take no more names. */
+static Brick *handle_of(PyObject *name)
+{
+    if (Py_IS_TYPE(name, core_state.brick_type))
+        return (Brick *)name;
+    if (brick_room_for_marks())
+        return core_handle(name, Py_None);
+    PyObject *text = core_text(name);
+    Brick *known = text != NULL ? (Brick *)PyDict_GetItemWithError(core_state.handles, text) : NULL;
+    Py_XDECREF(text);
+    if (text == NULL || known != NULL)
+        return known;
+    if (core_complain("no more names of what has no time than half of BRICKD_NAMES", name) != 0)
+        return NULL;
+    brick_name("", 0, NULL); /* counts */
+    return core_state.other;
+}
+
+/* A handle's number, opening the segment; BRICK_UNNAMED: nothing is recorded. -1 with an exception set. */
+static int number_of(PyObject *name, PyObject *category, uint32_t *number)
+{
+    Brick *b = handle_of(name);
+    if (b != NULL && b->category == Py_None && category != NULL && b != core_state.other)
+        b = core_handle(b->name, category);
+    if (b == NULL || (b->number == BRICK_UNNAMED && core_resolve(b) != 0))
+        return -1;
+    *number = b->number;
+    return 0;
+}
+
+#define EXTENT "a grid and a block must be up to three numbers from 1 to 2^32 - 1"
+
+static int to_extent(PyObject *value, uint32_t *extent)
+{
+    PyObject *number = PyNumber_Index(value);
+    int overflow = 1;
+    const long long wide = number != NULL ? PyLong_AsLongLongAndOverflow(number, &overflow) : 0;
+    Py_XDECREF(number);
+    PyErr_Clear();
+    *extent = !overflow && wide >= 1 && wide <= UINT32_MAX ? (uint32_t)wide : 0;
+    return *extent != 0 ? 0 : core_complain(EXTENT, value);
+}
+
+/* What cannot be has a 0 in it, beside numbers that are none: the writer counts it. */
+static int to_extents(PyObject *value, uint32_t extents[3])
+{
+    static const uint32_t impossible[3] = {0, 1, 1};
+    extents[0] = extents[1] = extents[2] = is_given(value);
+    if (!is_given(value))
+        return 0;
+    if (PyIndex_Check(value))
+        return to_extent(value, &extents[0]);
+    PyObject *all = PySequence_Check(value) && !PyUnicode_Check(value) ? PySequence_Tuple(value) : NULL;
+    const Py_ssize_t count = all != NULL ? PyTuple_GET_SIZE(all) : 0;
+    int wrong = 0;
+    PyErr_Clear();
+    if (count < 1 || count > 3) {
+        memcpy(extents, impossible, sizeof impossible);
+        wrong = core_complain(EXTENT, value);
+    }
+    for (Py_ssize_t i = 0; i < count && count <= 3 && wrong == 0; i++)
+        wrong = to_extent(PyTuple_GET_ITEM(all, i), &extents[i]);
+    Py_XDECREF(all);
+    return wrong;
+}
+
+/* Bytes of shared memory; what cannot be takes the whole shape with it, as a grid that cannot be does. */
+static int to_shared(PyObject *value, struct brick_launch *how)
+{
+    uint64_t bytes;
+    if (core_amount(value, &bytes) != 0)
+        return -1;
+    if (bytes <= UINT32_MAX)
+        how->shared_bytes = (uint32_t)bytes;
+    else
+        how->grid[0] = 0, how->block[0] = 1;
+    return 0;
+}
+
+/* A hash as it is; a text, or a source of which something is left to be told, through brick.source(). What is neither
+ * takes the whole shape with it: the writer counts it. */
+static int to_source(PyObject *value, struct brick_launch *how)
+{
+    static PyObject *text, *sources; /* for good */
+    PyObject *hash = NULL, *left = NULL;
+    if (!is_given(value))
+        return 0;
+    if (PyLong_CheckExact(value)) {
+        hash = Py_NewRef(value);
+    } else if (text != NULL || (text = PyUnicode_InternFromString("text")) != NULL) {
+        left = PyLong_Check(value) ? PyObject_GetAttr(value, text) : PyUnicode_Check(value) ? Py_NewRef(value) : NULL;
+        if (left == Py_None)
+            hash = Py_NewRef(value);
+        else if (left != NULL && (sources != NULL || (sources = PyImport_ImportModule("brick_agent._kernel_source")) != NULL))
+            hash = PyObject_CallMethod(sources, "source", "O", value);
+        Py_XDECREF(left);
+    }
+    if (hash != NULL)
+        how->source = PyLong_AsUnsignedLongLong(hash);
+    Py_XDECREF(hash);
+    if (hash != NULL && !PyErr_Occurred())
+        return 0;
+    how->source = 0, how->grid[0] = 0, how->block[0] = 1;
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception)) /* say, an interrupt */
+        return -1;
+    return core_complain("a source must be a text or a hash of 64 bits", value);
+}
+
+static PyObject *done(unsigned outcome)
+{
+    if (outcome != BRICK_DONE)
+        core_watch();
+    Py_RETURN_NONE;
+}
+
+/* ---- what is told ---------------------------------------------------------- */
+
+PyObject *core_kernel(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    enum { NAME, GRID, BLOCK, SHARED, SOURCE, ELAPSED, ELEMENTS, BYTES, FLOPS };
+    static const char *const known[] = {"name",       "grid",     "block", "shared_mem", "source",
+                                        "elapsed_ns", "elements", "bytes", "flops"};
+    static struct call call = {"kernel", 1, 4, 9, known, {NULL}};
+    static PyObject *category;
+    PyObject *of[ARGUMENTS];
+    struct brick_launch how = {.source = 0};
+    struct brick_amounts did = {0, 0, 0};
+    uint64_t elapsed_ns = 0;
+    uint32_t number;
+    if (arguments_of(&call, args, given, names, of) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if ((category == NULL && (category = PyUnicode_InternFromString("kernel")) == NULL)
+        || to_extents(of[GRID], how.grid) != 0 || to_extents(of[BLOCK], how.block) != 0
+        || (of[SHARED] != NULL && to_shared(of[SHARED], &how) != 0) || to_source(of[SOURCE], &how) != 0
+        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || (of[ELEMENTS] != NULL && core_amount(of[ELEMENTS], &did.elements) != 0)
+        || (of[BYTES] != NULL && core_amount(of[BYTES], &did.bytes) != 0)
+        || (of[FLOPS] != NULL && core_flops(of[FLOPS], &did.flops) != 0) || number_of(of[NAME], category, &number) != 0)
+        return NULL;
+    return done(brick_launched(number, core_key(), &how, is_given(of[ELAPSED]) ? &elapsed_ns : NULL, &did));
+}
+
+PyObject *core_launched_by(PyObject *module, PyObject *args)
+{
+    PyObject *brick, *name, *grid, *block, *shared, *source, *category;
+    struct brick_launch how = {.source = 0};
+    uint32_t numbers[2];
+    if (!PyArg_ParseTuple(args, "O!OOOOO:_launched_by", core_state.brick_type, &brick, &name, &grid, &block, &shared, &source))
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (to_extents(grid, how.grid) != 0 || to_extents(block, how.block) != 0 || to_shared(shared, &how) != 0
+        || to_source(source, &how) != 0 || (category = PyUnicode_InternFromString("kernel")) == NULL)
+        return NULL;
+    const int wrong = number_of(name, category, &numbers[0]) != 0 || number_of(brick, NULL, &numbers[1]) != 0;
+    Py_DECREF(category);
+    return wrong ? NULL : done(brick_launched_by(numbers[1], numbers[0], core_key(), &how));
+}
+
+static int to_direction(PyObject *value, enum brick_direction *direction)
+{
+    static const char *const known[] = {"H2D", "D2H", "D2D"};
+    for (int i = 0; PyUnicode_Check(value) && i < 3; i++)
+        if (PyUnicode_CompareWithASCIIString(value, known[i]) == 0) {
+            *direction = (enum brick_direction)i;
+            return 0;
+        }
+    *direction = (enum brick_direction)3; /* the writer counts it */
+    return core_complain("a direction must be \"H2D\", \"D2H\" or \"D2D\"", value);
+}
+
+PyObject *core_transfer(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    enum { DIRECTION, SIZE, SRC, DST, ELAPSED };
+    static const char *const known[] = {"direction", "bytes", "src", "dst", "elapsed_ns"};
+    static struct call call = {"transfer", 2, 2, 5, known, {NULL}};
+    static PyObject *host, *device;
+    PyObject *of[ARGUMENTS];
+    enum brick_direction way;
+    uint64_t moved, elapsed_ns = 0;
+    uint32_t ends[2];
+    if (arguments_of(&call, args, given, names, of) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if ((host == NULL && (host = PyUnicode_InternFromString("host")) == NULL)
+        || (device == NULL && (device = PyUnicode_InternFromString("device")) == NULL)
+        || to_direction(of[DIRECTION], &way) != 0 || core_amount(of[SIZE], &moved) != 0
+        || (is_given(of[ELAPSED]) && core_elapsed(of[ELAPSED], &elapsed_ns) != 0)
+        || number_of(of[SRC] != NULL ? of[SRC] : host, NULL, &ends[0]) != 0
+        || number_of(of[DST] != NULL ? of[DST] : device, NULL, &ends[1]) != 0)
+        return NULL;
+    return done(brick_moved(way, ends[0], ends[1], core_key(), moved, is_given(of[ELAPSED]) ? &elapsed_ns : NULL));
+}
+
+PyObject *core_needs(PyObject *module, PyObject *const *args, Py_ssize_t given, PyObject *names)
+{
+    static const char *const known[] = {"needed", "brick"};
+    static struct call call = {"needs", 1, 2, 2, known, {NULL}};
+    PyObject *of[ARGUMENTS];
+    uint32_t numbers[2] = {BRICK_UNNAMED, BRICK_UNNAMED};
+    if (arguments_of(&call, args, given, names, of) != 0)
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (number_of(of[0], NULL, &numbers[0]) != 0 || (is_given(of[1]) && number_of(of[1], NULL, &numbers[1]) != 0))
+        return NULL;
+    return done(brick_needs(numbers[1], numbers[0], core_key()));
+}
+
+bool core_define(Brick *b, PyObject *file, unsigned long line)
+{
+    uint32_t number;
+    if (brick_is_off())
+        return false;
+    if (number_of((PyObject *)b, NULL, &number) != 0) {
+        PyErr_Clear(); /* the span that is to come says it too */
+        return false;
+    }
+    Py_ssize_t length;
+    const char *text = PyUnicode_AsUTF8AndSize(file, &length);
+    const uint32_t name = brick_name_for_mark(text, (size_t)length, NULL);
+    if (brick_defined(number, name, line < UINT32_MAX ? (uint32_t)line : UINT32_MAX, core_key()) != BRICK_DONE)
+        core_watch();
+    return brick_state() == BRICK_ON;
+}
+
+PyObject *core_task_ended(PyObject *module, PyObject *brick)
+{
+    uint32_t number;
+    if (!Py_IS_TYPE(brick, core_state.brick_type))
+        return PyErr_Format(PyExc_TypeError, "brick_agent: _task_ended takes a brick, not %R", brick);
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if (number_of(brick, NULL, &number) != 0)
+        return NULL;
+    return done(brick_task_ended(number, core_key()));
+}
+
+PyObject *core_tell(PyObject *module, PyObject *args)
+{
+    struct brick_text source;
+    Py_ssize_t length;
+    unsigned long long hash, from;
+    if (!PyArg_ParseTuple(args, "z#zzKK:_tell", &source.text, &length, &source.name, &source.path, &hash, &from))
+        return NULL;
+    source.length = source.text != NULL ? (size_t)length : BRICK_SOURCE_MAX + 1; /* as of what is too long: it counts */
+    struct brick_config config = {0};
+    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+        return NULL;
+    uint64_t told = from;
+    const unsigned outcome = brick_is_off() ? BRICK_REFUSED : brick_source_tell(&source, hash, core_key(), &told);
+    if ((outcome & BRICK_JOINED) != 0)
+        core_watch();
+    return PyLong_FromLongLong((outcome & BRICK_REFUSED) != 0 ? (long long)told : -1);
+}
+
+PyObject *core_source_hash(PyObject *module, PyObject *text)
+{
+    Py_ssize_t length;
+    const char *bytes = PyUnicode_AsUTF8AndSize(text, &length);
+    return bytes != NULL ? PyLong_FromUnsignedLongLong(brick_source_hash(bytes, (size_t)length)) : NULL;
+}

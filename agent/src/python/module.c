@@ -1,0 +1,93 @@
+/* python/module.c - where a torch module keeps its tensors.
+ *
+ * Owns: which part of a module has a tensor, and how it is found there again.
+ * Must not know: what becomes of it. Invariants: neither a part nor a tensor
+ * lives longer for having a place, and no tensor has a weak reference on account
+ * of it where its part is known: torch refuses to swap the contents of one that
+ * has, and so to convert or to load a model with tensors of other classes.
+ */
+#include "core.h"
+
+PyObject *core_module_parts(PyObject *module)
+{
+    PyObject *parts = PyDict_New();
+    PyObject *pairs = parts != NULL ? PyObject_CallMethod(module, "named_modules", NULL) : NULL;
+    if (pairs != NULL)
+        PyDict_MergeFromSeq2(parts, pairs, 1);
+    core_let_go(pairs);
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception) && !PyErr_ExceptionMatches(PyExc_MemoryError))
+        PyErr_Clear(); /* what it does not say is not known */
+    if (PyErr_Occurred()) {
+        core_let_go(parts);
+        return NULL;
+    }
+    return parts;
+}
+
+/* What a part has there: a new reference; NULL: nothing, or with an exception set. */
+static PyObject *had_by(PyObject *part, const char *table, PyObject *key)
+{
+    PyObject *all = core_attribute(part, table);
+    PyObject *found = all != NULL ? PyObject_GetItem(all, key) : NULL;
+    core_let_go(all);
+    if (found == NULL && PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_KeyError))
+        PyErr_Clear();
+    if (found == Py_None)
+        Py_CLEAR(found);
+    return found;
+}
+
+/* A tensor's part, borrowed, and *key, a new reference; NULL: it is not known, or with an exception set. */
+static PyObject *part_with(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, PyObject **key)
+{
+    if (!PyUnicode_Check(name))
+        return NULL;
+    const Py_ssize_t length = PyUnicode_GET_LENGTH(name), dot = PyUnicode_FindChar(name, '.', 0, length, -1);
+    PyObject *prefix = PyUnicode_Substring(name, 0, dot > 0 ? dot : 0);
+    PyObject *part = prefix != NULL ? PyDict_GetItemWithError(parts, prefix) : NULL;
+    *key = part != NULL ? PyUnicode_Substring(name, dot + 1, length) : NULL;
+    PyObject *found = *key != NULL ? had_by(part, table, *key) : NULL;
+    Py_XDECREF(prefix);
+    core_let_go(found);
+    return found != NULL && found == tensor ? part : NULL;
+}
+
+int core_place_of(PyObject *parts, const char *table, PyObject *name, PyObject *tensor, CorePlace *place)
+{
+    PyObject *key = NULL, *part = part_with(parts, table, name, tensor, &key);
+    *place = (CorePlace){.table = table};
+    if (part != NULL)
+        place->of = PyWeakref_NewRef(part, NULL);
+    if (place->of != NULL)
+        place->key = Py_NewRef(key);
+    core_let_go(key);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return -1;
+    PyErr_Clear();
+    if (place->of == NULL)
+        place->of = PyWeakref_NewRef(tensor, NULL);
+    if (place->of == NULL) {
+        PyErr_Clear();
+        place->of = Py_NewRef(tensor);
+    }
+    return 0;
+}
+
+PyObject *core_place_find(const CorePlace *place)
+{
+    PyObject *of = PyWeakref_Check(place->of) ? PyWeakref_GetObject(place->of) : place->of;
+    if (of == Py_None)
+        return NULL;
+    Py_INCREF(of);
+    if (place->key == NULL)
+        return of;
+    PyObject *found = had_by(of, place->table, place->key);
+    core_let_go(of);
+    return found;
+}
+
+void core_place_put_away(CorePlace *place)
+{
+    core_let_go(place->of);
+    core_let_go(place->key);
+}

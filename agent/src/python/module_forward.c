@@ -1,0 +1,171 @@
+/* python/module_forward.c - what `instrument` makes of a module's forward: a callable that stands for it.
+ *
+ * Each call is a span at the module's layer. Where a checksum of its output is wanted, another callable is called in its
+ * place, which takes what it is given before it computes. In C because this is done for each module of each step.
+ */
+#include "core.h"
+
+#include "../writer/thread.h" /* for the gate: while recording is off, no call looks further */
+
+#include <structmember.h>
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function;
+    PyObject *checked; /* called with the same arguments */
+    PyObject *module;  /* a weak reference to what both are given first; or NULL */
+    Brick *brick;      /* immortal: not counted */
+    uint32_t layer;    /* above the largest: none */
+    uint32_t rate;     /* of the steps of which a checksum is wanted, while nobody says */
+} Watched;
+
+static int begin(const Watched *w, const void *key)
+{
+    if (w->brick->number == BRICK_UNNAMED && core_resolve(w->brick) != 0)
+        return -1;
+    if (w->layer <= BRICK_LAYER_MAX)
+        core_begun(brick_layer_begin(w->layer, key), key);
+    const unsigned outcome = brick_begin(w->brick->number, key, NULL);
+    if (outcome)
+        core_begun(outcome, key);
+    return 0;
+}
+
+static int end(const Watched *w, const void *key)
+{
+    unsigned outcome = brick_end(w->brick->number, key, 0, 0);
+    PyObject *ended = outcome ? core_ended(outcome, key) : Py_NewRef(Py_None);
+    if (w->layer <= BRICK_LAYER_MAX && (outcome = brick_layer_end(w->layer, key)) != 0 && ended != NULL)
+        Py_SETREF(ended, core_ended(outcome, key));
+    Py_XDECREF(ended);
+    return ended != NULL ? 0 : -1;
+}
+
+static PyObject *call(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    if (brick_off_here())
+        return PyObject_Vectorcall(w->function, args, nargsf, names);
+    const void *key = core_key();
+    if (begin(w, key) != 0)
+        return NULL;
+    const int wanted = brick_wants_of(w->brick->number, key, NULL, w->rate);
+    PyObject *result = PyObject_Vectorcall(wanted ? w->checked : w->function, args, nargsf, names);
+    const CoreRaised raised = core_put_by(result);
+    return core_given_back(result, raised, end(w, key) != 0);
+}
+
+#define FEW 8
+
+/* A module's, which is given that first. */
+static PyObject *call_of(const Watched *w, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    const Py_ssize_t given = PyVectorcall_NARGS(nargsf), all = given + (names != NULL ? PyTuple_GET_SIZE(names) : 0);
+    PyObject *few[FEW + 2], **room = all <= FEW ? few : PyMem_Malloc((size_t)(all + 2) * sizeof *room);
+    if (room == NULL)
+        return PyErr_NoMemory();
+    PyObject *module = Py_NewRef(PyWeakref_GetObject(w->module)); /* it may take itself apart */
+    room[1] = module;
+    for (Py_ssize_t n = 0; n < all; n++)
+        room[2 + n] = args[n];
+    PyObject *result = call(w, room + 1, (size_t)(given + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, names);
+    if (room != few)
+        PyMem_Free(room);
+    core_let_go(module);
+    return result;
+}
+
+static PyObject *watched_call(PyObject *self, PyObject *const *args, size_t nargsf, PyObject *names)
+{
+    const Watched *w = (const Watched *)self;
+    return (w->module != NULL ? call_of : call)(w, args, nargsf, names);
+}
+
+static int watched_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    Watched *w = (Watched *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(w->function);
+    Py_VISIT(w->checked);
+    Py_VISIT(w->module);
+    return 0;
+}
+
+/* No tp_clear: the functions stay while it can be called, and their cycles go through what they refer to. */
+static void watched_dealloc(PyObject *self)
+{
+    Watched *w = (Watched *)self;
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    Py_XDECREF(w->function);
+    Py_XDECREF(w->checked);
+    Py_XDECREF(w->module);
+    PyObject_GC_Del(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef watched_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Watched, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot watched_slots[] = {
+    {Py_tp_dealloc, watched_dealloc},
+    {Py_tp_traverse, watched_traverse},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, watched_members},
+    {Py_tp_doc, "A module's forward, each call of which is a span."},
+    {0, NULL},
+};
+PyType_Spec core_watched_spec = {
+    "brick_agent._core.Watched", sizeof(Watched), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, watched_slots,
+};
+
+PyObject *core_watched(PyObject *module, PyObject *args)
+{
+    PyObject *function, *b, *layer, *checked, *of = Py_None;
+    unsigned long long rate;
+    if (!PyArg_ParseTuple(args, "OO!OOK|O:watched", &function, core_state.brick_type, &b, &layer, &checked, &rate, &of))
+        return NULL;
+    uint32_t index = UINT32_MAX;
+    if (layer != Py_None && core_to_layer(layer, &index) != 0)
+        return NULL;
+    Watched *w = PyObject_GC_New(Watched, core_state.watched_type);
+    if (w == NULL)
+        return NULL;
+    w->vectorcall = watched_call;
+    w->function = Py_NewRef(function);
+    w->checked = Py_NewRef(checked);
+    w->module = of != Py_None ? Py_NewRef(of) : NULL;
+    w->brick = (Brick *)b;
+    w->layer = index;
+    w->rate = rate < UINT32_MAX ? (uint32_t)rate : UINT32_MAX;
+    PyObject_GC_Track((PyObject *)w);
+    return (PyObject *)w;
+}
+
+PyObject *core_step_of(PyObject *module, PyObject *args)
+{
+    uint64_t step = 0;
+    unsigned long long filled;
+    PyObject *tensors;
+    if (!PyArg_ParseTuple(args, "OK:_step_of", &tensors, &filled))
+        return NULL;
+    if (brick_off_here() || brick_in_step(core_key()))
+        Py_RETURN_NONE;
+    PyObject *all = PySequence_Tuple(tensors);
+    for (Py_ssize_t n = 0; all != NULL && n < PyTuple_GET_SIZE(all); n++) {
+        CoreTensor t;
+        if (core_tensor_hold(PyTuple_GET_ITEM(all, n), &t) != 0)
+            break;
+        Py_BEGIN_ALLOW_THREADS
+        step = brick_step_given(step, &t.tensor);
+        Py_END_ALLOW_THREADS
+        core_tensor_release(&t);
+    }
+    Py_XDECREF(all);
+    if (PyErr_Occurred() && !PyErr_ExceptionMatches(PyExc_Exception))
+        return NULL;
+    PyErr_Clear();
+    return PyLong_FromUnsignedLongLong(brick_step_after(step, filled));
+}

@@ -1,0 +1,94 @@
+/* python/torch.c - what torch's tensors are asked beside what DLPack says of them.
+ *
+ * Owns: what keeps their memory where it is, whether their numbers are those in
+ * memory, which ones have none. Must not know: DLPack, what becomes of a tensor.
+ * Invariant: whoever watches torch's functions (a TorchFunctionMode, a class with
+ * a __torch_function__ of its own) sees none of ours: between core_torch_enter
+ * and core_torch_leave torch asks nobody of this thread. Torch is not imported:
+ * whoever has a tensor of it has done so.
+ */
+#include "core.h"
+
+#include <string.h>
+
+/* ---- unseen ----------------------------------------------------------------- */
+
+/* A context manager's type, borrowed; NULL without an exception: there is none. */
+static PyObject *silence(void)
+{
+    static PyObject *found;
+    if (found == NULL) {
+        PyObject *name = PyUnicode_FromString("torch._C");
+        PyObject *module = name != NULL ? PyImport_GetModule(name) : NULL;
+        found = module != NULL ? PyObject_GetAttrString(module, "DisableTorchFunction") : NULL;
+        Py_XDECREF(name);
+        Py_XDECREF(module);
+        PyErr_Clear();
+    }
+    return found;
+}
+
+PyObject *core_torch_enter(PyObject *tensor)
+{
+    static PyObject *watched, *enter;
+    if (core_of_type(tensor, &watched, "__torch_function__") == NULL)
+        return NULL;
+    PyObject *type = silence(), *silent = type != NULL ? PyObject_CallNoArgs(type) : NULL;
+    PyObject *entered = silent != NULL && core_of_type(silent, &enter, "__enter__") != NULL
+                            ? PyObject_CallMethodNoArgs(silent, enter)
+                            : NULL;
+    if (entered == NULL) { /* of another version: seen is better than not read */
+        Py_CLEAR(silent);
+        PyErr_Clear();
+    }
+    Py_XDECREF(entered);
+    return silent;
+}
+
+void core_torch_leave(PyObject *silent)
+{
+    if (silent == NULL)
+        return;
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *left = PyObject_CallMethod(silent, "__exit__", "OOO", Py_None, Py_None, Py_None);
+    Py_XDECREF(left);
+    Py_DECREF(silent);
+    PyErr_Clear();
+    PyErr_Restore(type, value, traceback);
+}
+
+/* ---- asked ------------------------------------------------------------------ */
+
+PyObject *core_torch_owner(PyObject *tensor)
+{
+    static PyObject *name;
+    return core_of_type(tensor, &name, "untyped_storage") != NULL ? PyObject_CallMethodNoArgs(tensor, name)
+                                                                  : Py_NewRef(tensor);
+}
+
+int core_torch_in_memory(PyObject *tensor)
+{
+    static PyObject *name;
+    if (core_of_type(tensor, &name, "is_neg") == NULL)
+        return 0;
+    PyObject *is = PyObject_CallMethodNoArgs(tensor, name);
+    if (is == Py_True)
+        PyErr_SetString(PyExc_ValueError, "brick_agent: a tensor that stands in memory with the other sign (is_neg) has no "
+                                          "fingerprint; wanted tensor.resolve_neg()");
+    Py_XDECREF(is);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+bool core_torch_fake(PyObject *tensor)
+{
+    static PyObject *module, *watched;
+    static const char fakes[] = "torch._subclasses."; /* FakeTensor, FunctionalTensor */
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback); /* it may be asked when a tensor could not be had: a look-up drops that */
+    const bool is_watched = core_of_type(tensor, &watched, "__torch_function__") != NULL;
+    PyObject *of = is_watched ? core_of_type(tensor, &module, "__module__") : NULL;
+    const char *text = of != NULL && PyUnicode_Check(of) ? PyUnicode_AsUTF8(of) : NULL;
+    PyErr_Restore(type, value, traceback);
+    return text != NULL && strncmp(text, fakes, sizeof fakes - 1) == 0;
+}

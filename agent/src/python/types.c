@@ -1,0 +1,200 @@
+/* python/types.c - the types of brick_agent._core and what their documentation says. */
+#include "core.h"
+
+#include <structmember.h>
+
+/* __enter__ or __exit__ of a type. */
+typedef struct {
+    PyObject_HEAD
+} Manager;
+
+static void plain_dealloc(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *manager_of(PyObject *owner)
+{
+    if (Py_TYPE(owner) == core_state.brick_type)
+        return (PyObject *)((Brick *)owner)->plain;
+    return owner;
+}
+
+static PyObject *manager_get(PyObject *self, PyObject *owner, PyObject *type)
+{
+    return Py_NewRef(owner != NULL ? manager_of(owner) : self);
+}
+
+/* type(b).__enter__(b), as contextlib.ExitStack calls it. */
+static PyObject *manager_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    PyObject *owner = PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : NULL;
+    if (owner == NULL || (Py_TYPE(owner) != core_state.brick_type && Py_TYPE(owner) != core_state.span_type
+                          && Py_TYPE(owner) != core_state.layer_type)) {
+        PyErr_SetString(PyExc_TypeError, "brick_agent: needs a brick, a span or a layer");
+        return NULL;
+    }
+    PyObject *rest = PyTuple_GetSlice(args, 1, PyTuple_GET_SIZE(args));
+    PyObject *result = rest != NULL ? PyObject_Call(manager_of(owner), rest, NULL) : NULL;
+    Py_XDECREF(rest);
+    return result;
+}
+
+static PyType_Slot manager_slots[] = {
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_descr_get, manager_get},
+    {Py_tp_call, manager_call},
+    {0, NULL},
+};
+static PyType_Spec manager_spec = {
+    "brick_agent._core.Manager", sizeof(Manager), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, manager_slots,
+};
+
+static PyObject *brick_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("brick(%R)", ((Brick *)self)->name);
+}
+
+/* Pickled and copied by name: in another process it is the handle of that name there, here it is itself. */
+static PyObject *brick_reduce(PyObject *self, PyObject *unused)
+{
+    return Py_BuildValue("O(OO)", core_state.brick_function, ((Brick *)self)->name, ((Brick *)self)->category);
+}
+
+PyDoc_STRVAR(brick_doc,
+"A named unit of work, made by brick(): a context manager, with start() and stop() where `with` does not fit.\n\n"
+"May be used from any thread, task and greenlet at once; pickled and copied by name.\n\n"
+"Called with keywords it gives a span that says what it worked on, and for whom. elements: how many things, of the\n"
+"kind that the brick counts (tokens, rows, values); bytes: how many bytes were read and written; flops: how many\n"
+"floating-point operations it took. The first two are integers from 0 to 2^48, 0 where not known, and all are added up,\n"
+"as those given to stop(), record() and defer() are. step: an integer or a string, the request or the iteration on\n"
+"whose behalf it runs; spans inside inherit it.\n\n"
+">>> norm = brick.brick(\"rms_norm\", category=\"norm\")\n"
+">>> with norm:\n"
+"...     pass\n"
+">>> with norm(elements=4096, bytes=16384, step=17):\n"
+"...     pass\n"
+">>> norm\n"
+"brick('rms_norm')\n");
+PyDoc_STRVAR(start_doc,
+"start($self, /)\n--\n\n"
+"Begin a span of this brick.\n\n"
+">>> copy = brick.brick(\"copy\", category=\"transfer\")\n"
+">>> copy.start()\n"
+">>> copy.stop(bytes=4096)\n");
+PyDoc_STRVAR(stop_doc,
+"stop($self, /, elements=0, bytes=0, flops=0)\n--\n\n"
+"End the youngest open span of this brick in this task.\n\n"
+"Spans begun inside it and never ended are counted as abandoned.\n\n"
+">>> copy = brick.brick(\"copy\")\n"
+">>> copy.start()\n"
+">>> copy.stop(1024, 4096)\n");
+PyDoc_STRVAR(record_doc,
+"record($self, elapsed_ns, /, elements=0, bytes=0, flops=0)\n--\n\n"
+"Count a span that was timed elsewhere: by a device's events, by a library's own clock.\n\n"
+"It stands below what is open here, and is taken from the own time of that.\n\n"
+">>> kernel = brick.brick(\"moe_gemm\", category=\"ffn\")\n"
+">>> kernel.record(1_250_000, elements=4096, flops=2 * 4096**2)\n");
+
+static PyMemberDef brick_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Brick, vectorcall), READONLY, NULL},
+    {"name", T_OBJECT, offsetof(Brick, name), READONLY, "What it is called."},
+    {"category", T_OBJECT, offsetof(Brick, category), READONLY, "The category declared for it, or None."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyMethodDef brick_methods[] = {
+    {"start", core_brick_start, METH_NOARGS, start_doc},
+    {"record", (PyCFunction)(void (*)(void))core_brick_record, METH_FASTCALL | METH_KEYWORDS, record_doc},
+    {"defer", (PyCFunction)(void (*)(void))core_brick_defer, METH_FASTCALL | METH_KEYWORDS, core_defer_doc},
+    {"stop", (PyCFunction)(void (*)(void))core_brick_stop, METH_FASTCALL | METH_KEYWORDS, stop_doc},
+    {"__reduce__", brick_reduce, METH_NOARGS, "Pickled by name."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot brick_slots[] = {
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_repr, brick_repr},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, brick_members},
+    {Py_tp_methods, brick_methods},
+    {Py_tp_doc, (void *)brick_doc},
+    {0, NULL},
+};
+static PyType_Spec brick_spec = {
+    "brick_agent.Brick", sizeof(Brick), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, brick_slots,
+};
+
+PyDoc_STRVAR(span_doc,
+"One span of a brick with its amounts, for one `with` statement: what b(), span() and step() give.\n\n"
+">>> with brick.brick(\"rms_norm\")(elements=4096) as norm:\n"
+"...     norm.name\n"
+"'rms_norm'\n");
+static PyMemberDef span_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Span, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot span_slots[] = {
+    {Py_tp_dealloc, core_span_dealloc},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, span_members},
+    {Py_tp_doc, span_doc},
+    {0, NULL},
+};
+static PyType_Spec span_spec = {
+    "brick_agent.Span", sizeof(Span), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, span_slots,
+};
+
+PyDoc_STRVAR(layer_doc,
+"A scope whose spans know their layer: what layer() gives. May be used again.\n\n"
+">>> third = brick.layer(3)\n"
+">>> with third, brick.span(\"attention\"):\n"
+"...     pass\n");
+static PyMemberDef layer_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Layer, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot layer_slots[] = {
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_members, layer_members},
+    {Py_tp_doc, layer_doc},
+    {0, NULL},
+};
+static PyType_Spec layer_spec = {
+    "brick_agent.Layer", sizeof(Layer), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION, layer_slots,
+};
+
+static PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, bool manages)
+{
+    PyTypeObject *type = (PyTypeObject *)PyType_FromModuleAndSpec(module, spec, NULL);
+    if (type == NULL || !manages)
+        return type;
+    static const char *const names[] = {"__enter__", "__exit__"};
+    for (int i = 0; i < 2; i++) {
+        PyObject *manager = (PyObject *)PyObject_New(Manager, core_state.manager_type);
+        if (manager == NULL || PyObject_SetAttrString((PyObject *)type, names[i], manager) != 0)
+            return NULL;
+        Py_DECREF(manager);
+    }
+    return PyModule_AddType(module, type) == 0 ? type : NULL;
+}
+
+int core_add_types(PyObject *module)
+{
+    if (core_state.brick_type != NULL) /* imported once more, after somebody emptied sys.modules */
+        return PyModule_AddType(module, core_state.brick_type) | PyModule_AddType(module, core_state.span_type)
+               | PyModule_AddType(module, core_state.layer_type);
+    core_state.manager_type = add_type(module, &manager_spec, false);
+    return core_state.manager_type == NULL || (core_state.brick_type = add_type(module, &brick_spec, true)) == NULL
+                   || (core_state.span_type = add_type(module, &span_spec, true)) == NULL
+                   || (core_state.layer_type = add_type(module, &layer_spec, true)) == NULL
+                   || (core_state.traced_type = add_type(module, &core_traced_spec, false)) == NULL
+                   || (core_state.watched_type = add_type(module, &core_watched_spec, false)) == NULL
+                   || (core_state.traced_object_type = add_type(module, &core_traced_object_spec, false)) == NULL
+               ? -1
+               : 0;
+}

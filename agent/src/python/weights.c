@@ -1,0 +1,423 @@
+/* python/weights.c - weights(): a model's tensors are watched.
+ *
+ * Owns: what of a mapping or a module is watched, and how it is held. Must not
+ * know: when a tensor is read, for how long, or where its record goes
+ * (writer/weights.c). Invariants: only a call that has no such argument raises,
+ * or in strict mode anything; a module's tensors live no longer for being
+ * watched; between two slices nothing of a tensor is held.
+ */
+#include "core.h"
+
+#include "brick_weights.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+const char core_weights_doc[] = PyDoc_STR(
+"weights(tensors, /, *, rescan_s=None, generation=None, share=0.005)\n--\n\n"
+"Record the fingerprints of a model's parameters, now and again, so that they can be compared with other workers.\n\n"
+"tensors: a mapping of names to what fingerprint() takes, or a torch module, of which all parameters and buffers are\n"
+"meant. All are read here and now; then, in slices of at most 200 us at the ends of steps (`with step(...)`), whenever a\n"
+"daemon asks for it, and so long after the beginning of the last time as rescan_s says. share: of the time, for these\n"
+"slices, at most. A later call takes the place of an earlier one: call it again after an update. generation: an integer\n"
+"or a string, the same in all workers that are to be compared; else how many such calls there were. What checksum()\n"
+"records from then on is compared with what came of the same generation alone.\n\n"
+"A mapping is kept, and its tensors looked up at each slice; of a module nothing is kept but weak references to its\n"
+"submodules, where those that they have by then are found. Never raises. What cannot be read (on a device, sparse, of no\n"
+"known type) is counted, and the first one told once. What is written to while it is read gives a fingerprint of neither\n"
+"state. Of a module no buffer is read whose name says cache (`k_cache`): requests write to it, and into another one that\n"
+"they write to a difference would be told: give a mapping without it.\n\n"
+">>> from array import array\n"
+">>> brick.weights({\"model.layers.0.up.weight\": array(\"f\", [1, 2])}, rescan_s=3600)\n");
+
+/* Where a tensor is found. */
+struct entry {
+    PyObject *name;  /* its key, in a mapping */
+    CorePlace place; /* in a module; of NULL: it has none */
+};
+
+struct CoreWeights {
+    struct brick_weights weights;
+    unsigned users; /* calls that are at it */
+    PyThreadState *loader; /* whose load it is, while there is one: a forked child has what its parent's thread left */
+    uint64_t generation;
+    PyObject *mapping; /* or NULL: a module's */
+    struct entry *entries;
+    PyObject *object; /* what is held now */
+    CoreTensor held;
+    PyThreadState *unlocked;
+    char why[200]; /* the first one that could not be read could not */
+};
+
+/* ---- holding -------------------------------------------------------------- */
+
+static bool is_interrupt(void) { return !PyErr_ExceptionMatches(PyExc_Exception); }
+
+/* A new reference; NULL: with an exception set, or it is gone. */
+static PyObject *find(const CoreWeights *w, const struct entry *e)
+{
+    if (w->mapping != NULL) {
+        PyObject *found = PyObject_GetItem(w->mapping, e->name);
+        if (found == NULL && PyErr_ExceptionMatches(PyExc_KeyError))
+            PyErr_Clear();
+        return found;
+    }
+    if (e->place.of != NULL)
+        return core_place_find(&e->place);
+    PyErr_SetString(PyExc_ValueError, "brick_agent: the module could not say all of its tensors");
+    return NULL;
+}
+
+/* Why the first one cannot be read is kept, and the exception cleared; but for an interrupt that comes meanwhile. */
+static void note_why(CoreWeights *w)
+{
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyObject *said = value != NULL ? PyObject_Str(value) : NULL;
+    PyObject *ascii = said != NULL ? PyObject_ASCII(said) : NULL; /* a line of its own, whatever it says */
+    const char *text = ascii != NULL ? PyUnicode_AsUTF8(ascii) : NULL;
+    snprintf(w->why, sizeof w->why, "%s", text != NULL ? text : "it raised");
+    if (PyErr_Occurred() && !is_interrupt())
+        PyErr_Clear();
+    core_let_go(said);
+    core_let_go(ascii);
+    core_let_go(type);
+    core_let_go(value);
+    core_let_go(traceback);
+}
+
+static bool is_load(const CoreWeights *w) { return w->loader == PyThreadState_Get(); }
+
+static enum brick_held failed(CoreWeights *w)
+{
+    core_let_go(w->object);
+    w->object = NULL;
+    if (!PyErr_Occurred())
+        return BRICK_GONE;
+    if (is_interrupt())
+        return BRICK_NOT_NOW;
+    if (is_load(w) && w->why[0] == '\0')
+        note_why(w);
+    else
+        PyErr_Clear();
+    return PyErr_Occurred() ? BRICK_NOT_NOW : BRICK_UNREADABLE;
+}
+
+static enum brick_held hold(void *host, uint64_t number, struct brick_tensor *tensor)
+{
+    CoreWeights *w = host;
+    w->unlocked = NULL; /* another's, who was forked away between the two */
+    if (is_load(w) && PyErr_CheckSignals() != 0) /* whatever a handler raised is its host's */
+        return BRICK_NOT_NOW;
+    w->object = find(w, &w->entries[number]);
+    if (w->object == NULL || core_tensor_hold(w->object, &w->held) != 0)
+        return failed(w);
+    *tensor = w->held.tensor;
+    if (is_load(w) && core_tensor_large(tensor))
+        w->unlocked = PyEval_SaveThread();
+    return BRICK_HELD;
+}
+
+static void release(void *host, uint64_t number)
+{
+    CoreWeights *w = host;
+    if (w->unlocked != NULL) {
+        PyEval_RestoreThread(w->unlocked);
+        w->unlocked = NULL;
+    }
+    core_tensor_release(&w->held);
+    Py_CLEAR(w->object);
+}
+
+/* ---- what is watched ------------------------------------------------------ */
+
+static void put_away(CoreWeights *w)
+{
+    for (uint64_t n = 0; n < w->weights.count; n++) {
+        core_let_go(w->entries[n].name);
+        core_place_put_away(&w->entries[n].place);
+    }
+    core_let_go(w->mapping);
+    PyMem_Free(w->entries);
+    PyMem_Free(w->weights.each);
+    PyMem_Free(w);
+}
+
+/* Its last user frees what is watched no more. */
+static void leave(CoreWeights *w)
+{
+    if (--w->users == 0 && core_state.weights != w)
+        put_away(w);
+}
+
+/* What ends with the old ones may run Python, which finds none: no turn comes to the new ones before they are loaded. */
+static void replace(CoreWeights *w)
+{
+    CoreWeights *old;
+    while ((old = core_state.weights) != NULL) {
+        core_state.weights = NULL;
+        __atomic_store_n(&old->weights.stopped, 1, __ATOMIC_RELAXED);
+        old->users++;
+        leave(old);
+    }
+    core_state.weights = w;
+}
+
+/* One more; the place is taken over. */
+static int watch(CoreWeights *w, uint64_t *room, PyObject *name, CorePlace place)
+{
+    uint64_t *count = &w->weights.count;
+    if (*count == *room) {
+        const uint64_t more = *room * 2 + 64;
+        struct entry *entries = PyMem_Realloc(w->entries, more * sizeof *entries);
+        if (entries != NULL)
+            w->entries = entries;
+        struct brick_weight *each = entries != NULL ? PyMem_Realloc(w->weights.each, more * sizeof *each) : NULL;
+        if (each == NULL) {
+            core_place_put_away(&place);
+            PyErr_NoMemory();
+            return -1;
+        }
+        w->weights.each = each;
+        *room = more;
+    }
+    PyObject *text = core_text(name);
+    Py_ssize_t length;
+    const char *utf8 = text != NULL ? PyUnicode_AsUTF8AndSize(text, &length) : NULL;
+    if (utf8 == NULL) {
+        Py_XDECREF(text);
+        core_place_put_away(&place);
+        return -1;
+    }
+    brick_weight_named(&w->weights.each[*count], utf8, (size_t)length);
+    w->entries[(*count)++] = (struct entry){.name = Py_NewRef(name), .place = place};
+    Py_DECREF(text);
+    return 0;
+}
+
+static int watch_mapping(CoreWeights *w, uint64_t *room, PyObject *mapping)
+{
+    PyObject *names = PyMapping_Keys(mapping);
+    int wrong = names == NULL ? -1 : 0;
+    w->mapping = Py_NewRef(mapping);
+    for (Py_ssize_t n = 0; wrong == 0 && n < PyList_GET_SIZE(names); n++)
+        wrong = watch(w, room, PyList_GET_ITEM(names, n), (CorePlace){.of = NULL});
+    core_let_go(names);
+    return wrong;
+}
+
+#define BUFFERS "_buffers"
+
+/* A module's tensors of one kind: how it is asked for them, and where its parts keep theirs. */
+struct kind {
+    const char *method, *table;
+};
+
+/* Requests write to it: one of the words of its own name, as of "layers.0.attn.k_cache", is "cache". */
+static bool is_cache(PyObject *name)
+{
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL, *dot = text != NULL ? strrchr(text, '.') : NULL;
+    PyErr_Clear();
+    for (const char *word = dot != NULL ? dot + 1 : text; word != NULL && *word != '\0';) {
+        const size_t length = strcspn(word, "_0123456789");
+        if (length == 5 && strncasecmp(word, "cache", length) == 0)
+            return true;
+        word += length + (word[length] != '\0');
+    }
+    return false;
+}
+
+static int watch_pair(CoreWeights *w, uint64_t *room, PyObject *parts, const char *table, PyObject *pair)
+{
+    PyObject *two = PySequence_Tuple(pair);
+    if (two == NULL || PyTuple_GET_SIZE(two) != 2) {
+        PyErr_SetString(PyExc_ValueError, "brick_agent: a module's tensors are pairs of a name and a tensor");
+        Py_XDECREF(two);
+        return -1;
+    }
+    PyObject *name = PyTuple_GET_ITEM(two, 0);
+    const bool is_left_out = strcmp(table, BUFFERS) == 0 && is_cache(name);
+    CorePlace place;
+    int wrong = is_left_out ? 0 : core_place_of(parts, table, name, PyTuple_GET_ITEM(two, 1), &place);
+    if (wrong == 0 && !is_left_out)
+        wrong = watch(w, room, name, place);
+    core_let_go(two);
+    return wrong;
+}
+
+/* What a module raises on the way stands for the tensors behind it, and cannot be read. */
+static int watch_kind(CoreWeights *w, uint64_t *room, PyObject *module, PyObject *parts, const struct kind *kind)
+{
+    PyObject *pairs = PyObject_CallMethod(module, kind->method, NULL), *pair;
+    PyObject *iterator = pairs != NULL ? PyObject_GetIter(pairs) : NULL;
+    int wrong = iterator == NULL ? -1 : 0;
+    while (wrong == 0 && (pair = PyIter_Next(iterator)) != NULL) {
+        wrong = watch_pair(w, room, parts, kind->table, pair);
+        core_let_go(pair);
+    }
+    core_let_go(pairs);
+    core_let_go(iterator);
+    if (!PyErr_Occurred())
+        return 0;
+    if (is_interrupt() || PyErr_ExceptionMatches(PyExc_MemoryError))
+        return -1;
+    PyErr_Clear();
+    PyObject *name = PyUnicode_FromString(kind->method);
+    wrong = name != NULL ? watch(w, room, name, (CorePlace){.of = NULL}) : -1;
+    Py_XDECREF(name);
+    return wrong;
+}
+
+static int watch_module(CoreWeights *w, uint64_t *room, PyObject *module)
+{
+    static const struct kind parameters = {"named_parameters", "_parameters"}, buffers = {"named_buffers", BUFFERS};
+    PyObject *parts = core_module_parts(module);
+    const int wrong = parts == NULL || watch_kind(w, room, module, parts, &parameters) != 0
+                      || watch_kind(w, room, module, parts, &buffers) != 0;
+    core_let_go(parts);
+    return wrong ? -1 : 0;
+}
+
+static CoreWeights *watched(PyObject *tensors)
+{
+    CoreWeights *w = PyMem_Calloc(1, sizeof *w);
+    uint64_t room = 0;
+    if (w == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    PyObject *method = core_attribute(tensors, "named_parameters");
+    int wrong = PyErr_Occurred() ? -1 : 0;
+    if (wrong == 0)
+        wrong = method != NULL ? watch_module(w, &room, tensors) : watch_mapping(w, &room, tensors);
+    core_let_go(method);
+    if (wrong != 0) {
+        put_away(w);
+        return NULL;
+    }
+    w->weights.hold = hold;
+    w->weights.release = release;
+    w->weights.host = w;
+    return w;
+}
+
+/* ---- load ----------------------------------------------------------------- */
+
+/* The first of those that have no fingerprint, and how many they are: 0, in strict mode -1 with an exception set. */
+static int tell_unread(const CoreWeights *w)
+{
+    static bool told;
+    const struct brick_weights *all = &w->weights;
+    uint64_t unread = 0, first = 0;
+    for (uint64_t n = all->read; n-- > 0;)
+        if (all->each[n].taken.dtype == 0 && !all->each[n].gone) {
+            first = n;
+            unread++;
+        }
+    if (unread == 0 || (told && !core_strict()))
+        return 0;
+    told = true;
+    char line[600];
+    PyObject *name = PyObject_ASCII(w->entries[first].name);
+    const char *text = name != NULL ? PyUnicode_AsUTF8(name) : NULL;
+    const int length = snprintf(line, sizeof line, "brickd: %llu of %llu weights have no fingerprint; the first, %.300s: %s\n",
+                                (unsigned long long)unread, (unsigned long long)all->count, text != NULL ? text : "?",
+                                w->why[0] != '\0' ? w->why : "it cannot be read");
+    Py_XDECREF(name);
+    PyErr_Clear();
+    if (core_strict()) {
+        PyErr_SetString(PyExc_ValueError, line);
+        return -1;
+    }
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return 0;
+    return 0;
+}
+
+/* What was given has no tensors that we know how to ask for; the exception is set. */
+static int tell_unknown(void)
+{
+    static bool told;
+    char line[300];
+    if (core_strict() || is_interrupt())
+        return -1;
+    PyErr_Clear();
+    if (told)
+        return 0;
+    told = true;
+    const int length = snprintf(line, sizeof line, "%s", "brickd: no weights are watched: wanted a mapping of names to tensors, "
+                                                         "or a torch module\n");
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return 0;
+    return 0;
+}
+
+static int load(CoreWeights *w)
+{
+    w->users++;
+    w->loader = PyThreadState_Get();
+    brick_weights_load(&w->weights);
+    w->loader = NULL;
+    const int wrong = PyErr_Occurred() ? -1 : tell_unread(w);
+    leave(w);
+    return wrong;
+}
+
+int core_weights_turn(void)
+{
+    CoreWeights *w = core_state.weights;
+    w->users++;
+    brick_weights_turn(&w->weights);
+    leave(w);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* ---- the function --------------------------------------------------------- */
+
+/* In (0, most]: 0, and *number stays as it is where there is none; -1 with an exception set. */
+static int to_positive(PyObject *value, double most, double *number, const char *wanted)
+{
+    const double given = PyFloat_AsDouble(value);
+    if (given > 0 && given <= most) {
+        *number = given;
+        return 0;
+    }
+    if (PyErr_Occurred() && is_interrupt())
+        return -1;
+    return core_complain(wanted, value);
+}
+
+PyObject *core_weights(PyObject *module, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"", "rescan_s", "generation", "share", NULL};
+    PyObject *tensors, *rescan = Py_None, *said = Py_None, *part = NULL;
+    double rescan_s = 0, share = 0.005;
+    uint64_t generation;
+    bool has_generation;
+    struct brick_config config = {0};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O|$OOO:weights", names, &tensors, &rescan, &said, &part))
+        return NULL;
+    if (brick_is_off())
+        Py_RETURN_NONE;
+    if ((rescan != Py_None && to_positive(rescan, 1e9, &rescan_s, "rescan_s must be a number of seconds above 0, or None") != 0)
+        || (part != NULL && to_positive(part, 1, &share, "share must be above 0 and at most 1") != 0)
+        || core_number(said, &generation, &has_generation, "a generation must be an integer or a string") != 0)
+        return NULL;
+    core_note_program();
+    if (brick_state() == BRICK_NEW && core_open(&config) != 0)
+        return NULL;
+    if (brick_state() != BRICK_ON)
+        Py_RETURN_NONE;
+    core_watch();
+    CoreWeights *w = watched(tensors);
+    if (w == NULL)
+        return tell_unknown() == 0 ? Py_NewRef(Py_None) : NULL;
+    w->weights.rescan_ns = (uint64_t)(rescan_s * 1e9);
+    w->weights.share_ppm = share * 1e6 < 1 ? 1 : (uint64_t)(share * 1e6);
+    w->generation = generation;
+    w->weights.generation = has_generation ? &w->generation : NULL;
+    replace(w);
+    return load(w) == 0 ? Py_NewRef(Py_None) : NULL;
+}

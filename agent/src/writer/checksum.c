@@ -1,0 +1,364 @@
+/* writer/checksum.c - checksums: what a site's tensors came to goes into the lane's event ring.
+ *
+ * A tensor's fingerprint is taken apart from its record, since the kernel may
+ * overwrite its inputs. It is computed outside of the busy section; while
+ * recording is off, for a site that is off and while the ring is full, nothing is
+ * read. As in writer/span.c there is no system call and no allocation, but for the
+ * first checksum of a process, of a lane and of a site.
+ */
+#include "event_ring.h"
+#include "key_file.h"
+
+#include "brick_hash.h"
+#include "../fingerprint/fp_modes.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+BRICK_ASSERT((int)BRICK_AGREES_LOCAL == (int)BRICK_LOCAL && (int)BRICK_AGREES_REPLICATED == (int)BRICK_REPLICATED
+                 && (int)BRICK_AGREES_PARTIAL == (int)BRICK_PARTIAL && (int)BRICK_AGREES_MOVED == (int)BRICK_MOVED,
+             "the same numbers");
+
+#define SHAPE_MAX (sizeof((struct brick_output *)0)->shape / sizeof(uint64_t))
+BRICK_ASSERT(SHAPE_MAX == sizeof((struct brick_taken *)0)->shape / sizeof(uint64_t), "as many as the record has");
+
+/* ---- sites -------------------------------------------------------------- */
+
+/* Where a call stands: what it says, else what is open for its key. */
+struct place {
+    uint64_t key;   /* of the site, as the private table has it */
+    uint64_t value; /* its number and flags; 0: none */
+    uint64_t step;
+    uint32_t has_step; /* 0 or 1: it was said; a step of 0 is one too */
+};
+
+static struct place place_of(struct brick_thread *t, uint32_t kernel, const void *key, const struct brick_at *at)
+{
+    struct place p = {.value = 0};
+    uint32_t layer = BRICK_NO_LAYER;
+    if (at->layer == NULL || at->step == NULL) {
+        const struct brick_stack *s = brick_stack_of(t, key, 0);
+        if (s != NULL && s->refused != 0) /* of what is open here too much is unknown */
+            return p;
+        if (s != NULL && s->top != NULL) {
+            layer = s->top->layer;
+            p.step = s->top->step;
+            p.has_step = (s->top->inherits & BRICK_FRAME_STEP) != 0;
+        }
+    }
+    if (at->layer != NULL)
+        layer = *at->layer <= BRICK_LAYER_MAX ? *at->layer : BRICK_NO_LAYER;
+    if (at->step != NULL) {
+        p.step = *at->step;
+        p.has_step = 1;
+    }
+    if (kernel > UINT16_MAX)
+        return p;
+    p.key = brick_site_entry(kernel, layer);
+    p.value = brick_entry_find(&brick_agent.tables, p.key);
+    if (BRICK_UNLIKELY(p.value == 0))
+        p.value = brick_site_intern(&brick_agent.tables, t->segment, p.key);
+    return p;
+}
+
+static uint64_t visits_of(const struct brick_thread *t)
+{
+    return (uint64_t)2 << (63 - __builtin_clzll(t->segment->header->sites)); /* more than there are sites */
+}
+
+/* How often this site came since it was last at another step, and once more from now on; 0: there is no memory to count. */
+static int count_visit(struct brick_thread *t, const struct place *p, uint64_t *before)
+{
+    const uint64_t visits = visits_of(t);
+    if (BRICK_UNLIKELY(t->visits == NULL)) {
+        if (!brick_seldom(++t->unvisited))
+            return 0;
+        void *memory = mmap(NULL, visits * sizeof *t->visits, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (memory == MAP_FAILED)
+            return 0;
+        t->visits = (struct brick_visits *)memory;
+    }
+    uint64_t i = brick_splitmix64(p->key) & (visits - 1);
+    while (t->visits[i].site != p->key && t->visits[i].site != 0)
+        i = (i + 1) & (visits - 1);
+    struct brick_visits *v = &t->visits[i];
+    if (v->site == 0 || v->step != p->step || v->has_step != p->has_step)
+        *v = (struct brick_visits){.site = p->key, .step = p->step, .has_step = p->has_step & 1u};
+    *before = v->count++;
+    return 1;
+}
+
+/* ---- which steps, which sites -------------------------------------------- */
+
+#define STEP_DRAWN UINT64_C(0xA0761D6478BD642F)
+
+/* As brick_shm.h has it. */
+static int is_step_drawn(uint64_t step, uint32_t rate)
+{
+    const uint32_t hash = (uint32_t)(brick_splitmix64(step ^ STEP_DRAWN) >> 32);
+    return rate == BRICK_RATE_ALL || (rate != BRICK_RATE_NONE && hash < rate);
+}
+
+/* The upper half of the hash, which decides whether a step is drawn, stays: workers draw by what a step is given. */
+uint64_t brick_step_after(uint64_t step, uint64_t filled)
+{
+    const uint64_t drawn = brick_splitmix64(step ^ STEP_DRAWN) & ~(uint64_t)UINT32_MAX;
+    const uint64_t other = brick_splitmix64(step ^ brick_splitmix64(filled)) & UINT32_MAX;
+    return filled == 0 ? step : brick_unsplitmix64(drawn | other) ^ STEP_DRAWN;
+}
+
+/* Neither the operator nor the host wants this step or this site left out. `rate`: where neither says of which steps. */
+static int is_drawn(const struct brick_thread *t, const struct place *p, uint32_t rate)
+{
+    const struct brick_control *control = __atomic_load_n(&t->control, __ATOMIC_RELAXED);
+    const uint32_t asked = brick_load_relaxed32(&control->fingerprint_rate); /* O15 */
+    const uint32_t said = asked != 0 ? asked : brick_agent.plan.rate, site = (uint32_t)(p->value & 0xFFFF);
+    uint64_t *own = &brick_process_of(t->segment)->reserved[BRICK_PROCESS_RATE];
+    if (BRICK_UNLIKELY(rate != BRICK_RATE_ALL && brick_load_relaxed(own) != rate)) /* O14 */
+        brick_store_relaxed(own, rate);
+    rate = said != 0 ? said : rate;
+    if (BRICK_UNLIKELY((brick_load_relaxed(&control->sites[site / 64 % 256]) >> (site % 64) & 1) != 0)) /* O15 */
+        return 0;
+    return p->has_step ? is_step_drawn(p->step, rate) : rate == BRICK_RATE_ALL;
+}
+
+/* ---- taking ------------------------------------------------------------- */
+
+static const struct brick_at here;
+
+/* Behind its first slot: its others, and those that are kept from starts. */
+static uint64_t kept_free(const struct brick_thread *t, uint32_t inputs)
+{
+    return brick_kept_from_starts(t) + BRICK_CHECKED_SLOTS(inputs) - 1u;
+}
+
+int brick_wants(uint32_t kernel, const void *key, const struct brick_at *at)
+{
+    return brick_wants_of(kernel, key, at, BRICK_RATE_ALL);
+}
+
+int brick_wants_of(uint32_t kernel, const void *key, const struct brick_at *at, uint32_t rate)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return 0;
+    const struct place p = place_of(t, kernel, key, at != NULL ? at : &here);
+    const int wanted = p.value != 0 && (p.value & BRICK_ENTRY_OFF) == 0 && is_drawn(t, &p, rate)
+                       && brick_event_room(t, kept_free(t, 0));
+    brick_idle(t);
+    return wanted;
+}
+
+int brick_in_step(const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return 0;
+    const struct brick_stack *s = brick_stack_open(t, key);
+    const int has_step = s != NULL && (s->top->inherits & BRICK_FRAME_STEP) != 0;
+    brick_idle(t);
+    return has_step;
+}
+
+uint64_t brick_step_given(uint64_t step, const struct brick_tensor *tensor)
+{
+    struct brick_secret secret;
+    struct brick_fingerprint given;
+    if (!brick_secret(&secret) || brick_fingerprint(tensor, secret.key, &given) != NULL)
+        return step;
+    return brick_splitmix64(step ^ given.checksum);
+}
+
+int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key)
+{
+    struct brick_secret secret;
+    if (!brick_secret(&secret))
+        return 0;
+    uint64_t *name = &process->reserved[BRICK_PROCESS_KEY];
+    if (BRICK_UNLIKELY(brick_load_relaxed(name) != secret.name))
+        brick_store_relaxed(name, secret.name);
+    *key = secret.key;
+    return 1;
+}
+
+static uint32_t digest_of_shape(const struct brick_tensor *tensor)
+{
+    uint64_t digest = brick_splitmix64(tensor->dims);
+    for (uint32_t d = 0; d < tensor->dims; d++)
+        digest = brick_splitmix64(digest ^ (uint64_t)tensor->shape[d]);
+    return (uint32_t)(digest >> 32);
+}
+
+void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor)
+{
+    for (uint32_t d = 0; d < tensor->dims && d < SHAPE_MAX; d++)
+        taken->shape[d] = (uint64_t)tensor->shape[d];
+    taken->dtype = tensor->dtype;
+    taken->dims = tensor->dims;
+    taken->extents = digest_of_shape(tensor);
+    taken->valid = tensor->valid;
+}
+
+const char *brick_take(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_tensor *tensor,
+                       struct brick_taken *taken)
+{
+    memset(taken, 0, sizeof *taken);
+    if (!brick_wants(kernel, key, at))
+        return NULL;
+    struct brick_process *process = brick_process_of(brick_segment_now());
+    struct brick_fingerprint_key secret;
+    if (tensor != NULL && !brick_key_told(process, &secret))
+        return NULL; /* told there; its checksum is dropped */
+    const char *refused = tensor == NULL ? "there is none" : brick_fingerprint(tensor, secret, &taken->fingerprint);
+    if (refused != NULL) {
+        brick_fetch_add(&process->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
+        taken->refused = 1;
+        return refused;
+    }
+    brick_taken_of(taken, tensor);
+    return NULL;
+}
+
+/* ---- recording ---------------------------------------------------------- */
+
+static uint32_t so_many(uint64_t n) { return n < UINT32_MAX ? (uint32_t)n : UINT32_MAX; }
+
+/* A call of its own: see fingerprint/fp_modes.h. */
+static __attribute__((noinline)) void narrow(float to[2], double least, double most)
+{
+    to[0] = (float)least;
+    to[1] = (float)most;
+}
+
+static void put_tensor(const struct brick_thread *t, uint64_t ahead, const struct brick_taken *taken)
+{
+    const struct brick_fingerprint *f = &taken->fingerprint;
+    float bounds[2];
+    const unsigned hosts = brick_modes_usual();
+    narrow(bounds, f->min, f->max);
+    brick_modes_restore(hosts);
+    const struct brick_tensor_sums sums = {
+        .checksum = f->checksum,
+        .elements = f->elements,
+        .mean = f->mean,
+        .l2 = f->l2,
+        .min = bounds[0],
+        .max = bounds[1],
+        .nan = so_many(f->nan),
+        .pos_inf = so_many(f->pos_inf),
+        .neg_inf = so_many(f->neg_inf),
+        .shape = taken->extents,
+        .dtype = (uint8_t)taken->dtype,
+    };
+    memcpy(brick_event_at(t, ahead), &sums, sizeof sums);
+    memcpy(brick_event_at(t, ahead + 1), f->sketch, sizeof f->sketch);
+}
+
+void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken)
+{
+    struct brick_output output = {.fnv1a = taken->fingerprint.fnv1a, .dims = taken->dims};
+    memcpy(output.shape, taken->shape, sizeof output.shape);
+    memcpy(brick_event_at(t, 1), &output, sizeof output);
+    put_tensor(t, 2, taken);
+}
+
+/* Several inputs as one: what differs in any of them differs in it. */
+static struct brick_taken all_of(const struct brick_taken *inputs, uint32_t count)
+{
+    struct brick_taken all = {.dtype = inputs[0].dtype};
+    for (uint32_t n = 0; n < count; n++) {
+        const struct brick_fingerprint *f = &inputs[n].fingerprint;
+        if (inputs[n].dtype == 0)
+            return (struct brick_taken){.dtype = 0};
+        all.fingerprint.checksum = brick_splitmix64(all.fingerprint.checksum ^ f->checksum);
+        all.fingerprint.elements += f->elements;
+    }
+    return all;
+}
+
+static void put_inputs(const struct brick_thread *t, const struct brick_taken *inputs, uint32_t count)
+{
+    const uint32_t apart = count <= BRICK_INPUTS_MAX ? count : BRICK_INPUTS_MAX - 1;
+    for (uint32_t n = 0; n < apart; n++)
+        put_tensor(t, BRICK_CHECKED_SLOTS(n), &inputs[n]);
+    if (apart < count) {
+        const struct brick_taken others = all_of(inputs + apart, count - apart);
+        put_tensor(t, BRICK_CHECKED_SLOTS(apart), &others);
+    }
+}
+
+/* What cannot be is counted as an amount, and left out: what is only local claims nothing. */
+static void put_relation(struct brick_thread *t, const struct brick_at *at, struct brick_checked *r)
+{
+    const int named = at->of != 0 && at->of <= UINT16_MAX;
+    const int can_be = at->relation == BRICK_LOCAL || (at->relation < BRICK_RELATIONS && named);
+    r->relation = can_be ? (uint8_t)at->relation : BRICK_LOCAL;
+    r->of = r->relation != BRICK_LOCAL ? (uint16_t)at->of : 0;
+    r->backend = at->backend <= UINT16_MAX ? (uint16_t)at->backend : 0;
+    brick_add(&t->line->amounts, !can_be);
+}
+
+/* Of which weights it came belongs to what must be equal, but where something else says why it is. */
+static uint64_t params_of(const struct brick_at *at, uint8_t relation)
+{
+    const uint64_t generation = brick_load_relaxed(&brick_agent.generation);
+    if (generation == 0 || relation == BRICK_MOVED)
+        return at->params;
+    const uint64_t params = brick_splitmix64(at->params ^ generation);
+    return params != 0 ? params : 1;
+}
+
+unsigned brick_checksum(uint32_t kernel, const void *key, const struct brick_at *at, const struct brick_taken *output,
+                        const struct brick_taken *inputs, uint32_t count)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    at = at != NULL ? at : &here;
+    const uint64_t now = brick_ticks(brick_agent.clock);
+    const struct place p = place_of(t, kernel, key, at);
+    if ((p.value & BRICK_ENTRY_OFF) != 0 || !is_drawn(t, &p, BRICK_RATE_ALL)) {
+        brick_idle(t);
+        return outcome;
+    }
+    uint64_t position = at->position != NULL ? *at->position : 0;
+    int placed = p.value != 0 && (at->position != NULL || count_visit(t, &p, &position)); /* counted, whatever follows */
+    if (output->refused) { /* for which no ring could have had room: it is none of the attempts, and leaves no gap in them */
+        brick_event_over(t, now);
+        return outcome | BRICK_REFUSED;
+    }
+    const uint32_t kept = count <= BRICK_INPUTS_MAX ? count : BRICK_INPUTS_MAX;
+    const uint16_t slots = (uint16_t)BRICK_CHECKED_SLOTS(kept);
+    if (p.value == 0)
+        brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
+    brick_add(&t->line->amounts, at->layer != NULL && *at->layer > BRICK_LAYER_MAX); /* taken for none */
+    brick_event_wanted(t);
+    struct brick_checked *r = placed && output->dtype != 0 ? brick_event_slot(t, kept_free(t, kept)) : NULL;
+    if (r == NULL) {
+        outcome |= brick_event_dropped(t, BRICK_KIND_CHECKED);
+    } else {
+        brick_put_output(t, output);
+        put_inputs(t, inputs, count);
+        BRICK_POINT("checked");
+        r->site = (uint32_t)(p.value & 0xFFFF);
+        r->ticks = now;
+        r->step = p.step;
+        r->position = position;
+        r->valid = output->valid;
+        put_relation(t, at, r);
+        r->params = params_of(at, r->relation);
+        r->inputs = (uint8_t)kept;
+        r->flags = (uint8_t)((at->position != NULL ? BRICK_CHECKED_POSITION : 0) | (p.has_step ? BRICK_CHECKED_STEP : 0)
+                             | (count > kept ? BRICK_CHECKED_MORE : 0)
+                             | (at->state == BRICK_STATELESS ? BRICK_CHECKED_STATELESS : 0)
+                             | (at->state >= BRICK_STATEFUL ? BRICK_CHECKED_STATEFUL : 0));
+        r->reserved = 0;
+        brick_event_publish(t, r, BRICK_KIND_CHECKED, slots);
+    }
+    brick_event_over(t, now);
+    return outcome;
+}

@@ -1,0 +1,86 @@
+/* writer/clock.c - which clock this process may trust, and how long its ticks are. */
+#include "clock.h"
+#include "segment_file.h"
+
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+/* The kernel measures the time stamp counters of all cores against each other
+ * and takes another clocksource when they disagree: we follow its judgement,
+ * and ask the processor that the counter keeps its rate and does not stop. */
+static uint32_t hardware_clock(const char *clocksource)
+{
+    char text[32];
+    uint32_t a, b, c, d;
+    if (brick_read_file(clocksource, text, sizeof text) < 0 || strcmp(text, "tsc\n") != 0)
+        return BRICK_CLOCK_NONE;
+    if (!__get_cpuid(0x80000007u, &a, &b, &c, &d) || (d & 1u << 8) == 0)
+        return BRICK_CLOCK_NONE;
+    return BRICK_CLOCK_TSC;
+}
+#elif defined(__aarch64__)
+static uint32_t hardware_clock(const char *clocksource)
+{
+    char text[32];
+    if (brick_read_file(clocksource, text, sizeof text) < 0 || strcmp(text, "arch_sys_counter\n") != 0)
+        return BRICK_CLOCK_NONE;
+    return BRICK_CLOCK_CNTVCT;
+}
+#else
+static uint32_t hardware_clock(const char *clocksource)
+{
+    (void)clocksource;
+    return BRICK_CLOCK_NONE;
+}
+#endif
+
+uint32_t brick_clock_choose(const char *wish, const char *clocksource)
+{
+    uint32_t clock = BRICK_CLOCK_NONE;
+    if (strcmp(wish, "monotonic") != 0)
+        clock = hardware_clock(clocksource);
+    return clock != BRICK_CLOCK_NONE ? clock : BRICK_CLOCK_MONOTONIC;
+}
+
+void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns)
+{
+    /* Of a few pairs the one with the least time between its two readings. */
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint64_t before = brick_ticks(clock);
+        uint64_t now = brick_clock_ns(CLOCK_MONOTONIC_RAW);
+        uint64_t after = brick_ticks(clock);
+        if (after - before < least) {
+            least = after - before;
+            *ticks = before + least / 2;
+            *ns = now;
+        }
+    }
+    if (clock == BRICK_CLOCK_MONOTONIC)
+        *ticks = *ns;
+}
+
+#define LONG_NS INT64_C(1000000000) /* a pair is exact to some 50 ns */
+
+/* The baseline is the segment's life, until it is long: from then on the length stays, so that what is told of the same
+ * spans stays too. A counter that went back meanwhile, as after a suspend, gives no such length. */
+double brick_clock_tick_ns(const struct brick_header *h)
+{
+    static double known;
+    uint64_t ticks, ns;
+    if (h->clock == BRICK_CLOCK_MONOTONIC)
+        return 1;
+    const double before = brick_load_relaxed_f64(&known);
+    if (before > 0)
+        return before;
+    brick_clock_pair(h->clock, &ticks, &ns);
+    const int64_t past_ns = (int64_t)(ns - h->anchor_ns);
+    const double tick_ns = (double)past_ns / (double)(int64_t)(ticks - h->anchor_ticks);
+    if (!(tick_ns > 0.05 && tick_ns < 50)) /* 20 GHz to 20 MHz */
+        return 0;
+    if (past_ns > LONG_NS)
+        brick_store_relaxed_f64(&known, tick_ns);
+    return tick_ns;
+}

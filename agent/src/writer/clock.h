@@ -1,0 +1,39 @@
+/* clock.h - the clock that spans are timed with. */
+#ifndef BRICK_CLOCK_H
+#define BRICK_CLOCK_H
+
+#include "common.h"
+
+#include <time.h>
+
+static inline uint64_t brick_clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t brick_ticks(uint32_t clock)
+{
+#if defined(__x86_64__)
+    if (BRICK_LIKELY(clock == BRICK_CLOCK_TSC))
+        return __builtin_ia32_rdtsc(); /* not <x86intrin.h>: its 34,000 lines cost half of the compile time */
+#elif defined(__aarch64__)
+    if (BRICK_LIKELY(clock == BRICK_CLOCK_CNTVCT)) {
+        uint64_t v;
+        __asm__ volatile("mrs %0, cntvct_el0" : "=r"(v));
+        return v;
+    }
+#endif
+    (void)clock;
+    return brick_clock_ns(CLOCK_MONOTONIC_RAW);
+}
+
+/* The best clock that `wish` allows; clocksource: the file in which the kernel names its own. */
+BRICK_HIDDEN uint32_t brick_clock_choose(const char *wish, const char *clocksource);
+/* Ticks and CLOCK_MONOTONIC_RAW of one moment. */
+BRICK_HIDDEN void brick_clock_pair(uint32_t clock, uint64_t *ticks, uint64_t *ns);
+/* The length of a segment's tick, by its first pair and one of now; 0 where that cannot be known. */
+BRICK_HIDDEN double brick_clock_tick_ns(const struct brick_header *h);
+
+#endif

@@ -1,0 +1,39 @@
+/* common.h - what every file of the writer uses: hints for the compiler, named points for tests. First of all includes.
+ *
+ * One process has one agent. Its state is private memory; what others may see is in the segment. No file of the writer is
+ * public. Calls go down these rows:
+ *
+ *   span.c  mark.c  deferred.c  checksum.c  weights.c  kernel_source.c     what a host records
+ *   thread.c  pending.c                                                    a thread's lane
+ *   lifecycle.c                                                            opened, forked, lost, closed
+ *   intern.c  key_file.c                                                   numbers of names; the key of checksums
+ *   removed_record.c                                                       dead segments
+ *   segment_file.c  memory_limit.c  clock.c                                the file
+ */
+#ifndef BRICK_COMMON_H
+#define BRICK_COMMON_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE 1 /* an engine's build need not know */
+#endif
+
+#include "brick_agent.h"
+#include "brick_shm.h"
+
+#define BRICK_LIKELY(x) __builtin_expect(!!(x), 1)
+#define BRICK_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define BRICK_HIDDEN __attribute__((visibility("hidden")))
+#define BRICK_ALWAYS static inline __attribute__((always_inline)) /* on the record path, though called from several places */
+
+/* Named steps of each write. A build for tests kills the process at one. */
+#ifdef BRICK_TEST_POINTS
+extern void (*brick_test_point)(const char *name);
+#define BRICK_POINT(name) (brick_test_point ? brick_test_point(name) : (void)0)
+#else
+#define BRICK_POINT(name) ((void)0)
+#endif
+
+/* What was in vain is tried again the first, second, fourth, eighth ... time that it is wanted. */
+static inline int brick_seldom(uint64_t time) { return (time & (time - 1)) == 0; }
+
+#endif

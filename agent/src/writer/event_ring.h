@@ -1,0 +1,80 @@
+/* writer/event_ring.h - the event ring, as the calls that write into it share it: writer/deferred.c, writer/checksum.c,
+ * writer/weights.c. */
+#ifndef BRICK_RING_H
+#define BRICK_RING_H
+
+#include "record_path.h"
+
+/* From here on an event is recorded or dropped: a gap between the numbers of two records shows that one was. */
+static inline void brick_event_wanted(struct brick_thread *t)
+{
+    brick_add(&t->line->event_attempts, 1);
+    brick_fence_signal(); /* O14 */
+}
+
+static inline unsigned brick_event_dropped(struct brick_thread *t, enum brick_kind kind)
+{
+    brick_add(&t->line->event_dropped[kind], 1);
+    return BRICK_REFUSED;
+}
+
+/* The next record's slot but so many, around the ring's end. */
+static inline struct brick_record *brick_event_at(const struct brick_thread *t, uint64_t ahead)
+{
+    return &t->event_ring.records[(t->event_ring.head + ahead) & (t->event_ring.slots - 1)];
+}
+
+/* Whether the ring has memory, and more than `kept` slots are free. */
+static inline int brick_event_room(struct brick_thread *t, uint64_t kept)
+{
+    struct brick_ring *ring = &t->event_ring;
+    return (BRICK_LIKELY(ring->memory == BRICK_MEMORY_THERE)
+            || brick_ring_commit(t, ring, t->segment->layout.event_ring))
+           && brick_ring_room(t, ring, &brick_consumer_of(t->segment, t->number)->event, kept);
+}
+
+/* Where the next record goes, with `kept` more slots free behind it; NULL: no room, or no memory. */
+static inline void *brick_event_slot(struct brick_thread *t, uint64_t kept)
+{
+    if (!brick_event_room(t, kept))
+        return NULL;
+    BRICK_POINT("event");
+    return brick_event_at(t, 0);
+}
+
+/* The last eighth of the ring is kept for what ends, and the last eighth of that for the finalizes, which end most. */
+static inline uint64_t brick_kept_from_starts(const struct brick_thread *t) { return (t->event_ring.slots + 7) / 8; }
+static inline uint64_t brick_kept_from_measurements(const struct brick_thread *t)
+{
+    return (t->event_ring.slots + 63) / 64;
+}
+
+/* The record's first slot; the others are written by now. */
+static inline void brick_event_publish(struct brick_thread *t, void *record, enum brick_kind kind, uint16_t slots)
+{
+    struct brick_record *r = (struct brick_record *)record;
+    struct brick_lane *line = t->line;
+    r->slots = slots;
+    r->kind = (uint16_t)kind;
+    BRICK_POINT("event_sequence");
+    brick_store_release(&r->sequence, brick_load_relaxed(&line->event_attempts)); /* O9 */
+    BRICK_POINT("event_counted");
+    brick_add(&line->event_records, 1); /* before the head: nobody has read more than there are */
+    BRICK_POINT("event_head");
+    t->event_ring.head += slots;
+    brick_store_release(&line->event_head, t->event_ring.head); /* O10 */
+}
+
+/* Of writer/checksum.c: the key of checksums, its name told (0: it cannot be had now); what a tensor is, beside its fingerprint; the slots of an output. */
+BRICK_HIDDEN int brick_key_told(struct brick_process *process, struct brick_fingerprint_key *key);
+BRICK_HIDDEN void brick_taken_of(struct brick_taken *taken, const struct brick_tensor *tensor);
+BRICK_HIDDEN void brick_put_output(const struct brick_thread *t, const struct brick_taken *taken);
+
+static inline void brick_event_over(struct brick_thread *t, uint64_t now)
+{
+    if (BRICK_UNLIKELY(now > t->look))
+        brick_look(t, now);
+    brick_idle(t);
+}
+
+#endif

@@ -1,0 +1,393 @@
+/* writer/intern.c - names, paths and sites get their numbers.
+ *
+ * Cold: once per name, per place in the call tree and per site. Several threads may
+ * be here at once; nobody waits for anybody (see struct brick_entry).
+ */
+#include "intern.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static uint64_t hash_text(const uint8_t *text, size_t length)
+{
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < length; i++)
+        h = (h ^ text[i]) * UINT64_C(0x100000001B3);
+    return h;
+}
+
+static void *private_memory(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static uint64_t power_of_two_from(uint64_t n)
+{
+    uint64_t size = 64;
+    while (size < n)
+        size *= 2;
+    return size;
+}
+
+int brick_tables_make(struct brick_tables *t, const struct brick_header *h)
+{
+    /* At most half full of paths and sites; recursions may take the half of what there is. */
+    uint64_t entries = power_of_two_from((uint64_t)h->paths * 4 + (uint64_t)h->sites * 2), numbers = power_of_two_from((uint64_t)h->names * 2);
+    memset(t, 0, sizeof *t);
+    t->entries = (struct brick_entry *)private_memory(entries * sizeof *t->entries);
+    t->numbers = (uint32_t *)private_memory(numbers * sizeof *t->numbers);
+    if (t->entries == NULL || t->numbers == NULL)
+        return 0;
+    t->entry_mask = entries - 1;
+    t->entry_shift = (uint32_t)__builtin_clzll(entries) + 1;
+    t->number_mask = numbers - 1;
+    return 1;
+}
+
+/* ---- names ------------------------------------------------------------- */
+
+/* A counter that readers see follows the private one; never back. */
+static void raise_to(uint64_t *counter, uint64_t value)
+{
+    uint64_t now = brick_load_relaxed(counter);
+    while (now < value && !__atomic_compare_exchange_n(counter, &now, value, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        continue;
+}
+
+/* The next number of a kind, or `room` when there is none: asked before it is taken, so that no counter runs away. */
+static uint64_t take_number(uint64_t *next, uint64_t room, uint64_t *seen)
+{
+    uint64_t number = brick_load_relaxed(next) < room ? brick_fetch_add(next, 1) : room; /* O4 */
+    if (number >= room)
+        return room;
+    raise_to(seen, number + 1);
+    return number;
+}
+
+/* What is not there is a hole, and must not be touched. */
+static int name_is_there(const struct brick_segment *s, uint64_t number)
+{
+    const uint64_t block = number / BRICK_BLOCK;
+    return (brick_load_acquire(&s->name_blocks[block / 64]) >> block % 64 & 1) != 0;
+}
+
+static int name_has_memory(struct brick_segment *s, uint64_t number)
+{
+    if (name_is_there(s, number))
+        return 1;
+    uint64_t block = number / BRICK_BLOCK;
+    uint64_t bytes = BRICK_BLOCK * sizeof(struct brick_name);
+    if (!brick_segment_commit(s, s->layout.names + block * bytes, bytes)) {
+        brick_fetch_add(&brick_process_of(s)->blocks_refused, 1);
+        return 0;
+    }
+    __atomic_fetch_or(&s->name_blocks[block / 64], UINT64_C(1) << block % 64, __ATOMIC_RELEASE);
+    return 1;
+}
+
+static void name_write(struct brick_name *slot, const uint8_t *text, size_t length)
+{
+    memcpy(slot->text, text, length);
+    BRICK_POINT("name_text");
+    brick_store_release32(&slot->word, BRICK_NAME_READY | (uint32_t)length); /* O3 */
+}
+
+static int name_is(const struct brick_name *slot, const uint8_t *text, size_t length)
+{
+    uint32_t word = brick_load_acquire32(&slot->word);
+    return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
+}
+
+static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
+
+static int says(const char *text, size_t length, const char *word)
+{
+    size_t n = 0;
+    while (n < length && word[n] != 0 && lower((uint8_t)text[n]) == word[n])
+        n++;
+    return word[n] == 0;
+}
+
+static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr finds a zero too */
+static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
+
+/* Whether the part of a name that begins here says rotary, or rope where a word begins: it looks no token up. */
+static int turns_positions(const char *text, size_t length)
+{
+    for (size_t at = 0; at < length && !ends_part(text[at]); at++)
+        if (says(text + at, length - at, "rotary")
+            || (says(text + at, length - at, "rope") && (at == 0 || !is_letter(text[at - 1]))))
+            return 1;
+    return 0;
+}
+
+/* The first word of a name that makes its sites sensitive; NULL: none. */
+static const char *sensitive_word(const char *text, size_t length)
+{
+    static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
+    static const char *const begin[] = {"sampl", "wte"}; /* a word: no downsample */
+    static const char embed[] = "embed";
+    int turns = 0;
+    for (size_t at = 0; at < length; at++) {
+        if (at == 0 || ends_part(text[at - 1]))
+            turns = turns_positions(text + at, length - at);
+        if (!turns && says(text + at, length - at, embed))
+            return embed;
+        for (size_t word = 0; word < sizeof begin / sizeof *begin; word++)
+            if ((at == 0 || !is_letter(text[at - 1])) && says(text + at, length - at, begin[word]))
+                return begin[word];
+        for (size_t word = 0; word < sizeof words / sizeof *words; word++)
+            if (says(text + at, length - at, words[word]))
+                return words[word];
+    }
+    return NULL;
+}
+
+int brick_is_sensitive(const char *kernel, size_t length) { return sensitive_word(kernel, length) != NULL; }
+
+/* As much of a text as ends at a character's border. */
+static size_t whole_characters(const char *text, size_t end)
+{
+    while (end > 0 && ((uint8_t)text[end] & 0xC0) == 0x80)
+        end--;
+    return end;
+}
+
+/* Cut at a character's border, and told from its like by eight digits of its hash. What makes it sensitive is kept. */
+static size_t name_cut(uint8_t *cut, const char *text, size_t length)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t end = whole_characters(text, BRICK_NAME_MAX - 9);
+    const char *word = sensitive_word(text, length);
+    if (word == NULL || sensitive_word(text, end) != NULL) {
+        memcpy(cut, text, end);
+    } else {
+        const size_t more = strlen(word);
+        end = whole_characters(text, end - more - 1);
+        memcpy(cut, text, end);
+        cut[end++] = '~';
+        memcpy(cut + end, word, more);
+        end += more;
+    }
+    cut[end++] = '~';
+    uint64_t h = hash_text((const uint8_t *)text, length);
+    for (int digit = 0; digit < 8; digit++)
+        cut[end++] = (uint8_t)hex[h >> (60 - 4 * digit) & 15];
+    return end;
+}
+
+uint32_t brick_name_intern(struct brick_tables *t, struct brick_segment *s, const char *name, size_t length, uint64_t room)
+{
+    struct brick_process *process = brick_process_of(s);
+    struct brick_name *names = brick_names_of(s);
+    uint8_t cut[BRICK_NAME_MAX];
+    const uint8_t *text = (const uint8_t *)name;
+    int too_long = length > BRICK_NAME_MAX;
+    if (too_long) {
+        length = name_cut(cut, name, length);
+        text = cut;
+    }
+    uint64_t place = hash_text(text, length) & t->number_mask, mine = room;
+    for (;; place = (place + 1) & t->number_mask) {
+        uint32_t number = brick_load_acquire32(&t->numbers[place]);
+        if (number != 0) {
+            if (!name_is(&names[number - 1], text, length))
+                continue;
+            if (mine < room) /* another thread had it first */
+                brick_store_release32(&names[mine].word, BRICK_NAME_READY | BRICK_NAME_VOID);
+            return number - 1;
+        }
+        if (mine == room) {
+            mine = take_number(&t->next_name, room, &process->names);
+            if (mine == room || !name_has_memory(s, mine)) {
+                brick_fetch_add(&process->names_refused, room == s->header->names);
+                return BRICK_OTHER;
+            }
+            brick_fetch_add(&process->names_cut, (uint64_t)too_long);
+            name_write(&names[mine], text, length);
+        }
+        if (brick_claim32(&t->numbers[place], 0, (uint32_t)mine + 1))
+            return (uint32_t)mine;
+        place = (place - 1) & t->number_mask; /* look at what was put there */
+    }
+}
+
+/* ---- paths ------------------------------------------------------------- */
+
+/* Recursion: the nearest ancestor that is the same brick in the same layer. */
+static uint32_t ancestor_like(const uint64_t *paths, uint64_t key)
+{
+    uint64_t same = key >> 16;
+    for (uint32_t path = brick_key_parent(key); path != BRICK_ROOT;) {
+        uint64_t above = brick_load_acquire(&paths[path]);
+        if (above >> 16 == same)
+            return path;
+        path = brick_key_parent(above);
+    }
+    return BRICK_OTHER;
+}
+
+static void entry_put(struct brick_tables *t, uint64_t key, uint64_t value)
+{
+    if ((value & BRICK_ENTRY_AGAIN) != 0 && brick_fetch_add(&t->recursions, 1) > t->entry_mask / 2)
+        return; /* found the slow way, each time */
+    for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
+        struct brick_entry *e = &t->entries[i];
+        uint64_t free_value = 0;
+        if (__atomic_compare_exchange_n(&e->value, &free_value, value | BRICK_ENTRY_CLAIMED, 0, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_ACQUIRE)) {
+            brick_store_release(&e->key, key); /* O3 */
+            return;
+        }
+    }
+}
+
+/* Once more past the entries that are claimed but not published. */
+static uint64_t entry_find_all(const struct brick_tables *t, uint64_t key)
+{
+    for (uint64_t i = brick_entry_place(t, key);; i = (i + 1) & t->entry_mask) {
+        const struct brick_entry *e = &t->entries[i];
+        uint64_t value = brick_load_relaxed(&e->value);
+        if (brick_load_acquire(&e->key) == key)
+            return brick_load_relaxed(&e->value);
+        if (value == 0)
+            return 0;
+    }
+}
+
+uint64_t brick_path_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
+{
+    /* Spans of "other" may stand around each other, as if it were a recursion. */
+    const uint64_t other = BRICK_OTHER | BRICK_ENTRY_AGAIN;
+    if (brick_key_parent(key) == BRICK_OTHER)
+        return other; /* below "other" everything is other */
+    if (brick_key_name(key) >= s->header->names)
+        return other; /* no number of ours: a reader would refuse the whole segment for it */
+    uint64_t value = entry_find_all(t, key);
+    if (value != 0)
+        return value;
+    uint64_t *paths = brick_paths_of(s);
+    uint64_t number = ancestor_like(paths, key);
+    if (number != BRICK_OTHER) {
+        value = number | BRICK_ENTRY_AGAIN;
+    } else if (brick_is_mark(brick_key_unit(key)) && brick_load_relaxed(&t->next_path) >= s->header->paths / 2) {
+        return other; /* the other half is kept for what has a time */
+    } else {
+        number = take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
+        if (number == s->header->paths)
+            return other;
+        BRICK_POINT("path_claimed");
+        brick_store_release(&paths[number], key); /* O3 */
+        value = number;
+    }
+    entry_put(t, key, value);
+    return value;
+}
+
+/* ---- sites ------------------------------------------------------------- */
+
+int brick_name_is_given(const struct brick_segment *s, uint32_t number)
+{
+    if (number == BRICK_OTHER || number >= s->header->names || !name_is_there(s, number)) /* "other" is many kernels */
+        return 0;
+    return (brick_load_acquire32(&brick_names_of(s)[number].word) & (BRICK_NAME_READY | BRICK_NAME_VOID)) == BRICK_NAME_READY;
+}
+
+static int is_off(const struct brick_name *name)
+{
+    const char *wanted = getenv("BRICKD_SENSITIVE");
+    return brick_is_sensitive((const char *)name->text, brick_load_acquire32(&name->word) & BRICK_NAME_LENGTH)
+           && (wanted == NULL || strcmp(wanted, "1") != 0);
+}
+
+uint64_t brick_site_intern(struct brick_tables *t, struct brick_segment *s, uint64_t key)
+{
+    const uint32_t name = brick_key_name(key), layer = brick_key_layer(key);
+    if (!brick_name_is_given(s, name))
+        return 0;
+    uint64_t value = entry_find_all(t, key);
+    if (value != 0)
+        return value;
+    const uint64_t number = take_number(&t->next_site, s->header->sites, &brick_process_of(s)->sites);
+    if (number == s->header->sites)
+        return 0;
+    const int off = key != brick_weight_entry(name, layer) && is_off(&brick_names_of(s)[name]);
+    BRICK_POINT("site_claimed");
+    brick_store_release(&brick_sites_of(s)[number],
+                        brick_site_key(name, layer, off ? BRICK_SITE_OFF : BRICK_SITE_RECORDED)); /* O3 */
+    value = number | BRICK_ENTRY_CLAIMED | (off ? BRICK_ENTRY_OFF : 0);
+    entry_put(t, key, value);
+    return value;
+}
+
+/* ---- a new segment ----------------------------------------------------- */
+
+/* Nobody finds it by its text: whatever a host calls so is one of its own, and not all that found no room. */
+static void name_other(struct brick_tables *t, struct brick_segment *s)
+{
+    const uint64_t number = take_number(&t->next_name, s->header->names, &brick_process_of(s)->names);
+    if (name_has_memory(s, number))
+        name_write(&brick_names_of(s)[number], (const uint8_t *)"other", 5);
+}
+
+void brick_tables_begin(struct brick_tables *t, struct brick_segment *s)
+{
+    name_other(t, s);
+    take_number(&t->next_path, s->header->paths, &brick_process_of(s)->paths);
+    brick_store_release(&brick_paths_of(s)[BRICK_OTHER], brick_path_key(BRICK_ROOT, BRICK_OTHER, BRICK_NO_LAYER, 0));
+}
+
+static int name_copy(struct brick_segment *to, const struct brick_segment *from, uint64_t number)
+{
+    if (!name_is_there(from, number))
+        return 1;
+    const struct brick_name *source = &brick_names_of(from)[number];
+    uint32_t word = brick_load_acquire32(&source->word);
+    if ((word & BRICK_NAME_READY) == 0)
+        return 1; /* another thread is at it, or was when we forked: nobody here knows its number */
+    if (!name_has_memory(to, number))
+        return 0;
+    struct brick_name *slot = &brick_names_of(to)[number];
+    brick_claim32(&slot->category, 0, brick_load_relaxed32(&source->category)); /* also of a name that was copied before */
+    if (brick_load_acquire32(&slot->word) != 0)
+        return 1;
+    memcpy(slot->text, source->text, word & BRICK_NAME_LENGTH);
+    brick_store_release32(&slot->word, word); /* O3 */
+    return 1;
+}
+
+static void keys_copy(uint64_t *to, const uint64_t *from, uint64_t count)
+{
+    for (uint64_t n = 0; n < count; n++) {
+        uint64_t key = brick_load_acquire(&from[n]);
+        if (key != 0)
+            brick_store_release(&to[n], key);
+    }
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+int brick_tables_copy(struct brick_tables *t, struct brick_segment *to, const struct brick_segment *from)
+{
+    const uint64_t names = least(brick_load_relaxed(&t->next_name), to->header->names);
+    const uint64_t paths = least(brick_load_relaxed(&t->next_path), to->header->paths);
+    const uint64_t sites = least(brick_load_relaxed(&t->next_site), to->header->sites);
+    for (uint64_t n = 0; n < names; n++)
+        if (!name_copy(to, from, n))
+            return 0;
+    keys_copy(brick_paths_of(to), brick_paths_of(from), paths);
+    keys_copy(brick_sites_of(to), brick_sites_of(from), sites);
+    raise_to(&brick_process_of(to)->names, names);
+    raise_to(&brick_process_of(to)->paths, paths);
+    raise_to(&brick_process_of(to)->sites, sites);
+    return 1;
+}
+
+void brick_tables_forked(struct brick_tables *t)
+{
+    for (uint64_t i = 0; i <= t->entry_mask; i++) /* claimed by a thread that the fork left behind */
+        if (t->entries[i].key == 0 && t->entries[i].value != 0) /* what is not written to stays the parent's page */
+            t->entries[i].value = 0;
+}

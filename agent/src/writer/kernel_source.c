@@ -1,0 +1,86 @@
+/* writer/kernel_source.c - what kernels are compiled from, told in pieces of the event ring.
+ *
+ * Whatever finds no room is the host's still, and told later: nothing is dropped
+ * but a text that is too long for anybody. */
+#include "event_ring.h"
+
+#include "brick_graph.h"
+
+#include <string.h>
+
+uint64_t brick_source_hash(const char *text, size_t length)
+{
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (size_t i = 0; i < length; i++)
+        h = (h ^ (uint8_t)text[i]) * UINT64_C(0x100000001B3);
+    return h;
+}
+
+/* The parts as they are told: name, path, text, end. */
+struct part {
+    const char *bytes;
+    uint64_t length;
+};
+
+static uint64_t label_length(const char *label)
+{
+    const size_t length = label != NULL ? strlen(label) : 0;
+    return length <= BRICK_SOURCE_LABEL ? length : BRICK_SOURCE_LABEL;
+}
+
+static uint64_t pieces_of(uint64_t length) { return (length + BRICK_SOURCE_PIECE - 1) / BRICK_SOURCE_PIECE; }
+
+static void write_piece(struct brick_source_piece *r, const struct part *p, uint32_t which, uint64_t number)
+{
+    const uint64_t from = number * BRICK_SOURCE_PIECE, left = p->length - from;
+    const uint64_t here = left < BRICK_SOURCE_PIECE ? left : BRICK_SOURCE_PIECE;
+    memset(r->text, 0, sizeof r->text);
+    memcpy(r->text, p->bytes + from, here);
+    r->piece = which << 30 | (uint32_t)number;
+}
+
+/* The one of all pieces that comes next; 0: there is none. */
+static int write_next(struct brick_source_piece *r, const struct part *parts, uint64_t told)
+{
+    for (uint32_t which = 0; which <= BRICK_SOURCE_END; which++) {
+        const uint64_t pieces = pieces_of(parts[which].length);
+        if (told < pieces) {
+            write_piece(r, &parts[which], which, told);
+            return 1;
+        }
+        told -= pieces;
+    }
+    return 0;
+}
+
+unsigned brick_source_tell(const struct brick_text *source, uint64_t hash, const void *key, uint64_t *told)
+{
+    const uint64_t lengths[] = {label_length(source->name), label_length(source->path), source->length};
+    const struct part parts[] = {{source->name, lengths[0]}, {source->path, lengths[1]}, {source->text, lengths[2]},
+                                 {(const char *)lengths, sizeof lengths}};
+    const uint64_t all = pieces_of(lengths[0]) + pieces_of(lengths[1]) + pieces_of(lengths[2]) + 1;
+    unsigned outcome = BRICK_DONE;
+    if (*told >= all)
+        return outcome;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return outcome | BRICK_REFUSED;
+    if (source->length > BRICK_SOURCE_MAX) {
+        brick_event_wanted(t);
+        outcome |= brick_event_dropped(t, BRICK_KIND_SOURCE);
+        *told = all;
+    }
+    while (*told < all) {
+        struct brick_source_piece *r = (struct brick_source_piece *)brick_event_slot(t, t->event_ring.slots / 8 * 3);
+        if (r == NULL) {
+            outcome |= BRICK_REFUSED;
+            break;
+        }
+        brick_event_wanted(t);
+        write_next(r, parts, (*told)++);
+        r->hash = hash;
+        brick_event_publish(t, r, BRICK_KIND_SOURCE, 1);
+    }
+    brick_idle(t);
+    return outcome;
+}

@@ -1,0 +1,210 @@
+/* writer/key_file.c - the key of the service's checksums: read once, or made by whoever needs it first.
+ *
+ * A file of 48 hexadecimal digits that its user alone may read. The first 32 are
+ * the key, which goes nowhere; the others are its name, which stands in the
+ * segment: chosen as the key was, it says nothing of it. Knows nothing of
+ * tensors. As in writer/segment_file.c nothing is allocated and no lock is taken. What
+ * settles it is settled for the process's life; an error that passes does not.
+ */
+#include "key_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define KEY_DIGITS 32
+#define DIGITS (KEY_DIGITS + 16)
+#define SHORT_DIGITS 32 /* of a file that a brick-agent made whose keys were of 64 bits */
+#define TEMPORARY ".0123456789abcdef" /* what the name of the file that is written first has more */
+
+struct place {
+    char path[4096 - sizeof TEMPORARY];
+    int is_given; /* its directory is the host's affair */
+};
+
+static int place_find(struct place *p)
+{
+    const char *file = getenv("BRICKD_KEY_FILE"), *state = getenv("BRICKD_STATE_DIR");
+    const char *common = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int length = -1;
+    p->is_given = file != NULL && *file != 0;
+    if (p->is_given)
+        length = snprintf(p->path, sizeof p->path, "%s", file);
+    else if (state != NULL && *state != 0)
+        length = snprintf(p->path, sizeof p->path, "%s/key", state);
+    else if (common != NULL && *common == '/')
+        length = snprintf(p->path, sizeof p->path, "%s/brickd/key", common);
+    else if (home != NULL && *home == '/' && home[1] != 0)
+        length = snprintf(p->path, sizeof p->path, "%s/.local/state/brickd/key", home);
+    return length > 0 && (size_t)length < sizeof p->path;
+}
+
+static uint64_t number_of(const char *digits)
+{
+    uint64_t number = 0;
+    for (int n = 0; n < 16; n++)
+        number = number << 4 | (uint64_t)(digits[n] <= '9' ? digits[n] - '0' : digits[n] - 'a' + 10);
+    return number;
+}
+
+/* NULL, or what is wrong with it. */
+static const char *secret_of(const char *text, struct brick_secret *secret)
+{
+    const size_t digits = strspn(text, "0123456789abcdef");
+    const int alone = text[digits] == 0 || strcmp(text + digits, "\n") == 0;
+    if (alone && digits == SHORT_DIGITS)
+        return "holds 32 hexadecimal digits, a key of 64 bits, and 48 are wanted: remove it, and another is made";
+    if (!alone || digits != DIGITS)
+        return "holds no 48 hexadecimal digits, and nothing else";
+    secret->key.words[1] = number_of(text);
+    secret->key.words[0] = number_of(text + 16);
+    secret->name = number_of(text + KEY_DIGITS);
+    return (secret->key.words[0] | secret->key.words[1]) == 0 || secret->name == 0 ? "holds a key that is none" : NULL;
+}
+
+/* NULL, or what is wrong with it, with errno where the system says more. */
+static const char *secret_read(const char *path, struct brick_secret *secret)
+{
+    char text[DIGITS + 3] = {0}; /* beyond the digits a line's end, and what should not be there */
+    struct stat status;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return "cannot be opened";
+    const char *wrong = NULL;
+    errno = 0;
+    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode))
+        wrong = "is no file";
+    else if (status.st_uid != geteuid())
+        wrong = "is another user's";
+    else if ((status.st_mode & 077) != 0)
+        wrong = "may be read or changed by others: chmod 600";
+    else if (read(fd, text, sizeof text - 1) < 0)
+        wrong = "cannot be read";
+    close(fd);
+    return wrong != NULL ? wrong : secret_of(text, secret);
+}
+
+static void directories_make(const char *path)
+{
+    char part[sizeof((struct place *)0)->path];
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        memcpy(part, path, (size_t)(slash - path));
+        part[slash - path] = 0;
+        (void)mkdir(part, 0700);
+    }
+}
+
+/* A whole file or none, and never in the place of another. */
+static void secret_make(const struct place *p)
+{
+    static const char hex[] = "0123456789abcdef";
+    char text[DIGITS + 2], temporary[4096];
+    uint8_t random[DIGITS / 2 + 8];
+    if (getrandom(random, sizeof random, GRND_NONBLOCK) != (ssize_t)sizeof random)
+        return;
+    for (int n = 0; n < DIGITS; n++)
+        text[n] = hex[random[n / 2] >> (n % 2 ? 0 : 4) & 15];
+    text[DIGITS] = '\n';
+    size_t at = strlen(p->path);
+    memcpy(temporary, p->path, at);
+    temporary[at++] = '.';
+    for (size_t n = DIGITS; n < 2 * sizeof random; n++)
+        temporary[at++] = hex[random[n / 2] >> (n % 2 ? 0 : 4) & 15];
+    temporary[at] = 0;
+    if (!p->is_given)
+        directories_make(p->path);
+    const int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return;
+    const int whole = write(fd, text, DIGITS + 1) == DIGITS + 1 && fsync(fd) == 0;
+    int error = errno;
+    close(fd);
+    if (whole && (link(temporary, p->path) == 0 || errno == EEXIST))
+        error = 0;
+    else if (whole)
+        error = errno;
+    unlink(temporary);
+    errno = error;
+}
+
+/* Of the process or of its machine, and not of the file. */
+static int passes(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOMEM || error == EINTR || error == EAGAIN || error == ENOSPC
+           || error == EDQUOT;
+}
+
+static void complain(const char *what, const char *path, const char *wrong)
+{
+    char line[4400];
+    const int error = errno;
+    const int length = snprintf(line, sizeof line, "brickd: %s the service's key: %s %s%s%s (BRICKD_KEY_FILE)\n", what, path,
+                                wrong, error != 0 ? ": " : "", error != 0 ? strerror(error) : "");
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return;
+}
+
+#define WITHOUT "checksums are made without"
+
+/* 1: it is what it will be, though it be none. */
+static int secret_get(struct brick_secret *secret, int tells)
+{
+    struct place place;
+    *secret = (struct brick_secret){.name = 0};
+    if (!place_find(&place)) {
+        errno = 0;
+        complain(WITHOUT, "its file", "has no place: set BRICKD_STATE_DIR");
+        return 1;
+    }
+    const char *wrong = secret_read(place.path, secret);
+    if (wrong != NULL && errno == ENOENT) {
+        secret_make(&place);
+        const int error = errno;
+        wrong = secret_read(place.path, secret);
+        if (wrong != NULL && errno == ENOENT)
+            errno = error; /* why it was not made */
+    }
+    if (wrong == NULL)
+        return 1;
+    *secret = (struct brick_secret){.name = 0};
+    if (!passes(errno)) {
+        complain(WITHOUT, place.path, wrong);
+        return 1;
+    }
+    if (tells)
+        complain("no checksums until there is", place.path, wrong);
+    return 0;
+}
+
+int brick_secret(struct brick_secret *secret)
+{
+    static struct brick_secret settled;
+    static uint32_t state;   /* 1: one thread is about to settle it; 2: it has */
+    static uint32_t failed;  /* it could not be had */
+    static uint64_t wanted;  /* since then, how often */
+    if (BRICK_LIKELY(brick_load_acquire32(&state) == 2)) {
+        *secret = settled;
+        return 1;
+    }
+    if (brick_load_relaxed32(&failed) && !brick_seldom(brick_fetch_add(&wanted, 1) + 1))
+        return 0;
+    const int error = errno; /* the host's own */
+    const int found = secret_get(secret, !brick_load_relaxed32(&failed));
+    errno = error;
+    if (!found) {
+        brick_store_relaxed32(&failed, 1);
+        return 0;
+    }
+    if (brick_claim32(&state, 0, 1)) {
+        settled = *secret;
+        brick_store_release32(&state, 2);
+    } else if (brick_load_acquire32(&state) == 2) {
+        *secret = settled;
+    } /* else what it read itself: it is the same file */
+    return 1;
+}

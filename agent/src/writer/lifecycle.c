@@ -1,0 +1,398 @@
+/* writer/lifecycle.c - the agent's life: configured, opened, forked, lost, closed. */
+#include "deferred.h"
+#include "lifecycle.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef BRICK_TEST_POINTS
+void (*brick_test_point)(const char *name);
+#endif
+
+/* Without a page that a fork wipes nothing may be recorded: see make_gate. */
+static uint32_t no_gate[2] = {BRICK_FAILED, 0};
+struct brick_agent brick_agent = {.gate = no_gate};
+
+static char problem[256];
+static uint32_t warned;
+static uint32_t at_exit_set;
+
+/* A fork in a signal handler that interrupted a record: the child will finish that record. It does so
+ * in a copy of its own. (A bare clone() in a handler is not seen here.) */
+static void after_fork(void)
+{
+    const struct brick_segment *parent = brick_segment_now();
+    if (parent != NULL && brick_thread_known() && brick_segment_ours(parent))
+        (void)mmap(parent->base, parent->layout.size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, parent->fd, 0);
+}
+
+/* Before main or at dlopen, so that no fork can fall between the page and its first use; and before
+ * the program's own constructors, which may record. */
+__attribute__((constructor(101))) static void make_gate(void)
+{
+    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (page == MAP_FAILED)
+        return;
+    if (madvise(page, BRICK_PAGE, MADV_WIPEONFORK) == 0)
+        brick_agent.gate = (uint32_t *)page;
+    else
+        munmap(page, BRICK_PAGE);
+    pthread_atfork(NULL, NULL, after_fork);
+}
+
+/* One line for the whole family of processes; then the counters speak. */
+static void complain(const char *what, int error)
+{
+    if (error != 0)
+        snprintf(problem, sizeof problem, "%s: %s", what, strerror(error));
+    else
+        snprintf(problem, sizeof problem, "%s", what);
+    if (__atomic_exchange_n(&warned, 1, __ATOMIC_RELAXED) != 0)
+        return;
+    char line[320];
+    int length = snprintf(line, sizeof line, "brickd: this process is not recorded: %s\n", problem);
+    if (length > 0 && write(STDERR_FILENO, line, (size_t)length) < 0)
+        return;
+}
+
+/* ---- configuration ----------------------------------------------------- */
+
+static const char *setting(const char *given, const char *variable, const char *otherwise)
+{
+    const char *value = given != NULL ? given : getenv(variable);
+    return value != NULL && *value != 0 ? value : otherwise;
+}
+
+/* 0: what the variable holds is no such number. */
+static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
+{
+    const char *value = setting(NULL, variable, "");
+    if (given != 0 || *value == 0)
+        return given != 0 ? given : otherwise;
+    char *end;
+    unsigned long number = strtoul(value, &end, 10);
+    return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
+}
+
+/* To a multiple of a block, of which `most` is one. */
+static uint32_t rounded_up(uint32_t n, uint32_t most)
+{
+    return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
+}
+
+#define RATE_OF_MAX 1000000u
+#define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB of each thread */
+
+static uint32_t power_of_two(uint32_t n, uint32_t most)
+{
+    return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
+/* Cut at a character's border; what would break a line or a path becomes '_'. */
+static void label(uint8_t *to, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+    if (length >= size)
+        for (length = size - 1; length > 0 && ((uint8_t)text[length] & 0xC0) == 0x80;)
+            length--;
+    for (size_t i = 0; i < length; i++)
+        to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
+}
+
+/* Of which steps: "off", "all", or "1/16". 0: nothing was said; *wrong: something else. */
+static uint32_t rate_setting(int *wrong)
+{
+    const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");
+    if (*value == 0 || strcmp(value, "all") == 0)
+        return *value == 0 ? 0 : BRICK_RATE_ALL;
+    if (strcmp(value, "off") == 0)
+        return BRICK_RATE_NONE;
+    char *end;
+    const unsigned long of = strncmp(value, "1/", 2) == 0 && value[2] >= '0' && value[2] <= '9' ? strtoul(value + 2, &end, 10) : 0;
+    *wrong = of == 0 || of > RATE_OF_MAX || *end != 0;
+    return *wrong ? 0 : of == 1 ? BRICK_RATE_ALL : (uint32_t)((UINT64_C(1) << 32) / of);
+}
+
+static const char *make_plan(struct brick_plan *plan, const struct brick_config *c)
+{
+    struct brick_header *h = &plan->header;
+    memset(plan, 0, sizeof *plan);
+    const char *prefix = setting(c->prefix, "BRICKD_SHM_PREFIX", BRICK_PREFIX);
+    if (strlen(prefix) >= sizeof plan->prefix || strchr(prefix, '/') != NULL)
+        return "BRICKD_SHM_PREFIX must be at most 39 bytes without a slash";
+    strcpy(plan->prefix, prefix);
+    const char *clock = setting(c->clock, "BRICKD_CLOCK", "auto");
+    if (strcmp(clock, "auto") != 0 && strcmp(clock, "tsc") != 0 && strcmp(clock, "monotonic") != 0)
+        return "BRICKD_CLOCK must be auto, tsc or monotonic";
+    h->clock = brick_clock_choose(
+        clock, setting(c->clocksource, "", "/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
+    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_NUMBERS_MAX);
+    h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_NUMBERS_MAX);
+    h->sites = rounded_up(number_setting(c->sites, "BRICKD_SITES", 2048), BRICK_SITES_MAX);
+    h->event_slots = power_of_two(number_setting(c->event_slots, "BRICKD_EVENTS", 4096), EVENTS_MAX);
+    if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0 || h->event_slots == 0)
+        return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS must be numbers above 0";
+    int wrong = 0;
+    plan->rate = rate_setting(&wrong);
+    if (wrong)
+        return "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000";
+    h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
+    h->buckets = BRICK_BUCKETS;
+    label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
+    const char *worker = setting(c->worker, "BRICKD_WORKER", "");
+    char *rest;
+    long index = strtol(worker, &rest, 10);
+    int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
+    h->index = numbered ? (int32_t)index : -1;
+    if (*rest != 0) /* "0.tp3.pp1", or a name: more than a number */
+        label(h->coordinates, sizeof h->coordinates, worker);
+    return NULL;
+}
+
+/* ---- open -------------------------------------------------------------- */
+
+static struct brick_segment *segment_open(const struct brick_plan *plan)
+{
+    /* On a page of its own that stays: a thread in a slow path may still be reading the last one's. */
+    void *page = mmap(NULL, BRICK_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        complain("no memory", errno);
+        return NULL;
+    }
+    struct brick_segment *s = (struct brick_segment *)page;
+    brick_segment_reap(plan->prefix);
+    const char *wrong = brick_segment_create(s, plan);
+    if (wrong == NULL)
+        return s;
+    complain(wrong, errno);
+    munmap(page, BRICK_PAGE);
+    return NULL;
+}
+
+static void segment_discard(struct brick_segment *s)
+{
+    brick_segment_remove(s);
+    brick_segment_close(s);
+    munmap(s->base, s->layout.size);
+    munmap(s, BRICK_PAGE);
+}
+
+static enum brick_state open_first(const struct brick_config *config)
+{
+    static const struct brick_config nothing;
+    struct brick_agent *a = &brick_agent;
+    const char *wrong = make_plan(&a->plan, config != NULL ? config : &nothing);
+    if (wrong != NULL) {
+        complain(wrong, 0);
+        return BRICK_FAILED;
+    }
+    struct brick_segment *s = segment_open(&a->plan);
+    if (s == NULL)
+        return BRICK_FAILED;
+    a->clock = a->plan.header.clock;
+    if (!brick_tables_make(&a->tables, s->header) || !brick_threads_make(s->header->lanes)) {
+        complain("no memory", errno);
+        segment_discard(s);
+        return BRICK_FAILED;
+    }
+    brick_tables_begin(&a->tables, s);
+    a->segment = s;
+    a->gate[1] = 1;
+    brick_segment_publish(s);
+    if (!at_exit_set && atexit(brick_shutdown) == 0)
+        at_exit_set = 1;
+    return BRICK_ON;
+}
+
+/* In a forked child: the parent's numbers for names and paths, and nothing else of it. */
+static enum brick_state open_child(void)
+{
+    struct brick_agent *a = &brick_agent;
+    struct brick_segment *parent = a->segment;
+    uint32_t lanes = parent->header->lanes;
+    struct brick_segment *s = segment_open(&a->plan);
+    if (s == NULL)
+        return BRICK_FAILED;
+    a->missed = 0;
+    a->reopening = 0;
+    brick_threads_retire(lanes);
+    brick_tables_forked(&a->tables);
+    brick_pending_forget();
+    if (!brick_tables_copy(&a->tables, s, parent) || !brick_threads_make(lanes)) {
+        complain("no memory", errno);
+        segment_discard(s);
+        return BRICK_FAILED;
+    }
+    /* Only the descriptor: closing it drops no lock of the parent's. The mapping stays,
+     * for a fork may have come from a handler that interrupted a record. */
+    brick_segment_close(parent);
+    a->segment = s;
+    a->gate[1] = 1;
+    brick_segment_publish(s);
+    return BRICK_ON;
+}
+
+static int gate_move(uint32_t from, uint32_t to)
+{
+    return brick_agent.gate != no_gate && brick_claim32(brick_agent.gate, from, to);
+}
+
+enum brick_state brick_init(const struct brick_config *config)
+{
+    struct brick_agent *a = &brick_agent;
+    if (a->gate == no_gate)
+        complain("the kernel cannot wipe a page on fork (Linux 4.14 can)", 0);
+    if (a->segment == NULL && strcmp(setting(NULL, "BRICKD", "1"), "0") == 0)
+        a->wanted_off = 1;
+    if (a->closed || a->wanted_off) {
+        gate_move(BRICK_NEW, BRICK_OFF);
+        return brick_state();
+    }
+    if (gate_move(BRICK_NEW, BRICK_OPENING)) {
+        int error = errno; /* the host's own */
+        enum brick_state state = a->segment != NULL ? open_child() : open_first(config);
+        errno = error;
+        brick_store_release32(a->gate, state);
+    }
+    return brick_state();
+}
+
+int brick_agent_ready(unsigned spans)
+{
+    enum brick_state state = brick_state();
+    if (state == BRICK_NEW)
+        state = brick_init(NULL);
+    if (state == BRICK_OPENING)
+        brick_fetch_add(&brick_agent.missed, spans);
+    return state == BRICK_ON;
+}
+
+/* Other threads go on recording all the while: into the old mapping, until each
+ * is told to move. Names and paths that they meet meanwhile come with the second copy. */
+void brick_agent_reopen(struct brick_segment *lost)
+{
+    struct brick_agent *a = &brick_agent;
+    if (!brick_claim32(&a->reopening, 0, 1))
+        return;
+    int error = errno;
+    /* Another thread may have seen the same and been faster. */
+    struct brick_segment *s = brick_segment_now() == lost ? segment_open(&a->plan) : NULL;
+    if (s != NULL && !brick_tables_copy(&a->tables, s, lost)) {
+        segment_discard(s);
+        s = NULL;
+    }
+    if (s != NULL) {
+        const struct brick_process *before = brick_process_of(lost);
+        struct brick_process *now = brick_process_of(s);
+        now->names_refused = before->names_refused;
+        now->names_cut = before->names_cut;
+        now->no_lane = before->no_lane;
+        now->lanes_refused = before->lanes_refused;
+        now->blocks_refused = before->blocks_refused;
+        now->reserved[BRICK_PROCESS_SITES_REFUSED] = before->reserved[BRICK_PROCESS_SITES_REFUSED];
+        now->reserved[BRICK_PROCESS_TENSORS_REFUSED] = before->reserved[BRICK_PROCESS_TENSORS_REFUSED];
+        now->reserved[BRICK_PROCESS_KEY] = before->reserved[BRICK_PROCESS_KEY];
+        memcpy(&now->reserved[BRICK_PROCESS_TOOK], lost->header->uuid, sizeof now->reserved[0]);
+        __atomic_store_n(&a->segment, s, __ATOMIC_RELEASE);
+        brick_fence_full(); /* O17, O18: before the marks, and before what others wrote is read again */
+        brick_segment_publish(s);
+        brick_threads_retire(s->header->lanes);
+        brick_tables_copy(&a->tables, s, lost);
+        brick_threads_move();
+        brick_segment_remove(lost); /* there still, when reopening was asked for */
+        brick_segment_close(lost);
+    }
+    errno = error;
+    brick_store_release32(&a->reopening, 0);
+}
+
+/* ---- off and closed ---------------------------------------------------- */
+
+enum brick_state brick_state(void) { return (enum brick_state)brick_load_acquire32(brick_agent.gate); }
+const char *brick_problem(void) { return problem; }
+const char *brick_segment_name(void) { return brick_agent_owns() ? brick_segment_now()->name : ""; }
+int brick_segment_fd(void) { return brick_agent_owns() ? brick_segment_now()->fd : -1; }
+
+void brick_enable(int on)
+{
+    struct brick_agent *a = &brick_agent;
+    if (a->closed)
+        return;
+    a->wanted_off = !on;
+    if (!on)
+        gate_move(BRICK_ON, BRICK_OFF);
+    else
+        gate_move(BRICK_OFF, brick_agent_owns() ? BRICK_ON : BRICK_NEW);
+}
+
+void brick_shutdown(void)
+{
+    struct brick_agent *a = &brick_agent;
+    a->closed = 1;
+    if (!gate_move(BRICK_ON, BRICK_OFF))
+        gate_move(BRICK_NEW, BRICK_OFF);
+    if (!brick_agent_owns()) /* a forked child that recorded nothing: what is open is its parent's */
+        return;
+    /* The mapping stays: another thread may be in the middle of a record. */
+    struct brick_segment *s = brick_segment_now();
+    brick_store_release(&brick_process_of(s)->reserved[BRICK_PROCESS_ENDED], 1);
+    BRICK_POINT("ended");
+    if (!brick_segment_consumed(s) && brick_segment_account(s, a->plan.prefix))
+        brick_segment_remove(s);
+    brick_segment_close(s);
+}
+
+/* ---- names ------------------------------------------------------------- */
+
+static uint32_t name_within(uint32_t share, const char *text, size_t length, const char *category)
+{
+    struct brick_agent *a = &brick_agent;
+    if (!brick_agent_ready(0) && (brick_state() != BRICK_OFF || !brick_agent_owns()))
+        return BRICK_UNNAMED;
+    struct brick_segment *s = brick_segment_now();
+    if (length == 0) {
+        brick_fetch_add(&brick_process_of(s)->names_refused, 1);
+        return BRICK_OTHER;
+    }
+    const uint64_t room = s->header->names / share;
+    uint32_t number = brick_name_intern(&a->tables, s, text, length, room);
+    if (category != NULL && number != BRICK_OTHER) {
+        uint32_t kind = brick_name_intern(&a->tables, s, category, strlen(category), room);
+        if (kind != BRICK_OTHER) /* the first one declared stays */
+            brick_claim32(&brick_names_of(s)[number].category, 0, kind);
+    }
+    /* O17: of this thread and one that opens the next segment meanwhile, one sees what the other did. */
+    for (struct brick_segment *now;; s = now) {
+        brick_fence_full();
+        now = brick_segment_now();
+        if (BRICK_LIKELY(now == s))
+            return number;
+        BRICK_POINT("next");
+        brick_tables_copy(&a->tables, now, s);
+    }
+}
+
+uint32_t brick_name(const char *text, size_t length, const char *category) { return name_within(1, text, length, category); }
+
+uint32_t brick_name_for_mark(const char *text, size_t length, const char *category)
+{
+    return name_within(2, text, length, category);
+}
+
+int brick_room_for_marks(void)
+{
+    const struct brick_segment *s = brick_segment_now();
+    return s == NULL || brick_load_relaxed(&brick_agent.tables.next_name) < s->header->names / 2;
+}
+
+uint32_t brick_names_room(void)
+{
+    const struct brick_segment *s = brick_segment_now();
+    return s != NULL ? s->header->names : BRICK_NUMBERS_MAX;
+}

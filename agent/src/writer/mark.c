@@ -1,0 +1,346 @@
+/* writer/mark.c - marks: what was launched, moved, needed, defined; counted in places of its own, without a time.
+ *
+ * A mark is added to its path's summary as a span is, so that it is state: late
+ * readers, dead ones and none at all lose nothing. No system call, no allocation
+ * and no lock, but where a thread has its first mark that needs a memory, and
+ * where a shape or a couple of ends gets its name.
+ */
+#include "summary.h"
+
+#include "brick_graph.h"
+#include "brick_hash.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* ---- marks --------------------------------------------------------------- */
+
+/* Below which path a mark stands, and in which layer. */
+struct stand {
+    uint32_t path, layer;
+};
+
+/* Beneath a span that found no room nobody knows what stands where. */
+static struct stand stand_of(struct brick_thread *t, const void *key)
+{
+    const struct brick_stack *s = brick_stack_of(t, key, 0);
+    if (s != NULL && s->refused != 0)
+        return (struct stand){BRICK_OTHER, BRICK_NO_LAYER};
+    if (s == NULL || s->top == NULL)
+        return (struct stand){BRICK_ROOT, BRICK_NO_LAYER};
+    return (struct stand){s->top->path, s->top->layer};
+}
+
+/* The path of a brick beside what is recorded now. Where it is not there yet it is taken from the half that is for marks:
+ * such bricks need never have a time. */
+static struct stand beside(struct brick_thread *t, struct stand at, uint32_t brick)
+{
+    const uint64_t key = brick_path_key(at.path, brick, at.layer, BRICK_UNIT_TICKS);
+    const struct brick_tables *tables = &brick_agent.tables;
+    if (brick > UINT16_MAX
+        || (brick_entry_find(tables, key) == 0 && brick_load_relaxed(&tables->next_path) >= t->segment->header->paths / 2))
+        return (struct stand){BRICK_OTHER, BRICK_NO_LAYER};
+    at.path = (uint32_t)(brick_path_of(t, key) & 0xFFFF);
+    return at;
+}
+
+static const struct brick_amounts nothing;
+
+/* The mark's path; BRICK_OTHER: it found no room. Below "other" all is other. */
+static uint32_t mark(struct brick_thread *t, struct stand at, uint32_t name, enum brick_unit unit,
+                     const struct brick_amounts *did)
+{
+    uint64_t *counted = t->line->reserved2;
+    brick_add(&counted[BRICK_LANE_MARKS], 1);
+    brick_fence_signal(); /* O14 */
+    BRICK_POINT("mark");
+    uint32_t path = BRICK_OTHER;
+    if (name <= UINT16_MAX)
+        path = (uint32_t)(brick_path_of(t, brick_path_key(at.path, name, at.layer, unit)) & 0xFFFF);
+    if (path == BRICK_OTHER || !brick_summary_there(t, path)) {
+        brick_add(&counted[BRICK_LANE_MARKS_REFUSED], 1);
+        return BRICK_OTHER;
+    }
+    brick_summarize(t, path, 0, 0, 0, did);
+    return path;
+}
+
+/* Marks read no clock but now and then: a thread that does nothing else is to see too that its segment is lost. */
+static void over(struct brick_thread *t)
+{
+    const uint64_t marks = brick_load_relaxed(&t->line->reserved2[BRICK_LANE_MARKS]);
+    if (BRICK_UNLIKELY((marks & 1023) < 2)) { /* a call brings two at the most */
+        const uint64_t now = brick_ticks(brick_agent.clock);
+        if (now > t->look)
+            brick_look(t, now);
+    }
+    brick_idle(t);
+}
+
+static unsigned outcome_of(unsigned outcome, uint32_t path) { return outcome | (path == BRICK_OTHER ? BRICK_REFUSED : 0u); }
+
+/* ---- what a thread remembers --------------------------------------------- */
+
+#define SHAPES 64u
+#define COUPLES 64u
+#define SENT 16u
+
+struct brick_memories {
+    struct shape {
+        struct brick_launch how;
+        uint32_t name; /* 0: free; BRICK_UNNAMED: it had no room, and there will be none */
+    } shapes[SHAPES];
+    struct couple {
+        uint32_t from, to, name;
+    } couples[COUPLES];
+    struct sent {
+        uint64_t bytes; /* 0: it was taken back, or there is none */
+        uint32_t from, to, direction;
+    } sent[SENT];
+    uint32_t next; /* of `sent` */
+};
+
+static struct brick_memories *memories_of(struct brick_thread *t)
+{
+    if (BRICK_UNLIKELY(t->memories == NULL)) {
+        if (!brick_seldom(++t->unremembered))
+            return NULL;
+        void *memory = mmap(NULL, sizeof *t->memories, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        if (memory == MAP_FAILED)
+            return NULL;
+        t->memories = (struct brick_memories *)memory;
+    }
+    return t->memories;
+}
+
+void brick_memories_forget(struct brick_thread *t)
+{
+    if (t->memories != NULL)
+        memset(t->memories->sent, 0, sizeof t->memories->sent);
+}
+
+/* BRICK_UNNAMED: it has none. A child that a signal handler forked in the middle of a mark opens nothing here: the mark is
+ * its parent's. */
+static uint32_t named(const char *text, size_t length, const char *category)
+{
+    const uint32_t name = brick_agent_owns() ? brick_name_for_mark(text, length, category) : BRICK_OTHER;
+    return name == BRICK_OTHER ? BRICK_UNNAMED : name;
+}
+
+/* ---- launches -------------------------------------------------------------- */
+
+static int zeros_in(const uint32_t numbers[3]) { return (numbers[0] == 0) + (numbers[1] == 0) + (numbers[2] == 0); }
+
+/* Grid and block are both said, or neither is. */
+static int is_possible(const struct brick_launch *how)
+{
+    const int zeros = zeros_in(how->grid) + zeros_in(how->block);
+    return zeros == 0 || zeros == 6;
+}
+
+static int is_said(const struct brick_launch *how)
+{
+    return how != NULL
+           && (zeros_in(how->grid) + zeros_in(how->block) != 6 || how->shared_bytes != 0 || how->source != 0);
+}
+
+/* As brick_shm.h has it. */
+static size_t shape_text(const struct brick_launch *how, char *text, size_t size)
+{
+    const uint32_t *g = how->grid, *b = how->block;
+    int at = 0;
+    if (g[0] != 0) {
+        at += snprintf(text, size, "<<<%u", (unsigned)g[0]);
+        if (g[1] != 1 || g[2] != 1)
+            at += snprintf(text + at, size - (size_t)at, "x%u", (unsigned)g[1]);
+        if (g[2] != 1)
+            at += snprintf(text + at, size - (size_t)at, "x%u", (unsigned)g[2]);
+        at += snprintf(text + at, size - (size_t)at, ",%u,%u", (unsigned)b[0], (unsigned)b[1]);
+        if (b[2] != 1)
+            at += snprintf(text + at, size - (size_t)at, ",%u", (unsigned)b[2]);
+        at += snprintf(text + at, size - (size_t)at, ">>> ");
+    }
+    at += snprintf(text + at, size - (size_t)at, "smem=%uB", (unsigned)how->shared_bytes);
+    if (how->source != 0)
+        at += snprintf(text + at, size - (size_t)at, " @%016llx", (unsigned long long)how->source);
+    return (size_t)at;
+}
+
+static int is_like(const struct brick_launch *one, const struct brick_launch *other)
+{
+    return memcmp(one->grid, other->grid, sizeof one->grid) == 0 && memcmp(one->block, other->block, sizeof one->block) == 0
+           && one->shared_bytes == other->shared_bytes && one->source == other->source;
+}
+
+static uint64_t hash_of(const struct brick_launch *how)
+{
+    uint64_t h = how->source ^ how->shared_bytes;
+    for (int i = 0; i < 3; i++)
+        h = brick_splitmix64(h ^ ((uint64_t)how->grid[i] << 32 | how->block[i]));
+    return h;
+}
+
+/* The number of the shape's name, or BRICK_UNNAMED. */
+static uint32_t shape_of(struct brick_thread *t, const struct brick_launch *how)
+{
+    struct brick_memories *m = memories_of(t);
+    struct shape *known = m != NULL ? &m->shapes[hash_of(how) % SHAPES] : NULL;
+    if (BRICK_LIKELY(known != NULL && known->name != 0 && is_like(&known->how, how)))
+        return known->name;
+    char text[BRICK_NAME_MAX];
+    const uint32_t name = named(text, shape_text(how, text, sizeof text), NULL);
+    if (known != NULL)
+        *known = (struct shape){*how, name};
+    return name;
+}
+
+static unsigned mark_launch(struct brick_thread *t, struct stand at, uint32_t kernel, const struct brick_launch *how,
+                            const struct brick_amounts *did)
+{
+    const uint32_t launched = mark(t, at, kernel, BRICK_UNIT_LAUNCHED, did);
+    const unsigned outcome = outcome_of(BRICK_DONE, launched);
+    if (!is_said(how))
+        return outcome;
+    if (!is_possible(how)) {
+        brick_add(&t->line->amounts, 1);
+        return outcome | BRICK_REFUSED;
+    }
+    const uint32_t shape = launched != BRICK_OTHER ? shape_of(t, how) : BRICK_UNNAMED;
+    const struct stand below = {launched, BRICK_NO_LAYER};
+    return outcome_of(outcome, mark(t, below, shape, BRICK_UNIT_SHAPED, &nothing));
+}
+
+unsigned brick_launched(uint32_t kernel, const void *key, const struct brick_launch *how, const uint64_t *elapsed_ns,
+                        const struct brick_amounts *did)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    did = did != NULL ? did : &nothing;
+    const struct brick_amounts own = {brick_checked(t, did->elements), brick_checked(t, did->bytes),
+                                      brick_flops_checked(t, did->flops)};
+    outcome |= mark_launch(t, stand_of(t, key), kernel, how, elapsed_ns == NULL ? &own : &nothing);
+    over(t);
+    return elapsed_ns == NULL ? outcome : outcome | brick_record_of(kernel, key, *elapsed_ns, &own);
+}
+
+unsigned brick_launched_by(uint32_t brick, uint32_t kernel, const void *key, const struct brick_launch *how)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    outcome |= mark_launch(t, beside(t, stand_of(t, key), brick), kernel, how, &nothing);
+    over(t);
+    return outcome;
+}
+
+/* ---- transfers ------------------------------------------------------------- */
+
+static size_t text_of(const struct brick_segment *s, uint32_t name, char *text)
+{
+    const struct brick_name *slot = &brick_names_of(s)[name];
+    const size_t length = brick_load_acquire32(&slot->word) & BRICK_NAME_LENGTH; /* O3 */
+    memcpy(text, slot->text, length);
+    return length;
+}
+
+/* The number of the couple's name, or BRICK_UNNAMED: also where it is not known which ends these are. */
+static uint32_t couple_of(struct brick_thread *t, uint32_t from, uint32_t to)
+{
+    struct brick_memories *m = memories_of(t);
+    struct couple *known = m != NULL ? &m->couples[brick_splitmix64((uint64_t)from << 32 | to) % COUPLES] : NULL;
+    if (BRICK_LIKELY(known != NULL && known->name != 0 && known->from == from && known->to == to))
+        return known->name;
+    if (!brick_name_is_given(t->segment, from) || !brick_name_is_given(t->segment, to))
+        return BRICK_UNNAMED;
+    char text[2 * BRICK_NAME_MAX + sizeof BRICK_ARROW];
+    size_t length = text_of(t->segment, from, text);
+    memcpy(text + length, BRICK_ARROW, sizeof BRICK_ARROW - 1);
+    length += sizeof BRICK_ARROW - 1;
+    length += text_of(t->segment, to, text + length);
+    const uint32_t name = named(text, length, "transfer");
+    if (known != NULL)
+        *known = (struct couple){from, to, name};
+    return name;
+}
+
+/* Whether it takes back what another one brought, which is forgotten then; else it is remembered. */
+static int takes_back(struct brick_memories *m, struct sent now)
+{
+    if (m == NULL || now.direction == BRICK_ON_DEVICE || now.bytes == 0)
+        return 0;
+    for (uint32_t i = 0; i < SENT; i++) {
+        struct sent *s = &m->sent[i];
+        if (s->bytes == now.bytes && s->from == now.to && s->to == now.from && s->direction != now.direction) {
+            s->bytes = 0;
+            return 1;
+        }
+    }
+    m->sent[m->next++ % SENT] = now;
+    return 0;
+}
+
+unsigned brick_moved(enum brick_direction direction, uint32_t from, uint32_t to, const void *key, uint64_t bytes,
+                     const uint64_t *elapsed_ns)
+{
+    static const enum brick_unit units[] = {BRICK_UNIT_H2D, BRICK_UNIT_D2H, BRICK_UNIT_D2D};
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    const uint32_t couple = (uint32_t)direction < 3 ? couple_of(t, from, to) : BRICK_UNNAMED;
+    const struct brick_amounts did = {0, brick_checked(t, bytes), 0};
+    const uint32_t moved = mark(t, stand_of(t, key), couple, units[(uint32_t)direction % 3], &did);
+    outcome = outcome_of(outcome, moved);
+    if (moved != BRICK_OTHER && takes_back(memories_of(t), (struct sent){did.bytes, from, to, direction}))
+        outcome = outcome_of(outcome, mark(t, (struct stand){moved, BRICK_NO_LAYER}, couple, BRICK_UNIT_RETURNED, &did));
+    over(t);
+    return elapsed_ns == NULL ? outcome : outcome | brick_record_of(couple, key, *elapsed_ns, &did);
+}
+
+/* ---- needs, functions, tasks ----------------------------------------------- */
+
+unsigned brick_needs(uint32_t brick, uint32_t needed, const void *key)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    struct stand at = stand_of(t, key);
+    if (brick != BRICK_UNNAMED)
+        at = beside(t, at, brick);
+    else if (at.path == BRICK_ROOT) /* nothing is open that could need anything */
+        at.path = BRICK_OTHER;
+    at.layer = BRICK_NO_LAYER;
+    outcome = outcome_of(outcome, mark(t, at, needed, BRICK_UNIT_NEEDS, &nothing));
+    over(t);
+    return outcome;
+}
+
+/* Of a brick beside what is recorded now. */
+static unsigned mark_brick(uint32_t brick, const void *key, uint32_t name, uint32_t layer, enum brick_unit unit)
+{
+    unsigned outcome = BRICK_DONE;
+    struct brick_thread *t = brick_enter(key, &outcome, ARRIVES_ENDED);
+    if (t == NULL)
+        return outcome;
+    struct stand at = beside(t, stand_of(t, key), brick);
+    at.layer = layer;
+    outcome = outcome_of(outcome, mark(t, at, name, unit, &nothing));
+    over(t);
+    return outcome;
+}
+
+unsigned brick_defined(uint32_t brick, uint32_t file, uint32_t line, const void *key)
+{
+    return mark_brick(brick, key, file, line <= BRICK_LAYER_MAX ? line : BRICK_NO_LAYER, BRICK_UNIT_DEFINED);
+}
+
+unsigned brick_task_ended(uint32_t brick, const void *key)
+{
+    return mark_brick(brick, key, brick, BRICK_NO_LAYER, BRICK_UNIT_ENDED);
+}

@@ -1,0 +1,101 @@
+/* writer/memory_limit.c - whether the control groups of this process would give so much memory, or kill it.
+ *
+ * Like writer/segment_file.c it may run in a child of clone(): no heap, no locks.
+ */
+#include "segment_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+ssize_t brick_read_file(const char *path, char *text, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    ssize_t length = read(fd, text, size - 1);
+    close(fd);
+    text[length > 0 ? length : 0] = 0;
+    return length;
+}
+
+/* The number behind `word` at the beginning of a line; `missing` without it. */
+static uint64_t number_after(const char *text, const char *word, uint64_t missing)
+{
+    size_t length = strlen(word);
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        if (strncmp(line, word, length) == 0)
+            return strtoull(line + length, NULL, 10);
+    }
+    return missing;
+}
+
+/* What one control group would still give; cached file pages count as free,
+ * since the kernel drops them before it kills. */
+static uint64_t group_room(const char *folder, const char *limit_file, const char *usage_file, const char *cache)
+{
+    char path[400], text[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, limit_file);
+    if (brick_read_file(path, text, sizeof text) <= 0 || text[0] == 'm') /* "max" */
+        return UINT64_MAX;
+    uint64_t limit = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%s/%s", folder, usage_file);
+    if (brick_read_file(path, text, sizeof text) <= 0)
+        return UINT64_MAX;
+    uint64_t usage = strtoull(text, NULL, 10);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    uint64_t dropped = brick_read_file(path, text, sizeof text) > 0 ? number_after(text, cache, 0) : 0;
+    usage -= dropped < usage ? dropped : usage;
+    return limit > usage ? limit - usage : 0;
+}
+
+/* A group's limit binds all below it, so every ancestor is asked. In a
+ * container the path that the kernel names may lie outside of what is mounted
+ * here; then the mount's own root is the container's group. */
+static uint64_t hierarchy_room(const char *mount, const char *inner, const char *limit_file, const char *usage_file,
+                               const char *cache)
+{
+    char folder[300];
+    int length = snprintf(folder, sizeof folder, "%s%s", mount, inner);
+    if (length < 0 || (size_t)length >= sizeof folder)
+        return UINT64_MAX;
+    uint64_t least = UINT64_MAX;
+    for (;;) {
+        uint64_t room = group_room(folder, limit_file, usage_file, cache);
+        least = room < least ? room : least;
+        char *slash = strrchr(folder, '/');
+        if (slash == NULL || (size_t)(slash - folder) < strlen(mount))
+            return least;
+        *slash = 0;
+    }
+}
+
+/* Taking shared memory beyond a memory cgroup's limit is no error but a kill. */
+int brick_memory_allows(uint64_t bytes)
+{
+    static const uint64_t margin = UINT64_C(1) << 20;
+    char text[4096];
+    if (brick_read_file("/proc/self/cgroup", text, sizeof text) <= 0)
+        return 1;
+    for (char *line = text, *next; line != NULL; line = next) {
+        next = strchr(line, '\n');
+        if (next != NULL)
+            *next++ = 0;
+        char *inner = strstr(line, ":/");
+        if (inner == NULL)
+            continue;
+        inner++;
+        uint64_t room = UINT64_MAX;
+        if (strncmp(line, "0::", 3) == 0)
+            room = hierarchy_room("/sys/fs/cgroup", inner, "memory.max", "memory.current", "inactive_file ");
+        else if (strstr(line, ":memory:") != NULL)
+            room = hierarchy_room("/sys/fs/cgroup/memory", inner, "memory.limit_in_bytes", "memory.usage_in_bytes",
+                                  "total_inactive_file ");
+        if (room < bytes + margin)
+            return 0;
+    }
+    return 1;
+}

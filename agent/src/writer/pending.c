@@ -1,0 +1,76 @@
+/* writer/pending.c - how much deferred work of this process no finalize has covered yet, by stream.
+ *
+ * Private memory, of a fixed size, for any number of streams. A word counts the
+ * starts of one stream, below 40 bits of the stream's hash; a word that counts
+ * none is free for any stream. So nothing is ever owned and nobody waits: at
+ * worst one stream has two words, and who looks for it looks at all of them.
+ * Where more streams pend at once than there are words, the others are counted
+ * together, and are covered only when every stream is: the sum is then too
+ * large, never too small.
+ */
+#include "deferred.h"
+#include "lifecycle.h"
+
+#include <string.h>
+
+#define WORDS 64u
+#define COUNT UINT64_C(0xFFFFFF) /* where it stays: "so many at least" */
+
+static uint64_t words[WORDS];
+static uint64_t crowded; /* of streams that found no word */
+
+static uint64_t tag_of(uint64_t stream) { return stream * UINT64_C(0x9E3779B97F4A7C15) & ~COUNT; }
+
+static int is_of(uint64_t word, const uint64_t *stream)
+{
+    return word != 0 && (stream == NULL || (word & ~COUNT) == tag_of(*stream));
+}
+
+/* 0: another thread was faster, and *now is what it put there. */
+static int put(uint64_t *word, uint64_t *now, uint64_t then)
+{
+    return __atomic_compare_exchange_n(word, now, then, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+}
+
+void brick_pending_add(uint64_t stream)
+{
+    const uint64_t tag = tag_of(stream);
+    for (uint64_t n = 0; n < WORDS; n++) {
+        uint64_t *word = &words[((tag >> 58) + n) % WORDS], now = brick_load_relaxed(word);
+        while (now == 0 || is_of(now, &stream))
+            if (put(word, &now, (now & COUNT) < COUNT ? (now | tag) + 1 : now))
+                return;
+    }
+    brick_fetch_add(&crowded, 1);
+}
+
+int brick_pending_any(const uint64_t *stream)
+{
+    int found = brick_load_relaxed(&crowded) != 0;
+    for (uint32_t n = 0; n < WORDS && !found; n++)
+        found = is_of(brick_load_relaxed(&words[n]), stream);
+    return found && brick_agent_owns();
+}
+
+void brick_pending_cover(const uint64_t *stream)
+{
+    for (uint32_t n = 0; n < WORDS; n++)
+        for (uint64_t now = brick_load_relaxed(&words[n]); is_of(now, stream) && !put(&words[n], &now, 0);)
+            continue;
+    if (stream == NULL)
+        brick_store_relaxed(&crowded, 0);
+}
+
+void brick_pending_forget(void)
+{
+    memset(words, 0, sizeof words);
+    crowded = 0;
+}
+
+uint64_t brick_pending(void)
+{
+    uint64_t sum = brick_load_relaxed(&crowded);
+    for (uint32_t n = 0; n < WORDS; n++)
+        sum += brick_load_relaxed(&words[n]) & COUNT;
+    return brick_agent_owns() ? sum : 0; /* until a forked child records, these are its parent's */
+}

@@ -1,0 +1,85 @@
+/* writer/record_path.h - what the calls of the record path share.
+ *
+ * Whether there is anything to record, and for whom; what of a caller's or a
+ * consumer's numbers is believed. The usual way is inline; what is rare is in
+ * writer/thread.c.
+ */
+#ifndef BRICK_RECORD_H
+#define BRICK_RECORD_H
+
+#include "thread.h"
+
+/* What a call brings: a span or a scope, each with an end of its own, or what has none to come; or nothing. */
+enum brick_arrival { ARRIVES_SPAN, ARRIVES_SCOPE, ARRIVES_ENDED, ARRIVES_QUESTION };
+
+/* The thread, busy, with what was asked of it obeyed; NULL: nothing to record, *outcome says why. */
+BRICK_HIDDEN struct brick_thread *brick_enter_slowly(struct brick_thread *t, const void *key, unsigned *outcome,
+                                                     enum brick_arrival what);
+/* The same also while recording is off, for what ends: it is for the caller to see whether there is such a thing. */
+BRICK_HIDDEN struct brick_thread *brick_enter_still(struct brick_thread *t, unsigned *outcome);
+
+static inline int brick_wants_attention(const struct brick_thread *t)
+{
+    uint32_t flags = brick_load_relaxed32(&__atomic_load_n(&t->control, __ATOMIC_RELAXED)->flags); /* O15 */
+    return ((flags ^ t->flags) | (flags & BRICK_CONTROL_OFF)) != 0;
+}
+
+static inline struct brick_thread *brick_enter(const void *key, unsigned *outcome, enum brick_arrival what)
+{
+    struct brick_thread *t = brick_self;
+    if (BRICK_UNLIKELY(t == NULL || brick_load_relaxed32(brick_agent.gate) != BRICK_ON || t->busy
+                       || brick_wants_attention(t)))
+        return brick_enter_slowly(t, key, outcome, what);
+    brick_busy(t);
+    return t;
+}
+
+/* The key's stack, if it has something open. */
+static inline struct brick_stack *brick_stack_open(struct brick_thread *t, const void *key)
+{
+    struct brick_stack *s = t->current;
+    if (s == NULL || s->key != key)
+        s = brick_stack_of(t, key, 0);
+    return s != NULL && s->top != NULL ? s : NULL;
+}
+
+/* The number of a path and whether it is an ancestor's. */
+static inline uint64_t brick_path_of(struct brick_thread *t, uint64_t path_key)
+{
+    uint64_t path = brick_entry_find(&brick_agent.tables, path_key);
+    return BRICK_LIKELY(path != 0) ? path : brick_path_intern(&brick_agent.tables, t->segment, path_key);
+}
+
+static inline double brick_flops_checked(struct brick_thread *t, double flops)
+{
+    if (BRICK_LIKELY(flops >= 0 && flops <= BRICK_FLOPS_MAX))
+        return flops;
+    brick_add(&t->line->amounts, 1);
+    return 0;
+}
+
+static inline uint64_t brick_checked(struct brick_thread *t, uint64_t amount)
+{
+    if (BRICK_LIKELY(amount <= BRICK_AMOUNT_MAX))
+        return amount;
+    brick_add(&t->line->amounts, 1);
+    return 0;
+}
+
+/* Whether more than `kept` slots of the ring are free. The consumer's tail is looked at when those that were known to be
+ * are used up, and believed only as a matching pair that can be. */
+static inline int brick_ring_room(struct brick_thread *t, struct brick_ring *ring, const struct brick_tail *tail,
+                                  uint64_t kept)
+{
+    if (BRICK_LIKELY(ring->head - ring->tail + kept < ring->slots))
+        return 1;
+    uint64_t position = brick_load_acquire(&tail->position); /* O13 */
+    uint64_t complement = brick_load_acquire(&tail->complement);
+    if (position == ~complement && position <= ring->head && ring->head - position <= ring->slots)
+        ring->tail = position;
+    else if (position != 0 || complement != 0) /* zeros: nobody has consumed yet */
+        brick_add(&t->line->tails_refused, 1);
+    return ring->head - ring->tail + kept < ring->slots;
+}
+
+#endif

@@ -1,0 +1,237 @@
+/* writer/segment_file.c - the segment as a file: made, given memory, locked.
+ *
+ * Knows nothing of lanes or names. Allocates nothing on the heap and takes no
+ * lock of the C library, since it also runs in a child of clone(), where those
+ * locks may be held for ever by threads that do not exist there.
+ */
+#include "clock.h"
+#include "segment_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+/* The host may have closed our descriptor, and its number may now be another file's. */
+int brick_segment_ours(const struct brick_segment *s)
+{
+    struct stat status;
+    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode;
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+/* Pages that fallocate gave exist, but this process has yet to map them. */
+static void populate(uint8_t *start, uint64_t length)
+{
+    if (madvise(start, length, MADV_POPULATE_WRITE) == 0)
+        return;
+    for (uint64_t at = 0; at < length; at += BRICK_PAGE) /* Linux before 5.14: add 0 to a byte of each */
+        __atomic_fetch_add(start + at, 0, __ATOMIC_RELAXED);
+}
+
+int brick_segment_commit(const struct brick_segment *s, uint64_t offset, uint64_t length)
+{
+    if (!brick_memory_allows(length))
+        return 0;
+    if (!brick_segment_ours(s)) /* to fallocate another file under that number would make it grow; Linux 5.14 needs none */
+        return madvise(s->base + offset, length, MADV_POPULATE_WRITE) == 0;
+    int tries = 0;
+    while (fallocate(s->fd, 0, (off_t)offset, (off_t)length) != 0)
+        if (errno != EINTR || ++tries == 100) /* a host with a profiling timer interrupts it */
+            return 0;
+    populate(s->base + offset, length);
+    return 1;
+}
+
+/* ---- life -------------------------------------------------------------- */
+
+static int lock_byte(int fd, off_t byte)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, F_SETLK, &lock);
+}
+
+int brick_locked_byte(int fd, off_t byte)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+}
+
+static void fill_random(uint8_t *bytes, size_t length)
+{
+    if (getrandom(bytes, length, GRND_NONBLOCK) == (ssize_t)length)
+        return;
+    uint64_t state = brick_clock_ns(CLOCK_MONOTONIC) ^ (uint64_t)getpid() << 32;
+    for (size_t i = 0; i < length; i++) { /* splitmix64; O_EXCL settles the rest */
+        state += UINT64_C(0x9E3779B97F4A7C15);
+        uint64_t z = (state ^ state >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+        bytes[i] = (uint8_t)(z >> 56);
+    }
+}
+
+static void read_boot_id(uint8_t *id)
+{
+    char text[64];
+    if (brick_read_file("/proc/sys/kernel/random/boot_id", text, sizeof text) <= 0)
+        return;
+    size_t n = 0;
+    for (const char *c = text; *c != 0 && n < 32; c++) {
+        int digit = *c >= '0' && *c <= '9' ? *c - '0' : *c >= 'a' && *c <= 'f' ? *c - 'a' + 10 : -1;
+        if (digit < 0)
+            continue;
+        id[n / 2] = (uint8_t)(id[n / 2] << 4 | digit);
+        n++;
+    }
+}
+
+static uint64_t read_process_start(void)
+{
+    char text[1024];
+    if (brick_read_file("/proc/self/stat", text, sizeof text) <= 0)
+        return 0;
+    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* What a host without standard streams prints is not to land in the segment. The mode is 0600, always: with a descriptor
+ * alone another user could take the locks, and one that may write could truncate the file under its worker. */
+static int open_above_standard(const char *name)
+{
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0 || fd > STDERR_FILENO)
+        return fd;
+    int above = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1), error = errno;
+    if (above < 0)
+        shm_unlink(name);
+    close(fd);
+    errno = error;
+    return above;
+}
+
+const char *brick_segment_create(struct brick_segment *s, const struct brick_plan *plan)
+{
+    static const char hex[] = "0123456789abcdef";
+    memset(s, 0, sizeof *s);
+    s->fd = -1;
+    uint8_t uuid[16];
+    struct brick_header counts = plan->header;
+    if (!brick_layout_compute(&counts, &s->layout)) {
+        errno = EINVAL;
+        return "the counts asked for make no segment";
+    }
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->layout.size) {
+        errno = EFBIG; /* growing a file beyond it is a signal that kills */
+        return "the limit on file sizes (ulimit -f) is below the segment's size";
+    }
+    fill_random(uuid, sizeof uuid);
+    size_t at = strlen(plan->prefix);
+    memcpy(s->name, plan->prefix, at);
+    for (size_t i = 0; i < sizeof uuid; i++) {
+        s->name[at++] = hex[uuid[i] >> 4];
+        s->name[at++] = hex[uuid[i] & 15];
+    }
+    s->name[at] = 0;
+
+    s->fd = open_above_standard(s->name);
+    if (s->fd < 0)
+        return "cannot create a file in /dev/shm";
+    const char *wrong = NULL;
+    struct stat status;
+    if (lock_byte(s->fd, BRICK_LOCK_WORKER) != 0)
+        wrong = "cannot lock the file in /dev/shm";
+    else if (ftruncate(s->fd, (off_t)s->layout.size) != 0 || fstat(s->fd, &status) != 0)
+        wrong = "cannot size the file in /dev/shm";
+    else {
+        void *base = mmap(NULL, s->layout.size, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, 0);
+        if (base == MAP_FAILED) {
+            wrong = "cannot map the segment";
+        } else {
+            s->base = (uint8_t *)base;
+            s->device = status.st_dev;
+            s->inode = status.st_ino;
+            if (!brick_segment_commit(s, 0, s->layout.names + BRICK_BLOCK * sizeof(struct brick_name))) {
+                errno = ENOSPC;
+                wrong = "no memory for the segment: /dev/shm or the memory cgroup is full";
+            }
+        }
+    }
+    if (wrong != NULL) {
+        int error = errno;
+        shm_unlink(s->name);
+        if (s->base != NULL)
+            munmap(s->base, s->layout.size);
+        close(s->fd);
+        memset(s, 0, sizeof *s);
+        s->fd = -1;
+        errno = error;
+        return wrong;
+    }
+    s->header = (struct brick_header *)(void *)s->base;
+    struct brick_header h = counts;
+    h.magic = 0;
+    h.endian = BRICK_ENDIAN;
+    h.major = BRICK_MAJOR;
+    h.minor = BRICK_MINOR;
+    h.layout_crc = brick_layout_crc();
+    h.size = s->layout.size;
+    h.buckets = BRICK_BUCKETS;
+    h.started_ns = brick_clock_ns(CLOCK_REALTIME);
+    h.process_start = read_process_start();
+    h.pid = (uint32_t)getpid();
+    h.uid = (uint32_t)geteuid();
+    memcpy(h.uuid, uuid, sizeof uuid);
+    memset(h.boot_id, 0, sizeof h.boot_id);
+    read_boot_id(h.boot_id);
+    brick_clock_pair(h.clock, &h.anchor_ticks, &h.anchor_ns);
+    memcpy(h.reserved, &plan->rate, sizeof plan->rate);
+    h.header_crc = brick_header_crc(&h);
+    *s->header = h;
+    s->name_blocks[0] = 1;
+    BRICK_POINT("header");
+    return NULL;
+}
+
+void brick_segment_publish(struct brick_segment *s)
+{
+    brick_store_release(&s->header->magic, BRICK_MAGIC); /* O1 */
+    BRICK_POINT("published");
+}
+
+int brick_segment_gone(const struct brick_segment *s)
+{
+    struct stat status;
+    return s->fd >= 0 && fstat(s->fd, &status) == 0 && status.st_dev == s->device && status.st_ino == s->inode
+           && status.st_nlink == 0;
+}
+
+int brick_segment_consumed(const struct brick_segment *s)
+{
+    return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_ATTACHED]) != 0
+           || (brick_segment_ours(s) && brick_locked_byte(s->fd, BRICK_LOCK_CONSUMER));
+}
+
+void brick_segment_remove(struct brick_segment *s)
+{
+    if (brick_segment_ours(s))
+        shm_unlink(s->name);
+}
+
+void brick_segment_close(struct brick_segment *s)
+{
+    if (brick_segment_ours(s))
+        close(s->fd);
+    s->fd = -1;
+}

@@ -1,0 +1,47 @@
+/* writer/summary.h - how something is added to its path's summary, by writer/span.c (spans) and writer/mark.c (marks). */
+#ifndef BRICK_SUMMARY_H
+#define BRICK_SUMMARY_H
+
+#include "record_path.h"
+
+/* A sequence of 0: never summarized in this lane, so perhaps there is no memory for it yet. */
+static inline int brick_summary_there(struct brick_thread *t, uint32_t path)
+{
+    return BRICK_LIKELY(brick_load_relaxed(&t->sequences[path]) != 0) || brick_block_commit(t, path);
+}
+
+BRICK_ALWAYS void brick_summarize(struct brick_thread *t, uint32_t path, uint64_t duration, uint64_t child, uint64_t again,
+                                  const struct brick_amounts *did)
+{
+    uint64_t *sequence = &t->sequences[path];
+    struct brick_summary *s = &t->summaries[path];
+    uint64_t odd = brick_load_relaxed(sequence) | 1;
+    BRICK_POINT("summary");
+    brick_store_relaxed(sequence, odd); /* O5 */
+    brick_fence_release();
+    BRICK_POINT("summary_odd");
+    uint64_t count = brick_load_relaxed(&s->count); /* O6 */
+    brick_store_relaxed(&s->count, count + 1);
+    brick_add(&s->total, duration);
+    brick_add(&s->child, child);
+    if (BRICK_UNLIKELY(again != 0))
+        brick_add(&s->again, again);
+    BRICK_POINT("summary_half");
+    double d = (double)(int64_t)duration;
+    brick_store_relaxed_f64(&s->squares, brick_load_relaxed_f64(&s->squares) + d * d);
+    if (BRICK_UNLIKELY(duration < brick_load_relaxed(&s->min) || count == 0))
+        brick_store_relaxed(&s->min, duration);
+    if (BRICK_UNLIKELY(duration > brick_load_relaxed(&s->max)))
+        brick_store_relaxed(&s->max, duration);
+    if (did->elements != 0)
+        brick_add(&s->elements, did->elements);
+    if (did->bytes != 0)
+        brick_add(&s->bytes, did->bytes);
+    if (did->flops != 0)
+        brick_summary_set_flops(s, brick_summary_flops(s) + did->flops);
+    brick_add(&s->histogram[brick_bucket(duration)], 1);
+    BRICK_POINT("summary_even");
+    brick_store_release(sequence, odd + 1); /* O7 */
+}
+
+#endif

@@ -1,0 +1,192 @@
+/* writer/thread.h - the private half of a lane: what its thread has open.
+ *
+ * Shared by writer/thread.c (a thread comes, obeys, goes) and the record path
+ * (writer/span.c, writer/deferred.c). Only the owning thread touches a brick_thread,
+ * but for `owner` and `control`; `given` is looked at by all.
+ */
+#ifndef BRICK_THREAD_H
+#define BRICK_THREAD_H
+
+#include "lifecycle.h"
+
+#include <signal.h>
+
+enum brick_frame_bits {
+    BRICK_FRAME_STEP = 1,                  /* a step was said, here or below: 0 is one too */
+    BRICK_FRAME_AGAIN = BRICK_ENTRY_AGAIN, /* here or below, a recursion was folded: the path may be open more than once */
+};
+
+/* An open span, or an open layer scope. */
+struct brick_frame {
+    struct brick_frame *below;         /* around it, for the same key */
+    struct brick_frame *older, *newer; /* by time of begin, for all keys; spans only */
+    uint64_t start, child, step;
+    uint16_t brick, path;
+    uint32_t layer;
+    uint32_t scope; /* a layer scope: no span */
+    uint32_t inherits; /* enum brick_frame_bits: what also holds of all that is above it */
+};
+
+/* What one key has open. Holds no memory of a key with nothing open, but for
+ * the one used last. */
+struct brick_stack {
+    const void *key;
+    struct brick_frame *top;
+    struct brick_stack *next; /* in its bucket */
+    uint64_t refused;         /* begun above top without a frame; their ends come first */
+    uint32_t borrowed;        /* the host holds no reference to the key for what is open */
+};
+
+union brick_node {
+    struct brick_frame frame;
+    struct brick_stack stack;
+    union brick_node *next;
+};
+BRICK_ASSERT(sizeof(union brick_node) == 64, "one cache line");
+
+/* How often a site came since it was last at another step. In a table by the site's key and not its number: two threads
+ * may have given it one each. */
+struct brick_visits {
+    uint64_t site; /* as brick_site_entry has it; 0 = free */
+    uint64_t step;
+    uint64_t count : 63, has_step : 1;
+};
+
+#define BRICK_NODES 256u /* in a chunk */
+#define BRICK_CHUNKS 64u /* 16,384 spans open at once */
+#define BRICK_STACK_BUCKETS 256u
+
+/* Between two looks whether the segment is still there: 6.6 s at 2.6 GHz, 17 s for ns. */
+#ifndef BRICK_LOOK_TICKS
+#define BRICK_LOOK_TICKS (UINT64_C(1) << 34)
+#endif
+
+enum brick_memory { BRICK_MEMORY_UNTRIED = 0, BRICK_MEMORY_THERE = 1, BRICK_MEMORY_REFUSED = 2 };
+
+struct brick_ring {
+    struct brick_record *records;
+    uint64_t slots;
+    uint64_t head;
+    uint64_t tail; /* the last one that could be believed */
+    uint32_t memory;
+};
+
+struct brick_thread {
+    /* The record path, in the order of use. */
+    uint32_t busy;
+    uint32_t flags; /* the control flags last obeyed */
+    const struct brick_control *control;
+    struct brick_stack *current;
+    struct brick_frame *newest;
+    uint64_t scopes; /* layer scopes that are open; spans that are stand in `newest` */
+    union brick_node *free;
+    struct brick_lane *line;
+    uint64_t *sequences;
+    struct brick_summary *summaries;
+    uint64_t look; /* ticks: time to look whether the segment is still there */
+    uint64_t committed[16];
+    struct brick_ring span_ring, event_ring;
+    uint64_t given; /* to deferred work: how many numbers, ever */
+    struct brick_visits *visits; /* of sites; NULL before the lane's first checksum */
+    struct brick_memories *memories; /* of writer/mark.c; NULL before the lane's first mark that needs one */
+    /* Cold. */
+    uint32_t owner; /* O16 */
+    uint32_t number;
+    uint32_t chunks;
+    uint32_t hand; /* of the sweep */
+    uint64_t inherited; /* of the numbers in `given`: those that a parent gave before it forked */
+    uint64_t refused[16]; /* blocks asked for in vain */
+    uint64_t unvisited;   /* how often `visits` was wanted before it was there */
+    uint64_t unremembered; /* the same of `memories` */
+    struct brick_segment *segment; /* the one its pointers lead into; atomic, for a reopen looks whether there is one */
+    struct brick_stack *buckets[BRICK_STACK_BUCKETS];
+};
+
+extern BRICK_HIDDEN __thread struct brick_thread *brick_self __attribute__((tls_model("initial-exec")));
+
+/* Of writer/mark.c: what the lane's last thread had moved is nothing to the next one. */
+BRICK_HIDDEN void brick_memories_forget(struct brick_thread *t);
+/* The thread's lane, given one if need be; NULL: none, and the spans that it was for are counted. */
+BRICK_HIDDEN struct brick_thread *brick_join(unsigned *outcome, unsigned spans);
+/* This thread has not been refused a lane. */
+BRICK_HIDDEN int brick_never_asked(void);
+/* After a change of the control flags, a fork or a lost segment. NULL: record nothing now. */
+BRICK_HIDDEN struct brick_thread *brick_obey(struct brick_thread *t, unsigned *outcome, unsigned spans);
+BRICK_HIDDEN struct brick_stack *brick_stack_of(struct brick_thread *t, const void *key, int make);
+BRICK_HIDDEN void brick_stack_drop(struct brick_thread *t, struct brick_stack *s);
+BRICK_HIDDEN int brick_nodes_more(struct brick_thread *t);
+BRICK_HIDDEN int brick_block_commit(struct brick_thread *t, uint32_t path);
+BRICK_HIDDEN int brick_ring_commit(struct brick_thread *t, struct brick_ring *ring, uint64_t within);
+BRICK_HIDDEN void brick_look(struct brick_thread *t, uint64_t now);
+
+static inline union brick_node *brick_node_take(struct brick_thread *t)
+{
+    if (BRICK_UNLIKELY(t->free == NULL) && !brick_nodes_more(t))
+        return NULL;
+    union brick_node *n = t->free;
+    t->free = n->next;
+    return n;
+}
+
+static inline void brick_node_give(struct brick_thread *t, void *node)
+{
+    union brick_node *n = (union brick_node *)node;
+    n->next = t->free;
+    t->free = n;
+}
+
+/* Takes a frame off the top of its stack and gives it back; until the next one is taken, all of it but `below` stays. */
+static inline void brick_frame_pop(struct brick_thread *t, struct brick_stack *s)
+{
+    struct brick_frame *f = s->top;
+    s->top = f->below;
+    if (!f->scope) {
+        if (BRICK_LIKELY(f->newer == NULL))
+            t->newest = f->older;
+        else
+            f->newer->older = f->older;
+        if (f->older != NULL)
+            f->older->newer = f->newer;
+        const struct brick_frame *now = t->newest;
+        brick_add(&t->line->open, UINT64_MAX); /* O14: one less */
+        brick_store_relaxed(&t->line->current, now != NULL ? brick_open_word(now->start, now->path) : 0);
+    } else {
+        t->scopes--;
+    }
+    brick_node_give(t, f);
+}
+
+/* brick_is_off, for those who ask at each span. */
+static inline int brick_off_here(void)
+{
+    uint32_t gate = brick_load_relaxed32(brick_agent.gate);
+    if (BRICK_LIKELY(gate < BRICK_OFF))
+        return 0;
+    const struct brick_thread *t = brick_self;
+    return t == NULL || gate == BRICK_FAILED || (t->newest == NULL && t->scopes == 0);
+}
+
+static inline void brick_busy(struct brick_thread *t)
+{
+    __atomic_store_n(&t->busy, 1, __ATOMIC_RELAXED);
+    brick_fence_signal();
+}
+
+static inline void brick_idle(struct brick_thread *t)
+{
+    brick_fence_signal();
+    __atomic_store_n(&t->busy, 0, __ATOMIC_RELAXED);
+}
+
+/* Frames that will never be ended, down to but without `until`. */
+static inline void brick_abandon(struct brick_thread *t, struct brick_stack *s, const struct brick_frame *until)
+{
+    while (s->top != until) {
+        if (!s->top->scope)
+            brick_add(&t->line->abandoned, 1);
+        brick_frame_pop(t, s);
+    }
+    s->refused = 0;
+}
+
+#endif

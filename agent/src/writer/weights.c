@@ -1,0 +1,435 @@
+/* writer/weights.c - a model's parameters are read and recorded, in slices at the ends of steps.
+ *
+ * Owns: what of a tensor's name is a number, which tensor is next, for how long
+ * a slice may go on. Must not know: how a tensor is held, which is its host's.
+ * Invariants: nothing is read but between hold and release; what was read is
+ * kept until there is room for its record; a slice allocates nothing. One
+ * thread at a time is at it, the others go on.
+ */
+#include "event_ring.h"
+
+#include "brick_hash.h"
+#include "brick_weights.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#define SLICE_NS 200000 /* at most */
+#define LEAST_NS 50000  /* at least, or what holding costs would be most of it */
+#define AT_ONCE 8192    /* bytes between two looks at the clock */
+#define MILLION 1000000
+#define DEBT_NS (INT64_C(3600) * 1000000000)
+
+/* ---- names ---------------------------------------------------------------- */
+
+struct part {
+    const char *text;
+    size_t length;
+};
+
+static int ends_in(const struct part *p, const char *word)
+{
+    const size_t length = strlen(word);
+    return p->length >= length && memcmp(p->text + p->length - length, word, length) == 0;
+}
+
+static int is_expert(const struct part *p) { return ends_in(p, "expert") || ends_in(p, "experts"); }
+static int is_layer(const struct part *p)
+{
+    return ends_in(p, "layer") || ends_in(p, "layers") || ends_in(p, "block") || ends_in(p, "blocks")
+           || (p->length == 1 && *p->text == 'h');
+}
+
+static int is_number(const struct part *p, uint32_t *number)
+{
+    *number = 0;
+    if (p->length == 0 || p->length > 8 || (p->length > 1 && *p->text == '0'))
+        return 0;
+    for (size_t n = 0; n < p->length; n++) {
+        if (p->text[n] < '0' || p->text[n] > '9')
+            return 0;
+        *number = *number * 10 + (uint32_t)(p->text[n] - '0');
+    }
+    return *number <= BRICK_LAYER_MAX;
+}
+
+/* torch.compile puts it before the names of what it wraps, which are the same tensors. */
+static int is_wrapper(const struct part *p)
+{
+    static const char wrapper[] = "_orig_mod";
+    return p->length == sizeof wrapper - 1 && memcmp(p->text, wrapper, p->length) == 0;
+}
+
+/* The part that begins there, or behind a wrapper there; *next is where the one behind it does, beyond the end for the last. */
+static struct part part_at(const char *name, size_t length, size_t from, size_t *next)
+{
+    struct part p;
+    do {
+        const char *dot = memchr(name + from, '.', length - from);
+        const size_t end = dot != NULL ? (size_t)(dot - name) : length;
+        p = (struct part){.text = name + from, .length = end - from};
+        from = *next = end + 1;
+    } while (is_wrapper(&p) && from <= length);
+    return p;
+}
+
+size_t brick_weight_site(const char *name, size_t length, char *left, struct brick_weight *weight)
+{
+    const char *layer = NULL, *position = NULL;
+    int said = 0; /* the part before it says that it is a layer's */
+    struct part before = {.text = name, .length = 0};
+    uint32_t number;
+    size_t next, written = 0;
+    weight->layer = BRICK_NO_LAYER;
+    weight->position = weight->has_position = 0;
+    for (size_t from = 0; from <= length; from = next) {
+        const struct part p = part_at(name, length, from, &next);
+        if (is_number(&p, &number)) {
+            if (is_expert(&before) && position == NULL) {
+                position = p.text;
+                weight->position = number;
+                weight->has_position = 1;
+            } else if (layer == NULL || (!said && is_layer(&before))) {
+                layer = p.text;
+                weight->layer = number;
+                said = is_layer(&before);
+            }
+        }
+        before = p;
+    }
+    for (size_t from = 0; from <= length; from = next) {
+        const struct part p = part_at(name, length, from, &next);
+        const int is_out = p.text == layer || p.text == position;
+        if (from > 0)
+            left[written++] = '.';
+        memcpy(left + written, is_out ? "*" : p.text, is_out ? 1 : p.length);
+        written += is_out ? 1 : p.length;
+    }
+    return written;
+}
+
+/* A name of any length is cut by its hash, so what is left of it must be whole. */
+#define NAME_ROOM 4096
+
+void brick_weight_named(struct brick_weight *weight, const char *name, size_t length)
+{
+    char left[NAME_ROOM];
+    memset(weight, 0, sizeof *weight);
+    weight->layer = BRICK_NO_LAYER;
+    if (length > sizeof left) /* as it is */
+        weight->name = brick_name(name, length, NULL);
+    else
+        weight->name = brick_name(left, brick_weight_site(name, length, left, weight), NULL);
+}
+
+/* ---- the budget ----------------------------------------------------------- */
+
+static uint64_t share_of(const struct brick_weights *w)
+{
+    return w->share_ppm == 0 ? 5000 : w->share_ppm < MILLION ? w->share_ppm : MILLION;
+}
+
+/* Time that went by is credit, up to a slice's. */
+uint64_t brick_weights_allowed(struct brick_weights *w, uint64_t now_ns)
+{
+    const int64_t most = (int64_t)SLICE_NS * MILLION;
+    const uint64_t share = share_of(w), gone = now_ns > w->seen_ns ? now_ns - w->seen_ns : 0;
+    const uint64_t until_most = (uint64_t)(most - w->credit) / share + 1;
+    w->credit = gone < until_most ? w->credit + (int64_t)(gone * share) : most;
+    w->credit = w->credit < most ? w->credit : most;
+    w->seen_ns = now_ns;
+    const int64_t allowed = w->credit / MILLION;
+    return allowed >= LEAST_NS ? (uint64_t)allowed : 0;
+}
+
+void brick_weights_took(struct brick_weights *w, uint64_t ns)
+{
+    w->credit -= (int64_t)(ns < (uint64_t)DEBT_NS ? ns : (uint64_t)DEBT_NS) * MILLION;
+}
+
+static uint64_t now_ns(void) { return brick_clock_ns(CLOCK_MONOTONIC); }
+
+/* As few as these can be on any machine: ticks are read in a third of the time, and so looked at first. */
+static uint64_t ticks_in(uint64_t ns) { return brick_agent.clock == BRICK_CLOCK_CNTVCT ? ns >> 6 : ns; }
+
+/* ---- one tensor ----------------------------------------------------------- */
+
+static struct brick_process *process(void)
+{
+    return brick_process_of(brick_segment_now());
+}
+
+static void tell_watched(const struct brick_weights *w)
+{
+    brick_store_relaxed(&process()->reserved[BRICK_PROCESS_WEIGHTS], w->count - w->gone);
+}
+
+/* The tensor has been read, or there is none. */
+static void read_over(struct brick_weights *w, uint32_t gone)
+{
+    struct brick_weight *one = &w->each[w->read];
+    if (gone != one->gone) {
+        w->gone += gone - (uint64_t)one->gone;
+        one->gone = gone;
+        tell_watched(w);
+    }
+    w->read++;
+    w->begun = w->moved = 0;
+}
+
+static void refuse(struct brick_weights *w)
+{
+    w->each[w->read].taken.dtype = 0;
+    brick_fetch_add(&process()->reserved[BRICK_PROCESS_TENSORS_REFUSED], 1);
+    read_over(w, 0);
+}
+
+static void add(struct brick_weights *w, const struct brick_tensor *tensor, uint64_t until)
+{
+    const uint64_t bytes = until == UINT64_MAX ? UINT64_MAX : AT_ONCE;
+    enum brick_pieces_state now;
+    do
+        now = brick_pieces_add(&w->pieces, tensor, bytes);
+    while (now == BRICK_PIECES_MORE && (until == UINT64_MAX || now_ns() < until));
+    if (now == BRICK_PIECES_DONE) {
+        struct brick_weight *one = &w->each[w->read];
+        memset(&one->taken, 0, sizeof one->taken);
+        brick_pieces_end(&w->pieces, &one->taken.fingerprint);
+        brick_taken_of(&one->taken, tensor);
+        one->ticks = brick_ticks(brick_agent.clock);
+        read_over(w, 0);
+    } else if (now == BRICK_PIECES_MOVED) {
+        w->begun = 0; /* from its beginning, once */
+        if (w->moved++)
+            refuse(w);
+    }
+}
+
+/* Reads on; 0: not now. */
+static int read_on(struct brick_weights *w, uint64_t until)
+{
+    struct brick_tensor tensor;
+    struct brick_fingerprint_key key;
+    if (!w->begun && !brick_key_told(process(), &key)) /* it cannot be had for now: it may be soon */
+        return 0;
+    const uint64_t number = w->read;
+    const enum brick_held held = w->hold(w->host, number, &tensor);
+    if (held == BRICK_NOT_NOW)
+        return 0;
+    if (held == BRICK_GONE) {
+        w->each[number].taken.dtype = 0;
+        read_over(w, 1);
+        return 1;
+    }
+    if (held == BRICK_HELD && !w->begun)
+        w->begun = brick_pieces_begin(&w->pieces, &tensor, key) == NULL;
+    if (held == BRICK_HELD && w->begun)
+        add(w, &tensor, until);
+    else
+        refuse(w);
+    if (held == BRICK_HELD && w->release != NULL)
+        w->release(w->host, number);
+    return 1;
+}
+
+/* ---- its record ----------------------------------------------------------- */
+
+static uint64_t site_of(struct brick_thread *t, const struct brick_weight *one)
+{
+    if (one->name > UINT16_MAX)
+        return 0;
+    const uint64_t key = brick_weight_entry(one->name, one->layer);
+    const uint64_t value = brick_entry_find(&brick_agent.tables, key);
+    return value != 0 ? value : brick_site_intern(&brick_agent.tables, t->segment, key);
+}
+
+static void put(struct brick_thread *t, struct brick_checked *r, const struct brick_weights *w,
+                const struct brick_weight *one, uint64_t site)
+{
+    brick_put_output(t, &one->taken);
+    *r = (struct brick_checked){
+        .sequence = r->sequence, /* of the record that was here before: stored last (O9) */
+        .site = (uint32_t)(site & 0xFFFF),
+        .ticks = one->ticks,
+        .step = w->step,
+        .position = one->position,
+        .valid = one->taken.valid,
+        .flags = (uint8_t)(BRICK_CHECKED_WEIGHT | (one->has_position ? BRICK_CHECKED_POSITION : 0)
+                           | (w->generation != NULL ? BRICK_CHECKED_STEP : 0)),
+    };
+}
+
+/* Records the next of those that are read; 0: there is no room now, or this thread has no lane. */
+static int tell(struct brick_weights *w)
+{
+    const struct brick_weight *one = &w->each[w->told];
+    const uint16_t slots = BRICK_CHECKED_SLOTS(0);
+    unsigned outcome = BRICK_DONE;
+    if (one->taken.dtype == 0) {
+        w->told++;
+        return 1;
+    }
+    struct brick_thread *t = brick_enter(NULL, &outcome, ARRIVES_QUESTION);
+    if (t == NULL)
+        return 0;
+    const uint64_t site = site_of(t, one), kept = t->event_ring.slots / 8 * 3 + slots - 1u;
+    struct brick_checked *r = site != 0 ? brick_event_slot(t, kept) : NULL;
+    const int never = site == 0 || t->event_ring.memory == BRICK_MEMORY_REFUSED || kept >= t->event_ring.slots;
+    if (site == 0)
+        brick_fetch_add(&brick_process_of(t->segment)->reserved[BRICK_PROCESS_SITES_REFUSED], 1);
+    if (r != NULL || never)
+        brick_event_wanted(t);
+    if (r != NULL) {
+        put(t, r, w, one, site);
+        brick_event_publish(t, r, BRICK_KIND_CHECKED, slots);
+    } else if (never) {
+        brick_event_dropped(t, BRICK_KIND_CHECKED);
+    }
+    brick_event_over(t, brick_ticks(brick_agent.clock));
+    w->told += r != NULL || never;
+    return r != NULL || never;
+}
+
+/* ---- scans ---------------------------------------------------------------- */
+
+static uint64_t asked_now(void)
+{
+    const struct brick_segment *s = brick_segment_now();
+    return brick_load_relaxed(&brick_control_of(s)->reserved[BRICK_CONTROL_WEIGHTS]); /* O15 */
+}
+
+/* In a segment that has none of them yet, what was read is recorded anew. */
+static void follow(struct brick_weights *w)
+{
+    const struct brick_segment *s = brick_segment_now();
+    if (s == w->segment)
+        return;
+    w->segment = s;
+    w->told = 0;
+    w->asked = asked_now();
+    tell_watched(w);
+}
+
+static int has_more(const struct brick_weights *w) { return w->told < w->count; }
+
+static void begin_scan(struct brick_weights *w, uint64_t now)
+{
+    w->read = w->told = 0;
+    w->began_ns = now;
+    w->begun = w->moved = 0;
+    w->asked = asked_now();
+}
+
+static void slice(struct brick_weights *w, uint64_t until)
+{
+    int room = 1, readable = 1;
+    while (!__atomic_load_n(&w->stopped, __ATOMIC_RELAXED)) {
+        if (room && w->told < w->read)
+            room = tell(w);
+        else if (readable && w->read < w->count)
+            readable = read_on(w, until);
+        else
+            break;
+        if (!has_more(w))
+            brick_fetch_add(&process()->reserved[BRICK_PROCESS_SCANS], 1);
+        if (until != UINT64_MAX && now_ns() >= until)
+            break;
+    }
+}
+
+/* The one who is at it; in a forked child its parent's thread is not. */
+static int claim(struct brick_weights *w)
+{
+    const uint32_t self = (uint32_t)getpid();
+    uint32_t other = brick_load_relaxed32(&w->busy);
+    if (other == self || !brick_claim32(&w->busy, other, self))
+        return 0;
+    if (other != 0)
+        w->begun = w->moved = 0; /* left in the middle of something */
+    return 1;
+}
+
+static int is_recording(void)
+{
+    if (brick_state() != BRICK_ON)
+        return 0;
+    const struct brick_segment *s = brick_segment_now();
+    return (brick_load_relaxed32(&brick_control_of(s)->flags) & BRICK_CONTROL_OFF) == 0; /* O15 */
+}
+
+static uint64_t generation_of(const struct brick_weights *w)
+{
+    return w->generation != NULL ? *w->generation : brick_load_relaxed(&w->loads);
+}
+
+/* To checksums from now on. The first load of a host that says no generation changes nothing that they were of before. */
+static void tell_generation(const struct brick_weights *w)
+{
+    const uint64_t generation = generation_of(w), digest = brick_splitmix64(generation);
+    const int first = w->generation == NULL && generation == 1;
+    brick_store_relaxed(&brick_agent.generation, first ? 0 : digest != 0 ? digest : 1);
+}
+
+/* What a load asked for. */
+static void begin_load(struct brick_weights *w, uint64_t now)
+{
+    brick_store_relaxed32(&w->loading, 0);
+    w->step = generation_of(w);
+    w->segment = NULL;
+    follow(w);
+    begin_scan(w, now);
+}
+
+/* No turn has anything to do before there is credit for a slice. */
+static void rest(struct brick_weights *w, uint64_t now)
+{
+    const int64_t least = (int64_t)LEAST_NS * MILLION, missing = least - w->credit;
+    brick_store_relaxed(&w->next_ns, now + (uint64_t)(missing > 0 ? missing : least) / share_of(w));
+    brick_store_release32(&w->busy, 0);
+}
+
+void brick_weights_load(struct brick_weights *w)
+{
+    static uint64_t loads;
+    if (!brick_agent_ready(0))
+        return;
+    brick_store_relaxed(&w->loads, brick_fetch_add(&loads, 1) + 1);
+    tell_generation(w);
+    brick_store_release32(&w->loading, 1);
+    if (!is_recording() || !claim(w)) /* the next turn does it */
+        return;
+    const uint64_t now = now_ns();
+    begin_load(w, now);
+    slice(w, UINT64_MAX);
+    w->seen_ns = now_ns();
+    w->credit = 0;
+    rest(w, w->seen_ns);
+}
+
+void brick_weights_turn(struct brick_weights *w)
+{
+    const uint64_t ticks = brick_ticks(brick_agent.clock);
+    const int loading = brick_load_acquire32(&w->loading) != 0;
+    if (ticks < brick_load_relaxed(&w->next_ticks) && !loading)
+        return;
+    const uint64_t now = now_ns(), next = brick_load_relaxed(&w->next_ns);
+    if (now < next && !loading) {
+        brick_store_relaxed(&w->next_ticks, ticks + ticks_in(next - now));
+        return;
+    }
+    if (w->count == 0 || !is_recording() || !claim(w))
+        return;
+    const uint64_t allowed = brick_weights_allowed(w, now);
+    if (loading)
+        begin_load(w, now);
+    if (allowed > 0) {
+        follow(w);
+        if (!has_more(w) && (asked_now() != w->asked || (w->rescan_ns != 0 && now - w->began_ns >= w->rescan_ns)))
+            begin_scan(w, now);
+        if (has_more(w)) {
+            slice(w, now + allowed);
+            brick_weights_took(w, now_ns() - now);
+        }
+    }
+    rest(w, now);
+}

@@ -1,0 +1,70 @@
+#include "fold.h"
+#include "summary_math.h"
+
+#include <math.h>
+
+static double bucket_start(double bucket)
+{
+    return bucket <= 0 ? 0 : exp2(BRICK_BUCKET_OCTAVE + bucket / BRICK_BUCKETS_PER_OCTAVE);
+}
+
+/* Workers with clocks of different rates do not share bucket borders. */
+static void histogram_add(struct brick_row *row, const struct brick_summary *s, double ratio)
+{
+    double shift = brick_bucket_shift(ratio);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        if (s->histogram[b] != 0)
+            row->histogram[brick_bucket_shifted(b, shift)] += (double)s->histogram[b];
+}
+
+/* What of a whole is not in its part; no worker whose parts exceed their whole takes anything from others. */
+static double rest(uint64_t whole, uint64_t part) { return part < whole ? (double)(whole - part) : 0; }
+
+double brick_self_ns(const struct brick_part *part)
+{
+    double own = rest(part->summary->total, part->summary->child) * part->tick_ns;
+    return own > part->given_ns ? own - part->given_ns : 0;
+}
+
+void brick_row_add(struct brick_row *row, const struct brick_part *part, double grid_ns)
+{
+    const struct brick_summary *s = part->summary;
+    double tick_ns = part->tick_ns;
+    if (s->count == 0)
+        return;
+    double min = (double)s->min * tick_ns, max = (double)s->max * tick_ns;
+    if (row->count == 0 || min < row->min)
+        row->min = min;
+    if (max > row->max)
+        row->max = max;
+    row->count = brick_sum(row->count, s->count);
+    row->total += (double)s->total * tick_ns;
+    row->self += brick_self_ns(part);
+    if (part->outer)
+        row->inclusive += rest(s->total, s->again) * tick_ns;
+    row->squares += s->squares * tick_ns * tick_ns;
+    row->elements = brick_sum(row->elements, s->elements);
+    row->bytes = brick_sum(row->bytes, s->bytes);
+    row->flops += brick_summary_flops(s);
+    histogram_add(row, s, tick_ns / grid_ns);
+}
+
+double brick_row_quantile(const struct brick_row *row, double fraction, double grid_ns)
+{
+    double all = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        all += row->histogram[b];
+    if (all == 0)
+        return 0;
+    double wanted = fraction * all, below = 0;
+    uint32_t b = 0;
+    while (b < BRICK_BUCKETS - 1 && below + row->histogram[b] < wanted)
+        below += row->histogram[b++];
+    double part = row->histogram[b] > 0 ? (wanted - below) / row->histogram[b] : 0;
+    double low = bucket_start(b) * grid_ns, high = bucket_start(b + 1.0) * grid_ns;
+    if (b == BRICK_BUCKETS - 1 && row->max > low)
+        high = row->max;
+    /* Spans lie as if their logarithms were even; in the first bucket, which begins at 0, themselves. */
+    double value = low > 0 ? low * pow(high / low, part) : high * part;
+    return fmin(fmax(value, row->min), row->max);
+}

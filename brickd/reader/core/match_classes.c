@@ -1,0 +1,449 @@
+/* core/match_classes.c - by input: who computes the same in another order.
+ *
+ * Owns: the rule by which two workers are of two numeric classes. Must not know:
+ * what is told, and what is learned beyond one call. Invariants: what becomes of two
+ * depends on what these two said, at one site; in no order; what is further apart
+ * than rounding makes it is never excused.
+ *
+ * What differs stands in rows, what does not is only counted there: so the prints of
+ * a site are gone through once more, where any two may be of two classes at all.
+ */
+#include "match_internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUPLES_MAX ((size_t)4096) /* of a site, that are looked at: all contents are gone through with each */
+#define OUTPUTS_MAX 16u            /* of a content, that may be of other classes: what most say */
+#define ONE_PLACE_MIN 8u           /* contents: as long as two are apart in one place alone, these tell one wrong element */
+#define ODD_SHARE 8u               /* one content in so many may be further apart: it is what differs, alone */
+
+/* Contents that two have had. */
+struct both {
+    uint64_t apart;  /* where they are apart as rounding makes it, */
+    uint64_t equal;  /* and where they are equal */
+    uint32_t places; /* of the sketch, in which they were apart at any */
+};
+
+/* Two workers, the lower first, in one context. */
+struct couple {
+    uint32_t one, other;
+    uint64_t context;
+    struct both here, all; /* in that context, and in all */
+    uint64_t odd;          /* where they are further apart, or one contradicts himself; in all */
+};
+
+/* What some say of a content. */
+struct output {
+    const struct entry *said; /* one behind the other, the first worker first */
+    uint32_t count;
+    uint32_t unlike; /* the others that it is no other class's of: a bit for each */
+    uint32_t agree;  /* how many say it, or what is unlike the same: it is of another class, and says the same */
+};
+
+/* The couples of a site. */
+struct couples {
+    struct couple *all;
+    size_t count, room;
+    struct output *outputs; /* of the present row */
+};
+
+static int by_workers(const void *a, const void *b)
+{
+    const struct couple *x = a, *y = b;
+    UNLESS_EQUAL(x->one, y->one);
+    return ORDER(x->other, y->other);
+}
+
+static int by_two(const void *a, const void *b)
+{
+    const struct couple *x = a, *y = b;
+    const int workers = by_workers(a, b);
+    return workers != 0 ? workers : ORDER(x->context, y->context);
+}
+
+static struct couple couple_of(uint32_t one, uint32_t other, uint64_t context)
+{
+    return (struct couple){.one = one < other ? one : other, .other = one < other ? other : one, .context = context};
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* At how many contents they are apart as those of two classes are: fewer than it takes where nobody knows yet; 0: they
+ * are not. One element that is wrong in one of them is so in one place of the sketch, whatever it is given; what rounding
+ * makes of others is in another one sooner or later, even where most of it is too small for a sketch. */
+static uint64_t contents_in(const struct couple *c, const struct both *b)
+{
+    if (b->equal > b->apart || ODD_SHARE * c->odd > c->all.apart)
+        return b->apart + b->equal < BRICK_CONTENTS_MIN && c->odd == 0 ? b->apart : 0;
+    if (brick_is_spread(b->places))
+        return b->apart;
+    return b->apart < ONE_PLACE_MIN ? least(b->apart, BRICK_CONTENTS_MIN - 1) : 0;
+}
+
+/* Where both had too few in a context to know, as of each length that few prompts have, all contexts may tell. */
+static uint64_t contents_of(const struct couple *c)
+{
+    const uint64_t all = c->here.apart + c->here.equal < BRICK_CONTENTS_MIN ? contents_in(c, &c->all) : 0;
+    return all >= BRICK_CONTENTS_MIN ? all : contents_in(c, &c->here);
+}
+
+static int is_of_one_group(const struct entry *a, const struct entry *b)
+{
+    const struct brick_print *x = a->print, *y = b->print;
+    return x->site == y->site && x->inputs == y->inputs && x->context == y->context;
+}
+
+/* ---- what is counted ---------------------------------------------------- */
+
+static enum brick_rounded rounded(struct work *w, const struct entry *one, const struct entry *other)
+{
+    brick_prints_slots(w->p, one->print, w->one);
+    brick_prints_slots(w->p, other->print, w->other);
+    return brick_rounded(w->one, w->other);
+}
+
+static void count_both(struct both *b, int apart, int equal, uint32_t places)
+{
+    b->apart += (uint64_t)apart;
+    b->equal += (uint64_t)equal;
+    b->places |= places;
+}
+
+/* At a content that both had; from `c` on are those of the same two, in each of their contexts. */
+static void count_content(struct work *w, struct couple *c, size_t contexts)
+{
+    const struct entry *one = w->alone[c->one], *other = w->alone[c->other];
+    const int steady = !w->beside[c->one] && !w->beside[c->other];
+    const int equal = steady && one->print->output == other->print->output;
+    const int apart = steady && !equal && rounded(w, one, other) != BRICK_ROUNDED_NOT;
+    const uint32_t places = apart ? brick_places_apart(w->one, w->other) : 0;
+    for (size_t i = 0; i < contexts; i++) {
+        if (c[i].context == one->print->context)
+            count_both(&c[i].here, apart, equal, places);
+        count_both(&c[i].all, apart, equal, places);
+        c[i].odd += (uint64_t)(!apart && !equal);
+    }
+}
+
+/* The prints of one content, in the order of the workers and of what they said. */
+static void count_couples(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t worker = e[i].worker;
+        if (i == 0 || e[i - 1].worker != worker) {
+            w->alone[worker] = &e[i];
+            w->beside[worker] = 0;
+        }
+        w->beside[worker] |= e[i].print->output != w->alone[worker]->print->output;
+    }
+    for (size_t from = 0, to; from < of->count; from = to) {
+        struct couple *c = &of->all[from];
+        for (to = from + 1; to < of->count && by_workers(c, &of->all[to]) == 0;)
+            to++;
+        if (w->alone[c->one] != NULL && w->alone[c->other] != NULL)
+            count_content(w, c, to - from);
+    }
+    for (size_t i = 0; i < count; i++)
+        w->alone[e[i].worker] = NULL;
+}
+
+/* The prints of a site. */
+static void count_site(struct work *w, const struct couples *of, const struct entry *e, size_t count)
+{
+    memset(w->alone, 0, w->m->count * sizeof *w->alone);
+    for (size_t from = 0, i = 1; i <= count; i++) {
+        if (i < count && is_of_one_group(&e[from], &e[i]))
+            continue;
+        if (brick_print_is_grouped(e[from].print))
+            count_couples(w, of, e + from, i - from);
+        from = i;
+    }
+}
+
+/* ---- what is said of a content --------------------------------------------- */
+
+/* Whether a member contradicts himself there. */
+static int is_unsteady(const struct work *w, const struct entry *e)
+{
+    const struct entry *at = bsearch(e, w->entries, w->entries_count, sizeof *e, brick_match_by_input);
+    const struct entry *first = at, *last = at, *end = w->entries + w->entries_count;
+    while (first > w->entries && is_of_one_group(first - 1, e) && first[-1].worker == e->worker)
+        first--;
+    while (last + 1 < end && is_of_one_group(last + 1, e) && last[1].worker == e->worker)
+        last++;
+    return first->print->output != last->print->output; /* they are in its order */
+}
+
+static struct entry entry_of(const struct work *w, const struct brick_member *member)
+{
+    return (struct entry){.print = brick_prints_at(w->p, member->number), .number = member->number, .worker = member->worker};
+}
+
+static int by_output(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    UNLESS_EQUAL(x->print->output, y->print->output);
+    return ORDER(x->worker, y->worker);
+}
+
+static int by_times(const void *a, const void *b)
+{
+    const struct output *x = a, *y = b;
+    UNLESS_EQUAL(y->count, x->count);
+    return ORDER(x->said->worker, y->said->worker);
+}
+
+/* What is said in a row in which any differ, what most say first; in the first place what the others are held against.
+ * 0: nothing that may be of another class. What he says who contradicts himself is left out. */
+static size_t outputs_of(struct work *w, const struct brick_row_found *row, struct output *outputs)
+{
+    const struct brick_member *members = &w->m->members[row->first];
+    size_t count = 0, found = 0;
+    w->sorted[0] = entry_of(w, &members[row->against]);
+    if (row->class != BRICK_CLASS_DIVERGED || is_unsteady(w, &w->sorted[0]))
+        return 0;
+    for (uint32_t n = 0; n < row->members; n++)
+        if (members[n].class == BRICK_CLASS_IDENTICAL && n != row->against)
+            w->sorted[++count] = entry_of(w, &members[n]);
+    const size_t alike = ++count;
+    outputs[found++] = (struct output){.said = w->sorted, .count = (uint32_t)alike};
+    for (uint32_t n = 0; n < row->members; n++) {
+        const struct entry e = entry_of(w, &members[n]);
+        if (members[n].class == BRICK_CLASS_DIVERGED && !is_unsteady(w, &e))
+            w->sorted[count++] = e;
+    }
+    qsort(w->sorted + alike, count - alike, sizeof *w->sorted, by_output);
+    for (size_t i = alike; i < count; i++) {
+        if (i == alike || w->sorted[i].print->output != w->sorted[i - 1].print->output)
+            outputs[found++] = (struct output){.said = &w->sorted[i]};
+        outputs[found - 1].count++;
+    }
+    qsort(outputs + 1, found - 1, sizeof *outputs, by_times);
+    return found < OUTPUTS_MAX ? found : OUTPUTS_MAX;
+}
+
+/* ---- what becomes of it ----------------------------------------------------- */
+
+/* Each of them once. */
+static void keep_once(struct couples *of)
+{
+    size_t kept = 0;
+    if (of->count > 0)
+        qsort(of->all, of->count, sizeof *of->all, by_two);
+    for (size_t i = 0; i < of->count && kept < COUPLES_MAX; i++)
+        if (kept == 0 || by_two(&of->all[kept - 1], &of->all[i]) != 0)
+            of->all[kept++] = of->all[i];
+    of->count = kept;
+}
+
+/* The first who says one with all who say the other, and the other way round: who has little else in common with the
+ * others, as whoever was damaged later, is of the class of those who say the same. 0: there is no memory. */
+static int add_couples(struct work *w, struct couples *of, const struct output *one, const struct output *o)
+{
+    const uint64_t context = o->said->print->context;
+    if (rounded(w, one->said, o->said) == BRICK_ROUNDED_NOT)
+        return 1;
+    struct couple *all = brick_match_grown(of->all, &of->room, of->count + one->count + o->count, sizeof *all);
+    if (all == NULL)
+        return 0;
+    of->all = all;
+    for (uint32_t n = 0; n < o->count; n++)
+        all[of->count++] = couple_of(one->said->worker, o->said[n].worker, context);
+    for (uint32_t n = 1; n < one->count; n++)
+        all[of->count++] = couple_of(one->said[n].worker, o->said->worker, context);
+    return 1;
+}
+
+/* Who may be of two classes in these rows. 0: there is no memory. */
+static int find_couples(struct work *w, struct couples *of, const struct brick_row_found *rows, size_t count)
+{
+    of->count = 0;
+    for (size_t r = 0; r < count; r++) {
+        const size_t outputs = outputs_of(w, &rows[r], of->outputs);
+        for (size_t i = 1; i < outputs; i++) {
+            for (size_t k = 0; k < i; k++)
+                if (!add_couples(w, of, &of->outputs[k], &of->outputs[i]))
+                    return 0;
+        }
+        if (of->count > 2 * COUPLES_MAX)
+            keep_once(of);
+    }
+    keep_once(of);
+    return 1;
+}
+
+/* At how many contents the two are apart as those of two classes are; 0: at others they are not, or here. */
+static uint64_t contents(struct work *w, const struct couples *of, const struct entry *one, const struct entry *other)
+{
+    const struct couple wanted = couple_of(one->worker, other->worker, one->print->context);
+    const struct couple *c = bsearch(&wanted, of->all, of->count, sizeof wanted, by_two), *any = c;
+    if (c == NULL) /* there was no room for this context: all of them tell */
+        any = bsearch(&wanted, of->all, of->count, sizeof wanted, by_workers);
+    const uint64_t found = c != NULL ? contents_of(c) : any != NULL ? contents_in(any, &any->all) : 0;
+    return found > 0 && rounded(w, one, other) != BRICK_ROUNDED_NOT ? found : 0;
+}
+
+/* Whether anybody who says it is of another class than who says the other. */
+static int is_of_another(struct work *w, const struct couples *of, const struct output *one, const struct output *o)
+{
+    for (uint32_t n = 0; n < o->count; n++)
+        if (contents(w, of, one->said, &o->said[n]) >= BRICK_CONTENTS_MIN)
+            return 1;
+    for (uint32_t n = 1; n < one->count; n++)
+        if (contents(w, of, &one->said[n], o->said) >= BRICK_CONTENTS_MIN)
+            return 1;
+    return 0;
+}
+
+/* Of each what it is unlike, and how many agree with it. */
+static void compare_all(struct work *w, const struct couples *of, size_t count)
+{
+    struct output *o = of->outputs;
+    for (size_t i = 1; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            if (!is_of_another(w, of, &o[k], &o[i])) {
+                o[k].unlike |= 1u << i;
+                o[i].unlike |= 1u << k;
+            }
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < count; k++)
+            o[i].agree += o[k].unlike == o[i].unlike ? o[k].count : 0;
+}
+
+/* What is unlike nothing that was accepted before it is accepted, that with which most agree first: a bit for each. The
+ * first of these that is unlike any is what the row is held against; or the very first, where that is `fixed`. */
+static uint32_t accept(const struct output *o, size_t count, int fixed, size_t *against)
+{
+    uint32_t accepted = fixed ? 1 : 0;
+    *against = 0;
+    for (uint32_t left = (1u << count) - 1; left != 0;) {
+        size_t best = count;
+        for (size_t i = 0; i < count; i++)
+            if ((left >> i & 1) != 0 && (best == count || o[i].agree > o[best].agree))
+                best = i;
+        left &= ~(1u << best);
+        if ((o[best].unlike & accepted) != 0)
+            continue;
+        accepted |= 1u << best;
+        if (!fixed && o[best].unlike != 0) {
+            *against = best;
+            fixed = 1;
+        }
+    }
+    return accepted;
+}
+
+/* Which of the outputs it is; `count`: none. */
+static size_t which(const struct couples *of, size_t count, const struct entry *e)
+{
+    size_t i = 0;
+    while (i < count && of->outputs[i].said->print->output != e->print->output)
+        i++;
+    return i;
+}
+
+/* What is of other classes is within, and the row is what its members are. */
+static void settle(struct work *w, const struct couples *of, struct brick_row_found *row)
+{
+    struct brick_member *members = &w->m->members[row->first];
+    const size_t count = outputs_of(w, row, of->outputs);
+    size_t held;
+    int fixed = 0;
+    if (count < 2)
+        return;
+    for (uint32_t n = 0; n < row->members; n++) { /* who contradicts himself does so beside the first one */
+        const struct entry e = entry_of(w, &members[n]);
+        fixed |= members[n].class == BRICK_CLASS_DIVERGED && is_unsteady(w, &e);
+    }
+    compare_all(w, of, count);
+    const uint32_t accepted = accept(of->outputs, count, fixed, &held);
+    const struct entry against = *of->outputs[held].said;
+    row->class = BRICK_CLASS_IDENTICAL;
+    for (uint32_t n = 0; n < row->members; n++) {
+        const struct entry e = entry_of(w, &members[n]);
+        const size_t i = which(of, count, &e);
+        struct side s = brick_match_beside(w, &against, &e);
+        row->against = e.number == against.number ? n : row->against;
+        if (s.class == BRICK_CLASS_DIVERGED && i < count && (accepted >> i & 1) != 0 && !is_unsteady(w, &e))
+            s.class = BRICK_CLASS_WITHIN;
+        members[n].class = (uint8_t)s.class;
+        if (s.class != BRICK_CLASS_IDENTICAL)
+            brick_match_worst(row, n, &s);
+    }
+    const struct entry worst = entry_of(w, &members[row->worst]);
+    const uint64_t most = contents(w, of, &against, &worst);
+    row->contents = most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
+    row->agree = of->outputs[held].agree;
+}
+
+int brick_classes_find(struct work *w)
+{
+    const struct brick_match *m = w->m;
+    struct couples of = {.outputs = malloc((m->count + 1) * sizeof *of.outputs)};
+    int whole = of.outputs != NULL;
+    for (size_t from = 0, i = 1, row = 0, site = 0; whole && i <= w->entries_count; i++) {
+        const size_t first = row;
+        if (i < w->entries_count && w->entries[i].print->site == w->entries[from].print->site)
+            continue;
+        while (row < m->rows_count && m->rows[row].site == site)
+            row++;
+        whole = find_couples(w, &of, m->rows + first, row - first);
+        if (whole && of.count > 0) {
+            count_site(w, &of, w->entries + from, i - from);
+            for (size_t n = first; n < row; n++)
+                settle(w, &of, &m->rows[n]);
+        }
+        from = i;
+        site++;
+    }
+    free(of.all);
+    free(of.outputs);
+    return whole;
+}
+
+/* ---- of two prints -------------------------------------------------------- */
+
+int brick_prints_rounded(const struct brick_prints *p, uint64_t one, uint64_t other)
+{
+    struct work w = {.p = p};
+    const struct entry a = {.print = brick_prints_at(p, one)}, b = {.print = brick_prints_at(p, other)};
+    return (int)rounded(&w, &a, &b);
+}
+
+/* What both said at the site, in order. 0: there is no memory. */
+static int collect(struct work *w, const struct brick_print *one, const struct brick_print *other)
+{
+    const struct brick_prints *p = w->p;
+    for (uint64_t n = p->first; n < p->end; n++) {
+        const struct brick_print *print = brick_prints_at(p, n);
+        if (print->site != one->site || (print->worker != one->worker && print->worker != other->worker))
+            continue;
+        struct entry *entries = brick_match_grown(w->entries, &w->entries_room, w->entries_count + 1, sizeof *entries);
+        if (entries == NULL)
+            return 0;
+        w->entries = entries;
+        w->entries[w->entries_count++] = (struct entry){.print = print, .number = n, .worker = print->worker == other->worker};
+    }
+    qsort(w->entries, w->entries_count, sizeof *w->entries, brick_match_by_input);
+    return 1;
+}
+
+int64_t brick_match_contents(const struct brick_prints *p, uint64_t one, uint64_t other)
+{
+    const struct entry *alone[2];
+    uint8_t beside[2];
+    struct brick_match m = {.count = 2, .by_input = 1};
+    struct work w = {.p = p, .m = &m, .alone = alone, .beside = beside};
+    const struct brick_print *a = brick_prints_at(p, one), *b = brick_prints_at(p, other);
+    if (a->site != b->site || a->context != b->context || a->inputs != b->inputs || a->worker == b->worker
+        || brick_prints_rounded(p, one, other) == BRICK_ROUNDED_NOT)
+        return 0;
+    struct couple two = couple_of(0, 1, a->context);
+    const struct couples of = {&two, 1, 1, NULL};
+    const int whole = collect(&w, a, b);
+    if (whole)
+        count_site(&w, &of, w.entries, w.entries_count);
+    free(w.entries);
+    return whole ? (int64_t)contents_of(&two) : -1;
+}

@@ -1,0 +1,180 @@
+#include "match_internal.h"
+
+#include <string.h>
+
+/* ---- by run ------------------------------------------------------------- */
+
+/* The prints of one site, step, position and shard, in the order of the workers and of time; of two workers at least. */
+static int shard_group(struct work *w, const struct entry *e, size_t count)
+{
+    size_t start = 0, times = 0, workers = 0;
+    int even = 1, same = 1, worn = 0, said = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct visit *v = brick_steps_visit(w, e[i].print->step, e[i].worker);
+        even &= !v->cut;
+        worn |= v->worn;
+        said |= e[i].print->flags & BRICK_CHECKED_POSITION;
+        if (i == 0 || e[i].worker != e[i - 1].worker) {
+            if (workers > 0) {
+                even &= times == 0 || i - start == times;
+                times = i - start;
+            }
+            start = i;
+            workers++;
+        }
+        same &= e[i].print->output == e[0].print->output && e[i].print->context == e[0].print->context;
+    }
+    even &= times == 0 || count - start == times;
+    even &= !worn || (count == workers && !said); /* one that was counted is the same one, whatever has left */
+    times = count / workers;
+    struct entry *row = w->row;
+    int added = 1;
+    if (even) {
+        for (size_t k = 0; added && k < times; k++) {
+            for (size_t i = 0; i < workers; i++)
+                row[i] = e[i * times + k];
+            added = brick_match_add(w, row, (uint32_t)workers, brick_match_most(w, row, (uint32_t)workers), BRICK_CLASS_IDENTICAL);
+        }
+    } else { /* which of one is which of the other nobody knows */
+        for (size_t i = 0, n = 0; i < count; i++)
+            if (i == 0 || e[i].worker != e[i - 1].worker)
+                row[n++] = e[i];
+        added = brick_match_add(w, row, (uint32_t)workers, 0, same ? BRICK_CLASS_IDENTICAL : BRICK_CLASS_REPEATS);
+    }
+    return added;
+}
+
+/* ---- by input ----------------------------------------------------------- */
+
+static struct said said_by(const struct entry *e, size_t count)
+{
+    struct said s = {.most = e[0], .besides = e[0], .steady = 1};
+    size_t times = 0;
+    for (size_t from = 0, i = 1; i <= count; i++) {
+        if (i < count && e[i].print->output == e[from].print->output)
+            continue;
+        if (i - from > times) {
+            s.most = e[from];
+            times = i - from;
+        }
+        from = i;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (e[i].print->output == s.most.print->output || (!s.steady && e[i].number > s.besides.number))
+            continue;
+        s.besides = e[i];
+        s.steady = 0;
+    }
+    return s;
+}
+
+/* The prints of one site, inputs and context, in the order of the workers and of what they said; of two workers at least. */
+static int context_group(struct work *w, const struct entry *e, size_t count)
+{
+    struct entry *row = w->row;
+    uint32_t workers = 0, unsteady = 0;
+    for (size_t from = 0, i = 1; i <= count; i++) {
+        if (i < count && e[i].worker == e[from].worker)
+            continue;
+        w->said[workers] = said_by(e + from, i - from);
+        row[workers] = w->said[workers].most;
+        unsteady += (uint32_t)!w->said[workers++].steady;
+        from = i;
+    }
+    if (e->print->stateful) {
+        const int equal = unsteady == 0 && brick_match_is_same(row, workers);
+        return brick_match_add(w, row, workers, 0, equal ? BRICK_CLASS_IDENTICAL : BRICK_CLASS_STATEFUL);
+    }
+    if (2 * unsteady > workers)
+        return brick_match_add(w, row, workers, 0, BRICK_CLASS_UNSTEADY);
+    uint32_t against = brick_match_most(w, row, workers);
+    const uint64_t output = row[against].print->output;
+    for (uint32_t i = 0; i < workers && !w->said[against].steady; i++)
+        against = w->said[i].steady && row[i].print->output == output ? i : against;
+    for (uint32_t i = 0; i < workers; i++) /* who contradicts himself is shown with what is not what the others say */
+        if (i != against && !w->said[i].steady && row[i].print->output == output)
+            row[i] = w->said[i].besides;
+    return brick_match_add(w, row, workers, against, BRICK_CLASS_IDENTICAL);
+}
+
+/* ---- of each context or shard --------------------------------------------- */
+
+/* Those that are the only ones in their contexts or shards stand beside one of another: not comparable, and why. */
+static int add_apart(struct work *w, const struct entry *leader)
+{
+    uint32_t count = 0, against = 0;
+    for (uint32_t worker = 0; worker < w->m->count; worker++) {
+        if (worker == leader->worker) {
+            against = count;
+            w->row[count++] = *leader;
+        } else if (w->alone[worker] != NULL) {
+            w->row[count++] = *w->alone[worker];
+        }
+    }
+    return brick_match_add(w, w->row, count, against, BRICK_CLASS_IDENTICAL);
+}
+
+/* Where the next part begins that is of another context, by run of another shard or other work. */
+static size_t part_end(const struct work *w, const struct entry *e, size_t from, size_t count)
+{
+    const struct brick_print *first = e[from].print;
+    size_t i = from + 1;
+    while (i < count && (w->m->by_input ? e[i].print->context == first->context
+                                          : e[i].print->shard == first->shard && e[i].work == e[from].work))
+        i++;
+    return i;
+}
+
+/* What may be set side by side, in the order of its parts, of the workers and of what they said. */
+static int add_parts(struct work *w, const struct entry *e, size_t count)
+{
+    const struct entry *leader = NULL, *lone = NULL; /* of the first worker, each */
+    size_t leading = 0; /* the leader's prints, where he is alone */
+    int added = 1, apart = 0;
+    memset(w->alone, 0, w->m->count * sizeof *w->alone);
+    memset(w->beside, 0, w->m->count);
+    for (size_t from = 0, end; added && from < count; from = end) {
+        end = part_end(w, e, from, count);
+        if (e[end - 1].worker == e[from].worker) {
+            lone = lone == NULL || e[from].worker < lone->worker ? &e[from] : lone;
+            continue;
+        }
+        leader = leader == NULL || e[from].worker < leader->worker ? &e[from] : leader;
+        for (size_t i = from; i < end; i++)
+            w->beside[e[i].worker] = 1;
+        added = (w->m->by_input ? context_group : shard_group)(w, e + from, end - from);
+    }
+    leader = leader != NULL ? leader : lone;
+    for (size_t from = 0, end; from < count; from = end) {
+        end = part_end(w, e, from, count);
+        const uint32_t worker = e[from].worker;
+        if (e[end - 1].worker != worker)
+            continue;
+        if (leader == &e[from]) {
+            leading = end - from;
+        } else if (w->beside[worker] || leader->worker == worker || w->alone[worker] != NULL) {
+            brick_site_now(w)->lone += end - from;
+        } else {
+            w->alone[worker] = &e[from];
+            apart = 1;
+        }
+    }
+    if (apart)
+        return added && add_apart(w, leader);
+    brick_site_now(w)->lone += leading;
+    return added;
+}
+
+int brick_group_by_run(struct work *w, const struct entry *e, size_t count)
+{
+    brick_steps_miss(w, e, count);
+    return add_parts(w, e, count);
+}
+
+int brick_group_by_input(struct work *w, const struct entry *e, size_t count)
+{
+    if (e->print->inputs != 0)
+        return add_parts(w, e, count);
+    brick_site_now(w)->bare += count;
+    return 1;
+}

@@ -1,0 +1,292 @@
+#include "match_internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CANDIDATES 16u /* that may stand for all, of more: each is set beside each */
+
+/* By run it is a person who says that backends and the inputs' forms do not matter. */
+static enum brick_class comparable(const struct brick_print *a, const struct brick_print *b, int same_input)
+{
+    if (a->context == b->context)
+        return BRICK_CLASS_IDENTICAL;
+    if (a->relation != b->relation || a->of != b->of)
+        return BRICK_CLASS_RELATION;
+    if (a->shard != b->shard)
+        return BRICK_CLASS_SHARD;
+    if (a->shape != b->shape)
+        return BRICK_CLASS_SHAPE;
+    if (a->valid != b->valid)
+        return BRICK_CLASS_VALID;
+    if (a->params != b->params)
+        return BRICK_CLASS_PARAMS;
+    if (a->dtype != b->dtype && (same_input || !brick_is_float(a->dtype) || !brick_is_float(b->dtype)))
+        return BRICK_CLASS_DTYPE;
+    if (!same_input)
+        return BRICK_CLASS_IDENTICAL;
+    if (a->stateful != b->stateful)
+        return BRICK_CLASS_STATEFUL;
+    return a->backend != b->backend ? BRICK_CLASS_BACKEND : BRICK_CLASS_FORM;
+}
+
+/* The largest error of its inputs beside those of another. */
+static float inputs_error(const struct brick_print *a, const struct brick_print *b, const struct brick_record *one,
+                          const struct brick_record *other)
+{
+    if (a->inputs == 0 || b->inputs == 0 || a->inputs_count != b->inputs_count)
+        return NAN;
+    float most = 0;
+    for (uint32_t n = 1; n <= a->inputs_count; n++) {
+        float error = brick_tensor_error(one, other, n);
+        if (!(error <= most))
+            most = error;
+        if (isnan(most))
+            return most;
+    }
+    return most;
+}
+
+static int is_lossy(const struct work *w, const struct entry *a, const struct entry *b)
+{
+    return w->m->lost != NULL && (w->m->lost[a->worker] != 0 || w->m->lost[b->worker] != 0);
+}
+
+struct side brick_match_beside(struct work *w, const struct entry *against, const struct entry *e)
+{
+    const struct brick_print *a = against->print, *b = e->print;
+    const int by_run = !w->m->by_input;
+    struct side s = {.class = comparable(a, b, !by_run), .error = NAN, .inputs = NAN};
+    if (s.class != BRICK_CLASS_IDENTICAL)
+        return s;
+    if (against->work != e->work) {
+        s.class = BRICK_CLASS_WORK;
+        return s;
+    }
+    if (a->output == b->output && a->dtype == b->dtype)
+        return s;
+    brick_prints_slots(w->p, a, w->one);
+    brick_prints_slots(w->p, b, w->other);
+    s.error = brick_tensor_error(w->one, w->other, 0);
+    s.tolerance = by_run ? brick_tolerance(w->one, w->other, 0, w->m->rtol) : 0;
+    s.rounding = brick_rounding(w->one, w->other, 0);
+    s.inputs = inputs_error(a, b, w->one, w->other);
+    /* No whole number is nearly another; and where nothing is tolerated, neither is what a sketch does not show. */
+    const int nearly = by_run && brick_is_float(a->dtype) && s.tolerance > 0;
+    const int must_agree = a->context == b->context && brick_print_is_grouped(a) && a->inputs == b->inputs;
+    s.class = nearly && s.error <= s.tolerance ? BRICK_CLASS_WITHIN : BRICK_CLASS_DIVERGED;
+    if (s.class == BRICK_CLASS_DIVERGED && by_run && !must_agree && is_lossy(w, against, e))
+        s.class = BRICK_CLASS_LOST;
+    else if (nearly && !must_agree && (brick_values_left_out(w->one) || brick_values_left_out(w->other)))
+        s.class = BRICK_CLASS_VALUES;
+    else if (nearly && !must_agree && brick_is_beyond_sketches(w->one, w->other))
+        s.class = BRICK_CLASS_RANGE;
+    return s;
+}
+
+/* Whether it was given something else than the one that it is held against, by more than rounding; not where that is not
+ * known. */
+static int given_else(struct work *w, const struct entry *against, const struct entry *e)
+{
+    const struct brick_print *a = against->print, *b = e->print;
+    if (a->inputs == 0 || b->inputs == 0 || a->inputs == b->inputs || a->inputs_count != b->inputs_count
+        || a->relation != b->relation || a->of != b->of || a->shard != b->shard)
+        return 0;
+    brick_prints_slots(w->p, a, w->one);
+    brick_prints_slots(w->p, b, w->other);
+    for (uint32_t n = 1; n <= a->inputs_count; n++) {
+        if (!brick_is_of_one_shape(w->one, w->other, n)
+            || brick_tensor_error(w->one, w->other, n) > brick_tolerance(w->one, w->other, n, w->m->rtol))
+            return 1;
+    }
+    return 0;
+}
+
+void brick_match_worst(struct brick_row_found *row, uint32_t which, const struct side *s)
+{
+    if (row->class != BRICK_CLASS_IDENTICAL && s->class <= row->class
+        && (s->class != row->class || s->error <= row->error || isnan(row->error)))
+        return;
+    row->class = (uint8_t)s->class;
+    row->worst = which;
+    row->error = s->error;
+    row->tolerance = s->tolerance;
+    row->rounding = s->rounding;
+    row->inputs = s->inputs;
+}
+
+/* What a member is; the row knows the worst. */
+static struct side judge(struct work *w, struct brick_row_found *row, const struct entry *e, uint32_t which)
+{
+    const struct side s = brick_match_beside(w, &e[row->against], &e[which]);
+    if (!w->m->by_input) {
+        struct visit *v = brick_steps_visit(w, e[which].print->step, e[which].worker);
+        v->diverged |= s.class == BRICK_CLASS_DIVERGED;
+        brick_steps_begin(w, &e[which], &e[row->against], given_else(w, &e[row->against], &e[which]));
+    }
+    if (s.class == BRICK_CLASS_WITHIN || s.class == BRICK_CLASS_DIVERGED)
+        brick_match_worst(row, which, &s);
+    return s;
+}
+
+static int is_same(const struct entry *a, const struct entry *b)
+{
+    return a->print->output == b->print->output && a->print->context == b->print->context && a->work == b->work;
+}
+
+static int by_output(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+    UNLESS_EQUAL(x->print->output, y->print->output);
+    UNLESS_EQUAL(x->print->context, y->print->context);
+    return ORDER(x->worker, y->worker);
+}
+
+/* The first of those who say what most do; *most: how many these are. */
+static uint32_t first_of_most(struct work *w, const struct entry *e, uint32_t count, uint32_t *most)
+{
+    struct entry *sorted = w->sorted;
+    uint32_t worker = e->worker, i = 0;
+    memcpy(sorted, e, count * sizeof *e);
+    qsort(sorted, count, sizeof *sorted, by_output);
+    *most = 0;
+    for (uint32_t from = 0, to = 1; to <= count; to++) {
+        if (to < count && is_same(&sorted[from], &sorted[to]))
+            continue;
+        if (to - from > *most || (to - from == *most && sorted[from].worker < worker)) {
+            *most = to - from;
+            worker = sorted[from].worker;
+        }
+        from = to;
+    }
+    while (e[i].worker != worker)
+        i++;
+    return i;
+}
+
+static uint32_t near_to(struct work *w, const struct entry *one, const struct entry *e, uint32_t count)
+{
+    uint32_t near = 0;
+    for (uint32_t j = 0; j < count; j++)
+        near += one == &e[j] || brick_match_beside(w, one, &e[j]).class <= BRICK_CLASS_WITHIN;
+    return near;
+}
+
+static uint32_t given_as(const struct entry *one, const struct entry *e, uint32_t count)
+{
+    uint32_t same = 0;
+    for (uint32_t j = 0; j < count; j++)
+        same += one->print->inputs == e[j].print->inputs;
+    return same;
+}
+
+/* Of those that say the same as the best, or were given the same where nobody else says it, one that has lost nothing. */
+static uint32_t whole_one(const struct work *w, const struct entry *e, uint32_t count, uint32_t best, int alone)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (!is_lossy(w, &e[i], &e[i])
+            && (alone ? e[i].print->inputs == e[best].print->inputs : is_same(&e[best], &e[i])))
+            return i;
+    return best;
+}
+
+uint32_t brick_match_most(struct work *w, const struct entry *e, uint32_t count)
+{
+    uint32_t most, best = first_of_most(w, e, count, &most);
+    if (w->m->by_input)
+        return best;
+    const uint32_t tried = count < CANDIDATES ? count : CANDIDATES;
+    for (uint32_t i = 0, given = 0; count > 2 && 2 * most < count && i < tried; i++) {
+        const uint32_t near = near_to(w, &e[i], e, count), same = given_as(&e[i], e, count);
+        if (near < most || (near == most && same <= given))
+            continue;
+        best = i;
+        most = near;
+        given = same;
+    }
+    return whole_one(w, e, count, best, most <= 1);
+}
+
+int brick_match_is_same(const struct entry *e, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++)
+        if (!is_same(&e[0], &e[i]))
+            return 0;
+    return 1;
+}
+
+static int room_for_row(struct work *w, uint32_t members)
+{
+    struct brick_match *m = w->m;
+    void *rows = brick_match_grown(m->rows, &w->rows_room, m->rows_count + 1, sizeof *m->rows);
+    if (rows == NULL)
+        return 0;
+    m->rows = rows;
+    void *all = brick_match_grown(m->members, &w->members_room, m->members_count + members, sizeof *m->members);
+    if (all == NULL)
+        return 0;
+    m->members = all;
+    return 1;
+}
+
+/* Nothing differs: it is no row. */
+static int pass_alike(struct work *w, uint32_t count, uint32_t moment)
+{
+    struct alike *alike = brick_match_grown(w->alike, &w->alike_room, w->alike_count + 1, sizeof *alike);
+    if (alike == NULL)
+        return 0;
+    w->alike = alike;
+    w->alike[w->alike_count++] = (struct alike){moment, count - 1};
+    brick_site_now(w)->classes[BRICK_CLASS_IDENTICAL] += count - 1;
+    return 1;
+}
+
+static uint32_t first_moment(const struct entry *e, uint32_t count)
+{
+    uint32_t first = e->moment;
+    for (uint32_t i = 1; i < count; i++)
+        first = e[i].moment < first ? e[i].moment : first;
+    return first;
+}
+
+int brick_match_add(struct work *w, const struct entry *e, uint32_t count, uint32_t against, enum brick_class as)
+{
+    struct brick_match *m = w->m;
+    const uint32_t moment = first_moment(e, count);
+    brick_site_now(w)->compared += count - 1;
+    if (as == BRICK_CLASS_IDENTICAL && brick_match_is_same(e, count)) {
+        for (uint32_t i = 0; i < count && !m->by_input; i++)
+            brick_steps_begin(w, &e[i], &e[against], given_else(w, &e[against], &e[i]));
+        return pass_alike(w, count, moment);
+    }
+    if (!room_for_row(w, count))
+        return 0;
+    struct brick_row_found *row = &m->rows[m->rows_count];
+    *row = (struct brick_row_found){
+        .moment = moment,
+        .first = m->members_count,
+        .members = count,
+        .against = against,
+        .site = (uint32_t)(m->sites_count - 1),
+        .error = NAN,
+        .inputs = NAN,
+    };
+    enum brick_class last = as;
+    for (uint32_t i = 0; i < count; i++) {
+        struct side s = {.class = i == against ? BRICK_CLASS_IDENTICAL : as};
+        if (i != against && as == BRICK_CLASS_IDENTICAL)
+            s = judge(w, row, e, i);
+        else if (!m->by_input)
+            brick_steps_begin(w, &e[i], &e[against], 0);
+        m->members[row->first + i] = (struct brick_member){e[i].number, e[i].worker, (uint8_t)s.class};
+        last = s.class > last ? s.class : last;
+        row->agree += s.class <= BRICK_CLASS_WITHIN;
+    }
+    if (row->class != BRICK_CLASS_DIVERGED)
+        row->class = (uint8_t)last;
+    if (row->class == BRICK_CLASS_IDENTICAL) /* of other backends or forms: no row after all */
+        return pass_alike(w, count, moment);
+    m->rows_count++;
+    m->members_count += count;
+    return 1;
+}

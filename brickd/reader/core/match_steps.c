@@ -1,0 +1,208 @@
+#include "match_internal.h"
+#include "brick_hash.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int by_step(const void *a, const void *b)
+{
+    const struct visit *x = a, *y = b;
+    UNLESS_EQUAL(x->step, y->step);
+    return ORDER(x->worker, y->worker);
+}
+
+static int by_own(const void *a, const void *b)
+{
+    const struct visit *x = a, *y = b;
+    UNLESS_EQUAL(x->worker, y->worker);
+    UNLESS_EQUAL(x->own.at, y->own.at);
+    return ORDER(x->step, y->step);
+}
+
+static int by_beside(const void *a, const void *b)
+{
+    const struct visit *x = a, *y = b;
+    UNLESS_EQUAL(x->worker, y->worker);
+    UNLESS_EQUAL(x->beside.at, y->beside.at);
+    return ORDER(x->step, y->step);
+}
+
+/* Which visits are not known as a whole. */
+static int find_cuts(struct work *w)
+{
+    const struct brick_match *m = w->m;
+    const struct brick_print **first = calloc(m->count + 1, sizeof *first); /* of each worker */
+    if (first == NULL)
+        return 0;
+    for (uint64_t n = w->p->first; n < w->p->end; n++) {
+        const struct brick_print *print = brick_prints_at(w->p, n);
+        const uint32_t place = brick_match_place(w, print);
+        if (place == UINT32_MAX)
+            continue;
+        if (first[place] == NULL || print->ticks < first[place]->ticks)
+            first[place] = print;
+        struct visit *of = print->ticks < m->since[place] ? brick_steps_visit(w, print->step, place) : NULL;
+        if (of != NULL)
+            of->cut = 1;
+    }
+    for (uint32_t worker = 0; m->worn != NULL && worker < m->count; worker++) {
+        struct visit *of = m->worn[worker] != 0 && first[worker] != NULL ? brick_steps_visit(w, first[worker]->step, worker) : NULL;
+        if (of != NULL)
+            of->worn = 1;
+    }
+    free(first);
+    return 1;
+}
+
+/* A step reads a state where any worker's does: a worker may lack the print that shows it. */
+static void share_state(struct work *w)
+{
+    for (size_t from = 0, end; from < w->visits_count; from = end) {
+        uint8_t stateful = 0;
+        for (end = from; end < w->visits_count && w->visits[end].at == w->visits[from].at; end++)
+            stateful |= w->visits[end].stateful;
+        for (size_t i = from; i < end; i++)
+            w->visits[i].stateful = stateful;
+    }
+}
+
+int brick_steps_find(struct work *w)
+{
+    struct visit *v = w->visits = malloc((w->entries_count + 1) * sizeof *v);
+    w->m->steps = malloc((w->entries_count + 1) * sizeof *w->m->steps);
+    if (v == NULL || w->m->steps == NULL)
+        return 0;
+    for (size_t i = 0; i < w->entries_count; i++) {
+        const struct entry *e = &w->entries[i];
+        const uint64_t ticks = e->print->ticks;
+        v[i] = (struct visit){.step = e->print->step, .first = ticks, .last = ticks, .worker = e->worker,
+                              .stateful = e->print->stateful};
+    }
+    qsort(v, w->entries_count, sizeof *v, by_step);
+    for (size_t i = 0; i < w->entries_count; i++) {
+        struct visit *last = w->visits_count > 0 ? &v[w->visits_count - 1] : NULL;
+        if (last != NULL && last->step == v[i].step && last->worker == v[i].worker) {
+            last->first = v[i].first < last->first ? v[i].first : last->first;
+            last->last = v[i].last > last->last ? v[i].last : last->last;
+            last->stateful |= v[i].stateful;
+            continue;
+        }
+        if (last == NULL || last->step != v[i].step)
+            w->m->steps[w->m->steps_count++] = (struct brick_step){.step = v[i].step};
+        v[i].at = (uint32_t)(w->m->steps_count - 1);
+        w->m->steps[v[i].at].workers++;
+        v[w->visits_count++] = v[i];
+    }
+    share_state(w);
+    return find_cuts(w);
+}
+
+struct visit *brick_steps_visit(const struct work *w, uint64_t step, uint32_t worker)
+{
+    const struct visit wanted = {.step = step, .worker = worker};
+    return bsearch(&wanted, w->visits, w->visits_count, sizeof wanted, by_step);
+}
+
+static void begin(struct start *s, uint64_t at, const struct brick_print *print, int differs)
+{
+    if (s->print == NULL || at < s->at)
+        *s = (struct start){at, print, differs};
+}
+
+void brick_steps_begin(struct work *w, const struct entry *e, const struct entry *against, int differs)
+{
+    struct visit *v = brick_steps_visit(w, e->print->step, e->worker);
+    begin(&v->own, e->print->ticks, e->print, differs);
+    if (against->worker != e->worker)
+        begin(&v->beside, against->moment, e->print, differs);
+}
+
+void brick_steps_miss(struct work *w, const struct entry *e, size_t count)
+{
+    struct brick_match *m = w->m;
+    const struct visit *v = brick_steps_visit(w, e->print->step, e->worker), *end = w->visits + w->visits_count;
+    const uint32_t step = v->at;
+    if (m->steps[step].workers < 2)
+        return;
+    memset(w->here, 0, m->count);
+    for (size_t i = 0; i < count; i++)
+        w->here[e[i].worker] = 1;
+    while (v > w->visits && v[-1].at == step)
+        v--;
+    for (; v < end && v->at == step; v++) {
+        if (w->here[v->worker])
+            continue;
+        /* Whoever came in the middle of it, or is in the middle of it, may have it still. */
+        struct brick_edge *own = &m->edges[v->worker];
+        const int edge = v->first == own->first || v->last == own->last;
+        *(edge ? &own->uncertain : &own->missing) += 1;
+        *(edge ? &brick_site_now(w)->uncertain : &brick_site_now(w)->missing) += 1;
+    }
+}
+
+static const struct start *own(const struct visit *v) { return &v->own; }
+
+static const struct start *beside(const struct visit *v) { return &v->beside; }
+
+/* In the order in which they stand. */
+static void look(struct visit *visits, size_t count, const struct start *(*by)(const struct visit *))
+{
+    for (size_t i = 0, diverged = 0, parted = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        if (i > 0 && v->worker != v[-1].worker)
+            diverged = parted = 0;
+        const int differs = !diverged && by(v)->print != NULL && by(v)->differs;
+        v->differs += (uint8_t)differs;
+        parted |= differs;
+        diverged |= !differs && v->diverged && !(parted && v->stateful); /* what other work left in a cache explains it */
+    }
+}
+
+static uint64_t other_work(const struct visit *v)
+{
+    return v->differs < 2 ? 0 : brick_mixed(v->own.print->site ^ brick_mixed(v->own.print->inputs)) | 1;
+}
+
+/* All other work that each worker did before a visit, in the order in which they stand. */
+static void recall(struct visit *visits, size_t count)
+{
+    uint64_t before = 0; /* 0: none */
+    for (size_t i = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        if (i > 0 && v->worker != v[-1].worker)
+            before = 0;
+        if (before != 0)
+            v->before = brick_mixed(brick_mixed(v->before) ^ before) | 1;
+        if (v->differs >= 2)
+            before = brick_mixed(before ^ other_work(v)) | 1;
+    }
+}
+
+/* What each did other work in. Whether anybody did. */
+static int part(struct brick_match *m, struct visit *visits, size_t count)
+{
+    int any = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct visit *v = &visits[i];
+        v->work = v->stateful && v->before != 0 ? brick_mixed(v->before ^ other_work(v)) | 1 : other_work(v);
+        m->steps[v->at].other += v->work != 0;
+        any |= v->work != 0;
+    }
+    return any;
+}
+
+int brick_steps_part(struct work *w)
+{
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
+    look(w->visits, w->visits_count, beside);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_own);
+    look(w->visits, w->visits_count, own);
+    recall(w->visits, w->visits_count);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_beside);
+    recall(w->visits, w->visits_count);
+    qsort(w->visits, w->visits_count, sizeof *w->visits, by_step);
+    const int any = part(w->m, w->visits, w->visits_count);
+    for (size_t i = 0; any && i < w->entries_count; i++)
+        w->entries[i].work = brick_steps_visit(w, w->entries[i].print->step, w->entries[i].worker)->work;
+    return any;
+}

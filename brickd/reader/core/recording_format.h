@@ -1,0 +1,183 @@
+/* core/recording_format.h - the file form of recordings, version 1.3.
+ *
+ * The one home of the form: what writes recordings and what reads them share
+ * this file and nothing else. Prose first, structs after it.
+ *
+ * 1. OVERVIEW
+ *
+ * A recording is one file, or several that follow one another. Each stands for
+ * itself: a title, twice, and then chunks. All integers are little-endian, all
+ * things begin at a multiple of 64 bytes, and what lies between is zeros.
+ *
+ *   +----------------+ 0
+ *   | title          |   what this is, and which one
+ *   +----------------+ 64
+ *   | title          |   the same again: no single byte of a file costs more than a chunk
+ *   +----------------+ 128
+ *   | chunk          |   head: kind, length, number, when, checksums
+ *   |   body ...     |   as its kind says
+ *   |   zeros        |   up to the next 64
+ *   +----------------+
+ *   | chunk ...      |   numbered from 0 on
+ *   +----------------+
+ *   | chunk of kind  |   the writer closed the file; nothing follows
+ *   | END            |
+ *   +----------------+
+ *
+ *   head          | magic:64 | kind:32 | 0:32 | length:64 | number:64 | at_ns:64 | 0:64 | body_sum:64 | head_sum:64 |
+ *
+ * While it is written a file is longer than what stands in it: the writer takes
+ * room ahead, which reads as zeros, and gives it back when it closes the file.
+ *
+ * 2. WHO DOES WHAT, WHEN (every legal transition)
+ *
+ *   file    empty    -> titled    the writer
+ *           titled   -> ended     the writer: END, then the file cut to its true length
+ *           titled   -> cut       the kernel: the writer was killed, the disk full or gone
+ *   chunk   zeros    -> body      the writer: body and what is to be zeros behind it; the head stays zeros
+ *           body     -> whole     the writer: the head, in one write
+ *
+ *   A chunk is there when its head is. Whoever reads meanwhile, or after the
+ *   writer was killed, has all chunks up to a head of zeros.
+ *
+ * 3. WHAT A READER BELIEVES
+ *
+ *   A title whose checksum is right; of two the first. A head whose checksum is
+ *   right, with a body whose checksum is right, numbered above the last one. All
+ *   else is damage: it has a place and an end, where the next whole head is or
+ *   the file ends, and what is behind it is read as if nothing were wrong.
+ *
+ *   Checksums are made with a key out of the title, which nobody who is recorded
+ *   has seen: the bytes of a worker, which stand in bodies as they are, cannot
+ *   pass for chunks where a damage lets a reader look for one among them.
+ *
+ * 4. CHECKSUM
+ *
+ *   Eight lanes of 64 bits, one for each word of 64 bytes:
+ *
+ *     lane = turned left by 29 (lane + word) * an odd number      modulo 2^64
+ *
+ *   Each step has an inverse, for the word and for the lane: whatever one word is
+ *   changed to, the lane differs ever after. At the end the lanes are mixed one
+ *   by one, by steps that have inverses too, with the number of blocks. Two words
+ *   that change are missed once in 2^64. It runs at the speed of memory.
+ *
+ * 5. VERSIONS
+ *
+ *   A major freezes the structs and the checksum. A minor may add kinds of
+ *   chunks, which an older reader skips and counts, and names for what was
+ *   reserved. In every major magic, major and minor stand where they stand here.
+ */
+#ifndef BRICKD_RECORDING_H
+#define BRICKD_RECORDING_H
+
+#include "brick_atomic.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BRICK_RECORDING_MAJOR 1
+#define BRICK_RECORDING_MINOR 3
+
+#define BRICK_TITLE_MAGIC UINT64_C(0x6365726b63697262) /* "brickrec" */
+#define BRICK_CHUNK_MAGIC UINT64_C(0x6b6e68636b697262) /* "brikchnk" */
+
+#define BRICK_BLOCK 64u
+
+/* Bytes of a body: so much memory a reader needs at most. */
+#define BRICK_BODY_MAX (UINT64_C(64) << 20)
+
+/* Kinds of chunks. What the bodies of the others say is JSON, and its home is brickd/recording. */
+enum {
+    BRICK_CHUNK_END = 1,      /* struct brick_end */
+    BRICK_CHUNK_RECORDS = 2,  /* struct brick_records, then slots of a ring as they stood in it */
+    BRICK_CHUNK_WORKERS = 3,  /* whom the numbers of workers stand for */
+    BRICK_CHUNK_SNAPSHOT = 4, /* what all workers came to at one moment */
+    BRICK_CHUNK_EVENTS = 5,   /* what the daemon told */
+    BRICK_CHUNK_BEGINNING = 6, /* what is recorded, by whom */
+    BRICK_CHUNK_TABLES = 7,   /* names and paths of the snapshots that follow */
+    BRICK_CHUNK_ENDING = 8,   /* why it came to its end, and what it came to */
+    BRICK_CHUNK_WEIGHTS = 9,  /* since 1.2: what was known of workers' weights when the file began */
+    BRICK_CHUNK_SOURCE = 10,  /* since 1.3: a line of JSON on a source, then its text */
+    BRICK_CHUNK_KINDS         /* above the last one that is known */
+};
+
+struct brick_title {
+    uint64_t magic;
+    uint16_t major, minor;
+    uint32_t number;  /* of the file, among those that follow one another */
+    uint64_t made_ns; /* since 1970 */
+    uint8_t id[16];   /* random; the files that follow one another have the same */
+    uint64_t reserved[2];
+    uint64_t sum; /* of all above, with a key of zeros */
+};
+BRICK_ASSERT(sizeof(struct brick_title) == BRICK_BLOCK, "a title is a block");
+BRICK_ASSERT(offsetof(struct brick_title, major) == 8, "frozen for all majors");
+BRICK_ASSERT(offsetof(struct brick_title, id) == 24, "frozen");
+BRICK_ASSERT(offsetof(struct brick_title, sum) == 56, "frozen");
+
+struct brick_chunk {
+    uint64_t magic;
+    uint32_t kind;
+    uint32_t reserved0;
+    uint64_t length; /* of the body, without the zeros behind it */
+    uint64_t number; /* from 0 on, in each file */
+    uint64_t at_ns;  /* since 1970 */
+    uint64_t reserved1;
+    uint64_t body_sum; /* with the zeros behind it */
+    uint64_t head_sum; /* of all above */
+};
+BRICK_ASSERT(sizeof(struct brick_chunk) == BRICK_BLOCK, "a head is a block");
+BRICK_ASSERT(offsetof(struct brick_chunk, length) == 16, "frozen");
+BRICK_ASSERT(offsetof(struct brick_chunk, at_ns) == 32, "frozen");
+BRICK_ASSERT(offsetof(struct brick_chunk, head_sum) == 56, "frozen");
+
+/* Where the body of RECORDS begins. Slots are hostile: nobody judged them before they were written. */
+struct brick_records {
+    uint32_t worker; /* as WORKERS says */
+    uint32_t lane;
+    uint32_t ring;   /* 0: spans, 1: events */
+    uint32_t inside; /* since 1.1: so many of the first slots belong to a record that began before them, or are no record's */
+    uint64_t first; /* position of the first slot in its ring */
+    uint64_t reserved[5];
+};
+BRICK_ASSERT(sizeof(struct brick_records) == BRICK_BLOCK, "slots are aligned");
+BRICK_ASSERT(offsetof(struct brick_records, first) == 16, "frozen");
+
+/* The body of END: what the file had no room for. */
+struct brick_end {
+    uint64_t chunks; /* that stand before this one */
+    uint64_t refused_chunks, refused_bytes;
+    uint64_t refused_slots; /* of rings */
+    uint64_t reserved[4];
+};
+BRICK_ASSERT(sizeof(struct brick_end) == BRICK_BLOCK, "frozen");
+
+#define BRICK_RECORDING_FIRST (2 * (uint64_t)sizeof(struct brick_title)) /* where the first chunk begins */
+#define BRICK_END_BYTES ((uint64_t)(sizeof(struct brick_chunk) + sizeof(struct brick_end)))
+
+static inline uint64_t brick_blocks_of(uint64_t bytes) { return (bytes + BRICK_BLOCK - 1) & ~(uint64_t)(BRICK_BLOCK - 1); }
+
+struct brick_key {
+    uint64_t words[2];
+};
+
+struct brick_sum {
+    uint64_t lanes[8];
+    uint64_t blocks;
+};
+
+void brick_sum_begin(struct brick_sum *s, const struct brick_key *key);
+void brick_sum_add(struct brick_sum *s, const void *blocks, uint64_t count);
+uint64_t brick_sum_end(const struct brick_sum *s);
+
+void brick_title_seal(struct brick_title *title);
+struct brick_key brick_title_key(const struct brick_title *title);
+/* Of the first bytes of a file, BRICK_RECORDING_FIRST where it has so many: 1 with the title, 0 with the reason why not. */
+int brick_title_judge(const void *bytes, uint64_t length, struct brick_title *title, char *reason, size_t room);
+
+void brick_chunk_seal(struct brick_chunk *head, const struct brick_key *key);
+/* Whether it is the head of a chunk of this file. */
+int brick_chunk_whole(const struct brick_chunk *head, const struct brick_key *key);
+
+#endif

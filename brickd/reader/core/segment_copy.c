@@ -1,0 +1,407 @@
+#include "segment_copy.h"
+#include "summary_math.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Tries before an entry that is changed all the time is taken as it is. */
+#define TRIES 16
+/* 32 KiB: the second read of them finds them in the cache. */
+#define NAMES_AT_ONCE 256u
+/* 16 KiB of a ring: before each of them it is looked for a hole. */
+#define SLOTS_AT_ONCE 256u
+#define FLOPS_MAX 0x1p142 /* of 2^62 spans, 2^80 each */
+
+int brick_refuse(struct brick_reader *r, const char *format, ...)
+{
+    va_list values;
+    va_start(values, format);
+    vsnprintf(r->reason, sizeof r->reason, format, values);
+    va_end(values);
+    return 0;
+}
+
+static int read_fd(const struct brick_source *source, uint64_t offset, void *to, uint64_t length)
+{
+    uint8_t *at = (uint8_t *)to;
+    while (length > 0) {
+        ssize_t got = pread(source->fd, at, length, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0) /* 0: the file was truncated under us */
+            return 0;
+        at += got;
+        offset += (uint64_t)got;
+        length -= (uint64_t)got;
+    }
+    return 1;
+}
+
+static uint64_t data_fd(const struct brick_source *source, uint64_t offset)
+{
+    off_t at = lseek(source->fd, (off_t)offset, SEEK_DATA);
+    if (at >= 0)
+        return (uint64_t)at;
+    return errno == ENXIO ? UINT64_MAX : offset; /* a file system that knows no holes */
+}
+
+struct brick_source brick_source_of(int fd) { return (struct brick_source){.read = read_fd, .data = data_fd, .fd = fd}; }
+
+/* The first offset in [from, to) that is not in a hole, or `to`. */
+static uint64_t data_within(const struct brick_reader *r, uint64_t from, uint64_t to)
+{
+    uint64_t at = r->source.data == NULL ? from : r->source.data(&r->source, from);
+    return at < to ? at : to;
+}
+
+int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length)
+{
+    r->fetched += length;
+    if (r->source.read(&r->source, offset, to, length))
+        return 1;
+    return brick_refuse(r, "cannot read %llu bytes at %llu: the file was truncated or is unreadable",
+                        (unsigned long long)length, (unsigned long long)offset);
+}
+
+/* Of the table that is compiled in: the same each time. */
+static uint32_t layout_crc(void)
+{
+    static uint32_t known; /* 0: not yet; whoever comes meanwhile makes the same */
+    uint32_t crc = brick_load_relaxed32(&known);
+    if (crc == 0)
+        brick_store_relaxed32(&known, crc = brick_layout_crc());
+    return crc;
+}
+
+int brick_reader_open(struct brick_reader *r, uint64_t file_size)
+{
+    struct brick_header *h = &r->header;
+    if (file_size < sizeof *h)
+        return brick_refuse(r, "%llu bytes are too few for a header of %zu", (unsigned long long)file_size, sizeof *h);
+    if (!brick_fetch(r, 0, &h->magic, sizeof h->magic))
+        return 0;
+    brick_fence_acquire(); /* O2: the magic by a read of its own, the header behind it */
+    if (h->magic == 0)
+        return brick_refuse(r, "not published: its worker is starting, or died while it did");
+    if (!brick_fetch(r, 0, h, sizeof *h))
+        return 0;
+    if (h->magic != BRICK_MAGIC)
+        return brick_refuse(r, "not a segment: magic is %016llx, not %016llx", (unsigned long long)h->magic,
+                            (unsigned long long)BRICK_MAGIC);
+    if (h->endian != BRICK_ENDIAN)
+        return brick_refuse(r, "written on a machine of another byte order");
+    if (h->major != BRICK_MAJOR)
+        return brick_refuse(r, "format %u.%u, this brickd reads %u.x: install a brickd of that version", h->major,
+                            h->minor, BRICK_MAJOR);
+    if (h->header_crc != brick_header_crc(h))
+        return brick_refuse(r, "the header is damaged: its checksum is %08x, not %08x", brick_header_crc(h),
+                            h->header_crc);
+    if (h->layout_crc != layout_crc())
+        return brick_refuse(r, "layout %08x within format %u.%u, this brickd knows %08x", h->layout_crc, h->major,
+                            h->minor, layout_crc());
+    if (!brick_layout_compute(h, &r->layout))
+        return brick_refuse(r, "impossible counts: %u lanes, %u paths, %u names, %u sites, %u and %u slots, %u buckets",
+                            h->lanes, h->paths, h->names, h->sites, h->span_slots, h->event_slots, h->buckets);
+    if (r->layout.size != h->size || r->layout.size != file_size)
+        return brick_refuse(r, "the file has %llu bytes, its header says %llu, its counts make %llu",
+                            (unsigned long long)file_size, (unsigned long long)h->size,
+                            (unsigned long long)r->layout.size);
+    if (h->clock < BRICK_CLOCK_TSC || h->clock > BRICK_CLOCK_MONOTONIC)
+        return brick_refuse(r, "clock kind %u is unknown", h->clock);
+    return 1;
+}
+
+int brick_reader_process(struct brick_reader *r, struct brick_process *to)
+{
+    return brick_fetch(r, r->layout.process, to, sizeof *to);
+}
+
+int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers)
+{
+    return brick_fetch(r, r->layout.lanes, lanes, r->header.lanes * sizeof *lanes)
+           && (consumers == NULL
+               || brick_fetch(r, r->layout.consumers, consumers, r->header.lanes * sizeof *consumers));
+}
+
+/* ---- tables ------------------------------------------------------------ */
+
+static uint32_t rows_there(const struct brick_reader *r, uint64_t table, uint64_t size, uint64_t claimed, uint32_t room)
+{
+    const uint64_t rows = claimed < room ? claimed : room, end = table + rows * size;
+    uint64_t known = r->source.data == NULL ? end : table;
+    for (uint64_t at = known; (at = data_within(r, at, end)) < end; at = known)
+        known = at / BRICK_PAGE * BRICK_PAGE + BRICK_PAGE;
+    return (uint32_t)(known < end ? (known - table) / size : rows);
+}
+
+uint32_t brick_reader_name_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.names, sizeof(struct brick_name), claimed, r->header.names);
+}
+
+uint32_t brick_reader_path_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.paths, sizeof(uint64_t), claimed, r->header.paths);
+}
+
+uint32_t brick_reader_site_count(const struct brick_reader *r, uint64_t claimed)
+{
+    return rows_there(r, r->layout.sites, sizeof(uint64_t), claimed, r->header.sites);
+}
+
+/* Two reads, the words of the first and the texts of the second (O3): one alone may bring a text older than its word. */
+static int names_read(struct brick_reader *r, struct brick_name *to, uint32_t first, uint32_t count)
+{
+    uint32_t words[NAMES_AT_ONCE];
+    const uint64_t at = r->layout.names + first * (uint64_t)sizeof *to, end = at + count * sizeof *to;
+    if (data_within(r, at, end) == end)
+        return 1;
+    if (!brick_fetch(r, at, to, count * sizeof *to))
+        return 0;
+    for (uint32_t i = 0; i < count; i++)
+        words[i] = to[i].word;
+    brick_fence_acquire();
+    if (!brick_fetch(r, at, to, count * sizeof *to))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        to[i].word = words[i];
+        if ((words[i] & BRICK_NAME_READY) != 0 && (words[i] & BRICK_NAME_LENGTH) > BRICK_NAME_MAX)
+            return brick_refuse(r, "name %u has %u bytes, at most %u fit", first + i, words[i] & BRICK_NAME_LENGTH,
+                                BRICK_NAME_MAX);
+    }
+    return 1;
+}
+
+int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count)
+{
+    for (uint32_t first = 0; first < count; first += NAMES_AT_ONCE) {
+        const uint32_t left = count - first;
+        if (!names_read(r, to + first, first, left < NAMES_AT_ONCE ? left : NAMES_AT_ONCE))
+            return 0;
+    }
+    return 1;
+}
+
+/* A path's number is greater than its parent's: so no walk to the root can run in a circle. */
+int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
+{
+    if (!brick_fetch(r, r->layout.paths, to, count * sizeof *to))
+        return 0;
+    brick_fence_acquire(); /* O3 */
+    for (uint32_t n = 0; n < count; n++) {
+        if ((to[n] & BRICK_KEY_READY) == 0)
+            continue;
+        uint32_t parent = brick_key_parent(to[n]);
+        if (parent != BRICK_ROOT && parent >= n)
+            return brick_refuse(r, "path %u stands below path %u, which came after it", n, parent);
+        if (brick_key_name(to[n]) >= names)
+            return brick_refuse(r, "path %u has name %u of %u", n, brick_key_name(to[n]), names);
+    }
+    return 1;
+}
+
+int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names)
+{
+    if (!brick_fetch(r, r->layout.sites, to, count * sizeof *to))
+        return 0;
+    brick_fence_acquire(); /* O3 */
+    for (uint32_t n = 0; n < count; n++)
+        if ((to[n] & BRICK_KEY_READY) != 0 && brick_key_name(to[n]) >= names)
+            return brick_refuse(r, "site %u has name %u of %u", n, brick_key_name(to[n]), names);
+    return 1;
+}
+
+/* ---- summaries --------------------------------------------------------- */
+
+/* changes: how many spans may have ended while the copy was made. */
+static int entry_check(struct brick_reader *r, uint32_t lane, uint32_t path, const struct brick_summary *s,
+                       uint64_t changes)
+{
+    static const uint64_t limit = UINT64_C(1) << 62;
+    uint64_t spans = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        if (s->histogram[b] > limit - spans) /* neither a bucket nor their sum, which could wrap to the right count */
+            return brick_refuse(r, "lane %u, path %u: the histogram holds more than 2^62 spans, with %llu in bucket %u", lane,
+                                path, (unsigned long long)s->histogram[b], b);
+        spans += s->histogram[b];
+    }
+    uint64_t apart = spans > s->count ? spans - s->count : s->count - spans;
+    if (s->count > limit || apart > changes)
+        return brick_refuse(r, "lane %u, path %u: the histogram holds %llu of %llu spans", lane, path,
+                            (unsigned long long)spans, (unsigned long long)s->count);
+    if (s->total > limit || s->child > limit || s->again > limit || s->min > limit || s->max > limit)
+        return brick_refuse(r, "lane %u, path %u: a time lies above 2^62 ticks", lane, path);
+    if (!(s->squares >= 0 && s->squares <= 0x1p124)) /* the square of 2^62 ticks */
+        return brick_refuse(r, "lane %u, path %u: the sum of squares is %g", lane, path, s->squares);
+    if (!(brick_summary_flops(s) >= 0 && brick_summary_flops(s) <= FLOPS_MAX))
+        return brick_refuse(r, "lane %u, path %u: %g floating-point operations", lane, path, brick_summary_flops(s));
+    if (changes == 0 && s->count > 0 && (s->min > s->max || s->total < s->max || s->again > s->total))
+        return brick_refuse(r, "lane %u, path %u: minimum %llu, maximum %llu, total %llu, again %llu cannot be", lane,
+                            path, (unsigned long long)s->min, (unsigned long long)s->max, (unsigned long long)s->total,
+                            (unsigned long long)s->again);
+    return 1;
+}
+
+/* One entry alone: the sequence, the entry, the sequence again, each by a read of its own (O8). */
+static int entry_read(struct brick_reader *r, uint64_t sequences, uint64_t summaries, uint32_t path,
+                      struct brick_summary *s, uint64_t *before, uint64_t *after)
+{
+    if (!brick_fetch(r, sequences + path * (uint64_t)8, before, 8))
+        return 0;
+    brick_fence_acquire();
+    if (!brick_fetch(r, summaries + path * (uint64_t)sizeof *s, s, sizeof *s))
+        return 0;
+    brick_fence_acquire();
+    return brick_fetch(r, sequences + path * (uint64_t)8, after, 8);
+}
+
+/* The first path from this one on whose block is not in a hole, or `count`: a multiple of BRICK_BLOCK, as `first` is. */
+static uint32_t next_block(const struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count)
+{
+    const uint64_t size = sizeof(struct brick_summary);
+    const uint64_t table = r->layout.first + lane * r->layout.stride + r->layout.summaries, end = table + count * size;
+    const uint64_t at = data_within(r, table + first * size, end);
+    return at == end ? count : (uint32_t)((at - table) / size) / BRICK_BLOCK * BRICK_BLOCK;
+}
+
+int brick_reader_whole(struct brick_reader *r)
+{
+    uint8_t last;
+    return brick_fetch(r, r->layout.size - 1, &last, 1);
+}
+
+uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count)
+{
+    uint32_t blocks = 0;
+    for (uint32_t first = 0; first < count && (first = next_block(r, lane, first, count)) < count; first += BRICK_BLOCK)
+        blocks++;
+    return blocks;
+}
+
+static int block_add(struct brick_reader *r, uint32_t lane, uint32_t first, uint32_t count, struct brick_summary *into,
+                     struct brick_doubt *doubt, struct brick_summary *copy)
+{
+    uint64_t area = r->layout.first + lane * r->layout.stride;
+    uint64_t sequences = area + r->layout.sequences, summaries = area + r->layout.summaries;
+    uint64_t before[BRICK_BLOCK], after[BRICK_BLOCK];
+    if (!brick_fetch(r, sequences + first * (uint64_t)8, before, count * (uint64_t)8))
+        return 0;
+    uint64_t any = 0;
+    for (uint32_t i = 0; i < count; i++)
+        any |= before[i];
+    if (any == 0) /* never written: perhaps it has no memory at all */
+        return 1;
+    brick_fence_acquire(); /* O8, for the block */
+    if (!brick_fetch(r, summaries + first * (uint64_t)sizeof *copy, copy, count * (uint64_t)sizeof *copy))
+        return 0;
+    brick_fence_acquire();
+    if (!brick_fetch(r, sequences + first * (uint64_t)8, after, count * (uint64_t)8))
+        return 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (int tries = 0; tries < TRIES && (before[i] != after[i] || before[i] % 2 != 0); tries++)
+            if (!entry_read(r, sequences, summaries, first + i, &copy[i], &before[i], &after[i]))
+                return 0;
+        uint64_t changes = (after[i] - before[i] + before[i] % 2 + 1) / 2;
+        doubt->odd += before[i] == after[i] && before[i] % 2 != 0;
+        doubt->moving += before[i] != after[i];
+        if (!entry_check(r, lane, first + i, &copy[i], changes))
+            return 0;
+        brick_entry_add(&into[first + i], &copy[i]);
+    }
+    return 1;
+}
+
+int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
+                           struct brick_doubt *doubt)
+{
+    struct brick_summary *copy = (struct brick_summary *)malloc(BRICK_BLOCK * sizeof *copy);
+    if (copy == NULL)
+        return brick_refuse(r, "no memory");
+    int whole = 1;
+    for (uint32_t first = 0; whole && first < count; first += BRICK_BLOCK) {
+        first = next_block(r, lane, first, count);
+        if (first >= count)
+            break;
+        uint32_t left = count - first;
+        whole = block_add(r, lane, first, left < BRICK_BLOCK ? left : BRICK_BLOCK, into, doubt, copy);
+    }
+    free(copy);
+    return whole;
+}
+
+/* ---- rings ------------------------------------------------------------- */
+
+/* Where the records begin that the writer will not overwrite, if that can be known. */
+static int ring_tail(struct brick_reader *r, uint32_t lane, int events, uint64_t head, uint64_t slots,
+                     uint64_t *position)
+{
+    struct brick_consumer consumer;
+    if (!brick_fetch(r, r->layout.consumers + lane * (uint64_t)sizeof consumer, &consumer, sizeof consumer))
+        return -1;
+    const struct brick_tail *tail = events ? &consumer.event : &consumer.span;
+    *position = tail->position;
+    return brick_tail_untouched(tail, head, slots) || brick_tail_believed(tail, head, slots);
+}
+
+static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+/* Up to the head, or to where a hole begins: there is no record in one, and nobody knows where the next one would begin.
+ * Returns how many slots those are, or -1. */
+static int64_t ring_copy(struct brick_reader *r, uint64_t ring, uint64_t slots, uint64_t from, uint64_t head,
+                         struct brick_record *to)
+{
+    uint64_t at = from;
+    while (at < head) {
+        const uint64_t slot = at & (slots - 1), run = least(least(slots - slot, head - at), SLOTS_AT_ONCE);
+        const uint64_t offset = ring + slot * sizeof *to;
+        if (data_within(r, offset, offset + run * sizeof *to) != offset)
+            break;
+        if (!brick_fetch(r, offset, to + (at - from), run * sizeof *to))
+            return -1;
+        at += run;
+    }
+    return (int64_t)(at - from);
+}
+
+int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first)
+{
+    uint64_t slots = events ? r->header.event_slots : r->header.span_slots;
+    uint64_t head_at = r->layout.lanes + lane * (uint64_t)sizeof(struct brick_lane)
+                       + (events ? offsetof(struct brick_lane, event_head) : offsetof(struct brick_lane, span_head));
+    uint64_t ring = r->layout.first + lane * r->layout.stride + (events ? r->layout.event_ring : r->layout.span_ring);
+    uint64_t head = 0, before = 0, after = 0;
+    /* We are not the consumer: whoever is may give slots back to the writer while we copy them. So the tail
+     * is read again, and what lies below it by then is not believed. */
+    for (int tries = 0; tries < TRIES; tries++) {
+        if (!brick_fetch(r, head_at, &head, 8))
+            return -1;
+        brick_fence_acquire(); /* O11 */
+        int known = ring_tail(r, lane, events, head, slots, &before);
+        if (known < 0)
+            return -1;
+        if (!known)
+            continue;
+        const int64_t copied = ring_copy(r, ring, slots, before, head, to);
+        if (copied < 0 || ((uint64_t)copied < head - before && !brick_reader_whole(r)))
+            return -1;
+        brick_fence_acquire();
+        known = ring_tail(r, lane, events, head, slots, &after);
+        if (known < 0)
+            return -1;
+        if (!known || after < before)
+            continue;
+        const uint64_t end = before + (uint64_t)copied;
+        *first = after;
+        if (end <= after)
+            return 0;
+        memmove(to, to + (after - before), (end - after) * sizeof *to);
+        return (int64_t)(end - after);
+    }
+    brick_refuse(r, "lane %u: head %llu and tail %llu of a ring of %llu slots cannot be", lane,
+                 (unsigned long long)head, (unsigned long long)before, (unsigned long long)slots);
+    return -1;
+}

@@ -1,0 +1,89 @@
+/* core/segment_copy.h - takes private copies of what a segment says, and judges the copies.
+ *
+ * No Python here, so that sanitizers and other tests can build it alone. Nothing
+ * read is trusted: every count is bounded before it is used, and whatever does
+ * not add up is refused with a text that says what was seen and what was wanted.
+ */
+#ifndef BRICKD_COPY_H
+#define BRICKD_COPY_H
+
+#include "brick_shm.h"
+
+#include <stdint.h>
+
+/* Where the bytes come from. The daemon's are a file's. */
+struct brick_source {
+    /* pread; 1 when all of them came. */
+    int (*read)(const struct brick_source *source, uint64_t offset, void *to, uint64_t length);
+    /* SEEK_DATA: the first offset from this one on that is not in a hole; UINT64_MAX: there is none. NULL: no holes. */
+    uint64_t (*data)(const struct brick_source *source, uint64_t offset);
+    int fd;
+    const void *base;
+};
+
+/* The source that reads an open file. */
+struct brick_source brick_source_of(int fd);
+
+struct brick_reader {
+    struct brick_source source;
+    struct brick_header header;
+    struct brick_layout layout;
+    uint64_t fetched; /* bytes, ever */
+    char reason[200]; /* of the last refusal */
+};
+
+/* Sets `reason`; 0. */
+int brick_refuse(struct brick_reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Each returns 1, or 0 with `reason` set. */
+int brick_fetch(struct brick_reader *r, uint64_t offset, void *to, uint64_t length);
+int brick_reader_open(struct brick_reader *r, uint64_t file_size);
+int brick_reader_process(struct brick_reader *r, struct brick_process *to);
+/* All lane lines and, where they are wanted, all consumer lines, in one read each. */
+int brick_reader_lanes(struct brick_reader *r, struct brick_lane *lanes, struct brick_consumer *consumers);
+/* A header may claim more rows than its worker ever wrote. Each of these gives `claimed`, or the number of rows up to the
+ * last one that is not in a hole: what is allocated and read follows that. */
+uint32_t brick_reader_name_count(const struct brick_reader *r, uint64_t claimed);
+uint32_t brick_reader_path_count(const struct brick_reader *r, uint64_t claimed);
+uint32_t brick_reader_site_count(const struct brick_reader *r, uint64_t claimed);
+/* `to` holds zeros: names in a hole are left out. */
+int brick_reader_names(struct brick_reader *r, struct brick_name *to, uint32_t count);
+int brick_reader_paths(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
+int brick_reader_sites(struct brick_reader *r, uint64_t *to, uint32_t count, uint32_t names);
+
+/* How sure a copy is. */
+struct brick_doubt {
+    uint64_t odd;    /* entries whose writer was inside, and stayed there */
+    uint64_t moving; /* entries that changed during every try: each field is right, all together may be some spans apart */
+};
+
+/* The file still has its size: what is behind the end of one that was cut looks like a hole. */
+int brick_reader_whole(struct brick_reader *r);
+/* How many blocks of summaries of a lane are not in a hole, of the paths 0 to count. */
+uint32_t brick_reader_blocks(const struct brick_reader *r, uint32_t lane, uint32_t count);
+/* Adds the summaries of one lane, paths 0 to count, to `into`. Reads no block that is in a hole. */
+int brick_reader_summaries(struct brick_reader *r, uint32_t lane, uint32_t count, struct brick_summary *into,
+                           struct brick_doubt *doubt);
+
+/* Whether a ring with this head still holds the slot, or it is the next. */
+static inline int brick_ring_holds(uint64_t head, uint64_t slots, uint64_t position)
+{
+    return position <= head && head - position <= slots;
+}
+
+/* A pair that the writer believes, too. */
+static inline int brick_tail_believed(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+{
+    return tail->position == ~tail->complement && brick_ring_holds(head, slots, tail->position);
+}
+
+/* Nobody ever consumed: all is there. */
+static inline int brick_tail_untouched(const struct brick_tail *tail, uint64_t head, uint64_t slots)
+{
+    return tail->position == 0 && tail->complement == 0 && head <= slots;
+}
+
+/* The slots of a ring that hold records not yet consumed; returns how many, or -1. *first: the number of the first. */
+int64_t brick_reader_ring(struct brick_reader *r, uint32_t lane, int events, struct brick_record *to, uint64_t *first);
+
+#endif

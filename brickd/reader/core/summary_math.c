@@ -1,0 +1,90 @@
+#include "summary_math.h"
+
+#include <math.h>
+
+void brick_entry_add(struct brick_summary *into, const struct brick_summary *s)
+{
+    if (s->count == 0)
+        return;
+    if (into->count == 0 || s->min < into->min)
+        into->min = s->min;
+    if (s->max > into->max)
+        into->max = s->max;
+    into->count = brick_sum(into->count, s->count);
+    into->total = brick_sum(into->total, s->total);
+    into->child = brick_sum(into->child, s->child);
+    into->again = brick_sum(into->again, s->again);
+    into->squares += s->squares;
+    into->elements = brick_sum(into->elements, s->elements);
+    into->bytes = brick_sum(into->bytes, s->bytes);
+    brick_summary_set_flops(into, brick_summary_flops(into) + brick_summary_flops(s));
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        into->histogram[b] = brick_sum(into->histogram[b], s->histogram[b]);
+}
+
+/* The first tick of a bucket, or of the one behind the last. */
+static uint64_t bucket_start(uint32_t bucket)
+{
+    return bucket == 0 ? 0 : (uint64_t)exp2(BRICK_BUCKET_OCTAVE + bucket / (double)BRICK_BUCKETS_PER_OCTAVE);
+}
+
+static void subtract(uint64_t *from, uint64_t what) { *from = *from > what ? *from - what : 0; }
+
+void brick_entry_subtract(struct brick_summary *from, const struct brick_summary *then)
+{
+    if (then->count == 0)
+        return;
+    if (from->count <= then->count) {
+        *from = (struct brick_summary){0};
+        return;
+    }
+    from->count -= then->count;
+    subtract(&from->total, then->total);
+    subtract(&from->child, then->child);
+    subtract(&from->again, then->again);
+    from->squares = from->squares > then->squares ? from->squares - then->squares : 0;
+    subtract(&from->elements, then->elements);
+    subtract(&from->bytes, then->bytes);
+    brick_summary_set_flops(from, fmax(brick_summary_flops(from) - brick_summary_flops(then), 0));
+    uint32_t first = BRICK_BUCKETS, last = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        subtract(&from->histogram[b], then->histogram[b]);
+        if (from->histogram[b] != 0) {
+            first = first < b ? first : b;
+            last = b;
+        }
+    }
+    if (first == BRICK_BUCKETS)
+        return;
+    if (from->min >= then->min && bucket_start(first) > from->min)
+        from->min = bucket_start(first);
+    if (from->max <= then->max && last < BRICK_BUCKETS - 1u && bucket_start(last + 1) < from->max)
+        from->max = bucket_start(last + 1);
+}
+
+double brick_bucket_shift(double factor) { return round(BRICK_BUCKETS_PER_OCTAVE * log2(factor)); }
+
+static uint64_t times(uint64_t ticks, double factor)
+{
+    double product = round((double)ticks * factor);
+    return product < 0x1p64 ? (uint64_t)product : UINT64_MAX;
+}
+
+struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor)
+{
+    struct brick_summary scaled = *s;
+    double shift = brick_bucket_shift(factor);
+    scaled.total = times(s->total, factor);
+    scaled.child = times(s->child, factor);
+    scaled.again = times(s->again, factor);
+    scaled.squares = s->squares * factor * factor;
+    scaled.min = times(s->min, factor);
+    scaled.max = times(s->max, factor);
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++)
+        scaled.histogram[b] = 0;
+    for (uint32_t b = 0; b < BRICK_BUCKETS; b++) {
+        uint64_t *to = &scaled.histogram[brick_bucket_shifted(b, shift)];
+        *to = brick_sum(*to, s->histogram[b]);
+    }
+    return scaled;
+}

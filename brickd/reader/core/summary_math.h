@@ -1,0 +1,52 @@
+/* core/summary_math.h - what is added to the summary of one path. */
+#ifndef BRICKD_ENTRY_H
+#define BRICKD_ENTRY_H
+
+#include "brick_shm.h"
+
+/* Sums of what may lie stop at the greatest number instead of beginning anew. */
+static inline uint64_t brick_sum(uint64_t a, uint64_t b) { return a + b >= a ? a + b : UINT64_MAX; }
+
+/* A span, as its own thread adds it, but for sums that stop. Where nothing was added yet
+ * all is 0, so that the usual span is compared twice and no more. */
+static inline void brick_entry_span(struct brick_summary *s, uint64_t duration, uint64_t child, uint64_t elements,
+                                    uint64_t bytes)
+{
+    if (__builtin_expect(duration < s->min, 0))
+        s->min = duration;
+    if (__builtin_expect(duration > s->max, 0)) {
+        s->max = duration;
+        s->min = s->count > 0 ? s->min : duration;
+    }
+    uint64_t *alike = &s->histogram[brick_bucket(duration)];
+    double d = (double)duration;
+    s->count = brick_sum(s->count, 1);
+    s->total = brick_sum(s->total, duration);
+    s->child = brick_sum(s->child, child);
+    s->squares += d * d;
+    s->elements = brick_sum(s->elements, elements);
+    s->bytes = brick_sum(s->bytes, bytes);
+    *alike = brick_sum(*alike, 1);
+}
+
+/* Another summary, whose ticks are of the same length. */
+void brick_entry_add(struct brick_summary *into, const struct brick_summary *s);
+
+/* Of a sum what was added to it since it was `then`; nothing where that cannot be.
+ * Of min and max it is known between which they lie: the widest that they may be. */
+void brick_entry_subtract(struct brick_summary *from, const struct brick_summary *then);
+
+/* A summary with each of its times as often: ticks become ns. */
+struct brick_summary brick_entry_scaled(const struct brick_summary *s, double factor);
+
+/* By how many buckets a histogram moves when its times are taken so often: each
+ * bucket goes whole into the one that holds its middle. */
+double brick_bucket_shift(double factor);
+
+static inline uint32_t brick_bucket_shifted(uint32_t bucket, double shift)
+{
+    double to = bucket + shift;
+    return to <= 0 ? 0 : to >= BRICK_BUCKETS - 1 ? BRICK_BUCKETS - 1 : (uint32_t)to;
+}
+
+#endif

@@ -1,0 +1,179 @@
+/* python/fn_drain.c - brickd.shm._reader.drain: one pass over many segments; tails: what is to be written after it; rest: the
+ * time until the next is worth it.
+ *
+ * All reading is done without the interpreter lock, each segment's under its
+ * own; afterwards the objects are made.
+ */
+#include "py_drain.h"
+
+#include <poll.h>
+
+/* What one pass over one segment came to. */
+struct outcome {
+    struct brick_record *records;
+    size_t count;
+    int refused; /* now, not before */
+    uint64_t read; /* bytes */
+    struct drain_numbers seen;
+};
+
+/* Of this thread, for as long as it lives: memory that came and went with each tick would cost more than a tick. */
+static _Thread_local struct brick_scratch scratch;
+
+static struct outcome pass(Drain *self)
+{
+    struct brick_drain *d = &self->drain;
+    pthread_mutex_lock(&self->mutex);
+    const uint64_t fetched = d->reader.fetched;
+    int before = d->refused, whole = brick_drain_pass(d, &scratch);
+    struct outcome o = {.records = d->events.records, .count = d->events.count, .refused = !whole && !before};
+    d->events.records = NULL; /* a pass with many would leave its memory to all that come */
+    d->events.count = d->events.room = 0;
+    o.seen = (struct drain_numbers){
+        .activity = d->activity,
+        .spans = d->details.spans,
+        .rejected = d->details.rejected + d->events.rejected,
+        .skipped = d->details.skipped + d->events.skipped,
+        .gaps = d->events.gaps,
+        .checked = d->events.whole,
+        .fill = d->fill,
+        .held = d->held,
+        .breaks = d->breaks,
+        .complete = (char)d->complete,
+        .ended = (char)d->ended,
+        .resident = brick_drain_resident(d),
+    };
+    o.read = d->reader.fetched - fetched;
+    pthread_mutex_unlock(&self->mutex);
+    return o;
+}
+
+static PyObject *result_of(Py_ssize_t index, const Drain *d, const struct outcome *o)
+{
+    /* One that is refused stays so: nobody changes its reason any more. */
+    const char *records = o->count > 0 ? (const char *)o->records : NULL;
+    return Py_BuildValue("(ny#z)", index, records, (Py_ssize_t)(o->count * sizeof *o->records),
+                         o->refused ? d->drain.reader.reason : NULL);
+}
+
+/* A tuple of Drains. */
+static PyObject *drains_of(PyObject *module, PyObject *segments)
+{
+    PyTypeObject *type = ((struct reader_state *)PyModule_GetState(module))->drain;
+    PyObject *held = PySequence_Tuple(segments);
+    for (Py_ssize_t i = 0; held != NULL && i < PyTuple_GET_SIZE(held); i++) {
+        if (!Py_IS_TYPE(PyTuple_GET_ITEM(held, i), type)) {
+            PyErr_Format(PyExc_TypeError, "item %zd is a %s, wanted a Drain", i,
+                         Py_TYPE(PyTuple_GET_ITEM(held, i))->tp_name);
+            Py_CLEAR(held);
+        }
+    }
+    return held;
+}
+
+static double waiting(Drain *self)
+{
+    pthread_mutex_lock(&self->mutex);
+    double fill = brick_drain_waiting(&self->drain, &scratch);
+    pthread_mutex_unlock(&self->mutex);
+    return fill;
+}
+
+/* Looks every so often whether a ring is full enough to be drained, for as long as nothing else is to be done: without
+ * the interpreter, since most looks of a daemon find nothing. Says of each descriptor whether it can be read. */
+PyObject *reader_rest(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    struct pollfd fds[2] = {{.events = POLLIN}, {.events = POLLIN}};
+    int interval_ms, looks;
+    double enough;
+    if (!PyArg_ParseTuple(args, "O(ii)iid:rest", &segments, &fds[0].fd, &fds[1].fd, &interval_ms, &looks, &enough))
+        return NULL;
+    PyObject *held = drains_of(module, segments);
+    if (held == NULL)
+        return NULL;
+    int enough_there = 0;
+    Py_BEGIN_ALLOW_THREADS
+    while (!enough_there && poll(fds, 2, interval_ms) == 0 && --looks > 0)
+        for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(held) && !enough_there; i++) {
+            double fill = waiting((Drain *)PyTuple_GET_ITEM(held, i));
+            enough_there = fill > 0 && fill >= enough;
+        }
+    Py_END_ALLOW_THREADS
+    Py_DECREF(held);
+    return Py_BuildValue("(NN)", PyBool_FromLong(fds[0].revents), PyBool_FromLong(fds[1].revents));
+}
+
+/* From the first on, until so many bytes were read; *first: the one that it did not come to, *read: how many were. */
+static PyObject *drained(PyObject *module, PyObject *segments, Py_ssize_t *first, uint64_t bytes, uint64_t *read)
+{
+    PyObject *held = drains_of(module, segments), *results = NULL;
+    const Py_ssize_t all = held != NULL ? PyTuple_GET_SIZE(held) : 0, from = *first < all ? *first : all;
+    struct outcome *outcomes = PyMem_Calloc((size_t)(all - from) + 1, sizeof *outcomes);
+    if (held == NULL || outcomes == NULL) {
+        if (held != NULL)
+            PyErr_NoMemory();
+        goto done;
+    }
+    Py_ssize_t end = from;
+    Py_BEGIN_ALLOW_THREADS
+    for (*read = 0; end < all && *read < bytes; end++) {
+        outcomes[end - from] = pass((Drain *)PyTuple_GET_ITEM(held, end));
+        *read += outcomes[end - from].read;
+    }
+    Py_END_ALLOW_THREADS
+    results = PyList_New(0);
+    for (Py_ssize_t i = from; i < end; i++) {
+        Drain *d = (Drain *)PyTuple_GET_ITEM(held, i);
+        struct outcome *o = &outcomes[i - from];
+        d->seen = o->seen;
+        d->read += o->read;
+        if (results != NULL && (o->count > 0 || o->refused)) {
+            PyObject *row = result_of(i, d, o);
+            if (row == NULL || PyList_Append(results, row) != 0)
+                Py_CLEAR(results);
+            Py_XDECREF(row);
+        }
+        free(o->records);
+    }
+    *first = end;
+done:
+    PyMem_Free(outcomes);
+    Py_XDECREF(held);
+    return results;
+}
+
+PyObject *reader_drain(PyObject *module, PyObject *segments)
+{
+    Py_ssize_t first = 0;
+    uint64_t read;
+    return drained(module, segments, &first, UINT64_MAX, &read);
+}
+
+PyObject *reader_drain_some(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    Py_ssize_t first;
+    unsigned long long bytes;
+    if (!PyArg_ParseTuple(args, "OnK:drain_some", &segments, &first, &bytes))
+        return NULL;
+    if (first < 0)
+        return PyErr_Format(PyExc_ValueError, "first is %zd, not 0 or more", first);
+    uint64_t read = 0;
+    PyObject *results = drained(module, segments, &first, bytes, &read);
+    return results != NULL ? Py_BuildValue("(nKN)", first, (unsigned long long)read, results) : NULL;
+}
+
+PyObject *reader_tails(PyObject *module, PyObject *args)
+{
+    PyObject *segments;
+    int events;
+    if (!PyArg_ParseTuple(args, "Op:tails", &segments, &events))
+        return NULL;
+    PyObject *held = drains_of(module, segments), *writes = held != NULL ? PyList_New(0) : NULL;
+    for (Py_ssize_t i = 0; writes != NULL && i < PyTuple_GET_SIZE(held); i++)
+        if (!drain_tails((Drain *)PyTuple_GET_ITEM(held, i), events, writes))
+            Py_CLEAR(writes);
+    Py_XDECREF(held);
+    return writes;
+}

@@ -1,0 +1,156 @@
+/* python/fn_recording.c - brickd.shm._reader: what a reader of recordings asks of their form. */
+#include "../core/recording_format.h"
+#include "py_types.h"
+#include "../core/record_walk.h"
+
+PyObject *reader_title(PyObject *module, PyObject *bytes)
+{
+    struct brick_title title;
+    char reason[200];
+    Py_buffer given;
+    if (PyObject_GetBuffer(bytes, &given, PyBUF_SIMPLE) != 0)
+        return NULL;
+    int whole = brick_title_judge(given.buf, (uint64_t)given.len, &title, reason, sizeof reason);
+    PyBuffer_Release(&given);
+    if (!whole) {
+        PyErr_SetString(PyExc_ValueError, reason);
+        return NULL;
+    }
+    struct brick_key key = brick_title_key(&title);
+    return Py_BuildValue("(HHKy#Iy#)", title.major, title.minor, (unsigned long long)title.made_ns, (char *)title.id,
+                         (Py_ssize_t)sizeof title.id, title.number, (char *)&key, (Py_ssize_t)sizeof key);
+}
+
+/* 0, with an exception. */
+static int keyed(PyObject *args, const char *format, struct brick_key *key, Py_buffer *blocks)
+{
+    const char *words;
+    Py_ssize_t length;
+    if (!PyArg_ParseTuple(args, format, &words, &length, blocks))
+        return 0;
+    if (length == sizeof *key && blocks->len % BRICK_BLOCK == 0) {
+        memcpy(key, words, sizeof *key);
+        return 1;
+    }
+    PyErr_Format(PyExc_ValueError, "a key of %zd bytes and %zd bytes: %zu wanted, and a multiple of %u", length,
+                 blocks->len, sizeof *key, BRICK_BLOCK);
+    PyBuffer_Release(blocks);
+    return 0;
+}
+
+PyObject *reader_find_chunk(PyObject *module, PyObject *args)
+{
+    struct brick_key key;
+    struct brick_chunk head;
+    Py_buffer blocks;
+    if (!keyed(args, "y#y*:find_chunk", &key, &blocks))
+        return NULL;
+    Py_ssize_t at = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (; at < blocks.len; at += BRICK_BLOCK) {
+        memcpy(&head, (const char *)blocks.buf + at, sizeof head);
+        if (brick_chunk_whole(&head, &key))
+            break;
+    }
+    Py_END_ALLOW_THREADS
+    int found = at < blocks.len;
+    PyBuffer_Release(&blocks);
+    if (!found)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(nIKKKK)", at, head.kind, (unsigned long long)head.length, (unsigned long long)head.number,
+                         (unsigned long long)head.at_ns, (unsigned long long)head.body_sum);
+}
+
+PyObject *reader_sum(PyObject *module, PyObject *args)
+{
+    struct brick_key key;
+    struct brick_sum sum;
+    Py_buffer blocks;
+    if (!keyed(args, "y#y*:sum", &key, &blocks))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    brick_sum_begin(&sum, &key);
+    brick_sum_add(&sum, blocks.buf, (uint64_t)blocks.len / BRICK_BLOCK);
+    Py_END_ALLOW_THREADS
+    PyBuffer_Release(&blocks);
+    return PyLong_FromUnsignedLongLong(brick_sum_end(&sum));
+}
+
+/* A body that begins with a struct; 0, with an exception. */
+static int begins(PyObject *body, void *record, size_t size)
+{
+    Py_buffer given;
+    if (PyObject_GetBuffer(body, &given, PyBUF_SIMPLE) != 0)
+        return 0;
+    int long_enough = given.len >= (Py_ssize_t)size;
+    if (long_enough)
+        memcpy(record, given.buf, size);
+    else
+        PyErr_Format(PyExc_ValueError, "a body of %zd bytes, at least %zu wanted", given.len, size);
+    PyBuffer_Release(&given);
+    return long_enough;
+}
+
+PyObject *reader_records(PyObject *module, PyObject *body)
+{
+    struct brick_records records;
+    if (!begins(body, &records, sizeof records))
+        return NULL;
+    return Py_BuildValue("(IIIIK)", records.worker, records.lane, records.ring, records.inside,
+                         (unsigned long long)records.first);
+}
+
+/* Slots, and the numbers of which the first one lies below their count, or is it; 0, with an exception. */
+static int slots_of(PyObject *args, const char *format, Py_buffer *slots, unsigned long long *at, unsigned long long *other)
+{
+    if (!PyArg_ParseTuple(args, format, slots, at, other))
+        return 0;
+    const unsigned long long count = (unsigned long long)slots->len / sizeof(struct brick_record);
+    if (slots->len % (Py_ssize_t)sizeof(struct brick_record) == 0 && *at <= count)
+        return 1;
+    PyErr_Format(PyExc_ValueError, "slot %llu of %zd bytes: whole slots are wanted, and one of them", *at, slots->len);
+    PyBuffer_Release(slots);
+    return 0;
+}
+
+PyObject *reader_walk(PyObject *module, PyObject *args)
+{
+    Py_buffer slots;
+    unsigned long long at, wanted;
+    if (!slots_of(args, "y*KK:walk", &slots, &at, &wanted))
+        return NULL;
+    const uint64_t count = (uint64_t)slots.len / sizeof(struct brick_record);
+    const uint64_t next = brick_walk(slots.buf, at, wanted < count ? wanted : count);
+    PyBuffer_Release(&slots);
+    if (next == UINT64_MAX)
+        Py_RETURN_NONE;
+    return PyLong_FromUnsignedLongLong(next);
+}
+
+PyObject *reader_checked(PyObject *module, PyObject *args)
+{
+    Py_buffer slots;
+    unsigned long long at, last;
+    if (!slots_of(args, "y*KK:checked", &slots, &at, &last))
+        return NULL;
+    const uint64_t count = (uint64_t)slots.len / sizeof(struct brick_record);
+    struct brick_walked w = {.last = last};
+    PyObject *found = PyBytes_FromStringAndSize(NULL, slots.len - (Py_ssize_t)(at * sizeof(struct brick_record)));
+    if (found != NULL) {
+        brick_walk_checked(slots.buf, at, count, (struct brick_record *)(void *)PyBytes_AS_STRING(found), &w);
+        _PyBytes_Resize(&found, (Py_ssize_t)(w.slots * sizeof(struct brick_record)));
+    }
+    PyBuffer_Release(&slots);
+    return found == NULL ? NULL
+                         : Py_BuildValue("(NKKKK)", found, (unsigned long long)w.cut, (unsigned long long)w.last,
+                                         (unsigned long long)w.missing, (unsigned long long)w.rejected);
+}
+
+PyObject *reader_end(PyObject *module, PyObject *body)
+{
+    struct brick_end end;
+    if (!begins(body, &end, sizeof end))
+        return NULL;
+    return Py_BuildValue("(KKKK)", (unsigned long long)end.chunks, (unsigned long long)end.refused_chunks,
+                         (unsigned long long)end.refused_bytes, (unsigned long long)end.refused_slots);
+}

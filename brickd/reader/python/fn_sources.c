@@ -1,0 +1,105 @@
+/* python/fn_sources.c - the pieces of sources, out of the events among which they stand; by what a source is known.
+ *
+ * A writer tells the pieces of a source one behind the other: what follows one
+ * another is given as one, so that whoever puts sources together has few of them
+ * to look at. Nothing is judged here but where a record ends. */
+#include "py_types.h"
+
+#define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
+
+struct run {
+    const struct brick_source_piece *first;
+    Py_ssize_t count;
+};
+
+static int is_piece(const struct brick_record *r) { return r->kind == BRICK_KIND_SOURCE && r->slots == 1; }
+
+/* How many of the slots, from one that is a piece on, are pieces of one part in their order. */
+static struct run run_at(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
+{
+    const struct brick_source_piece *pieces = (const struct brick_source_piece *)(const void *)slots;
+    const struct brick_source_piece *first = &pieces[at];
+    Py_ssize_t n = 1;
+    while (at + n < count && is_piece(&slots[at + n]) && pieces[at + n].hash == first->hash
+           && pieces[at + n].piece == first->piece + (uint32_t)n && (pieces[at + n].piece ^ first->piece) >> 30 == 0)
+        n++;
+    return (struct run){first, n};
+}
+
+/* (hash, piece, text). */
+static PyObject *told(const struct run *run)
+{
+    PyObject *text = PyBytes_FromStringAndSize(NULL, run->count * BRICK_SOURCE_PIECE);
+    if (text == NULL)
+        return NULL;
+    for (Py_ssize_t n = 0; n < run->count; n++)
+        memcpy(PyBytes_AS_STRING(text) + n * BRICK_SOURCE_PIECE, run->first[n].text, BRICK_SOURCE_PIECE);
+    return Py_BuildValue("(KIN)", (unsigned long long)run->first->hash, (unsigned int)run->first->piece, text);
+}
+
+static int add(PyObject *list, PyObject *item)
+{
+    const int added = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return added;
+}
+
+/* Behind the record at `at`; one that takes no slots, or more than there are, is the last. */
+static Py_ssize_t behind(const struct brick_record *slots, Py_ssize_t at, Py_ssize_t count)
+{
+    const Py_ssize_t taken = slots[at].slots;
+    return taken == 0 || taken > count - at ? count : at + taken;
+}
+
+/* Gives the pieces among the slots to `runs`, unless that is NULL, and what lies between them to `others`, the same; how
+ * many slots are no pieces. -1, with an error. */
+static Py_ssize_t part(const struct brick_record *slots, Py_ssize_t count, PyObject *runs, char *others)
+{
+    Py_ssize_t rest = 0;
+    for (Py_ssize_t at = 0, next; at < count; at = next) {
+        if (is_piece(&slots[at])) {
+            const struct run run = run_at(slots, at, count);
+            if (runs != NULL && !add(runs, told(&run)))
+                return -1;
+            next = at + run.count;
+            continue;
+        }
+        next = behind(slots, at, count);
+        if (others != NULL)
+            memcpy(others + rest * SLOT_BYTES, &slots[at], (size_t)((next - at) * SLOT_BYTES));
+        rest += next - at;
+    }
+    return rest;
+}
+
+PyObject *reader_pieces(PyObject *module, PyObject *events)
+{
+    Py_buffer held;
+    if (PyObject_GetBuffer(events, &held, PyBUF_SIMPLE) != 0)
+        return NULL;
+    const struct brick_record *slots = held.buf;
+    const Py_ssize_t count = held.len / SLOT_BYTES, rest = part(slots, count, NULL, NULL);
+    PyObject *runs = PyList_New(0);
+    PyObject *others = rest == count ? Py_NewRef(events) : PyBytes_FromStringAndSize(NULL, rest * SLOT_BYTES);
+    int good = runs != NULL && others != NULL;
+    if (good && rest < count)
+        good = part(slots, count, runs, PyBytes_AS_STRING(others)) >= 0;
+    PyBuffer_Release(&held);
+    PyObject *result = good ? PyTuple_Pack(2, others, runs) : NULL;
+    Py_XDECREF(others);
+    Py_XDECREF(runs);
+    return result;
+}
+
+PyObject *reader_source_hash(PyObject *module, PyObject *text)
+{
+    Py_buffer held;
+    if (PyObject_GetBuffer(text, &held, PyBUF_SIMPLE) != 0)
+        return NULL;
+    const uint8_t *bytes = held.buf;
+    uint64_t h = UINT64_C(0xCBF29CE484222325);
+    for (Py_ssize_t i = 0; i < held.len; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001B3);
+    PyBuffer_Release(&held);
+    return PyLong_FromUnsignedLongLong(h);
+}

@@ -1,0 +1,278 @@
+/* python/fn_weights.c - records of weights, by the batch: whose tensors they are of, what these hold, and of which of the two
+ * that are kept of each they take the place.
+ *
+ * What stands for what is known by dicts of Python's, what is kept of tensors by
+ * its arrays. Neither is trusted: each index is judged by the array's length.
+ */
+#include "../core/fingerprint_window.h"
+#include "py_types.h"
+
+#define SLOTS BRICK_CHECKED_SLOTS(0)
+#define RECORD_BYTES ((Py_ssize_t)(SLOTS * sizeof(struct brick_record)))
+#define SLOT_BYTES ((Py_ssize_t)sizeof(struct brick_record))
+#define NOTHING (-1)
+
+/* Of a tensor's fingerprint what makes two equal: checksum and elements; shape and dtype (analysis/weights/contents.py). */
+#define SUMS_BYTES (2 * sizeof(uint64_t))
+#define FORM_BYTES (sizeof(uint32_t) + sizeof(uint8_t))
+BRICK_ASSERT(offsetof(struct brick_tensor_sums, mean) == SUMS_BYTES, "checksum and elements come first");
+BRICK_ASSERT(offsetof(struct brick_tensor_sums, reserved) - offsetof(struct brick_tensor_sums, shape) == FORM_BYTES,
+             "shape and dtype are beside each other");
+
+struct weight {
+    struct brick_checked head;
+    struct brick_tensor_sums sums;
+};
+
+static struct weight weight_at(const Py_buffer *records, Py_ssize_t at)
+{
+    struct weight w;
+    const char *from = (const char *)records->buf + at * RECORD_BYTES;
+    memcpy(&w.head, from, sizeof w.head);
+    memcpy(&w.sums, from + 2 * sizeof w.head, sizeof w.sums);
+    return w;
+}
+
+/* What stands in a dict for a key; `none` where nothing does, -2 with an exception. */
+static int64_t found(PyObject *dict, PyObject *key, int64_t none)
+{
+    PyObject *value = key != NULL ? PyDict_GetItemWithError(dict, key) : NULL;
+    if (value == NULL)
+        return PyErr_Occurred() ? -2 : none;
+    const int64_t number = PyLong_AsLongLong(value);
+    return number == -1 && PyErr_Occurred() ? -2 : number;
+}
+
+static PyObject *tensor_key(const struct weight *w, const uint64_t *sites, size_t count)
+{
+    const uint64_t site = w->head.site < count ? sites[w->head.site] & ~BRICK_SITE_STATEFUL : 0;
+    return (w->head.flags & BRICK_CHECKED_POSITION) != 0
+               ? Py_BuildValue("(KK)", (unsigned long long)site, (unsigned long long)w->head.position)
+               : Py_BuildValue("(Ki)", (unsigned long long)site, NOTHING);
+}
+
+static PyObject *content_key(const struct weight *w)
+{
+    char key[SUMS_BYTES + FORM_BYTES];
+    memcpy(key, &w->sums, SUMS_BYTES);
+    memcpy(key + SUMS_BYTES, &w->sums.shape, FORM_BYTES);
+    return PyBytes_FromStringAndSize(key, sizeof key);
+}
+
+PyObject *reader_weights_of(PyObject *module, PyObject *args)
+{
+    Py_buffer records, sites;
+    PyObject *tensors;
+    if (!PyArg_ParseTuple(args, "y*y*O!:weights_of", &records, &sites, &PyDict_Type, &tensors))
+        return NULL;
+    const Py_ssize_t count = records.len / RECORD_BYTES;
+    PyObject *of = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(int32_t));
+    for (Py_ssize_t at = 0; of != NULL && at < count; at++) {
+        const struct weight w = weight_at(&records, at);
+        PyObject *key = tensor_key(&w, sites.buf, (size_t)sites.len / sizeof(uint64_t));
+        const int64_t tensor = found(tensors, key, NOTHING);
+        Py_XDECREF(key);
+        ((int32_t *)(void *)PyBytes_AS_STRING(of))[at] = (int32_t)tensor;
+        if (tensor == -2)
+            Py_CLEAR(of);
+    }
+    PyBuffer_Release(&records);
+    PyBuffer_Release(&sites);
+    return of;
+}
+
+/* ---- what they hold ------------------------------------------------------ */
+
+/* analysis/weights/contents.py: what stands under which number, and which numbers stand for nothing. */
+struct contents {
+    PyObject *numbers, *said, *unused;
+};
+
+/* A number for what nobody held yet. */
+static PyObject *next_number(const struct contents *c)
+{
+    const Py_ssize_t unused = PyList_GET_SIZE(c->unused);
+    if (unused == 0)
+        return PyLong_FromSsize_t(PyList_GET_SIZE(c->said));
+    PyObject *number = Py_NewRef(PyList_GET_ITEM(c->unused, unused - 1));
+    if (PyList_SetSlice(c->unused, unused - 1, unused, NULL) != 0)
+        Py_CLEAR(number);
+    return number;
+}
+
+/* Has under the next number what a record says behind its head: that number, or -2 with an exception. */
+static int64_t have(const struct contents *c, PyObject *key, const char *record)
+{
+    PyObject *said = PyBytes_FromStringAndSize(record + SLOT_BYTES, RECORD_BYTES - SLOT_BYTES), *number = next_number(c);
+    Py_ssize_t at = said != NULL && number != NULL ? PyLong_AsSsize_t(number) : -1;
+    int failed = at < 0;
+    if (!failed)
+        failed = at == PyList_GET_SIZE(c->said) ? PyList_Append(c->said, said) : PyList_SetItem(c->said, at, Py_NewRef(said));
+    if (!failed)
+        failed = PyDict_SetItem(c->numbers, key, number);
+    Py_XDECREF(said);
+    Py_XDECREF(number);
+    return failed ? -2 : at;
+}
+
+PyObject *reader_weights_held(PyObject *module, PyObject *args)
+{
+    Py_buffer records;
+    struct contents c;
+    Py_ssize_t most;
+    if (!PyArg_ParseTuple(args, "y*O!O!O!n:weights_held", &records, &PyDict_Type, &c.numbers, &PyList_Type, &c.said,
+                          &PyList_Type, &c.unused, &most))
+        return NULL;
+    const Py_ssize_t count = records.len / RECORD_BYTES;
+    PyObject *held = PyBytes_FromStringAndSize(NULL, count * (Py_ssize_t)sizeof(uint32_t));
+    for (Py_ssize_t at = 0; held != NULL && at < count; at++) {
+        const struct weight w = weight_at(&records, at);
+        PyObject *key = content_key(&w);
+        int64_t content = found(c.numbers, key, 0);
+        if (content == 0 && PyDict_GET_SIZE(c.numbers) < most)
+            content = have(&c, key, (const char *)records.buf + at * RECORD_BYTES);
+        Py_XDECREF(key);
+        ((uint32_t *)(void *)PyBytes_AS_STRING(held))[at] = (uint32_t)content;
+        if (content == -2)
+            Py_CLEAR(held);
+    }
+    PyBuffer_Release(&records);
+    return held;
+}
+
+/* ---- what is kept of a worker's tensors ---------------------------------- */
+
+/* Columns of equal length (analysis/weights/worker_tensors.py); `now` is 0 of what is not known. */
+struct rows {
+    uint64_t *generations, *ticks, *first_ticks;
+    uint32_t *now, *firsts;
+    uint8_t *named;
+    size_t count;
+};
+
+/* How often each content is held, and which of them nobody holds any more, or yet. */
+struct uses {
+    uint32_t *uses;
+    size_t count;
+    PyObject *left;
+};
+
+struct put {
+    uint64_t news, refused;
+    int failed;
+};
+
+static void leave(struct uses *u, uint32_t content, struct put *p)
+{
+    if (content == 0 || content >= u->count || u->uses[content] > 0)
+        return;
+    PyObject *number = PyLong_FromUnsignedLong(content);
+    p->failed |= number == NULL || PyList_Append(u->left, number) != 0;
+    Py_XDECREF(number);
+}
+
+static void release(struct uses *u, uint32_t content, struct put *p)
+{
+    if (content == 0 || content >= u->count)
+        return;
+    u->uses[content]--;
+    leave(u, content, p);
+}
+
+enum { NOW = 1, FIRST = 2, BOTH = NOW | FIRST };
+
+/* Of which of the two that are kept of a tensor a record takes the place: of both where it begins a generation, or is the
+   first that is known; of the first where it was read before that. */
+static int takes(const struct rows *r, size_t n, uint64_t generation, uint64_t ticks)
+{
+    if (r->now[n] == 0)
+        return BOTH;
+    if (ticks > r->ticks[n])
+        return generation == r->generations[n] ? NOW : BOTH;
+    return ticks < r->first_ticks[n] && generation == r->generations[n] ? FIRST : 0;
+}
+
+/* Of what finds no room nothing is known: what was known would be taken for it. */
+static void clear(const struct rows *r, size_t n, struct uses *u, struct put *p)
+{
+    release(u, r->now[n], p);
+    release(u, r->firsts[n], p);
+    r->generations[n] = r->ticks[n] = r->first_ticks[n] = 0;
+    r->now[n] = r->firsts[n] = r->named[n] = 0;
+}
+
+static void put(const struct rows *r, size_t n, const struct brick_checked *head, uint32_t content, struct uses *u,
+                struct put *p)
+{
+    const int which = takes(r, n, head->step, head->ticks);
+    if (which == 0)
+        return;
+    if (content == 0 || content >= u->count) {
+        p->refused++;
+        p->news++;
+        clear(r, n, u, p);
+        return;
+    }
+    const uint32_t now = r->now[n], first = r->firsts[n];
+    p->news += head->step != r->generations[n] || ((which & NOW) != 0 && now != content)
+            || ((which & FIRST) != 0 && first != content);
+    u->uses[content] += (uint32_t)((which & NOW) != 0) + (uint32_t)((which & FIRST) != 0);
+    if ((which & NOW) != 0) {
+        r->generations[n] = head->step;
+        r->ticks[n] = head->ticks;
+        r->now[n] = content;
+        release(u, now, p);
+    }
+    if ((which & FIRST) != 0) {
+        r->first_ticks[n] = head->ticks;
+        r->firsts[n] = content;
+        release(u, first, p);
+    }
+    r->named[n] = (head->flags & BRICK_CHECKED_STEP) != 0;
+}
+
+enum { RECORDS, OF, HOLD, USES, GENERATIONS, TICKS, NOW_, FIRST_TICKS, FIRSTS, NAMED, BUFFERS };
+
+static PyObject *put_all(const Py_buffer *b)
+{
+    const struct rows rows = {
+        .generations = b[GENERATIONS].buf, .ticks = b[TICKS].buf, .first_ticks = b[FIRST_TICKS].buf,
+        .now = b[NOW_].buf, .firsts = b[FIRSTS].buf, .named = b[NAMED].buf, .count = (size_t)b[NAMED].len};
+    const Py_ssize_t count = b[RECORDS].len / RECORD_BYTES;
+    const Py_ssize_t wide = b[NAMED].len * (Py_ssize_t)sizeof(uint64_t), narrow = b[NAMED].len * (Py_ssize_t)sizeof(uint32_t);
+    if (b[OF].len != count * (Py_ssize_t)sizeof(int32_t) || b[HOLD].len != b[OF].len || b[GENERATIONS].len != wide
+        || b[TICKS].len != wide || b[FIRST_TICKS].len != wide || b[NOW_].len != narrow || b[FIRSTS].len != narrow) {
+        PyErr_Format(PyExc_ValueError, "%zd records, %zd rows, and arrays of other lengths", count, b[NAMED].len);
+        return NULL;
+    }
+    struct uses uses = {.uses = b[USES].buf, .count = (size_t)b[USES].len / sizeof(uint32_t), .left = PyList_New(0)};
+    struct put p = {.failed = uses.left == NULL};
+    for (Py_ssize_t at = 0; !p.failed && at < count; at++) {
+        const struct weight w = weight_at(&b[RECORDS], at);
+        const int32_t n = ((const int32_t *)b[OF].buf)[at];
+        if (n >= 0 && (size_t)n < rows.count) {
+            put(&rows, (size_t)n, &w.head, ((const uint32_t *)b[HOLD].buf)[at], &uses, &p);
+        } else if (n >= 0) {
+            p.refused++;
+            p.news++;
+        }
+    }
+    for (Py_ssize_t at = 0; !p.failed && at < count; at++)
+        leave(&uses, ((const uint32_t *)b[HOLD].buf)[at], &p);
+    if (!p.failed)
+        return Py_BuildValue("(KKN)", (unsigned long long)p.news, (unsigned long long)p.refused, uses.left);
+    Py_XDECREF(uses.left);
+    return NULL;
+}
+
+PyObject *reader_weights_put(PyObject *module, PyObject *args)
+{
+    Py_buffer b[BUFFERS];
+    if (!PyArg_ParseTuple(args, "y*y*y*w*w*w*w*w*w*w*:weights_put", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6], &b[7],
+                          &b[8], &b[9]))
+        return NULL;
+    PyObject *result = put_all(b);
+    for (size_t i = 0; i < BUFFERS; i++)
+        PyBuffer_Release(&b[i]);
+    return result;
+}

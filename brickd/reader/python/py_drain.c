@@ -1,0 +1,279 @@
+/* python/py_drain.c - brickd.shm._reader.Drain: one consumer's way through a segment.
+ *
+ * Every method holds the segment's lock while it takes its copy, and makes no
+ * object meanwhile: that could run anything, and a pass of another thread may
+ * be waiting.
+ */
+#include "py_drain.h"
+#include "py_spool.h"
+
+#include <stdlib.h>
+#include <structmember.h>
+#include <sys/stat.h>
+
+static void lock(Drain *d)
+{
+    if (pthread_mutex_trylock(&d->mutex) == 0)
+        return;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&d->mutex);
+    Py_END_ALLOW_THREADS
+}
+
+static void unlock(Drain *d) { pthread_mutex_unlock(&d->mutex); }
+
+static int resume(Drain *d, PyObject *cursors)
+{
+    PyObject *rows = PySequence_Tuple(cursors);
+    if (rows == NULL)
+        return 0;
+    int whole = 1;
+    for (Py_ssize_t n = 0; whole && n < PyTuple_GET_SIZE(rows); n++) {
+        uint64_t values[5];
+        PyObject *row = PySequence_Tuple(PyTuple_GET_ITEM(rows, n));
+        whole = row != NULL && PyTuple_GET_SIZE(row) == 5;
+        if (row != NULL && !whole)
+            PyErr_Format(PyExc_ValueError, "the cursor of lane %zd has %zd numbers, not 5", n, PyTuple_GET_SIZE(row));
+        for (Py_ssize_t i = 0; whole && i < 5; i++) {
+            values[i] = PyLong_AsUnsignedLongLong(PyTuple_GET_ITEM(row, i));
+            whole = values[i] != (uint64_t)-1 || PyErr_Occurred() == NULL;
+        }
+        Py_XDECREF(row);
+        if (!whole)
+            break;
+        struct brick_cursor cursor = {
+            .span = values[0], .event = {values[1], values[2], values[3]}, .spans_lost = values[4]};
+        whole = brick_drain_resume(&d->drain, &cursor);
+        if (!whole)
+            PyErr_Format(PyExc_ValueError, "cursors for %zd lanes, the segment has %u", PyTuple_GET_SIZE(rows),
+                         d->drain.reader.header.lanes);
+    }
+    Py_DECREF(rows);
+    return whole;
+}
+
+static PyObject *drain_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"fd", "cursors", NULL};
+    int fd;
+    PyObject *cursors = Py_None;
+    struct stat status;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "i|O:Drain", names, &fd, &cursors))
+        return NULL;
+    if (fstat(fd, &status) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Drain *d = (Drain *)type->tp_alloc(type, 0);
+    if (d == NULL)
+        return NULL;
+    d->opened = pthread_mutex_init(&d->mutex, NULL) == 0;
+    d->drain.reader.source = brick_source_of(fd);
+    d->seen.complete = 1;
+    if (!d->opened)
+        PyErr_NoMemory();
+    else if (!brick_drain_open(&d->drain, (uint64_t)status.st_size))
+        PyErr_SetString(PyExc_ValueError, d->drain.reader.reason);
+    else if (cursors == Py_None || resume(d, cursors))
+        return (PyObject *)d;
+    Py_DECREF(d);
+    return NULL;
+}
+
+static void drain_dealloc(PyObject *self)
+{
+    Drain *d = (Drain *)self;
+    brick_drain_free(&d->drain);
+    Py_XDECREF(d->spool);
+    if (d->opened)
+        pthread_mutex_destroy(&d->mutex);
+    plain_dealloc(self);
+}
+
+static PyObject *drain_salvage(PyObject *self, PyObject *unused)
+{
+    lock((Drain *)self);
+    ((Drain *)self)->drain.salvage = 1;
+    unlock((Drain *)self);
+    Py_RETURN_NONE;
+}
+
+static PyObject *drain_forget_details(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    lock(d);
+    brick_details_free(&d->drain.details);
+    d->seen.resident = brick_drain_resident(&d->drain);
+    unlock(d);
+    Py_RETURN_NONE;
+}
+
+static PyObject *drain_record_into(PyObject *self, PyObject *args)
+{
+    Drain *d = (Drain *)self;
+    PyObject *to, *before;
+    unsigned int worker = 0;
+    if (!PyArg_ParseTuple(args, "O|I:record_into", &to, &worker))
+        return NULL;
+    struct brick_spool *spool = NULL;
+    if (to != Py_None && (spool = spool_of(to, Py_TYPE(self), "a Spool or None")) == NULL)
+        return NULL;
+    lock(d);
+    d->drain.track = (struct brick_track){.spool = spool, .worker = worker};
+    before = d->spool;
+    d->spool = spool != NULL ? Py_NewRef(to) : NULL;
+    unlock(d);
+    Py_XDECREF(before);
+    Py_RETURN_NONE;
+}
+
+/* ---- what was read ----------------------------------------------------- */
+
+static PyObject *drain_cursors(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    struct brick_cursor *copy = PyMem_Calloc(d->drain.reader.header.lanes, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    lock(d);
+    uint32_t count = brick_drain_lanes(&d->drain);
+    for (uint32_t n = 0; n < count; n++)
+        copy[n] = d->drain.lanes[n].cursor;
+    unlock(d);
+    static const struct brick_cursor beginning;
+    PyObject *rows = PyList_New(count), *like = NULL; /* lanes whose rings hold nothing are all alike */
+    for (uint32_t n = 0; rows != NULL && n < count; n++) {
+        const struct brick_cursor *c = &copy[n];
+        const int begins = memcmp(c, &beginning, sizeof *c) == 0;
+        PyObject *row = begins && like != NULL ? Py_NewRef(like) : Py_BuildValue("(KKKKK)", (unsigned long long)c->span, (unsigned long long)c->event.position,
+                                      (unsigned long long)c->event.records, (unsigned long long)c->event.sequence,
+                                      (unsigned long long)c->spans_lost);
+        if (row == NULL) {
+            Py_CLEAR(rows);
+            break;
+        }
+        if (begins)
+            like = row; /* borrowed of the list */
+        PyList_SET_ITEM(rows, n, row);
+    }
+    PyMem_Free(copy);
+    return rows;
+}
+
+int drain_tails(Drain *d, int events, PyObject *writes)
+{
+    lock(d);
+    uint32_t lanes = brick_drain_lanes(&d->drain), count = 0, first = 0;
+    struct brick_consumer *halfway = malloc((lanes + UINT64_C(1)) * 2 * sizeof *halfway), *whole = halfway + lanes;
+    if (halfway != NULL)
+        count = brick_drain_tails(&d->drain, events, &first, halfway, whole);
+    unlock(d);
+    if (halfway == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    Py_ssize_t bytes = (Py_ssize_t)(count * sizeof *whole);
+    unsigned long long offset = d->drain.reader.layout.consumers + first * sizeof *whole;
+    const struct brick_consumer *lines[] = {halfway, whole};
+    int added = 1;
+    for (size_t i = 0; i < 2 && count > 0 && added; i++) {
+        PyObject *row = Py_BuildValue("(iKy#)", d->drain.reader.source.fd, offset, (const char *)(lines[i] + first), bytes);
+        added = row != NULL && PyList_Append(writes, row) == 0;
+        Py_XDECREF(row);
+    }
+    free(halfway);
+    return added;
+}
+
+static PyObject *drain_longest(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    const struct brick_details *from = &d->drain.details;
+    struct longest {
+        uint64_t path, duration, start, step, elements;
+    } *copy;
+    size_t count = 0;
+    lock(d);
+    copy = calloc(from->end + UINT64_C(1), sizeof *copy);
+    for (uint32_t path = 0; copy != NULL && path < from->end; path++) {
+        const struct brick_longest *each = from->by_path[path];
+        if (each != NULL)
+            copy[count++] = (struct longest){path, each->duration, each->start, each->step, each->elements};
+    }
+    unlock(d);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    PyObject *rows = PyList_New((Py_ssize_t)count);
+    for (size_t i = 0; rows != NULL && i < count; i++) {
+        PyObject *row = Py_BuildValue("(KKKKK)", (unsigned long long)copy[i].path, (unsigned long long)copy[i].duration,
+                                      (unsigned long long)copy[i].start, (unsigned long long)copy[i].step,
+                                      (unsigned long long)copy[i].elements);
+        if (row == NULL)
+            Py_CLEAR(rows);
+        else
+            PyList_SET_ITEM(rows, (Py_ssize_t)i, row);
+    }
+    free(copy);
+    return rows;
+}
+
+static PyObject *drain_recent(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    struct brick_span copy[BRICK_RECENT];
+    lock(d);
+    uint32_t count = d->drain.details.kept;
+    memcpy(copy, d->drain.details.recent, count * sizeof *copy);
+    unlock(d);
+    return PyBytes_FromStringAndSize((const char *)copy, (Py_ssize_t)(count * sizeof *copy));
+}
+
+static PyObject *drain_take_checked(PyObject *self, PyObject *unused)
+{
+    Drain *d = (Drain *)self;
+    struct brick_events *e = &d->drain.events;
+    lock(d);
+    struct brick_record *slots = e->checked;
+    size_t count = e->whole;
+    e->checked = NULL;
+    e->slots = e->whole = e->slots_room = e->owed = 0;
+    unlock(d);
+    PyObject *bytes = PyBytes_FromStringAndSize((const char *)slots, (Py_ssize_t)(count * sizeof *slots));
+    free(slots);
+    return bytes;
+}
+
+static PyMethodDef drain_methods[] = {
+    {"cursors", drain_cursors, METH_NOARGS, "[(span, event, events, sequence, spans_lost)] by lane."},
+    {"salvage", drain_salvage, METH_NOARGS, "The worker is dead: take what was whole but not given out."},
+    {"forget_details", drain_forget_details, METH_NOARGS, "Give back the memory of the longest and the newest spans."},
+    {"record_into", drain_record_into, METH_VARARGS,
+     "record_into(spool, worker=0): from the next pass on, what is copied goes there, too; None: nowhere."},
+    {"take_checked", drain_take_checked, METH_NOARGS, "The slots of the checksums of the last pass, each whole; once."},
+    {"longest", drain_longest, METH_NOARGS, "[(path, duration, start, step, elements)] of each path's longest span."},
+    {"recent", drain_recent, METH_NOARGS, "The newest span records, oldest first."},
+    {NULL, NULL, 0, NULL},
+};
+static PyMemberDef drain_members[] = {
+    {"activity", T_ULONGLONG, offsetof(Drain, seen.activity), READONLY, "Changes whenever something was recorded."},
+    {"spans", T_ULONGLONG, offsetof(Drain, seen.spans), READONLY, "Span records taken."},
+    {"rejected", T_ULONGLONG, offsetof(Drain, seen.rejected), READONLY, "Records that could not be."},
+    {"skipped", T_ULONGLONG, offsetof(Drain, seen.skipped), READONLY, "Records of unknown kinds."},
+    {"gaps", T_ULONGLONG, offsetof(Drain, seen.gaps), READONLY, "Events whose numbers no record had: dropped."},
+    {"checked", T_ULONGLONG, offsetof(Drain, seen.checked), READONLY, "Slots of checksums that the last pass took."},
+    {"fill", T_DOUBLE, offsetof(Drain, seen.fill), READONLY, "The largest share of a ring's room consumed by the last pass."},
+    {"held", T_DOUBLE, offsetof(Drain, seen.held), READONLY, "The largest share of an event ring not given back."},
+    {"read", T_ULONGLONG, offsetof(Drain, read), READONLY, "Bytes read, by all passes."},
+    {"resident", T_ULONGLONG, offsetof(Drain, seen.resident), READONLY, "Bytes that it holds between two passes."},
+    {"breaks", T_UINT, offsetof(Drain, seen.breaks), READONLY, "Lanes before whose events others are known to nobody."},
+    {"complete", T_BOOL, offsetof(Drain, seen.complete), READONLY, "Whether the last pass came to every head."},
+    {"ended", T_BOOL, offsetof(Drain, seen.ended), READONLY, "Whether the worker came to its end by itself."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot drain_slots[] = {
+    {Py_tp_new, drain_new},
+    {Py_tp_dealloc, drain_dealloc},
+    {Py_tp_methods, drain_methods},
+    {Py_tp_members, drain_members},
+    {Py_tp_doc, "Drain(fd, cursors=None): one consumer's way through a segment; ValueError says why not."},
+    {0, NULL},
+};
+PyType_Spec drain_spec = {"brickd.shm._reader.Drain", sizeof(Drain), 0, Py_TPFLAGS_DEFAULT, drain_slots};

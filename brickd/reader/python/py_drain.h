@@ -1,0 +1,31 @@
+/* python/py_drain.h - a Drain as the files of brickd.shm._reader see it. */
+#ifndef BRICKD_DRAIN_TYPE_H
+#define BRICKD_DRAIN_TYPE_H
+
+#include "../core/drain.h"
+#include "py_types.h"
+
+#include <pthread.h>
+
+/* The attributes. */
+struct drain_numbers {
+    unsigned long long activity, spans, rejected, skipped, gaps, checked, resident;
+    double fill, held;
+    unsigned int breaks;
+    char complete, ended;
+};
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_drain drain;   /* behind the lock */
+    pthread_mutex_t mutex;
+    int opened;                 /* the lock is there */
+    PyObject *spool;            /* that the drain's track has; NULL: none */
+    struct drain_numbers seen;  /* after the pass that drain() last came back from */
+    unsigned long long read;    /* bytes, by all passes */
+} Drain;
+
+/* Appends (fd, offset, bytes) of the tails to a list; 0 with an exception. */
+int drain_tails(Drain *d, int events, PyObject *writes);
+
+#endif

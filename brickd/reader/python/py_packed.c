@@ -1,0 +1,123 @@
+/* python/py_packed.c - brickd.shm._reader.Packed: an array of summary in little room; whoever looks at it has it as it was, for
+ * as long as it looks. */
+#include "../core/summary_codec.h"
+#include "py_types.h"
+
+/* No reading has more rows: each path, and beside each one what is only bounded. */
+#define ROWS_MAX (2 * (int64_t)BRICK_NUMBERS_MAX)
+
+enum { WORDS = sizeof(struct brick_summary) / sizeof(uint64_t) };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *form; /* bytes */
+    Py_ssize_t rows;
+} Packed;
+
+/* Takes the form. */
+static PyObject *packed_with(PyTypeObject *type, PyObject *form, Py_ssize_t rows)
+{
+    Packed *p = form != NULL ? (Packed *)type->tp_alloc(type, 0) : NULL;
+    if (p == NULL) {
+        Py_XDECREF(form);
+        return NULL;
+    }
+    p->form = form;
+    p->rows = rows;
+    return (PyObject *)p;
+}
+
+PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_ssize_t count)
+{
+    size_t words = (size_t)count * WORDS;
+    if (count > ROWS_MAX)
+        return PyErr_Format(PyExc_ValueError, "%zd summaries, wanted at most %lld", count, (long long)ROWS_MAX);
+    PyObject *form = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(words * BRICK_PACKED_MAX));
+    if (form == NULL)
+        return NULL;
+    size_t size = brick_pack((const uint64_t *)(const void *)entries, words, (uint8_t *)PyBytes_AS_STRING(form));
+    _PyBytes_Resize(&form, (Py_ssize_t)size); /* NULL, with an error, where that fails */
+    return packed_with(type, form, count);
+}
+
+static PyObject *packed_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"bytes", NULL};
+    Py_buffer given;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*:Packed", names, &given))
+        return NULL;
+    Py_ssize_t count = summaries_in(&given);
+    PyObject *packed = count >= 0 ? packed_of(type, given.buf, count) : NULL;
+    PyBuffer_Release(&given);
+    return packed;
+}
+
+static PyObject *packed_from_form(PyObject *type, PyObject *form)
+{
+    if (!PyBytes_Check(form))
+        return PyErr_Format(PyExc_TypeError, "a form is bytes, not %s", Py_TYPE(form)->tp_name);
+    Py_ssize_t size = PyBytes_GET_SIZE(form);
+    int64_t words = brick_packed_words((const uint8_t *)PyBytes_AS_STRING(form), (size_t)size);
+    if (words < 0 || words % WORDS != 0 || words / WORDS > ROWS_MAX)
+        return PyErr_Format(PyExc_ValueError, "%zd bytes are not the form of at most %lld summaries", size,
+                            (long long)ROWS_MAX);
+    return packed_with((PyTypeObject *)type, Py_NewRef(form), (Py_ssize_t)(words / WORDS));
+}
+
+static void packed_dealloc(PyObject *self)
+{
+    Py_DECREF(((Packed *)self)->form);
+    plain_dealloc(self);
+}
+
+static PyObject *packed_form(PyObject *self, PyObject *unused) { return Py_NewRef(((Packed *)self)->form); }
+
+static Py_ssize_t packed_length(PyObject *self) { return ((Packed *)self)->rows * (Py_ssize_t)sizeof(struct brick_summary); }
+
+static int packed_look(PyObject *self, Py_buffer *view, int flags)
+{
+    Packed *p = (Packed *)self;
+    void *rows = PyMem_Malloc((size_t)packed_length(self));
+    if (rows == NULL) {
+        view->obj = NULL;
+        PyErr_NoMemory();
+        return -1;
+    }
+    brick_unpack((const uint8_t *)PyBytes_AS_STRING(p->form), (size_t)PyBytes_GET_SIZE(p->form), rows);
+    if (PyBuffer_FillInfo(view, self, rows, packed_length(self), 1, flags) != 0) {
+        PyMem_Free(rows);
+        return -1;
+    }
+    view->internal = rows;
+    return 0;
+}
+
+static void packed_look_away(PyObject *self, Py_buffer *view) { PyMem_Free(view->internal); }
+
+static PyObject *packed_compare(PyObject *self, PyObject *other, int how)
+{
+    if (Py_TYPE(self) != Py_TYPE(other))
+        Py_RETURN_NOTIMPLEMENTED;
+    return PyObject_RichCompare(((Packed *)self)->form, ((Packed *)other)->form, how);
+}
+
+static Py_hash_t packed_hash(PyObject *self) { return PyObject_Hash(((Packed *)self)->form); }
+
+static PyMethodDef packed_methods[] = {
+    {"of", packed_from_form, METH_O | METH_CLASS, "of(form) -> what had this form; ValueError where nothing has."},
+    {"form", packed_form, METH_NOARGS, "The bytes that it takes."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot packed_slots[] = {
+    {Py_tp_new, packed_new},
+    {Py_tp_dealloc, packed_dealloc},
+    {Py_tp_methods, packed_methods},
+    {Py_tp_richcompare, packed_compare},
+    {Py_tp_hash, packed_hash},
+    {Py_sq_length, packed_length},
+    {Py_bf_getbuffer, packed_look},
+    {Py_bf_releasebuffer, packed_look_away},
+    {Py_tp_doc, "Packed(bytes): an array of summary that takes little room, and is its bytes to whoever looks."},
+    {0, NULL},
+};
+PyType_Spec packed_spec = {"brickd.shm._reader.Packed", sizeof(Packed), 0, Py_TPFLAGS_DEFAULT, packed_slots};

@@ -1,0 +1,416 @@
+/* python/py_segment.c - brickd.shm._reader.Segment: an open file whose header has been believed.
+ *
+ * Each of its methods takes fresh copies, with the interpreter lock released
+ * where they are large. What does not add up is a ValueError whose text is the
+ * reason.
+ */
+#include "brick_removed.h"
+#include "../core/segment_copy.h"
+#include "py_types.h"
+
+#include <structmember.h>
+#include <sys/stat.h>
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_reader reader;
+} Segment;
+
+static PyObject *refused(const Segment *s)
+{
+    PyErr_SetString(PyExc_ValueError, s->reader.reason);
+    return NULL;
+}
+
+static PyObject *segment_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"fd", NULL};
+    int fd;
+    struct stat status;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "i:Segment", names, &fd))
+        return NULL;
+    if (fstat(fd, &status) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    Segment *s = (Segment *)type->tp_alloc(type, 0);
+    if (s == NULL)
+        return NULL;
+    s->reader.source = brick_source_of(fd);
+    if (brick_reader_open(&s->reader, (uint64_t)status.st_size))
+        return (PyObject *)s;
+    refused(s);
+    Py_DECREF(s);
+    return NULL;
+}
+
+static PyObject *segment_header(PyObject *self, PyObject *unused)
+{
+    return unpacked("header", &((Segment *)self)->reader.header);
+}
+
+static PyObject *segment_process(PyObject *self, PyObject *unused)
+{
+    struct brick_process process;
+    if (!brick_reader_process(&((Segment *)self)->reader, &process))
+        return refused((Segment *)self);
+    return unpacked("process", &process);
+}
+
+static PyObject *segment_control(PyObject *self, PyObject *unused)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    struct brick_control control;
+    if (!r->source.read(&r->source, r->layout.control, &control, sizeof control))
+        return PyErr_SetFromErrno(PyExc_OSError);
+    return unpacked("control", &control);
+}
+
+/* A struct as a dict, and the one that it was made from last: lanes in which little happened are alike. */
+struct shown {
+    const char *record;
+    size_t size;
+    const void *bytes;
+    PyObject *dict;
+};
+
+/* A borrowed reference, or NULL. */
+static PyObject *show(struct shown *last, const void *bytes)
+{
+    if (last->dict == NULL || memcmp(last->bytes, bytes, last->size) != 0) {
+        Py_XSETREF(last->dict, unpacked(last->record, bytes));
+        last->bytes = bytes;
+    }
+    return last->dict;
+}
+
+/* [(number, lane, consumer)] of the lanes that were ever used. */
+static PyObject *segment_lanes(PyObject *self, PyObject *unused)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    uint32_t count = r->header.lanes;
+    PyObject *rows = NULL;
+    struct shown lane = {"lane", sizeof(struct brick_lane), NULL, NULL};
+    struct shown consumer = {"consumer", sizeof(struct brick_consumer), NULL, NULL};
+    struct brick_lane *lanes = PyMem_Calloc(count, sizeof *lanes);
+    struct brick_consumer *consumers = PyMem_Calloc(count, sizeof *consumers);
+    if (lanes == NULL || consumers == NULL)
+        PyErr_NoMemory();
+    else if (!brick_reader_lanes(r, lanes, consumers))
+        refused((Segment *)self);
+    else
+        rows = PyList_New(0);
+    for (uint32_t n = 0; rows != NULL && n < count; n++) {
+        if (lanes[n].opened == 0)
+            continue;
+        const int shown = show(&lane, &lanes[n]) != NULL && show(&consumer, &consumers[n]) != NULL;
+        PyObject *row = shown ? Py_BuildValue("(IOO)", n, lane.dict, consumer.dict) : NULL;
+        if (row == NULL || PyList_Append(rows, row) != 0)
+            Py_CLEAR(rows);
+        Py_XDECREF(row);
+    }
+    Py_XDECREF(lane.dict);
+    Py_XDECREF(consumer.dict);
+    PyMem_Free(lanes);
+    PyMem_Free(consumers);
+    return rows;
+}
+
+/* The lines of all lanes; NULL with an exception. */
+static struct brick_lane *lines_of(Segment *s)
+{
+    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
+    if (lines == NULL) {
+        PyErr_NoMemory();
+    } else if (!brick_reader_lanes(&s->reader, lines, NULL)) {
+        refused(s);
+        PyMem_Free(lines);
+        lines = NULL;
+    }
+    return lines;
+}
+
+/* The record that is to be appended before the segment is removed. */
+static PyObject *segment_removed(PyObject *self, PyObject *args)
+{
+    struct brick_reader *r = &((Segment *)self)->reader;
+    unsigned int reason;
+    unsigned long long now_ns;
+    struct brick_process process;
+    struct brick_removed record;
+    if (!PyArg_ParseTuple(args, "IK:removed", &reason, &now_ns))
+        return NULL;
+    if (!brick_reader_process(r, &process))
+        return refused((Segment *)self);
+    struct brick_lane *lines = lines_of((Segment *)self);
+    if (lines == NULL)
+        return NULL;
+    brick_removed_begin(&record, &r->header, &process, reason, now_ns);
+    for (uint32_t n = 0; n < r->header.lanes; n++)
+        brick_removed_add(&record, &lines[n]);
+    PyMem_Free(lines);
+    return PyBytes_FromStringAndSize((const char *)&record, sizeof record);
+}
+
+static PyObject *segment_sums(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    struct brick_lane *lines = lines_of(s);
+    if (lines == NULL)
+        return NULL;
+    unsigned long long activity = 0, summarized = 0, dropped[BRICK_KINDS] = {0};
+    for (uint32_t n = 0; n < s->reader.header.lanes; n++) {
+        activity += lines[n].begun + lines[n].summarized + lines[n].event_attempts;
+        summarized += lines[n].summarized;
+        for (uint32_t kind = 0; kind < BRICK_KINDS; kind++)
+            dropped[kind] += lines[n].event_dropped[kind];
+    }
+    PyMem_Free(lines);
+    PyObject *kinds = PyTuple_New(BRICK_KINDS);
+    for (uint32_t kind = 0; kinds != NULL && kind < BRICK_KINDS; kind++) {
+        PyObject *each = PyLong_FromUnsignedLongLong(dropped[kind]);
+        if (each == NULL)
+            Py_CLEAR(kinds);
+        else
+            PyTuple_SET_ITEM(kinds, kind, each);
+    }
+    return kinds != NULL ? Py_BuildValue("(KKN)", activity, summarized, kinds) : NULL;
+}
+
+/* How many names, paths and sites have been given out, never more than there are. */
+static int counts(Segment *s, uint32_t *names, uint32_t *paths, uint32_t *sites)
+{
+    struct brick_process process;
+    if (!brick_reader_process(&s->reader, &process)) {
+        refused(s);
+        return 0;
+    }
+    *names = brick_reader_name_count(&s->reader, process.names);
+    *paths = brick_reader_path_count(&s->reader, process.paths);
+    *sites = brick_reader_site_count(&s->reader, process.sites);
+    return 1;
+}
+
+static PyObject *segment_extent(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths, sites, lanes = 0, blocks = 0, last = UINT32_MAX;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
+    struct brick_lane *lines = PyMem_Calloc(s->reader.header.lanes, sizeof *lines);
+    struct brick_consumer *tails = PyMem_Calloc(s->reader.header.lanes, sizeof *tails);
+    const int whole = lines != NULL && tails != NULL && brick_reader_lanes(&s->reader, lines, tails);
+    if (lines == NULL || tails == NULL)
+        PyErr_NoMemory();
+    else if (!whole)
+        refused(s);
+    Py_BEGIN_ALLOW_THREADS
+    for (uint32_t n = 0; whole && n < s->reader.header.lanes; n++)
+        if (lines[n].opened != 0) {
+            lanes += last == UINT32_MAX || memcmp(&lines[last], &lines[n], sizeof *lines) != 0
+                     || memcmp(&tails[last], &tails[n], sizeof *tails) != 0;
+            last = n;
+            blocks += brick_reader_blocks(&s->reader, n, paths);
+        }
+    Py_END_ALLOW_THREADS
+    PyMem_Free(lines);
+    PyMem_Free(tails);
+    if (!whole)
+        return NULL;
+    return Py_BuildValue("(IIIIII)", s->reader.header.lanes, lanes, names, paths, sites, blocks);
+}
+
+/* Of a table of so many rows the one with this number. */
+typedef PyObject *row_of(const void *table, uint32_t n, uint32_t count);
+
+static PyObject *name_row(const void *table, uint32_t n, uint32_t count)
+{
+    const struct brick_name *name = (const struct brick_name *)table + n;
+    if ((name->word & BRICK_NAME_READY) == 0 || (name->word & BRICK_NAME_VOID) != 0)
+        return Py_NewRef(Py_None);
+    PyObject *text = PyUnicode_DecodeUTF8((const char *)name->text, name->word & BRICK_NAME_LENGTH, "replace");
+    return text != NULL ? Py_BuildValue("(NI)", text, name->category < count ? name->category : 0) : NULL;
+}
+
+static PyObject *path_row(const void *table, uint32_t n, uint32_t count)
+{
+    const uint64_t key = ((const uint64_t *)table)[n];
+    const uint32_t parent = brick_key_parent(key);
+    if ((key & BRICK_KEY_READY) == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(iIiI)", parent == BRICK_ROOT ? -1 : (int)parent, brick_key_name(key), (int)brick_key_layer(key),
+                         brick_key_unit(key));
+}
+
+static PyObject *site_row(const void *table, uint32_t n, uint32_t count)
+{
+    const uint64_t key = ((const uint64_t *)table)[n];
+    if ((key & BRICK_KEY_READY) == 0)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(IiI)", brick_key_name(key), (int)brick_key_layer(key), brick_key_unit(key));
+}
+
+/* A list of a table's rows: of those that were made last, where the last one said the same. */
+static PyObject *rows_of(Segment *s, int which, const void *table, size_t size, uint32_t count, row_of *row)
+{
+    struct table_made *made = &((struct reader_state *)PyType_GetModuleState(Py_TYPE(s)))->tables[which];
+    if (made->said == NULL || (size_t)PyBytes_GET_SIZE(made->said) != size
+        || memcmp(PyBytes_AS_STRING(made->said), table, size) != 0) {
+        PyObject *said = PyBytes_FromStringAndSize(table, (Py_ssize_t)size), *rows = PyList_New(count);
+        for (uint32_t n = 0; rows != NULL && n < count; n++) {
+            PyObject *each = row(table, n, count);
+            if (each == NULL)
+                Py_CLEAR(rows);
+            else
+                PyList_SET_ITEM(rows, n, each);
+        }
+        if (said == NULL || rows == NULL) {
+            Py_XDECREF(said);
+            Py_XDECREF(rows);
+            return NULL;
+        }
+        Py_XSETREF(made->said, said);
+        Py_XSETREF(made->rows, rows);
+    }
+    return PyList_GetSlice(made->rows, 0, PyList_GET_SIZE(made->rows));
+}
+
+/* [(text, category number)], None where a name is not ready. */
+static PyObject *segment_names(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
+    struct brick_name *copy = PyMem_Calloc(names + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    PyObject *rows = brick_reader_names(&s->reader, copy, names)
+                         ? rows_of(s, BRICK_NAMES, copy, names * sizeof *copy, names, name_row) : refused(s);
+    PyMem_Free(copy);
+    return rows;
+}
+
+/* [(parent, name, layer, unit)]: parent -1 at a root, layer -1 without one; None where a path is not ready. */
+static PyObject *segment_paths(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
+    uint64_t *copy = PyMem_Calloc(paths + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    PyObject *rows = brick_reader_paths(&s->reader, copy, paths, s->reader.header.names)
+                         ? rows_of(s, BRICK_PATHS, copy, paths * sizeof *copy, paths, path_row) : refused(s);
+    PyMem_Free(copy);
+    return rows;
+}
+
+/* [(name, layer, unit)]: layer -1 without one; None where a site is not ready. */
+static PyObject *segment_sites(PyObject *self, PyObject *unused)
+{
+    Segment *s = (Segment *)self;
+    uint32_t names, paths, sites;
+    if (!counts(s, &names, &paths, &sites))
+        return NULL;
+    uint64_t *copy = PyMem_Calloc(sites + 1, sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    PyObject *rows = brick_reader_sites(&s->reader, copy, sites, s->reader.header.names)
+                         ? rows_of(s, BRICK_SITES, copy, sites * sizeof *copy, sites, site_row) : refused(s);
+    PyMem_Free(copy);
+    return rows;
+}
+
+static PyObject *segment_summaries(PyObject *self, PyObject *args)
+{
+    Segment *s = (Segment *)self;
+    int only = -1;
+    uint32_t names, paths, sites;
+    if (!PyArg_ParseTuple(args, "|i:summaries", &only) || !counts(s, &names, &paths, &sites))
+        return NULL;
+    uint32_t lanes = s->reader.header.lanes;
+    if (only >= (int)lanes) {
+        PyErr_Format(PyExc_IndexError, "lane %d of %u", only, lanes);
+        return NULL;
+    }
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(paths * sizeof(struct brick_summary)));
+    struct brick_lane *lines = PyMem_Calloc(lanes, sizeof *lines);
+    if (bytes == NULL || lines == NULL) {
+        Py_XDECREF(bytes);
+        PyMem_Free(lines);
+        return PyErr_NoMemory();
+    }
+    struct brick_summary *into = (struct brick_summary *)(void *)PyBytes_AS_STRING(bytes);
+    struct brick_doubt doubt = {0, 0};
+    int whole;
+    Py_BEGIN_ALLOW_THREADS
+    memset(into, 0, paths * sizeof *into);
+    whole = brick_reader_lanes(&s->reader, lines, NULL);
+    for (uint32_t n = 0; whole && n < lanes; n++)
+        if (lines[n].opened != 0 && (only < 0 || only == (int)n))
+            whole = brick_reader_summaries(&s->reader, n, paths, into, &doubt);
+    whole = whole && brick_reader_whole(&s->reader);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(lines);
+    if (!whole) {
+        Py_DECREF(bytes);
+        return refused(s);
+    }
+    return Py_BuildValue("(NKK)", bytes, (unsigned long long)doubt.odd, (unsigned long long)doubt.moving);
+}
+
+static PyObject *segment_ring(PyObject *self, PyObject *args)
+{
+    Segment *s = (Segment *)self;
+    unsigned lane;
+    int events;
+    if (!PyArg_ParseTuple(args, "Ip:ring", &lane, &events))
+        return NULL;
+    if (lane >= s->reader.header.lanes) {
+        PyErr_Format(PyExc_IndexError, "lane %u of %u", lane, s->reader.header.lanes);
+        return NULL;
+    }
+    uint64_t slots = events ? s->reader.header.event_slots : s->reader.header.span_slots, first = 0;
+    struct brick_record *copy = PyMem_Malloc(slots * sizeof *copy);
+    if (copy == NULL)
+        return PyErr_NoMemory();
+    int64_t count;
+    Py_BEGIN_ALLOW_THREADS
+    count = brick_reader_ring(&s->reader, lane, events, copy, &first);
+    Py_END_ALLOW_THREADS
+    PyObject *result = count < 0 ? refused(s)
+                                 : Py_BuildValue("(Ky#)", (unsigned long long)first, (const char *)copy,
+                                                 (Py_ssize_t)((uint64_t)count * sizeof *copy));
+    PyMem_Free(copy);
+    return result;
+}
+
+static PyMethodDef segment_methods[] = {
+    {"header", segment_header, METH_NOARGS, "The fields of the header."},
+    {"process", segment_process, METH_NOARGS, "The fields of the process line."},
+    {"control", segment_control, METH_NOARGS, "The fields of the control page."},
+    {"lanes", segment_lanes, METH_NOARGS, "[(number, lane line, consumer line)] of the lanes that were ever used."},
+    {"removed", segment_removed, METH_VARARGS, "removed(reason, now_ns) -> the record to append before it is removed."},
+    {"sums", segment_sums, METH_NOARGS, "(activity, summarized, event_dropped by kind), added up over lanes."},
+    {"extent", segment_extent, METH_NOARGS,
+     "(lines, lanes, names, paths, sites, blocks of summaries) that a reading of it takes: those that are not in a hole."},
+    {"names", segment_names, METH_NOARGS, "[(text, category) or None]."},
+    {"paths", segment_paths, METH_NOARGS, "[(parent, name, layer, unit) or None]."},
+    {"sites", segment_sites, METH_NOARGS, "[(name, layer, unit) or None]."},
+    {"summaries", segment_summaries, METH_VARARGS, "summaries(lane=-1) -> (array of summary, odd, moving), added up over lanes."},
+    {"ring", segment_ring, METH_VARARGS, "ring(lane, events) -> (number of the first slot, slots)."},
+    {NULL, NULL, 0, NULL},
+};
+static PyMemberDef segment_members[] = {
+    {"fetched", T_ULONGLONG, offsetof(Segment, reader.fetched), READONLY, "Bytes read, ever."},
+    {NULL, 0, 0, 0, NULL},
+};
+static PyType_Slot segment_slots[] = {
+    {Py_tp_new, segment_new},
+    {Py_tp_dealloc, plain_dealloc},
+    {Py_tp_methods, segment_methods},
+    {Py_tp_members, segment_members},
+    {Py_tp_doc, "Segment(fd): a segment whose header was believed; ValueError says why not."},
+    {0, NULL},
+};
+PyType_Spec segment_spec = {"brickd.shm._reader.Segment", sizeof(Segment), 0, Py_TPFLAGS_DEFAULT, segment_slots};

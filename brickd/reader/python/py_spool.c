@@ -1,0 +1,218 @@
+/* python/py_spool.c - brickd.shm._reader.Spool: what is on its way from drains into a recording. */
+#include "py_spool.h"
+
+/* A quarter of a second of a million records a second. */
+#define BYTES (16ll << 20)
+#define BYTES_MAX (1ll << 40)
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_spool spool;
+    int begun;
+} Spool;
+
+static struct brick_spool *inner(PyObject *self) { return &((Spool *)self)->spool; }
+
+static PyObject *spool_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"bytes", "values", "redacts", NULL};
+    long long bytes = BYTES;
+    int values = 1, redacts = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|Lpp:Spool", names, &bytes, &values, &redacts))
+        return NULL;
+    if (bytes < (long long)BRICK_SPOOL_LEAST || bytes > BYTES_MAX)
+        return PyErr_Format(PyExc_ValueError, "a spool has %llu to %lld bytes, not %lld",
+                            (unsigned long long)BRICK_SPOOL_LEAST, BYTES_MAX, bytes);
+    Spool *self = (Spool *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    const enum brick_left left = redacts ? BRICK_LEFT_EQUAL : values ? BRICK_LEFT_ALL : BRICK_LEFT_KEYED;
+    self->begun = brick_spool_begin(&self->spool, (uint64_t)bytes, left);
+    if (self->begun)
+        return (PyObject *)self;
+    PyErr_SetFromErrno(PyExc_OSError);
+    Py_DECREF(self);
+    return NULL;
+}
+
+static void spool_dealloc(PyObject *self)
+{
+    if (((Spool *)self)->begun)
+        brick_spool_free(inner(self));
+    plain_dealloc(self);
+}
+
+struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted)
+{
+    const struct reader_state *state = PyType_GetModuleState(sibling);
+    if (state == NULL)
+        return NULL;
+    if (Py_IS_TYPE(spool, state->spool))
+        return inner(spool);
+    PyErr_Format(PyExc_TypeError, "a %s, wanted %s", Py_TYPE(spool)->tp_name, wanted);
+    return NULL;
+}
+
+int spool_enter(struct brick_spool *spool)
+{
+    if (brick_claim32(&spool->consuming, 0, 1))
+        return 1;
+    PyErr_SetString(PyExc_RuntimeError, "another thread takes from this spool: one does at a time");
+    return 0;
+}
+
+void spool_leave(struct brick_spool *spool) { brick_store_release32(&spool->consuming, 0); }
+
+/* ---- what is in it ------------------------------------------------------- */
+
+/* The workers of the pieces below `end`. */
+static PyObject *workers(const struct brick_spool *s, uint64_t end)
+{
+    PyObject *found = PySet_New(NULL);
+    uint64_t at = s->tail, last = UINT64_MAX;
+    for (struct brick_chunk *piece; found != NULL && (piece = brick_spool_look(s, &at, end)) != NULL;) {
+        uint32_t worker = ((const struct brick_records *)(const void *)(piece + 1))->worker;
+        if (worker == last)
+            continue;
+        PyObject *number = PyLong_FromUnsignedLong(worker);
+        if (number == NULL || PySet_Add(found, number) != 0)
+            Py_CLEAR(found);
+        Py_XDECREF(number);
+        last = worker;
+    }
+    return found;
+}
+
+static PyObject *spool_ready(PyObject *self, PyObject *unused)
+{
+    struct brick_spool *s = inner(self);
+    if (!spool_enter(s))
+        return NULL;
+    uint64_t end = brick_spool_ready(s);
+    PyObject *found = workers(s, end);
+    spool_leave(s);
+    return found != NULL ? Py_BuildValue("(KN)", (unsigned long long)end, found) : NULL;
+}
+
+static PyObject *spool_clear(PyObject *self, PyObject *unused)
+{
+    if (!spool_enter(inner(self)))
+        return NULL;
+    brick_spool_clear(inner(self));
+    spool_leave(inner(self));
+    Py_RETURN_NONE;
+}
+
+/* Nobody enters it again. */
+static PyObject *spool_end(PyObject *self, PyObject *unused)
+{
+    Spool *spool = (Spool *)self;
+    if (!spool_enter(&spool->spool))
+        return NULL;
+    if (!brick_spool_enter(&spool->spool)) {
+        spool_leave(&spool->spool);
+        PyErr_SetString(PyExc_RuntimeError, "a drain puts into this spool: have all of them put elsewhere first");
+        return NULL;
+    }
+    brick_spool_free(&spool->spool);
+    spool->begun = 0;
+    Py_RETURN_NONE;
+}
+
+/* The redactor of one that has not come to its end; NULL with an exception. */
+static const struct brick_redactor *redactor(PyObject *self)
+{
+    if (((Spool *)self)->begun)
+        return &inner(self)->redactor;
+    PyErr_SetString(PyExc_RuntimeError, "this spool has come to its end, and its key is gone");
+    return NULL;
+}
+
+static PyObject *spool_key_name(PyObject *self, PyObject *name)
+{
+    const unsigned long long value = PyLong_AsUnsignedLongLong(name);
+    const struct brick_redactor *by = redactor(self);
+    if (by == NULL || (value == (unsigned long long)-1 && PyErr_Occurred()))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(brick_redacted_name(by, value));
+}
+
+static PyObject *spool_step(PyObject *self, PyObject *step)
+{
+    const unsigned long long value = PyLong_AsUnsignedLongLong(step);
+    const struct brick_redactor *by = redactor(self);
+    if (by == NULL || (value == (unsigned long long)-1 && PyErr_Occurred()))
+        return NULL;
+    return PyLong_FromUnsignedLongLong(brick_redacted_step(by, value));
+}
+
+static PyObject *spool_tensors(PyObject *self, PyObject *slots)
+{
+    const Py_ssize_t size = (Py_ssize_t)(BRICK_TENSOR_SLOTS * sizeof(struct brick_record));
+    const struct brick_redactor *by = redactor(self);
+    Py_buffer given;
+    if (by == NULL || PyObject_GetBuffer(slots, &given, PyBUF_SIMPLE) != 0)
+        return NULL;
+    PyObject *made = given.len % size == 0 ? PyBytes_FromStringAndSize(given.buf, given.len)
+                                           : PyErr_Format(PyExc_ValueError, "%zd bytes, wanted some times %zd", given.len, size);
+    for (Py_ssize_t at = 0; made != NULL && at < given.len; at += size)
+        brick_redact_tensor(by, PyBytes_AS_STRING(made) + at);
+    PyBuffer_Release(&given);
+    return made;
+}
+
+static PyObject *spool_refused(PyObject *self, void *unused)
+{
+    return PyLong_FromUnsignedLongLong(brick_load_relaxed(&inner(self)->refused_slots));
+}
+
+/* ---- who waits for it ---------------------------------------------------- */
+
+static PyObject *spool_wake(PyObject *self, PyObject *unused)
+{
+    brick_spool_wake(inner(self));
+    Py_RETURN_NONE;
+}
+
+static PyObject *spool_wait(PyObject *self, PyObject *milliseconds)
+{
+    long patience = PyLong_AsLong(milliseconds);
+    if (patience == -1 && PyErr_Occurred())
+        return NULL;
+    if (patience < 0 || patience > INT32_MAX)
+        return PyErr_Format(PyExc_ValueError, "one waits 0 to %d ms, not %ld", INT32_MAX, patience);
+    Py_BEGIN_ALLOW_THREADS
+    brick_spool_wait(inner(self), (int)patience);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef spool_methods[] = {
+    {"ready", spool_ready, METH_NOARGS, "ready() -> (mark, numbers of the workers whose records wait below it)."},
+    {"clear", spool_clear, METH_NOARGS, "Give up what waits: it is refused."},
+    {"end", spool_end, METH_NOARGS,
+     "Give back its memory and forget its key; nothing can be put into it or taken from it any more."},
+    {"key_name", spool_key_name, METH_O,
+     "key_name(name) -> what the key of a worker's checksums is called behind it: another, where it redacts."},
+    {"step", spool_step, METH_O, "step(step) -> what a step, or a generation that somebody named, is called behind it."},
+    {"tensors", spool_tensors, METH_O,
+     "tensors(slots) -> what is left behind it of fingerprints of tensors, each three slots: shape, sums, sketch."},
+    {"wake", spool_wake, METH_NOARGS, "Have whoever waits go on; from anywhere, a signal's handler included."},
+    {"wait", spool_wait, METH_O, "wait(milliseconds): until it is woken, a quarter of it is used, or the time is over."},
+    {NULL, NULL, 0, NULL},
+};
+static PyGetSetDef spool_numbers[] = {
+    {"refused_slots", spool_refused, NULL, "Slots of rings that will be in no recording.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+static PyType_Slot spool_slots[] = {
+    {Py_tp_new, spool_new},
+    {Py_tp_dealloc, spool_dealloc},
+    {Py_tp_methods, spool_methods},
+    {Py_tp_getset, spool_numbers},
+    {Py_tp_doc, "Spool(bytes=16 MiB, values=True, redacts=False): memory between drains and a recording, in which neither "
+                "waits for the other; without values no more of tensors than their checksums is left in the records "
+                "that come out of it; redacts: no record comes out of it as it was."},
+    {0, NULL},
+};
+PyType_Spec spool_spec = {"brickd.shm._reader.Spool", sizeof(Spool), 0, Py_TPFLAGS_DEFAULT, spool_slots};

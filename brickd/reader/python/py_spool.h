@@ -1,0 +1,15 @@
+/* python/py_spool.h - a Spool as the files of brickd.shm._reader see it. */
+#ifndef BRICKD_SPOOL_TYPE_H
+#define BRICKD_SPOOL_TYPE_H
+
+#include "../core/record_queue.h"
+#include "py_types.h"
+
+/* That of a Spool of the module that `sibling` is a type of; NULL, with an exception that says what was wanted. */
+struct brick_spool *spool_of(PyObject *spool, PyTypeObject *sibling, const char *wanted);
+
+/* Its consumer, of whom there is one at a time; 0, with an exception. */
+int spool_enter(struct brick_spool *spool);
+void spool_leave(struct brick_spool *spool);
+
+#endif

@@ -1,0 +1,178 @@
+/* python/py_summaries.c - brickd.shm._reader.Summaries: summaries by path that grow, span by span and worker by worker. */
+#include "../core/summary_math.h"
+#include "py_types.h"
+
+#include <math.h>
+
+typedef struct {
+    PyObject_HEAD
+    struct brick_summary *entries;
+    Py_ssize_t count;
+    PyObject *packed; /* what they are now, packed; NULL where nobody wanted that yet */
+} Summaries;
+
+static int grow(Summaries *s, Py_ssize_t count)
+{
+    if (count <= s->count)
+        return 1;
+    struct brick_summary *more = PyMem_Realloc(s->entries, (size_t)count * sizeof *more);
+    if (more == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    memset(more + s->count, 0, (size_t)(count - s->count) * sizeof *more);
+    s->entries = more;
+    s->count = count;
+    return 1;
+}
+
+Py_ssize_t summaries_in(const Py_buffer *buffer)
+{
+    if (buffer->len % (Py_ssize_t)sizeof(struct brick_summary) == 0)
+        return buffer->len / (Py_ssize_t)sizeof(struct brick_summary);
+    PyErr_Format(PyExc_ValueError, "%zd bytes are no array of summaries, which have %zu each", buffer->len,
+                 sizeof(struct brick_summary));
+    return -1;
+}
+
+static PyObject *summaries_new(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"bytes", NULL};
+    Py_buffer given = {.buf = NULL, .len = 0};
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|y*:Summaries", names, &given))
+        return NULL;
+    Py_ssize_t count = summaries_in(&given);
+    Summaries *s = count >= 0 ? (Summaries *)type->tp_alloc(type, 0) : NULL;
+    if (s != NULL && !grow(s, count))
+        Py_CLEAR(s);
+    for (Py_ssize_t i = 0; s != NULL && i < count; i++) /* one that counts nothing becomes zeros */
+        brick_entry_add(&s->entries[i], (const struct brick_summary *)given.buf + i);
+    if (given.buf != NULL)
+        PyBuffer_Release(&given);
+    return (PyObject *)s;
+}
+
+static void summaries_dealloc(PyObject *self)
+{
+    PyMem_Free(((Summaries *)self)->entries);
+    Py_XDECREF(((Summaries *)self)->packed);
+    plain_dealloc(self);
+}
+
+static PyObject *summaries_add(PyObject *self, PyObject *args)
+{
+    Summaries *s = (Summaries *)self;
+    Py_ssize_t path;
+    unsigned long long amounts[3];
+    PyObject *given[3];
+    if (!PyArg_ParseTuple(args, "nOOO:add", &path, &given[0], &given[1], &given[2]))
+        return NULL;
+    for (int i = 0; i < 3; i++) {
+        amounts[i] = PyLong_AsUnsignedLongLong(given[i]);
+        if (amounts[i] == (unsigned long long)-1 && PyErr_Occurred())
+            return NULL;
+    }
+    if (path < 0 || path >= (Py_ssize_t)BRICK_NUMBERS_MAX) {
+        PyErr_Format(PyExc_IndexError, "path %zd, wanted one from 0 to %u", path, BRICK_NUMBERS_MAX - 1);
+        return NULL;
+    }
+    if (!grow(s, path + 1))
+        return NULL;
+    Py_CLEAR(s->packed);
+    brick_entry_span(&s->entries[path], amounts[0], 0, amounts[1], amounts[2]);
+    Py_RETURN_NONE;
+}
+
+static PyObject *summaries_merge(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = {"other", "rows", "factor", NULL};
+    Summaries *s = (Summaries *)self;
+    Py_buffer other, rows;
+    double factor = 1.0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "y*y*|d:merge", names, &other, &rows, &factor))
+        return NULL;
+    int merged = 0;
+    Py_ssize_t count = summaries_in(&other), most = -1;
+    const struct brick_summary *entry = other.buf;
+    const int32_t *row = rows.buf;
+    if (count >= 0 && rows.len != count * (Py_ssize_t)sizeof *row)
+        PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
+    else if (count >= 0 && !(factor > 0 && isfinite(factor)))
+        PyErr_SetString(PyExc_ValueError, "the factor must be a number above 0");
+    else if (count >= 0) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            most = row[i] > most ? row[i] : most;
+        merged = grow(s, most + 1);
+        Py_CLEAR(s->packed);
+    }
+    for (Py_ssize_t i = 0; merged && i < count; i++) {
+        if (row[i] < 0)
+            continue;
+        struct brick_summary scaled;
+        if (factor != 1.0)
+            scaled = brick_entry_scaled(&entry[i], factor);
+        brick_entry_add(&s->entries[row[i]], factor != 1.0 ? &scaled : &entry[i]);
+    }
+    PyBuffer_Release(&other);
+    PyBuffer_Release(&rows);
+    return merged ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *summaries_subtract(PyObject *self, PyObject *args)
+{
+    Summaries *s = (Summaries *)self;
+    Py_buffer then, rows;
+    if (!PyArg_ParseTuple(args, "y*y*:subtract", &then, &rows))
+        return NULL;
+    Py_ssize_t count = summaries_in(&then);
+    const struct brick_summary *entry = then.buf;
+    const int32_t *row = rows.buf;
+    int fits = count >= 0 && rows.len == count * (Py_ssize_t)sizeof *row;
+    if (count >= 0 && !fits)
+        PyErr_Format(PyExc_ValueError, "%zd summaries need as many rows (int32)", count);
+    Py_CLEAR(s->packed);
+    for (Py_ssize_t i = 0; fits && i < count; i++)
+        if (row[i] >= 0 && row[i] < s->count)
+            brick_entry_subtract(&s->entries[row[i]], &entry[i]);
+    PyBuffer_Release(&then);
+    PyBuffer_Release(&rows);
+    return fits ? Py_NewRef(Py_None) : NULL;
+}
+
+static PyObject *summaries_tobytes(PyObject *self, PyObject *unused)
+{
+    Summaries *s = (Summaries *)self;
+    return PyBytes_FromStringAndSize((const char *)s->entries, s->count * (Py_ssize_t)sizeof *s->entries);
+}
+
+static PyObject *summaries_packed(PyObject *self, PyObject *unused)
+{
+    Summaries *s = (Summaries *)self;
+    if (s->packed == NULL) {
+        struct reader_state *state = PyType_GetModuleState(Py_TYPE(self));
+        s->packed = packed_of(state->packed, s->entries, s->count);
+    }
+    return Py_XNewRef(s->packed);
+}
+
+static Py_ssize_t summaries_length(PyObject *self) { return ((Summaries *)self)->count; }
+
+static PyMethodDef summaries_methods[] = {
+    {"add", summaries_add, METH_VARARGS, "add(path, duration, elements, bytes): a span."},
+    {"merge", (PyCFunction)(void (*)(void))summaries_merge, METH_VARARGS | METH_KEYWORDS,
+     "merge(other, rows, factor=1.0): each summary of other to its row, but for rows below 0; its times as often."},
+    {"subtract", summaries_subtract, METH_VARARGS,
+     "subtract(then, rows): from each row what the summary was before; of min and max the widest that they may be."},
+    {"tobytes", summaries_tobytes, METH_NOARGS, "An array of summary."},
+    {"packed", summaries_packed, METH_NOARGS, "The same, packed: made once until something is added."},
+    {NULL, NULL, 0, NULL},
+};
+static PyType_Slot summaries_slots[] = {
+    {Py_tp_new, summaries_new},
+    {Py_tp_dealloc, summaries_dealloc},
+    {Py_tp_methods, summaries_methods},
+    {Py_sq_length, summaries_length},
+    {Py_tp_doc, "Summaries(bytes=b''): an array of summary that grows."},
+    {0, NULL},
+};
+PyType_Spec summaries_spec = {"brickd.shm._reader.Summaries", sizeof(Summaries), 0, Py_TPFLAGS_DEFAULT, summaries_slots};

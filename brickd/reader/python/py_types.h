@@ -1,0 +1,71 @@
+/* python/py_types.h - what the files of brickd.shm._reader share of CPython. */
+#ifndef BRICKD_TYPES_H
+#define BRICKD_TYPES_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "brick_shm.h"
+
+#include <string.h>
+
+extern PyType_Spec segment_spec;   /* python/py_segment.c */
+extern PyType_Spec fold_spec;      /* python/py_fold.c */
+extern PyType_Spec drain_spec;     /* python/py_drain.c */
+extern PyType_Spec recording_spec; /* python/py_recording.c */
+extern PyType_Spec spool_spec;     /* python/py_spool.c */
+extern PyType_Spec summaries_spec; /* python/py_summaries.c */
+extern PyType_Spec packed_spec;    /* python/py_packed.c */
+extern PyType_Spec prints_spec;    /* python/py_prints.c */
+
+/* Functions of the module: python/fn_drain.c, python/fn_files.c, python/fn_recording.c. */
+PyObject *reader_drain(PyObject *module, PyObject *segments);
+PyObject *reader_drain_some(PyObject *module, PyObject *args);
+PyObject *reader_rest(PyObject *module, PyObject *args);
+PyObject *reader_tails(PyObject *module, PyObject *args);
+PyObject *reader_watch(PyObject *module, PyObject *directory);
+PyObject *reader_write_all(PyObject *module, PyObject *writes);
+PyObject *reader_title(PyObject *module, PyObject *bytes);
+PyObject *reader_find_chunk(PyObject *module, PyObject *args);
+PyObject *reader_sum(PyObject *module, PyObject *args);
+PyObject *reader_records(PyObject *module, PyObject *body);
+PyObject *reader_end(PyObject *module, PyObject *body);
+PyObject *reader_walk(PyObject *module, PyObject *args);
+PyObject *reader_checked(PyObject *module, PyObject *args);
+PyObject *reader_tensor_error(PyObject *module, PyObject *args); /* python/py_prints.c */
+PyObject *reader_weights_of(PyObject *module, PyObject *args);   /* python/fn_weights.c */
+PyObject *reader_weights_held(PyObject *module, PyObject *args);
+PyObject *reader_weights_put(PyObject *module, PyObject *args);
+PyObject *reader_removed(PyObject *module, PyObject *content); /* python/fn_removed.c */
+PyObject *reader_is_removed(PyObject *module, PyObject *name);
+PyObject *reader_append_removed(PyObject *module, PyObject *args);
+PyObject *reader_pieces(PyObject *module, PyObject *events); /* python/fn_sources.c */
+PyObject *reader_source_hash(PyObject *module, PyObject *text);
+
+/* Tables of a segment: the workers of a service have the same ones, mostly. */
+enum { BRICK_NAMES, BRICK_PATHS, BRICK_SITES, BRICK_TABLES };
+
+/* What the last one of a kind said, and the rows that were made of it. */
+struct table_made {
+    PyObject *said, *rows; /* bytes, a list */
+};
+
+struct reader_state {
+    PyTypeObject *drain, *packed, *prints, *spool;
+    struct table_made tables[BRICK_TABLES];
+};
+
+/* A struct as a dictionary: every field but the reserved ones. */
+PyObject *unpacked(const char *record, const void *bytes);
+/* The same by another table than that of the segment. */
+PyObject *unpacked_by(const struct brick_field *table, size_t count, const char *record, const void *bytes);
+/* How many bytes a field's element has, by its code in the table of the layout. */
+uint32_t code_size(char code);
+void plain_dealloc(PyObject *self);
+
+/* How many summaries a buffer holds; -1, with an error, where it is none of summaries. */
+Py_ssize_t summaries_in(const Py_buffer *buffer);
+/* A Packed of so many summaries. */
+PyObject *packed_of(PyTypeObject *type, const struct brick_summary *entries, Py_ssize_t count);
+
+#endif
