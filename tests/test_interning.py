@@ -143,7 +143,7 @@ class Tables:
 
 @pytest.fixture
 def tables(compiled: Compile) -> Tables:
-    sources = (NATIVE / "tables.c", ROOT / "agent" / "src" / "writer/intern.c")
+    sources = (NATIVE / "tables.c", *(ROOT / "agent" / "src" / "writer" / name for name in ("intern.c", "sensitive.c")))
     return Tables(compiled("tables.so", sources, "-shared", "-fPIC", "-DBRICK_TEST_POINTS"))
 
 

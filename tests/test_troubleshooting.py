@@ -101,7 +101,7 @@ def refusals() -> Iterator[tuple[str, str]]:
 
 def reasons() -> Iterator[tuple[str, str]]:
     """Why the writer in C opens no segment, or has no key."""
-    for name in ("lifecycle", "segment_file", "key_file"):
+    for name in ("config", "lifecycle", "segment_file", "key_file"):
         path = ROOT / "agent" / "src" / "writer" / f"{name}.c"
         for said in re.findall(r'(?:return|wrong =) "(\w+ [^"]+)"', path.read_text()):
             yield f"{path.name}: {said}", said

@@ -6,7 +6,8 @@
  *   span.c  mark.c  deferred.c  checksum.c  weights.c  kernel_source.c     what a host records
  *   thread.c  pending.c                                                    a thread's lane
  *   lifecycle.c                                                            opened, forked, lost, closed
- *   intern.c  key_file.c                                                   numbers of names; the key of checksums
+ *   config.c                                                               what a segment is made from
+ *   intern.c  sensitive.c  key_file.c                                      numbers of names; the key of checksums
  *   removed_record.c                                                       dead segments
  *   segment_file.c  memory_limit.c  clock.c                                the file
  */

@@ -4,6 +4,7 @@
  * be here at once; nobody waits for anybody (see struct brick_entry).
  */
 #include "intern.h"
+#include "sensitive.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -100,53 +101,6 @@ static int name_is(const struct brick_name *slot, const uint8_t *text, size_t le
     return (word & BRICK_NAME_LENGTH) == length && memcmp(slot->text, text, length) == 0;
 }
 
-static char lower(uint8_t c) { return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : (char)c; }
-
-static int says(const char *text, size_t length, const char *word)
-{
-    size_t n = 0;
-    while (n < length && word[n] != 0 && lower((uint8_t)text[n]) == word[n])
-        n++;
-    return word[n] == 0;
-}
-
-static int ends_part(char c) { return strchr("./:~ ", c) != NULL; } /* strchr finds a zero too */
-static int is_letter(char c) { return (c | 0x20) >= 'a' && (c | 0x20) <= 'z'; }
-
-/* Whether the part of a name that begins here says rotary, or rope where a word begins: it looks no token up. */
-static int turns_positions(const char *text, size_t length)
-{
-    for (size_t at = 0; at < length && !ends_part(text[at]); at++)
-        if (says(text + at, length - at, "rotary")
-            || (says(text + at, length - at, "rope") && (at == 0 || !is_letter(text[at - 1]))))
-            return 1;
-    return 0;
-}
-
-/* The first word of a name that makes its sites sensitive; NULL: none. */
-static const char *sensitive_word(const char *text, size_t length)
-{
-    static const char *const words[] = {"logit", "lm_head", "lm-head", "lmhead", "token", "input_ids", "multinomial"};
-    static const char *const begin[] = {"sampl", "wte"}; /* a word: no downsample */
-    static const char embed[] = "embed";
-    int turns = 0;
-    for (size_t at = 0; at < length; at++) {
-        if (at == 0 || ends_part(text[at - 1]))
-            turns = turns_positions(text + at, length - at);
-        if (!turns && says(text + at, length - at, embed))
-            return embed;
-        for (size_t word = 0; word < sizeof begin / sizeof *begin; word++)
-            if ((at == 0 || !is_letter(text[at - 1])) && says(text + at, length - at, begin[word]))
-                return begin[word];
-        for (size_t word = 0; word < sizeof words / sizeof *words; word++)
-            if (says(text + at, length - at, words[word]))
-                return words[word];
-    }
-    return NULL;
-}
-
-int brick_is_sensitive(const char *kernel, size_t length) { return sensitive_word(kernel, length) != NULL; }
-
 /* As much of a text as ends at a character's border. */
 static size_t whole_characters(const char *text, size_t end)
 {
@@ -160,8 +114,8 @@ static size_t name_cut(uint8_t *cut, const char *text, size_t length)
 {
     static const char hex[] = "0123456789abcdef";
     size_t end = whole_characters(text, BRICK_NAME_MAX - 9);
-    const char *word = sensitive_word(text, length);
-    if (word == NULL || sensitive_word(text, end) != NULL) {
+    const char *word = brick_sensitive_word(text, length);
+    if (word == NULL || brick_sensitive_word(text, end) != NULL) {
         memcpy(cut, text, end);
     } else {
         const size_t more = strlen(word);

@@ -1,0 +1,102 @@
+/* config.c - what a segment is made from: the host's configuration, and BRICKD_* where it says nothing. */
+#include "config.h"
+#include "clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *setting(const char *given, const char *variable, const char *otherwise)
+{
+    const char *value = given != NULL ? given : getenv(variable);
+    return value != NULL && *value != 0 ? value : otherwise;
+}
+
+/* 0: what the variable holds is no such number. */
+static uint32_t number_setting(uint32_t given, const char *variable, uint32_t otherwise)
+{
+    const char *value = setting(NULL, variable, "");
+    if (given != 0 || *value == 0)
+        return given != 0 ? given : otherwise;
+    char *end;
+    unsigned long number = strtoul(value, &end, 10);
+    return *value >= '0' && *value <= '9' && *end == 0 && number <= UINT32_MAX ? (uint32_t)number : 0;
+}
+
+/* To a multiple of a block, of which `most` is one. */
+static uint32_t rounded_up(uint32_t n, uint32_t most)
+{
+    return n > most ? most : (n + BRICK_BLOCK - 1) / BRICK_BLOCK * BRICK_BLOCK;
+}
+
+#define RATE_OF_MAX 1000000u
+#define EVENTS_MAX (UINT32_C(1) << 20) /* 64 MiB of each thread */
+
+static uint32_t power_of_two(uint32_t n, uint32_t most)
+{
+    return n >= most ? most : n <= 1 ? n : UINT32_C(1) << (32 - __builtin_clz(n - 1));
+}
+
+/* Cut at a character's border; what would break a line or a path becomes '_'. */
+static void label(uint8_t *to, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+    if (length >= size)
+        for (length = size - 1; length > 0 && ((uint8_t)text[length] & 0xC0) == 0x80;)
+            length--;
+    for (size_t i = 0; i < length; i++)
+        to[i] = (uint8_t)text[i] < 0x20 || text[i] == 0x7F || text[i] == '/' ? '_' : (uint8_t)text[i];
+}
+
+/* Of which steps: "off", "all", or "1/16". 0: nothing was said; *wrong: something else. */
+static uint32_t rate_setting(int *wrong)
+{
+    const char *value = setting(NULL, "BRICKD_FINGERPRINTS", "");
+    if (*value == 0 || strcmp(value, "all") == 0)
+        return *value == 0 ? 0 : BRICK_RATE_ALL;
+    if (strcmp(value, "off") == 0)
+        return BRICK_RATE_NONE;
+    char *end;
+    const unsigned long of = strncmp(value, "1/", 2) == 0 && value[2] >= '0' && value[2] <= '9' ? strtoul(value + 2, &end, 10) : 0;
+    *wrong = of == 0 || of > RATE_OF_MAX || *end != 0;
+    return *wrong ? 0 : of == 1 ? BRICK_RATE_ALL : (uint32_t)((UINT64_C(1) << 32) / of);
+}
+
+int brick_config_is_off(void) { return strcmp(setting(NULL, "BRICKD", "1"), "0") == 0; }
+
+const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *c)
+{
+    struct brick_header *h = &plan->header;
+    memset(plan, 0, sizeof *plan);
+    const char *prefix = setting(c->prefix, "BRICKD_SHM_PREFIX", BRICK_PREFIX);
+    if (strlen(prefix) >= sizeof plan->prefix || strchr(prefix, '/') != NULL)
+        return "BRICKD_SHM_PREFIX must be at most 39 bytes without a slash";
+    strcpy(plan->prefix, prefix);
+    const char *clock = setting(c->clock, "BRICKD_CLOCK", "auto");
+    if (strcmp(clock, "auto") != 0 && strcmp(clock, "tsc") != 0 && strcmp(clock, "monotonic") != 0)
+        return "BRICKD_CLOCK must be auto, tsc or monotonic";
+    h->clock = brick_clock_choose(
+        clock, setting(c->clocksource, "", "/sys/devices/system/clocksource/clocksource0/current_clocksource"));
+    h->lanes = number_setting(c->lanes, "BRICKD_LANES", 32);
+    h->paths = rounded_up(number_setting(c->paths, "BRICKD_PATHS", 1024), BRICK_NUMBERS_MAX);
+    h->names = rounded_up(number_setting(c->names, "BRICKD_NAMES", 4096), BRICK_NUMBERS_MAX);
+    h->sites = rounded_up(number_setting(c->sites, "BRICKD_SITES", 2048), BRICK_SITES_MAX);
+    h->event_slots = power_of_two(number_setting(c->event_slots, "BRICKD_EVENTS", 4096), EVENTS_MAX);
+    if (h->lanes == 0 || h->paths == 0 || h->names == 0 || h->sites == 0 || h->event_slots == 0)
+        return "BRICKD_LANES, BRICKD_PATHS, BRICKD_NAMES, BRICKD_SITES and BRICKD_EVENTS must be numbers above 0";
+    int wrong = 0;
+    plan->rate = rate_setting(&wrong);
+    if (wrong)
+        return "BRICKD_FINGERPRINTS must be off, all, or 1/N for one step of N, of at most 1000000";
+    h->span_slots = c->span_slots != 0 ? c->span_slots : 4096;
+    h->buckets = BRICK_BUCKETS;
+    label(h->service, sizeof h->service, setting(c->service, "BRICKD_SERVICE", program_invocation_short_name));
+    const char *worker = setting(c->worker, "BRICKD_WORKER", "");
+    char *rest;
+    long index = strtol(worker, &rest, 10);
+    int numbered = rest != worker && index >= 0 && index <= INT32_MAX && (*rest == 0 || *rest == '.');
+    h->index = numbered ? (int32_t)index : -1;
+    if (*rest != 0) /* "0.tp3.pp1", or a name: more than a number */
+        label(h->coordinates, sizeof h->coordinates, worker);
+    return NULL;
+}

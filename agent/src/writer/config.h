@@ -1,0 +1,12 @@
+/* config.h - what a segment is made from, settled before anything is opened. */
+#ifndef BRICK_CONFIG_H
+#define BRICK_CONFIG_H
+
+#include "segment_file.h"
+
+/* BRICKD=0: the host is not to be recorded. */
+BRICK_HIDDEN int brick_config_is_off(void);
+/* NULL, or a constant text that says what is wrong with the configuration. */
+BRICK_HIDDEN const char *brick_plan_make(struct brick_plan *plan, const struct brick_config *config);
+
+#endif
