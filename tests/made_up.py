@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from brickd.model.workers import Worker
 from brickd.shm import _reader, dtypes
 from brickd.shm.ledger import ledger_of
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
-OTHER = Path(-1, 0, -1, 0)
+OTHER = CallPath(-1, 0, -1, 0)
 HOSTILE = '=cmd()"\n|-- \x1b[2J'
 
 
@@ -47,10 +47,10 @@ class MadeUp:
     now: int = 0
     numbers: dict[str, int] = field(default_factory=lambda: {"other": 0})
     categories: dict[int, int] = field(default_factory=dict)
-    paths: list[Path] = field(default_factory=lambda: [OTHER])
+    paths: list[CallPath] = field(default_factory=lambda: [OTHER])
     sums: list[_Sums] = field(default_factory=lambda: [_Sums()])
     stack: list[_Frame] = field(default_factory=list)
-    interned: dict[Path, int] = field(default_factory=dict)
+    interned: dict[CallPath, int] = field(default_factory=dict)
 
     def spend(self, ticks: int) -> None:
         self.now += ticks
@@ -80,7 +80,7 @@ class MadeUp:
     ) -> int:
         """What is said below a path, or below what is open: its own path, 0 where there is no room for it."""
         parent = (self.stack[-1].path if self.stack else -1) if below is None else below
-        path = Path(parent, self._name(name), layer, unit)
+        path = CallPath(parent, self._name(name), layer, unit)
         number = self.interned.get(path)
         if number is None:
             number = self.interned[path] = self._intern(path)
@@ -107,7 +107,7 @@ class MadeUp:
         return number
 
     def _path(self, name: str, layer: int, unit: int, category: str | None) -> int:
-        path = Path(self.stack[-1].path if self.stack else -1, self._name(name, category), layer, unit)
+        path = CallPath(self.stack[-1].path if self.stack else -1, self._name(name, category), layer, unit)
         if path.parent == 0:
             return 0
         number = self.interned.get(path)
@@ -115,7 +115,7 @@ class MadeUp:
             number = self.interned[path] = self._intern(path)
         return number
 
-    def _intern(self, path: Path) -> int:
+    def _intern(self, path: CallPath) -> int:
         above = path.parent
         while above >= 0:
             if self.paths[above][1:] == path[1:]:

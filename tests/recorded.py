@@ -12,7 +12,7 @@ from brickd.model.summary_fold import Fold
 from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment import open_segment
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 Start = Callable[..., Worker]
 Site = tuple[str, int, bool]
@@ -22,7 +22,7 @@ def summaries(of: Reading) -> dict[tuple[str, ...], _reader.Row]:
     """Each path's numbers by the names that lead to it; a layer is written behind its name."""
     fold: Fold[tuple[str, ...]] = Fold()
 
-    def names(path: Path, above: int) -> tuple[str, ...]:
+    def names(path: CallPath, above: int) -> tuple[str, ...]:
         name = of.name(path.name) + (f"[{path.layer}]" if path.layer >= 0 else "")
         return (*(fold.keys[above] if above >= 0 else ()), name)
 

@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 from conftest import SHM
 
 from brickd.analysis.numerics.online_state import Compared
-from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.api.connection_limits import Limits
 from brickd.api.listener import Listener
 from brickd.api.server import Server
 from brickd.base.paths import runtime
-from brickd.datasources.world import Facts, SharedMemory, Source
+from brickd.datasources.world import DaemonStatus, SharedMemory, Source
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.event_log import Log
-from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 from brickd.shm.segment import open_segment
@@ -43,20 +43,20 @@ class Daemon(SharedMemory):
     def __init__(self) -> None:
         self.events, self.shelf = Log(), Shelf(runtime().recordings)
         self.checkpoint_problem: str | None = None
-        self.judged: Judged | None = None
+        self.judged: StragglerVerdict | None = None
         self.seen = Compared()
         self.server: Server
         self.thread: threading.Thread
         self._started_ns = time.time_ns()
 
-    def daemon(self) -> Facts:  # type: ignore[override]
+    def daemon(self) -> DaemonStatus:  # type: ignore[override]
         uptime = time.time_ns() - self._started_ns
-        return Facts("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
+        return DaemonStatus("0.1.0", os.getpid(), self._started_ns, uptime, prefix(), self.checkpoint_problem)
 
     def compared(self) -> Compared:
         return self.seen
 
-    def stragglers(self) -> Judged | None:  # type: ignore[override]
+    def stragglers(self) -> StragglerVerdict | None:  # type: ignore[override]
         return self.judged
 
     def set(self, order: Setting) -> Obeyed:
@@ -87,7 +87,7 @@ class Daemon(SharedMemory):
     def record(self, order: Recording) -> Recorder:
         raise BrickdError("nothing is recorded here")
 
-    def end_recording(self, order: Ending) -> None:
+    def end_recording(self, order: EndRecording) -> None:
         raise BrickdError(f"recording {order.recording} is not running")
 
     def down(self) -> None:

@@ -16,8 +16,8 @@ from brickd.model.workers import Survey, Worker
 from brickd.query.queries import DiffQuestion
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.segment_copy import Site
-from brickd.shm.sites import Tables
+from brickd.shm.segment_copy import SiteKey
+from brickd.shm.sites import WorkerNames
 from brickd.views import diff
 from brickd.views.diff_operands import require_comparable
 
@@ -96,7 +96,7 @@ class Sided:
             pid=None if number in self.dead else 1,
             now_ticks=NOW,
             names=reading.names + [None if row is None else (row[0], row[1]) for row in NAMES],
-            sites=[None if row is None else Site(row[0] + before, row[1], row[2]) for row in SITES],
+            sites=[None if row is None else SiteKey(row[0] + before, row[1], row[2]) for row in SITES],
         )
         return Worker(f"{service}/{number}", reading, ledger_of(reading))
 
@@ -111,7 +111,7 @@ class Sided:
         sites = [None if row is None else (row[0], row[1], row[2]) for row in SITES]
         for worker in of:
             number = worker.reading.header["uuid"][0] - 1
-            tables = functools.partial(Tables, self.called.get(number, NAMES), sites)
+            tables = functools.partial(WorkerNames, self.called.get(number, NAMES), sites)
             speaker = numerics.speaker(mark + worker.reading.uuid, worker.service, tables, "")
             speaker.hear(b"".join(each.slots() for each in self.said[number]))
             speaker.lose(self.lost.get(number, 0))

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from brickd.analysis.timing.worker_series import Life, Look, look
+from brickd.analysis.timing.worker_series import Life, SlotLook, look
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Share, Slot
 
@@ -50,7 +50,7 @@ class Fleet:
         """All of them, alive."""
         return {f"{self.service}/{n}": Life(self.service, f"uuid {n}") for n in range(self.workers)}
 
-    def looks(self, slots: int, seed: int) -> list[Look]:
+    def looks(self, slots: int, seed: int) -> list[SlotLook]:
         """So many slots, each looked at."""
         noise = random.Random(seed).gauss
         return [look(self.slot(number, noise), self.lives()) for number in range(slots)]

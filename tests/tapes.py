@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from brickd.recording.chunks import Chunk, Form
 from brickd.recording.damage import End
-from brickd.recording.file_bytes import File, Reads, nobody
+from brickd.recording.file_bytes import Reads, RecordingBytes, nobody
 from brickd.shm import _reader
 
 ID = bytes(range(16))
@@ -67,7 +67,7 @@ class Read:
 
 def form(fd: int, reads: Reads = nobody) -> Form:
     """What is in a file; whoever asks closes it."""
-    return Form(File("F.brick", os.dup(fd), reads))
+    return Form(RecordingBytes("F.brick", os.dup(fd), reads))
 
 
 def read_fd(fd: int) -> Read:

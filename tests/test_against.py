@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from brickd.analysis.weights.manifest import Content, Manifest, Place
+from brickd.analysis.weights.manifest import ExpectedContent, Manifest, TensorKey
 from brickd.analysis.weights.manifest_check import against
 from brickd.errors import BrickdError
 
@@ -15,7 +15,9 @@ RIGHT, WRONG = f"{1:016x}", f"{2:016x}"
 
 
 def manifest(*names: str, shard: str = "", key: str | None = KEY) -> Manifest:
-    return Manifest(key, "api", {Place(shard, name, None, None): Content("float32", (8,), RIGHT) for name in names})
+    return Manifest(
+        key, "api", {TensorKey(shard, name, None, None): ExpectedContent("float32", (8,), RIGHT) for name in names}
+    )
 
 
 def held(name: str, *workers: str, checksum: str = RIGHT, shard: str = "", **more: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from test_api_clients import PATIENT, closed
 
 from brickd.api import event_stream
 from brickd.api.connection_limits import Limits
-from brickd.api.file_response import Whole
+from brickd.api.file_response import FileResponse
 from brickd.api.json_response import Reply, failure, in_pieces
 from brickd.api.peer_credentials import Role
 from brickd.errors import BrickdError, NoSuchSource, NoSuchWorker, NotPermitted, SegmentRefused, WrongQuestion
@@ -190,7 +190,7 @@ def whole(folder: Path, size: int, then: int) -> list[Any]:
 
     fd = os.open(file, os.O_RDONLY)
     try:
-        answering = Whole(fd, here)
+        answering = FileResponse(fd, here)
         os.truncate(file, then)
         return sent(answering.stream_response)
     finally:

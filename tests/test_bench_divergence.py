@@ -27,10 +27,10 @@ from brickd.demo.damage import (
     drawn_for_a_weight,
     drawn_for_an_operator,
 )
-from brickd.demo.transformer import Place, drawn
+from brickd.demo.transformer import OperatorCall, drawn
 from brickd.shm.segment_files import find
 
-PLACE = Place("mlp.down", 1, 2, 17)
+PLACE = OperatorCall("mlp.down", 1, 2, 17)
 OPERATOR = OperatorFault(1, PLACE, Change(Kind.ZERO, 1, 0), SIZE.heads)
 WEIGHT = WeightFault(2, "layers.1.mlp.down.weight", Change(Kind.FLIP, 1, 5))
 ELSEWHERE = [PLACE._replace(**other) for other in ({"kernel": "mlp.gate"}, {"layer": 0}, {"step": 1}, {"position": 16})]
@@ -49,7 +49,7 @@ EQUAL = Verdict(False, None, None, 100, "identical")
 
 
 @pytest.mark.parametrize("elsewhere", ELSEWHERE)
-def test_a_damaged_operator_is_localised_by_its_kernel_layer_step_and_position(elsewhere: Place) -> None:
+def test_a_damaged_operator_is_localised_by_its_kernel_layer_step_and_position(elsewhere: OperatorCall) -> None:
     assert trial(OPERATOR, DIVERGED).localised
     assert not trial(OPERATOR, DIVERGED._replace(first=elsewhere)).localised
     assert not trial(OPERATOR, EQUAL).localised
@@ -144,7 +144,7 @@ def test_the_answer_of_diff_is_read() -> None:
         assert verdicts.kernels(document | {"verdict": unknown}).differs is None
     assert verdicts.kernels({"error": "no such worker"}) == Verdict(None, said="no such worker")
     without = verdicts.kernels(document | {"first": first | {"kernel": "norm", "layer": None}})
-    assert without.first == Place("norm", -1, 2, 17)
+    assert without.first == OperatorCall("norm", -1, 2, 17)
 
 
 def of_weights(*rows: dict[str, Any], verdict: str = "differ", count: int | None = None) -> Verdict:

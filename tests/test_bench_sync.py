@@ -29,7 +29,7 @@ def test_a_pass_waits_as_often_as_its_mode_says(worker: Start, prefix: str, mode
 import numpy
 sys.path.insert(0, {str(ROOT / "scripts")!r})
 from benchmarks import passes
-from brickd.demo.transformer import Cache, Model, drawn
+from brickd.demo.transformer import RequestCache, Model, drawn
 waits = []
 p = brick.BrickProfiler.enabled(); p.set_sync_mode({mode!r}, sync=lambda: waits.append(1))
 hooked = passes.Hooked(p)
@@ -37,7 +37,7 @@ names = set()
 def operate(place, compute, inputs):
     names.add(place.kernel)
     return hooked.operate(place, compute, inputs)
-cache = Cache(passes.SIZE)
+cache = RequestCache(passes.SIZE)
 tokens = Model(passes.SIZE, drawn(passes.SIZE, 1), operate).forward(cache.tokens[:1] + 7, cache, 0)
 hooked.over()
 own = [each for each in p.all_brick_stats() if each.name in names]

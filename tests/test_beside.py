@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 import pytest
 from slots import LENGTH_NS
 
-from brickd.analysis.timing.worker_series import Look, look
+from brickd.analysis.timing.worker_series import SlotLook, look
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Share, Slot
 
 
-def looked(sides: Mapping[str, Sequence[tuple[int, float]]], category: str = "FFN", length_ns: int = LENGTH_NS) -> Look:
+def looked(
+    sides: Mapping[str, Sequence[tuple[int, float]]], category: str = "FFN", length_ns: int = LENGTH_NS
+) -> SlotLook:
     """A slot in which the workers made so many calls in so much time."""
     bricks = {
         ("api", name): tuple(Share(f"api/{number}", calls, ns, 0) for number, (calls, ns) in enumerate(workers))

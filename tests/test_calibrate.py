@@ -30,7 +30,7 @@ from brickd.analysis.roofline.measure import (
     processors,
 )
 from brickd.analysis.roofline.peaks import Bandwidth, Device, Skipped, beside, load, save
-from brickd.analysis.roofline.working_sets import Cache, WorkingSet, caches, working_sets
+from brickd.analysis.roofline.working_sets import CpuCache, WorkingSet, caches, working_sets
 from brickd.base.machine import Machine, here
 from brickd.base.paths import runtime
 from brickd.base.state_file import framed
@@ -213,7 +213,7 @@ def test_caches_are_those_of_data_the_nearest_first(tmp_path: Path) -> None:
         for name, text in (("type", kind), ("level", level), ("size", size), ("shared_cpu_list", "3,8-9")):
             (folder / name).write_text(text + "\n")
     shared = frozenset({3, 8, 9})
-    assert caches(3, tmp_path) == [Cache("L1", 48 << 10, shared), Cache("L2", 2 << 20, shared)]
+    assert caches(3, tmp_path) == [CpuCache("L1", 48 << 10, shared), CpuCache("L2", 2 << 20, shared)]
     assert caches(4, tmp_path) == []
 
 
@@ -226,7 +226,7 @@ def test_caches_are_those_of_data_the_nearest_first(tmp_path: Path) -> None:
 def test_each_working_set_fits_its_level_and_not_the_one_before_or_is_skipped_with_a_reason(
     made_up: list[tuple[int, set[int]]], cpus: set[int], factor: int, room: int
 ) -> None:
-    found = [Cache(f"L{n}", size, frozenset(shared)) for n, (size, shared) in enumerate(made_up, 1)]
+    found = [CpuCache(f"L{n}", size, frozenset(shared)) for n, (size, shared) in enumerate(made_up, 1)]
     sets = list(working_sets(found, cpus, factor, room))
     levels = [each.level if isinstance(each, WorkingSet) else each.what for each in sets]
     assert levels == [*(each.level for each in found), "memory"]

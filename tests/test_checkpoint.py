@@ -19,11 +19,11 @@ from test_deferred import defer, finalize, measured, passes
 from brickd.base.state_file import framed
 from brickd.errors import CheckpointRefused
 from brickd.model.deferred_overlay import laid_over, overlay
-from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader, dtypes
-from brickd.shm.removed_workers import Counts, Removed
+from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
 from brickd.shm.segment_codec import added, compact
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
@@ -50,13 +50,13 @@ def kept(worker: Callable[..., Worker], prefix: str) -> Reading:
 
 def memory(kept: Reading) -> Memory:
     work = passes(defer(100, 3, id=1) + finalize(300, 3) + defer(400, 3, id=2) + measured(9, 8))
-    known = Known("api/1", [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)], work, 7)
-    gone = {kept.uuid: Gone("api/0", kept)}
+    known = RetainedWorker("api/1", [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)], work, 7)
+    gone = {kept.uuid: RetainedTotals("api/0", kept)}
     return Memory(
         "brickd-",
         {"ab" * 16: known},
         gone,
-        {"api/TSC": Gone("api/older", kept, 3)},
+        {"api/TSC": RetainedTotals("api/older", kept, 3)},
         ["cd" * 16],
         {"api": Wish(spans=True)},
     )
@@ -114,7 +114,7 @@ def test_one_that_is_whole_and_holds_something_else_is_refused(body: bytes) -> N
 def test_former_workers_of_many_services_are_kept_as_others(kept: Reading) -> None:
     here = Memory("brickd-")
     for number in range(OLDER_MAX + 40):
-        here.add_up(Gone("x/0", kept).of_service(f"service{number}"))
+        here.add_up(RetainedTotals("x/0", kept).of_service(f"service{number}"))
     assert len(here.older) == OLDER_MAX + 1
     rest = here.older[f"/{kept.clock}"]
     assert (rest.workers, rest.reading.service) == (40, "others")
@@ -131,7 +131,7 @@ def with_paths_on_their_way(kept: Reading, more: int) -> Reading:
 
 def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading) -> None:
     another = with_paths_on_their_way(kept, 1)
-    here = Memory("brickd-", gone={"a": Gone("api/0", kept), "b": Gone("api/1", another)})
+    here = Memory("brickd-", gone={"a": RetainedTotals("api/0", kept), "b": RetainedTotals("api/1", another)})
     again = checkpoint.decode(checkpoint.encode(here))
     for each in (here, again):
         first, second = (gone.reading for gone in each.gone.values())
@@ -144,9 +144,9 @@ def test_names_and_paths_that_workers_have_in_common_are_kept_once(kept: Reading
 
 def test_those_that_go_later_share_what_came_out_of_a_file(kept: Reading) -> None:
     unlike_others = with_paths_on_their_way(kept, 3)
-    content = checkpoint.encode(Memory("brickd-", gone={"a": Gone("api/0", unlike_others)}))
+    content = checkpoint.encode(Memory("brickd-", gone={"a": RetainedTotals("api/0", unlike_others)}))
     again = checkpoint.decode(content)
-    assert Gone("api/1", unlike_others).reading.paths is again.gone["a"].reading.paths
+    assert RetainedTotals("api/1", unlike_others).reading.paths is again.gone["a"].reading.paths
 
 
 def test_what_a_thread_keeps_does_not_change_under_it(kept: Reading) -> None:
@@ -280,7 +280,7 @@ def test_a_sum_has_no_more_names_than_a_checkpoint_may_hold(kept: Reading) -> No
         together = added(together, replace(kept, names=names))
     assert len(together.names) == _reader.NUMBERS_MAX
     assert all(each is None or each[1] < _reader.NUMBERS_MAX for each in together.names)
-    here = Memory("brickd-", older={"api/TSC": Gone("api/older", together, 4)})
+    here = Memory("brickd-", older={"api/TSC": RetainedTotals("api/older", together, 4)})
     assert checkpoint.decode(checkpoint.encode(here)).older == here.older
 
 
@@ -288,17 +288,17 @@ def test_counters_of_workers_that_lie_are_added_up_to_what_a_counter_can_hold(ke
     (number, lane, consumer), *_ = kept.lanes
     lies: Any = {**lane, "begun": 2**64 - 1, "rejected": tuple(2**64 - 1 for _ in lane["rejected"])}
     one = replace(kept, lanes=[(number, lies, consumer)], odd=2**64 - 1, deferred={"started": 2**64 - 1})
-    here = Memory("brickd-", older={"api/TSC": Gone("api/older", added(one, one), 2)})
-    here.known["ab" * 16] = Known("api/0", finalizes_dropped=2**65)
+    here = Memory("brickd-", older={"api/TSC": RetainedTotals("api/older", added(one, one), 2)})
+    here.known["ab" * 16] = RetainedWorker("api/0", finalizes_dropped=2**65)
     record: Any = {
         "uuid": bytes(16), "took": 0, "service": b"api", "coordinates": b"", "index": -7, "reason": 0,
         "started_ns": 1, "removed_ns": 2, "rejected": 3 * (2**64 - 1,), "no_lane": 0, "nested": 0,
         **dict.fromkeys(("begun", "span_attempts", "event_attempts", "marks", "span_dropped", "event_dropped"), 1),
     }  # fmt: skip
-    here.removed.fold([Removed.of(record)])
-    here.removed.add("api", False, 1, Counts(2**65))
-    here.removed.add("api", True, 1, Counts(2**64 - 1))
-    here.removed.add("api", True, 1, Counts(1))
+    here.removed.fold([RemovedWorker.of(record)])
+    here.removed.add("api", False, 1, WorkerCounts(2**65))
+    here.removed.add("api", True, 1, WorkerCounts(2**64 - 1))
+    here.removed.add("api", True, 1, WorkerCounts(1))
     again = checkpoint.decode(checkpoint.encode(here))
     assert again.older["api/TSC"].reading.lanes[0][1]["begun"] == 2**64 - 1
     assert (again.older, again.removed) == (here.older, here.removed)

@@ -34,7 +34,7 @@ from test_recording_hostile import ANYTHING, places
 from told import end, fnv1a, told
 from verbs import brickd, document
 
-from brickd.analysis.numerics.online_state import Case, Compared, Counts, Doubt, Finding, Latest, Place
+from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, Doubt, Latest, ServiceSite, SiteCounts
 from brickd.base.paths import runtime
 from brickd.base.state_file import framed
 from brickd.daemon.collector import SECOND
@@ -43,7 +43,7 @@ from brickd.datasources.world import SharedMemory
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
-from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import survey
 from brickd.query.orders import Forgetting, Wish
 from brickd.query.queries import (
@@ -59,8 +59,8 @@ from brickd.query.queries import (
 )
 from brickd.shm import _reader
 from brickd.shm.clock import Now
-from brickd.shm.removed_workers import Counts as Counted
-from brickd.shm.removed_workers import Removed
+from brickd.shm.removed_workers import RemovedWorker
+from brickd.shm.removed_workers import WorkerCounts as Counted
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -78,7 +78,7 @@ pause()
 """
 SMALL = {"LANES": "2", "NAMES": "64", "PATHS": "64", "EVENTS": "64", "SITES": "64"}
 ODD, SOUND, THIRD, GONE = "0d" * 16, "1e" * 16, "2f" * 16, "3a" * 16
-PLACE = Place("api", "mlp", 2)
+PLACE = ServiceSite("api", "mlp", 2)
 
 
 @dataclass
@@ -114,9 +114,9 @@ def made(dead: Dead) -> Memory:
     reading = laid_over(dead.reading, overlay(work))
     memory = Memory(
         os.environ["BRICKD_SHM_PREFIX"],
-        {dead.reading.uuid: Known("api/1", [Cursor(0, 0, 0, 0, 0)], work, 7, (1, 2))},
-        {SOUND: Gone("api/0", reading), THIRD: Gone("api/2", dead.reading)},
-        {"api/TSC": Gone("api/older", reading, 3)},
+        {dead.reading.uuid: RetainedWorker("api/1", [Cursor(0, 0, 0, 0, 0)], work, 7, (1, 2))},
+        {SOUND: RetainedTotals("api/0", reading), THIRD: RetainedTotals("api/2", dead.reading)},
+        {"api/TSC": RetainedTotals("api/older", reading, 3)},
         ["cd" * 16],
         {"api": Wish(True, False, "1/16", ("*.mlp", "norm")), "ipa": Wish(off=True)},
         newest_event=9,
@@ -125,15 +125,15 @@ def made(dead: Dead) -> Memory:
     case = Case(1_700_000_000_000_000_000, evidence(SOUND, 1), evidence(ODD, 2))
     memory.compared = Compared(
         1,
-        sites={PLACE: Counts("ffn", 9, 1, 5, 1, 0, 0, 1), Place("api", "norm", -1): Counts("norm", 2)},
-        findings={PLACE: Finding(PLACE, "ffn", 2, named, {ODD: 2}, frozenset([ODD]), case, case)},
-        doubts={Place("api", "attn", 1): Doubt(frozenset([ODD, SOUND]), frozenset([ODD]), case)},
+        sites={PLACE: SiteCounts("ffn", 9, 1, 5, 1, 0, 0, 1), ServiceSite("api", "norm", -1): SiteCounts("norm", 2)},
+        findings={PLACE: DivergentSite(PLACE, "ffn", 2, named, {ODD: 2}, frozenset([ODD]), case, case)},
+        doubts={ServiceSite("api", "attn", 1): Doubt(frozenset([ODD, SOUND]), frozenset([ODD]), case)},
         apart={PLACE: ((frozenset([ODD]), frozenset([SOUND, THIRD])),)},
         latest={"api": Latest(5, 1)},
         unlooked=1,
         unkept={"api": 1},
     )
-    one = Removed(GONE, "", "api", 3, "3", 1, 1, 2, False, 1, Counted(5, 1, 1, 1, 1))
+    one = RemovedWorker(GONE, "", "api", 3, "3", 1, 1, 2, False, 1, Counted(5, 1, 1, 1, 1))
     memory.removed.fold([one])
     memory.removed.add("ipa", True, 2, Counted(7))
     text, known = b"text" * 99, fnv1a(b"text" * 99)

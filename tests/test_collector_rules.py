@@ -17,7 +17,7 @@ from test_roster import segment
 from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
 from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
-from brickd.model.retained import Cursor, Known
+from brickd.model.retained import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import removed_file
 from brickd.state.checkpoint import decode
@@ -219,7 +219,7 @@ def test_what_an_earlier_daemon_had_read_and_nobody_knows_any_more_is_told_once(
         assert (attached.drain.breaks, "break" in loop.told) == (0, False)
         loop.end(0)
         told: list[str] = []
-        memory = Memory(prefix, known={uuid: Known("api/0", [Cursor(0, 100, 100, 100, 0)])})
+        memory = Memory(prefix, known={uuid: RetainedWorker("api/0", [Cursor(0, 100, 100, 100, 0)])})
         again = Collector(memory, lambda _: None, lambda kind, *_, **__: told.append(kind), clock=int)
         for second in range(3):
             again.tick(second * SECOND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brickd.analysis.numerics.online_state import Counts
+from brickd.analysis.numerics.online_state import SiteCounts
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ from brickd.analysis.numerics.online_state import Counts
 def test_a_kernel_repeats_where_100_comparisons_or_more_and_20_for_each_unlike_one_came_out_equal(
     equal: int, unlike: int, *, repeats: bool
 ) -> None:
-    assert Counts("mlp", met=equal + unlike, unlike=unlike).repeats == repeats
+    assert SiteCounts("mlp", met=equal + unlike, unlike=unlike).repeats == repeats
 
 
 def test_those_are_alone_that_could_have_been_compared_and_met_none() -> None:
-    assert Counts("mlp", prints=100, bare=10, stateful=20, met=30).alone == 40
-    assert Counts("mlp", prints=100, bare=10, stateful=20, met=80).alone == 0
+    assert SiteCounts("mlp", prints=100, bare=10, stateful=20, met=30).alone == 40
+    assert SiteCounts("mlp", prints=100, bare=10, stateful=20, met=80).alone == 0

@@ -21,7 +21,15 @@ from serving import Daemon
 from test_record import recording
 from verbs import brickd, document, started
 
-from brickd.analysis.numerics.online_state import Case, Compared, Counts, Evidence, Finding, Latest, Place
+from brickd.analysis.numerics.online_state import (
+    Case,
+    Compared,
+    DivergentSite,
+    KeptEvidence,
+    Latest,
+    ServiceSite,
+    SiteCounts,
+)
 from brickd.base.paths import runtime
 from brickd.cli.health import Bounds, conditions
 from brickd.model.workers import survey
@@ -284,14 +292,14 @@ def test_a_daemon_that_is_to_hold_nothing_compares_nothing_and_says_so(worker: S
 # ---- made up
 
 
-def evidence(worker: str, output: int, kernel: str = "") -> Evidence:
-    return Evidence(worker, Said(Tensor(output), (Tensor(7),)).slots(), kernel, "")
+def evidence(worker: str, output: int, kernel: str = "") -> KeptEvidence:
+    return KeptEvidence(worker, Said(Tensor(output), (Tensor(7),)).slots(), kernel, "")
 
 
-def made_up(place: Place, named: str = "api/1", uuids: Sequence[str] = ("u0", "u1")) -> Finding:
+def made_up(place: ServiceSite, named: str = "api/1", uuids: Sequence[str] = ("u0", "u1")) -> DivergentSite:
     one, odd = uuids
     case = Case(1_700_000_000_000_000_000, evidence(one, 1), evidence(odd, 2))
-    return Finding(place, "other", 1, {one: "api/0", odd: named}, {odd: 1}, frozenset(), case, case)
+    return DivergentSite(place, "other", 1, {one: "api/0", odd: named}, {odd: 1}, frozenset(), case, case)
 
 
 @pytest.fixture
@@ -299,7 +307,7 @@ def crowd(worker: Start, daemon: Daemon) -> Daemon:
     """A daemon of many workers, hundreds of sites and dozens of findings."""
     for number in range(8):
         started(worker, BRICKD_SERVICE="api", BRICKD_WORKER=str(number))
-    sites = {Place("api", f"k{n % 20}", n // 20): Counts("ffn", 10, 0, 10, 1, 0) for n in range(400)}
+    sites = {ServiceSite("api", f"k{n % 20}", n // 20): SiteCounts("ffn", 10, 0, 10, 1, 0) for n in range(400)}
     uuids = [each.reading.uuid for each in survey().workers[:2]]
     findings = {place: made_up(place, uuids=uuids) for place in list(sites)[:30]}
     daemon.seen = Compared(1, sites=sites, findings=findings, latest={"api": Latest(4000, 1)}, unlooked=7)
@@ -342,8 +350,8 @@ def test_of_the_same_workers_one_problem_is_made_and_the_odd_one_is_shown(crowd:
 
 def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
-    place, name = Place("api", HOSTILE, 3), HOSTILE
-    daemon.seen = Compared(1, sites={place: Counts(name, 10, 0, 10, 1, 0)}, findings={place: made_up(place, name)})
+    place, name = ServiceSite("api", HOSTILE, 3), HOSTILE
+    daemon.seen = Compared(1, sites={place: SiteCounts(name, 10, 0, 10, 1, 0)}, findings={place: made_up(place, name)})
     for verb in ("status", "coverage"):
         said = brickd(verb, COLUMNS="100").stdout
         assert all(line.isprintable() for line in said.splitlines())
@@ -353,8 +361,8 @@ def test_hostile_names_stay_on_their_lines(worker: Start, daemon: Daemon) -> Non
 
 def test_evidence_that_cannot_be_read_is_left_out(worker: Start, daemon: Daemon) -> None:
     started(worker, BRICKD_SERVICE="api")
-    place = Place("api", "k", 3)
-    broken = Case(1, Evidence("u0", b"", "", ""), Evidence("u1", b"x" * 64, "", ""))
+    place = ServiceSite("api", "k", 3)
+    broken = Case(1, KeptEvidence("u0", b"", "", ""), KeptEvidence("u1", b"x" * 64, "", ""))
     daemon.seen = Compared(1, findings={place: replace(made_up(place), first=broken, newest=broken)})
     (finding,) = document("coverage")["findings"]
     assert (finding["blame"], finding["relative_error"], finding["first"]) == (None, None, None)

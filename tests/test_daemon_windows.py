@@ -224,7 +224,7 @@ def reread(snapshot: Snapshot) -> Snapshot:
     """As a recording has it."""
     tables = body_codec.tables(snapshot, set())
     assert tables is not None
-    body = body_codec.snapshot(snapshot, None, body_codec.Counts())
+    body = body_codec.snapshot(snapshot, None, body_codec.RecordingCounts())
     return body_codec.read_snapshot(body, snapshot.at_ns, body_codec.read_tables(tables)[0]).snapshot
 
 
@@ -252,7 +252,7 @@ def test_a_recording_of_before_clocks_were_written_is_read(worker: Start, prefix
         taken = Snapshot.of(here.survey(), 1, 1)
     tables = body_codec.tables(taken, set())
     assert tables is not None
-    body = json.loads(body_codec.snapshot(taken, None, body_codec.Counts()))
+    body = json.loads(body_codec.snapshot(taken, None, body_codec.RecordingCounts()))
     del body["clocks"], body["workers"][0]["added"]
     read = body_codec.read_snapshot(json.dumps(body).encode(), 1, body_codec.read_tables(tables)[0]).snapshot
     assert (read.survey.clocks, read.survey.workers[0].added) == ({}, ())

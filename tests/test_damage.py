@@ -62,7 +62,7 @@ report(found)
 def test_an_error_is_a_share_of_what_worker_0_has(worker: Start) -> None:
     program = f"""
 def error(worker):
-    fault = OperatorFault(worker, Place("mlp.down", 1, 0, 0), Change(Kind.ZERO, 3, 0), size.heads)
+    fault = OperatorFault(worker, OperatorCall("mlp.down", 1, 0, 0), Change(Kind.ZERO, 3, 0), size.heads)
     both = []
     def watched(place, compute, inputs):
         out = fault(place, compute, inputs)
@@ -83,7 +83,7 @@ report([error(0), error(1)])
 def test_a_particle_strikes_once_and_a_mistake_again_and_again(worker: Start) -> None:
     program = f"""
 def struck(kind):
-    fault = OperatorFault(0, Place("mlp.down", 1, 1, {PROMPT}), Change(kind, 3, 2), size.heads)
+    fault = OperatorFault(0, OperatorCall("mlp.down", 1, 1, {PROMPT}), Change(kind, 3, 2), size.heads)
     ran = []
     model = Model(size, weights, lambda place, compute, inputs: ran.append(
         (place.step, fault(place, compute, inputs).tobytes() != compute(*inputs).tobytes())) or compute(*inputs))
@@ -100,7 +100,7 @@ report([struck(kind) for kind in (Kind.FLIP, Kind.NAN, Kind.SCALE, Kind.ZERO)])
 def test_a_fault_is_recorded_as_an_output_that_differs_for_equal_inputs(worker: Start, prefix: str, kind: Kind) -> None:
     kernel = {Kind.FLIP: "attn.scores", Kind.SHIFT: "attn.rotary", Kind.DROP: "mlp.add"}[kind]
     place = (kernel, 1, 1, PROMPT)
-    fault = f"OperatorFault(1, Place(*{place}), Change(Kind({str(kind)!r}), 9, 0), size.heads)"
+    fault = f"OperatorFault(1, OperatorCall(*{place}), Change(Kind({str(kind)!r}), 9, 0), size.heads)"
     _, (healthy, damaged) = replicas(
         worker,
         prefix,

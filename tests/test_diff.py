@@ -28,7 +28,9 @@ STILL = {"BRICKD_CLOCK": "monotonic", "BRICKD_SERVICE": "api"}
 DAMAGED = MODEL + "from brickd.demo.damage import *\nweights = drawn(size, 1)\noperate = as_it_should\n"
 TELL = "\ntold(Model(size, weights, operate))\npause()\n"
 WEIGHT = "assert WeightFault(1, 'layers.1.mlp.down.weight', Change(Kind.FLIP, 3, 30)).strike(weights, size)\n"
-OPERATOR = f"operate = OperatorFault(1, Place('mlp.gate', 1, 2, {PROMPT + 1}), Change(Kind.SCALE, 5, 0), size.heads)\n"
+OPERATOR = (
+    f"operate = OperatorFault(1, OperatorCall('mlp.gate', 1, 2, {PROMPT + 1}), Change(Kind.SCALE, 5, 0), size.heads)\n"
+)
 WATCHED = "brick.weights(weights)\n"
 PLAIN = """
 import numpy as np

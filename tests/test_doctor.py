@@ -27,25 +27,25 @@ from brickd.doctor import (
     unfetched_recordings,
     versions,
 )
-from brickd.doctor.check import STATES, Finding
-from brickd.doctor.clock import Clock
+from brickd.doctor.check import STATES, CheckResult
+from brickd.doctor.clock import KernelClock
 from brickd.doctor.container import Container
-from brickd.doctor.daemon import Daemon
+from brickd.doctor.daemon import DaemonFacts
 from brickd.doctor.logind import Logind, User
 from brickd.doctor.processes import Mapped, Process, Processes
-from brickd.doctor.run_checks import Facts, judge
-from brickd.doctor.segments import Known, Refused, Segments
-from brickd.doctor.shared_memory import Demand, SharedMemory
-from brickd.doctor.unfetched_recordings import Left
+from brickd.doctor.run_checks import MachineFacts, judge
+from brickd.doctor.segments import ReadSegment, RefusedSegment, Segments
+from brickd.doctor.shared_memory import Demand, ShmFacts
+from brickd.doctor.unfetched_recordings import UnfetchedRecording
 from brickd.shm.losses import Loss
 
 MIB, SECOND = 1 << 20, 1_000_000_000
-SHM = SharedMemory("/dev/shm", "tmpfs", size_bytes=64 * MIB, free_bytes=64 * MIB)
+SHM = ShmFacts("/dev/shm", "tmpfs", size_bytes=64 * MIB, free_bytes=64 * MIB)
 HOST = Container(None, "no trace of one")
 DOCKER = Container("docker", "/.dockerenv is there")
 POD = Container("kubernetes", "KUBERNETES_SERVICE_HOST is set")
-TSC = Clock("x86_64", "tsc", ("tsc", "hpet"))
-API = Known("api/0", "brickd-0", pid=7, own_pid=7)
+TSC = KernelClock("x86_64", "tsc", ("tsc", "hpet"))
+API = ReadSegment("api/0", "brickd-0", pid=7, own_pid=7)
 ALIVE = Segments(workers=(API,))
 OWN = Mapped("brickd-" + 32 * "0", "here", True)
 FILE = "0123456789abcdef" * 2
@@ -61,13 +61,13 @@ def test_the_doctests_of_findings_hold() -> None:
 
 def test_what_is_fine_has_no_fix_and_what_is_not_has_one() -> None:
     with pytest.raises(ValueError, match="a fix belongs"):
-        Finding("x", "ok", "seen", "wanted", "fix")
+        CheckResult("x", "ok", "seen", "wanted", "fix")
     with pytest.raises(ValueError, match="a fix belongs"):
-        Finding("x", "broken", "seen", "wanted")
+        CheckResult("x", "broken", "seen", "wanted")
 
 
-def facts() -> Facts:
-    return Facts(
+def facts() -> MachineFacts:
+    return MachineFacts(
         prefix="brickd-",
         versions=versions.Versions("1.0", None, "1.0"),
         container=HOST,
@@ -77,7 +77,7 @@ def facts() -> Facts:
         memory=None,
         segments=ALIVE,
         processes=processes(Process(7, "python", (OWN,))),
-        daemon=Daemon("/run/brickd-ops"),
+        daemon=DaemonFacts("/run/brickd-ops"),
     )
 
 
@@ -107,7 +107,7 @@ def test_the_worst_comes_first_and_one_fault_touches_no_other_finding() -> None:
         (replace(SHM, filesystem="unknown"), "ok", None),
     ],
 )
-def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: SharedMemory, state: str, fix: str | None) -> None:
+def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: ShmFacts, state: str, fix: str | None) -> None:
     found = shared_memory.judge_place(shm)
     assert (found.state, found.fix) == (state, fix)
 
@@ -122,7 +122,7 @@ def test_dev_shm_is_a_tmpfs_that_can_be_written_to(shm: SharedMemory, state: str
         (replace(SHM, read_only=True, usable=False), []),
     ],
 )
-def test_everybody_may_make_files_there(shm: SharedMemory, states: list[str]) -> None:
+def test_everybody_may_make_files_there(shm: ShmFacts, states: list[str]) -> None:
     found = shared_memory.judge_access(shm, HOST)
     assert [one.state for one in found] == states
     assert {one.fix for one in found} <= {None, "chmod 1777 /dev/shm"}
@@ -285,15 +285,15 @@ def test_a_machine_without_systemd_has_no_logind(tmp_path: Path) -> None:
     ("seen", "state", "fix"),
     [
         (TSC, "ok", None),
-        (Clock("aarch64", "arch_sys_counter", flags=frozenset()), "ok", None),
-        (Clock("riscv64", "riscv_clocksource", flags=frozenset()), "ok", None),
+        (KernelClock("aarch64", "arch_sys_counter", flags=frozenset()), "ok", None),
+        (KernelClock("riscv64", "riscv_clocksource", flags=frozenset()), "ok", None),
         (replace(TSC, current="hpet"), "advice", "echo tsc > /sys/devices/system/clocksource/clocksource0/current"),
         (replace(TSC, current="hpet", available=("hpet",)), "advice", "tsc=reliable on the kernel's command line"),
         (replace(TSC, flags=frozenset({"constant_tsc"})), "advice", "+invtsc"),
         (replace(TSC, current=None), "advice", "mount -t sysfs"),
     ],
 )  # fmt: skip
-def test_the_kernel_trusts_the_processors_counter(seen: Clock, state: str, fix: str | None) -> None:
+def test_the_kernel_trusts_the_processors_counter(seen: KernelClock, state: str, fix: str | None) -> None:
     found = clock.judge_source(seen)
     assert found.state == state
     assert (fix or "") in (found.fix or "")
@@ -310,7 +310,7 @@ def test_the_kernel_trusts_the_processors_counter(seen: Clock, state: str, fix: 
     ],
 )
 def test_workers_took_the_clock_that_they_should(
-    seen: Clock, counters: dict[str, bool], state: str, about: tuple[str, ...]
+    seen: KernelClock, counters: dict[str, bool], state: str, about: tuple[str, ...]
 ) -> None:
     found = clock.judge_choice(seen, counters)
     assert (found.state, found.about) == (state, about)
@@ -323,7 +323,7 @@ def test_the_clock_is_read_as_the_kernel_writes_it(tmp_path: Path) -> None:
     (folder / "available_clocksource").write_text("kvm-clock tsc acpi_pm \n")
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nflags\t\t: fpu constant_tsc nonstop_tsc\n" * 2)
-    assert clock.observe("x86_64", tmp_path) == Clock(
+    assert clock.observe("x86_64", tmp_path) == KernelClock(
         "x86_64", "kvm-clock", ("kvm-clock", "tsc", "acpi_pm"), frozenset({"fpu", "constant_tsc", "nonstop_tsc"})
     )
     assert clock.observe("x86_64", tmp_path / "nothing").current is None
@@ -385,7 +385,7 @@ def test_version_1_and_paths_outside_of_what_is_mounted_are_understood(tmp_path:
 
 
 def test_dead_segments_are_counted_with_their_memory() -> None:
-    dead = tuple(Known(f"api/{n}", f"brickd-{n}", taken_bytes=MIB) for n in range(5))
+    dead = tuple(ReadSegment(f"api/{n}", f"brickd-{n}", taken_bytes=MIB) for n in range(5))
     found = segments.judge_dead(Segments(workers=(API, *dead)))
     assert (found.state, found.fix, len(found.about)) == ("advice", "brickd prune", 5)
     assert found.seen == "5 segments of dead workers (api/0, api/1, api/2 and 2 more), 5.0 MiB"
@@ -394,12 +394,12 @@ def test_dead_segments_are_counted_with_their_memory() -> None:
 
 def test_refused_files_with_one_fix_are_told_together() -> None:
     refused = (
-        Refused("brickd-a", "magic"),
-        Refused("brickd-b", "magic"),
-        Refused("brickd-c", "format 2.0", alive=True),
-        Refused("brickd-x y", "a FIFO", regular=False),
-        Refused("brickd-d", "takes 2 GiB", alive=True, costly=True),
-        Refused("brickd-e", "takes 2 GiB", costly=True),
+        RefusedSegment("brickd-a", "magic"),
+        RefusedSegment("brickd-b", "magic"),
+        RefusedSegment("brickd-c", "format 2.0", alive=True),
+        RefusedSegment("brickd-x y", "a FIFO", regular=False),
+        RefusedSegment("brickd-d", "takes 2 GiB", alive=True, costly=True),
+        RefusedSegment("brickd-e", "takes 2 GiB", costly=True),
     )
     found = segments.judge_refused(Segments(refused=refused))
     assert [(one.state, one.fix, one.about) for one in found] == [
@@ -443,8 +443,8 @@ def test_in_a_container_brickd_becomes_another_user_in_the_containers_way(where:
 
 
 def test_each_cause_of_loss_is_told_once_with_a_setting_for_all() -> None:
-    def lost(name: str, *found: Loss) -> Known:
-        return Known(name, name, losses=found)
+    def lost(name: str, *found: Loss) -> ReadSegment:
+        return ReadSegment(name, name, losses=found)
 
     lanes = [Loss("lanes", "9 spans", spans=True, settings=(f"BRICKD_LANES={n}",)) for n in (2, 64)]
     signals = Loss("signals", "3 calls", spans=False)
@@ -578,56 +578,57 @@ def test_the_observer_of_processes_survives_a_machine_without_proc(tmp_path: Pat
 # ---- the daemon
 
 
-def of_daemon(seen: Daemon) -> dict[str, Finding]:
+def of_daemon(seen: DaemonFacts) -> dict[str, CheckResult]:
     return {one.name: one for one in daemon.judge(seen)}
 
 
 def test_no_daemon_is_no_fault() -> None:
-    assert {one.state for one in daemon.judge(Daemon("/run/brickd-ops"))} == {"ok"}
+    assert {one.state for one in daemon.judge(DaemonFacts("/run/brickd-ops"))} == {"ok"}
 
 
 def test_a_daemon_that_does_not_answer_is_broken_and_started_again() -> None:
-    found = of_daemon(Daemon("/run/x", pid=7, silence="nobody listens"))["daemon"]
+    found = of_daemon(DaemonFacts("/run/x", pid=7, silence="nobody listens"))["daemon"]
     assert (found.state, found.fix) == ("broken", "brickd down && brickd up -d")
     assert "process 7 runs and does not answer: nobody listens" in found.seen
-    assert of_daemon(Daemon("/run/x", pid=7))["daemon"].seen == "process 7 answers"
-    assert of_daemon(Daemon("/run/x", pid=0))["daemon"].seen == "a process of another pid namespace answers"
+    assert of_daemon(DaemonFacts("/run/x", pid=7))["daemon"].seen == "process 7 answers"
+    assert of_daemon(DaemonFacts("/run/x", pid=0))["daemon"].seen == "a process of another pid namespace answers"
 
 
 def test_a_daemon_that_was_killed_is_advice_to_start_one() -> None:
-    found = of_daemon(Daemon("/run/x", ended="/run/x/socket"))["daemon"]
+    found = of_daemon(DaemonFacts("/run/x", ended="/run/x/socket"))["daemon"]
     assert (found.state, found.fix) == ("advice", "brickd up -d")
     assert found.seen == "no process listens at /run/x/socket: its daemon was killed"
 
 
 def test_a_directory_that_others_may_change_is_closed_to_them() -> None:
-    found = of_daemon(Daemon("/run/a b", wrong="drwxrwxrwx of user 0"))["daemon-directory"]
+    found = of_daemon(DaemonFacts("/run/a b", wrong="drwxrwxrwx of user 0"))["daemon-directory"]
     assert (found.state, found.fix) == ("broken", "chmod 700 '/run/a b'")
 
 
 def test_a_directory_that_cannot_be_made_is_advice() -> None:
-    found = of_daemon(Daemon("/run/x", missing="this user cannot write to /run"))["daemon-directory"]
+    found = of_daemon(DaemonFacts("/run/x", missing="this user cannot write to /run"))["daemon-directory"]
     assert (found.state, "BRICKD_RUNTIME_DIR" in str(found.fix)) == ("advice", True)
 
 
 @pytest.mark.parametrize(("free", "state"), [(31 * MIB, "advice"), (32 * MIB, "ok")])
 def test_little_room_for_a_checkpoint_is_told(free: int, state: str) -> None:
-    assert of_daemon(Daemon("/run/x", free_bytes=free))["daemon-directory"].state == state
+    assert of_daemon(DaemonFacts("/run/x", free_bytes=free))["daemon-directory"].state == state
 
 
 def test_a_checkpoint_that_cannot_be_read_or_written_is_broken() -> None:
-    damaged = of_daemon(Daemon("/run/x", checkpoint="/run/x/c d", damage="is damaged"))["checkpoint"]
+    damaged = of_daemon(DaemonFacts("/run/x", checkpoint="/run/x/c d", damage="is damaged"))["checkpoint"]
     assert (damaged.state, damaged.fix) == ("broken", "mv '/run/x/c d' '/run/x/c d'.refused")
-    full = of_daemon(Daemon("/run/x", pid=7, trouble="No space left on device"))["checkpoint"]
+    full = of_daemon(DaemonFacts("/run/x", pid=7, trouble="No space left on device"))["checkpoint"]
     assert (full.state, full.fix) == ("broken", "df /run/x")
 
 
 # ---- keys
 
 
-def of_keys(*given: int | None, service: str = "api") -> tuple[Known, ...]:
+def of_keys(*given: int | None, service: str = "api") -> tuple[ReadSegment, ...]:
     return tuple(
-        Known(f"{service}/{n}", f"brickd-{service}{n}", pid=n, service=service, key=key) for n, key in enumerate(given)
+        ReadSegment(f"{service}/{n}", f"brickd-{service}{n}", pid=n, service=service, key=key)
+        for n, key in enumerate(given)
     )
 
 
@@ -667,15 +668,15 @@ def test_one_key_or_none_and_those_of_the_dead_and_of_other_services_are_well() 
 
 
 def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not() -> None:
-    found = numerics.judge(numerics.Window(64 * MIB, 7 * SECOND, 1_000, 20))
+    found = numerics.judge(numerics.HeldFingerprints(64 * MIB, 7 * SECOND, 1_000, 20))
     assert found.state == "advice"
     assert found.seen == "the last 7.0 s in 64 MiB: 20 of 1,000 (2.0 %) were dropped before another worker had the same"
     assert found.fix == f"brickd down && brickd up -d --numerics-bytes {1024 * MIB}"
     for fine in (
         None,
-        numerics.Window(64 * MIB, 61 * SECOND, 1_000, 20),
-        numerics.Window(64 * MIB, 7 * SECOND, 1_000, 10),
-        numerics.Window(1024 * MIB, 7 * SECOND, 1_000, 20),
+        numerics.HeldFingerprints(64 * MIB, 61 * SECOND, 1_000, 20),
+        numerics.HeldFingerprints(64 * MIB, 7 * SECOND, 1_000, 10),
+        numerics.HeldFingerprints(1024 * MIB, 7 * SECOND, 1_000, 20),
     ):
         assert numerics.judge(fine).state == "ok"
 
@@ -684,7 +685,9 @@ def test_a_window_that_is_too_small_for_what_comes_is_told_with_one_that_is_not(
 
 
 def test_recordings_that_nobody_fetched_are_told_with_the_way_to_the_newest() -> None:
-    found = unfetched_recordings.judge((Left("aa", "/s/recordings", 3 * MIB), Left("bb", "/s/recordings", 9 * MIB)))
+    found = unfetched_recordings.judge(
+        (UnfetchedRecording("aa", "/s/recordings", 3 * MIB), UnfetchedRecording("bb", "/s/recordings", 9 * MIB))
+    )
     assert (found.state, found.fix, found.about) == ("advice", "brickd record --fetch bb", ("aa", "bb"))
     assert found.seen == "2 recordings not fetched in /s/recordings, 12 MiB"
     assert unfetched_recordings.judge(()).state == "ok"

@@ -12,9 +12,9 @@ from running import Running, running
 from test_coverage import made_up
 from verbs import brickd, document, started
 
-from brickd.analysis.numerics.online_state import Compared, Doubt, Place
+from brickd.analysis.numerics.online_state import Compared, Doubt, ServiceSite
 from brickd.base.paths import runtime
-from brickd.model.retained import Gone, Known
+from brickd.model.retained import RetainedTotals, RetainedWorker
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
@@ -29,13 +29,15 @@ def read(uuid: str) -> Reading:
 
 
 ONE, TWO, THREE = (f"{number:032x}" for number in (1, 2, 3))
-BOTH, ODD, ALONE, UNSURE, SURE = (Place("api", kernel, -1) for kernel in ("both", "odd", "alone", "unsure", "sure"))
+BOTH, ODD, ALONE, UNSURE, SURE = (
+    ServiceSite("api", kernel, -1) for kernel in ("both", "odd", "alone", "unsure", "sure")
+)
 
 
 def remembered() -> Memory:
     """Of three workers one lives; the others differ from it and from themselves."""
-    memory = Memory("brickd-", known={ONE: Known("api/0")})
-    memory.gone = {uuid: Gone(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
+    memory = Memory("brickd-", known={ONE: RetainedWorker("api/0")})
+    memory.gone = {uuid: RetainedTotals(f"api/{n}", read(uuid)) for n, uuid in ((1, TWO), (2, THREE))}
     lives = {place: made_up(place, uuids=(TWO, ONE)) for place in (BOTH,)}
     lives[BOTH] = replace(lives[BOTH], outliers={ONE: 1, TWO: 1})
     dead = {ODD: made_up(ODD, uuids=(ONE, TWO)), ALONE: made_up(ALONE, uuids=(ONE, THREE))}
@@ -50,7 +52,7 @@ def remembered() -> Memory:
 def test_several_that_were_added_up_are_nobody_and_are_shown_by_what_they_are_called_together() -> None:
     memory = Memory("brickd-")
     for uuid in (ONE, TWO):
-        memory.add_up(Gone(f"api/{uuid[-1]}", read(uuid)))
+        memory.add_up(RetainedTotals(f"api/{uuid[-1]}", read(uuid)))
     assert memory.names() == {}
     assert memory.background().names == {ONE: "api/older"}
 

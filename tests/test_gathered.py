@@ -11,7 +11,7 @@ from said import Said, Tensor
 from sided import NOW, Sided
 
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.datasources.several import Gathered, Part
+from brickd.datasources.several import Gathered, WorldPart
 from brickd.errors import NoSuchWorker, SegmentRefused
 from brickd.model.workers import Survey, Worker
 from brickd.views.diff import meant
@@ -21,7 +21,7 @@ SAID = [Said(Tensor(1), (Tensor(7),))]
 
 
 def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() -> None:
-    worlds = Gathered([Part(f"{number}.brick", Sided([SAID])) for number in range(257)])
+    worlds = Gathered([WorldPart(f"{number}.brick", Sided([SAID])) for number in range(257)])
     workers = worlds.survey().workers
     numerics = worlds.numerics(workers)
     assert len({worker.reading.uuid for worker in workers}) == len(workers) == 257
@@ -29,7 +29,7 @@ def test_of_more_worlds_than_a_byte_has_numbers_each_worker_is_one_of_its_own() 
 
 
 def test_a_pattern_is_of_names_and_the_file_before_it_is_that_file() -> None:
-    found = Gathered([Part(label, Sided([SAID, SAID])) for label in ("run[1].brick", "run1.brick", "")]).survey()
+    found = Gathered([WorldPart(label, Sided([SAID, SAID])) for label in ("run[1].brick", "run1.brick", "")]).survey()
 
     def names(*patterns: str) -> list[str]:
         return [worker.name for worker in meant(found, patterns)]
@@ -63,7 +63,7 @@ class Other(Sided):
 
 
 def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
-    found = Gathered([Part("", Other("a", {})), Part("b.brick", Other("b", {}))]).survey()
+    found = Gathered([WorldPart("", Other("a", {})), WorldPart("b.brick", Other("b", {}))]).survey()
     assert [each.name for each in found.workers] == ["api/0", "a/1", "b.brick:api/0", "b.brick:b/1"]
     assert [each.path for each in found.refused] == ["/dev/shm/a", "/dev/shm/b"]
     assert found.words == ("words of a", "words of b")
@@ -72,11 +72,11 @@ def test_what_is_said_beside_workers_is_that_of_all_worlds() -> None:
 
 def test_a_worker_whose_clock_nobody_read_has_that_of_its_own_world() -> None:
     clocks = {"a": {CLOCK: (7, 0)}, "b": {CLOCK + 1: (9, 0), CLOCK: (8, 0)}, "c": {CLOCK + 1: (9, 0)}}
-    found = Gathered([Part(f"{name}.brick", Other(name, of)) for name, of in clocks.items()]).survey()
+    found = Gathered([WorldPart(f"{name}.brick", Other(name, of)) for name, of in clocks.items()]).survey()
     assert [each.reading.now_ticks for each in found.workers] == [NOW, 7, NOW, 8, NOW, None]
 
 
 def test_a_world_of_which_nobody_is_asked_for_is_not_heard() -> None:
-    worlds = Gathered([Part("", Other("a", {})), Part("b.brick", Other("b", {}))])
+    worlds = Gathered([WorldPart("", Other("a", {})), WorldPart("b.brick", Other("b", {}))])
     one = worlds.survey().workers[0]
     assert list(worlds.numerics([one]).speakers) == [one.reading.uuid]

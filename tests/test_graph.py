@@ -24,7 +24,7 @@ from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.marks import TOLD_MAX, Shape, ends, shape
-from brickd.shm.segment_copy import Path
+from brickd.shm.segment_copy import CallPath
 
 LAUNCHED, SHAPED, NEEDS = _reader.UNIT_LAUNCHED, _reader.UNIT_SHAPED, _reader.UNIT_NEEDS
 EXTENT = st.tuples(*[st.integers(1, 2**32 - 1) | st.just(1)] * 3)
@@ -164,7 +164,7 @@ def impossible(draw: st.DrawFn) -> MadeUp:
     made = MadeUp()
     texts = st.sampled_from(["a", "b", HOSTILE, "smem=0B", "a→b", "→", "\\N", 'x" ]; evil ['])
     for _ in range(draw(st.integers(0, 25))):
-        path = Path(
+        path = CallPath(
             draw(st.integers(-1, len(made.paths) - 1)),
             made._name(draw(texts)),
             draw(st.sampled_from([-1, 0, 1, 2**31 - 1])),
@@ -234,7 +234,11 @@ def test_a_mark_below_nothing_that_it_could_belong_to_is_counted() -> None:
 
 def test_below_a_mark_no_time_passes_and_a_launch_counts() -> None:
     made = MadeUp()
-    for path in (Path(-1, made._name("k"), -1, LAUNCHED), Path(1, made._name("time"), -1, 0), Path(2, 1, -1, LAUNCHED)):
+    for path in (
+        CallPath(-1, made._name("k"), -1, LAUNCHED),
+        CallPath(1, made._name("time"), -1, 0),
+        CallPath(2, 1, -1, LAUNCHED),
+    ):
         made.paths.append(path)
         made.sums.append(type(made.sums[0])(durations=[5]))
     merged = tree(named([made]), layers=False)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from verbs import brickd, document, started
 
-from brickd.analysis.timing.hang import Look, Place, State, Verdict, Watched, compared, judge
+from brickd.analysis.timing.hang import HangVerdict, LaneLook, LanePosition, State, Watched, compared, judge
 from brickd.analysis.timing.hang_text import sentence
 from brickd.shm.open_spans import Open
 
@@ -192,16 +192,16 @@ def test_hang_says_what_it_did_not_judge(worker: Start, prefix: str) -> None:
 
 # ---- the judgement
 
-STEP = Place("step", None, None)
+STEP = LanePosition("step", None, None)
 PLACES = {
-    "serve": Place("serve", None, None),
-    "all_reduce": Place("all_reduce", 3, "mlp"),
-    "all_reduce_below": Place("all_reduce", 2, "mlp"),
-    "all_reduce_before": Place("all_reduce", 3, "attention"),
-    "all_reduce_elsewhere": Place("all_reduce", None, None),
-    "moe_gemm": Place("moe_gemm", 3, "mlp"),
+    "serve": LanePosition("serve", None, None),
+    "all_reduce": LanePosition("all_reduce", 3, "mlp"),
+    "all_reduce_below": LanePosition("all_reduce", 2, "mlp"),
+    "all_reduce_before": LanePosition("all_reduce", 3, "attention"),
+    "all_reduce_elsewhere": LanePosition("all_reduce", None, None),
+    "moe_gemm": LanePosition("moe_gemm", 3, "mlp"),
 }
-LANES: dict[str, tuple[State, Place | None]] = {
+LANES: dict[str, tuple[State, LanePosition | None]] = {
     "moves": ("moving", STEP),
     "idles": ("idle", None),
     **{name: ("stuck", place) for name, place in PLACES.items()},
@@ -217,12 +217,12 @@ def made(name: str, lanes: Iterable[str], *, alive: bool = True, age_s: float | 
         if place is not None:
             path = (f"wrapper of {name}", place.within, place.brick) if place.within else (place.brick,)
             span = Open(place.brick, place.layer, None if age_s is None else round(age_s * 1e9), path)
-        before[number] = Look(1000 + number, (10, 9), int(span is not None), span)
+        before[number] = LaneLook(1000 + number, (10, 9), int(span is not None), span)
         after[number] = before[number]._replace(activity=(11, 9)) if state == "moving" else before[number]
     return Watched(name, "api", alive, compared(before, after, alive=alive, longer_ns=1e9))
 
 
-def names(verdict: Verdict) -> set[str]:
+def names(verdict: HangVerdict) -> set[str]:
     return {each.worker for each in verdict.odd}
 
 
@@ -404,13 +404,13 @@ def test_a_lane_is_stuck_if_nothing_changed_and_its_span_is_not_known_to_be_youn
     before: tuple[int, int] | None, after: tuple[int, int], age_s: int | None, longer_s: int, state: str
 ) -> None:
     span = Open("b", None, None if age_s is None else age_s * 10**9, ("b",))
-    looks = {3: Look(7, before, 1, span)} if before is not None else {}
-    (lane,) = compared(looks, {3: Look(7, after, 1, span)}, alive=True, longer_ns=longer_s * 1e9)
+    looks = {3: LaneLook(7, before, 1, span)} if before is not None else {}
+    (lane,) = compared(looks, {3: LaneLook(7, after, 1, span)}, alive=True, longer_ns=longer_s * 1e9)
     assert (lane.number, lane.state) == (3, state)
 
 
 def test_a_lane_with_nothing_open_is_idle_unless_it_moved() -> None:
-    still, moved = Look(7, (5, 5), 0, None), Look(7, (6, 6), 0, None)
+    still, moved = LaneLook(7, (5, 5), 0, None), LaneLook(7, (6, 6), 0, None)
     for after, state in ((still, "idle"), (moved, "moving")):
         each = Watched("w", "api", True, compared({0: still}, {0: after}, alive=True, longer_ns=0))
         assert (each.lanes[0].state, each.state) == (state, state)

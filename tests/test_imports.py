@@ -8,6 +8,7 @@ import graphlib
 import pickle
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import brick_agent
@@ -72,6 +73,16 @@ def test_imports_go_to_the_left_or_stay_in_their_room() -> None:
 def test_four_modules_are_outside_of_the_rooms() -> None:
     assert {path.parent.name for path in (ROOT / "brickd").glob("*/__init__.py")} == set(ROOMS)
     assert {path.stem for path in (ROOT / "brickd").glob("*.py")} == {"__init__", "__main__", "errors", "divergence"}
+
+
+def test_a_public_class_name_means_one_thing() -> None:
+    homes = defaultdict(list)
+    for path in (path for root in ("brickd", "agent/brick_agent") for path in (ROOT / root).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes[node.name].append(path)
+    twice = {name for name, paths in homes.items() if len(paths) > 1}
+    assert twice == {"KernelTrace"}  # public in both distributions, which never import each other
 
 
 def test_brickd_and_the_agent_never_import_each_other() -> None:

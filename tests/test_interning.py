@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT, Worker, reading
 from faults import NATIVE, Compile, Start, counts, native, program, record
 
-from brickd.shm.segment_copy import Path
+from brickd.shm.segment_copy import CallPath
 
 ROOM = {"BRICKD_NAMES": "64", "BRICKD_PATHS": "64", "BRICKD_SITES": "64"}
 PLACES = {"names": 128, "entries": 512}  # twice the names; four times the paths and twice the sites, to a power of two
@@ -88,7 +88,7 @@ def test_paths_that_collide_have_a_number_each_and_keep_it(compiled: Compile, pr
                 order(process, f"l{layer}")
         got = reading(prefix)
     paths = [path for path in got.paths if path is not None]
-    assert paths == [Path(-1, 0, -1, 0), *(Path(-1, 1, layer, 0) for layer in layers)]
+    assert paths == [CallPath(-1, 0, -1, 0), *(CallPath(-1, 1, layer, 0) for layer in layers)]
     assert (got.process["paths"], counts(got)) == (1 + len(layers), {"brick": 3 * len(layers)})
 
 

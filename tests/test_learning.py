@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from said import Said, Tensor
 from test_watch import HERE, Service, again
 
-from brickd.analysis.numerics.comparison import Evidence, Party, compare
+from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.match import Class
-from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, Turns, are_two, classes_of, with_two
-from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, Place
+from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, are_two, classes_of, with_two
+from brickd.analysis.numerics.online_state import WORKERS_MAX, Compared, ServiceSite
 
 
 def heard(service: Service, *workers: Mapping[int, int], site: int = 1) -> Compared:
@@ -31,7 +31,7 @@ def of(content: int, *what: int) -> list[dict[int, int]]:
     return [{content: each} for each in what]
 
 
-def known(compared: Compared, place: Place = HERE) -> list[list[str]]:
+def known(compared: Compared, place: ServiceSite = HERE) -> list[list[str]]:
     return classes_of(compared.apart.get(place, ()), [f"u{n}" for n in range(9)])
 
 
@@ -113,7 +113,7 @@ def test_who_comes_later_and_says_the_same_is_of_the_same_class() -> None:
 
 def test_a_finding_that_was_of_two_classes_is_withdrawn_once_that_is_known() -> None:
     service = Service(2)
-    place = Place("api", "k2", 3)
+    place = ServiceSite("api", "k2", 3)
     for content, what in enumerate((USUAL, USUAL, OTHER)):
         compared = heard(service, *of(content, USUAL, what), site=2)
     assert list(compared.findings) == [place]
@@ -190,7 +190,7 @@ def test_of_a_look_so_many_questions_are_answered_and_no_place_waits_for_ever() 
 
 
 def test_what_waits_the_longest_is_asked_first() -> None:
-    turns, places = Turns(), {number: Place("api", f"k{number}", 0) for number in range(3 * QUESTIONS_MAX)}
+    turns, places = JudgeTurns(), {number: ServiceSite("api", f"k{number}", 0) for number in range(3 * QUESTIONS_MAX)}
     asked = []
     for _ in range(6):
         for number in dict.fromkeys((*turns.begin(), *places)):
@@ -201,7 +201,7 @@ def test_what_waits_the_longest_is_asked_first() -> None:
 
 
 def test_what_may_be_a_flipped_bit_waits_beside_what_two_classes_come_to() -> None:
-    turns = Turns()
+    turns = JudgeTurns()
     for number, once in enumerate((False, False, True, True)):
         turns.wait(HERE, number, once=once)
     assert turns.begin() == [0, 2]
@@ -248,7 +248,7 @@ def test_who_is_named_by_a_look_is_named_by_a_comparison_of_the_same(
         compared = heard(service, *says)
     about = service.numerics.about({each.uuid for each in service.workers})
     parties = [Party(each.uuid, about.speakers[each.uuid].number) for each in service.workers]
-    first = compare(about, parties, Evidence.INPUT).first
+    first = compare(about, parties, EvidenceClass.INPUT).first
     assert first is not None
     apart = first.members(Class.DIVERGED)
     named = {parties[each].name for each in apart if len(first.agree) > len(apart)}

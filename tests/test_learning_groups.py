@@ -8,11 +8,11 @@ import pytest
 from added_up import BIT, FAR, OTHER, THIRD, USUAL, said, tensor
 from said import Said, Tensor, add
 
-from brickd.analysis.numerics.numeric_classes import Learning, Read, Turns
-from brickd.analysis.numerics.online_state import CLASSES_MAX, Apart, Case, Evidence, Place
+from brickd.analysis.numerics.numeric_classes import GroupToJudge, JudgeTurns, Learning
+from brickd.analysis.numerics.online_state import CLASSES_MAX, Apart, Case, KeptEvidence, ServiceSite
 from brickd.shm import _reader
 
-HERE = Place("api", "k1", 3)
+HERE = ServiceSite("api", "k1", 3)
 APART: Apart = ((frozenset({"u0", "u1"}), frozenset({"u2", "u3", "u6"})),)
 UUIDS = {worker: f"u{worker}" for worker in range(17)}
 
@@ -27,7 +27,7 @@ def learning(outputs: Sequence[Tensor], apart: Apart = APART, questions: int = 4
     prints = _reader.Prints(1 << 20)
     for worker, output in enumerate(outputs):
         add(prints, worker, [Said(output, (Tensor(1000),))])
-    turns = Turns(questions)
+    turns = JudgeTurns(questions)
     turns.begin()
     return Learning(prints, turns, UUIDS.values(), {HERE: apart} if apart else {})
 
@@ -44,7 +44,7 @@ def test_those_of_two_classes_say_the_same_beside_one_that_is_of_neither() -> No
     """As the one that most say: what stands for it is the newest that does."""
     read = learning([tensor(0, USUAL), tensor(0, USUAL), tensor(0, OTHER), far(1)])
     for who in range(4):
-        assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, who) == Read(
+        assert read.read(HERE, alone(1, 1, 2, 3), UUIDS, who) == GroupToJudge(
             [(0, 1, 1, 0), (1, 1, 1, 1), (2, 1, 1, 1), (3, 3, 1, 3)], whole=True
         )
 
@@ -82,7 +82,7 @@ def test_where_one_output_alone_is_sure_nothing_is_asked(
     group: list[tuple[int, int, int, int]], uuids: dict[int, str]
 ) -> None:
     found = learning([tensor(0, USUAL), tensor(0, OTHER)], apart=())
-    assert found.read(HERE, group, uuids, 0) == Read(group, whole=True)
+    assert found.read(HERE, group, uuids, 0) == GroupToJudge(group, whole=True)
     assert found.turns.take(HERE)
 
 
@@ -93,13 +93,13 @@ def test_one_that_may_be_of_a_class_of_those_that_are_compared_waits_and_cannot_
     """Four outputs are compared with each other; a fifth is near one of them."""
     for what, once in ((OTHER, False), (BIT, True)):
         found = learning([tensor(0, USUAL), far(1), far(2), far(3), tensor(0, what), far(4)])
-        assert found.read(HERE, alone(1, 2, 3, 4, 5, 6), UUIDS, 0) == Read(
+        assert found.read(HERE, alone(1, 2, 3, 4, 5, 6), UUIDS, 0) == GroupToJudge(
             [*alone(1, 2, 3, 4), (5, 6, 1, 5)], whole=False, once=once
         )
 
 
 def test_four_outputs_are_compared_and_sixteen_are_looked_at() -> None:
-    def read(*outputs: Tensor) -> Read:
+    def read(*outputs: Tensor) -> GroupToJudge:
         return learning(outputs).read(HERE, alone(*range(1, len(outputs) + 1)), UUIDS, 0)
 
     first, near, many = tensor(0, USUAL), tensor(0, OTHER), [far(number) for number in range(1, 16)]
@@ -111,23 +111,23 @@ def test_what_is_judged_is_compared_however_few_say_it() -> None:
     """It is the sixth, and of the class of the first."""
     outputs = [tensor(0, USUAL), far(1), far(2), far(3), far(4), far(5), tensor(0, OTHER)]
     found = learning(outputs)
-    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 6) == Read(
+    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 6) == GroupToJudge(
         [*alone(1, 2, 3, 4, 5, 6), (6, 1, 1, 0)], whole=True
     )
-    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 0) == Read(alone(1, 2, 3, 4, 5, 6), whole=False)
+    assert found.read(HERE, alone(1, 2, 3, 4, 5, 6, 7), UUIDS, 0) == GroupToJudge(alone(1, 2, 3, 4, 5, 6), whole=False)
 
 
 # ---- what is asked, and kept
 
 
 def test_before_a_look_has_begun_nothing_is_asked() -> None:
-    turns = Turns()
+    turns = JudgeTurns()
     assert not turns.take(HERE)
     assert turns.denied
 
 
 def test_a_place_whose_turn_it_is_asks_as_often_as_it_waited() -> None:
-    turns = Turns(2)
+    turns = JudgeTurns(2)
     turns.wait(HERE, 0, once=False)
     turns.wait(HERE, 1, once=True)
     assert turns.begin() == [0, 1]
@@ -135,9 +135,9 @@ def test_a_place_whose_turn_it_is_asks_as_often_as_it_waited() -> None:
 
 
 def test_what_waits_is_so_much_at_the_most() -> None:
-    turns = Turns(2000)
+    turns = JudgeTurns(2000)
     for number in range(1025):
-        turns.wait(Place("api", f"k{number}", 0), number, once=False)
+        turns.wait(ServiceSite("api", f"k{number}", 0), number, once=False)
     assert len(turns.begin()) == 1024
 
 
@@ -150,9 +150,11 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
     for content in range(3):
         for worker, what in enumerate((USUAL, OTHER)):
             add(prints, worker, said({content: what}))
-    turns = Turns()
+    turns = JudgeTurns()
     turns.begin()
-    apart: dict[Place, Apart] = {Place("api", f"other {number}", 0): () for number in range(others - bool(known))}
+    apart: dict[ServiceSite, Apart] = {
+        ServiceSite("api", f"other {number}", 0): () for number in range(others - bool(known))
+    }
     if known:
         apart[HERE] = known
     found = Learning(prints, turns, ["u0", "u1", "a", "b"], apart)
@@ -166,7 +168,7 @@ def test_what_is_learned_is_kept_of_so_many_places(others: int, known: Apart, *,
 )
 def test_two_classes_explain_a_case_that_rounding_may_have_made(what: int, apart: Apart, *, explained: bool) -> None:
     against, other = (
-        Evidence(uuid, said({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
+        KeptEvidence(uuid, said({0: each})[0].slots(), "", "") for uuid, each in (("u0", USUAL), ("u2", what))
     )
     case = Case(1, against, other)
     assert learning((), apart).explains(HERE, case) is explained

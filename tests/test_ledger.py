@@ -12,7 +12,7 @@ from brickd.shm import _reader, ledger
 from brickd.shm.dtypes import dtype
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.records import kind_name
-from brickd.shm.removed_workers import Counts
+from brickd.shm.removed_workers import WorkerCounts
 from brickd.shm.segment_copy import Reading
 
 LANES = header_value(golden(), "lanes")
@@ -126,7 +126,7 @@ def test_what_is_lost_was_wanted_and_is_nowhere() -> None:
 
 def test_a_record_of_a_worker_counts_what_it_had_wanted() -> None:
     found = ledger_of(reading(LANE, LANE, no_lane=4))
-    counts = Counts(spans=222_620, details=2 * 360, events=2 * (60 + sum(EVENTS)), marks=18, lost=found.lost())
+    counts = WorkerCounts(spans=222_620, details=2 * 360, events=2 * (60 + sum(EVENTS)), marks=18, lost=found.lost())
     assert found.counts() == counts
     removed = Ledger()
     removed.add_removed(counts)

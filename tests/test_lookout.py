@@ -13,7 +13,7 @@ from conftest import Worker
 from faults import Start
 from machines import Machine, machine
 
-from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.monitor import Lookout
 from brickd.model.event_log import Log
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
@@ -66,7 +66,7 @@ class Watch:
         for each in numbers:
             self.workers[number].process.send_signal(each)
 
-    def look(self) -> Judged:
+    def look(self) -> StragglerVerdict:
         """A slot is over."""
         self._here.tick()
         now_ns = self.slot * EVERY_NS

@@ -14,7 +14,7 @@ from brickd.model.summary_fold import Fold
 from brickd.shm import _reader, dtypes
 from brickd.shm.ledger import ledger_of
 from brickd.shm.losses import losses
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 UNITS = {
     _reader.UNIT_TICKS: "ticks",
@@ -44,7 +44,7 @@ def recorded(worker: Start, prefix: str, source: str, **environment: str) -> Rea
 def marks(of: Reading) -> dict[tuple[str, ...], int]:
     """How often each mark was set, by the names and units on the way to it."""
 
-    def way(path: Path) -> tuple[str, ...]:
+    def way(path: CallPath) -> tuple[str, ...]:
         above = of.paths[path.parent] if path.parent >= 0 else None
         layer = "" if path.layer < 0 else f"@{path.layer}"
         return (*(() if above is None else way(above)), f"{of.name(path.name)}{layer}:{UNITS[path.unit]}")

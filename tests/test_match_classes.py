@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from said import Said, Tensor, add
 from test_match import classes
 
-from brickd.analysis.numerics.match import Class, Matched, Row, match
+from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
 from brickd.shm import _reader
 
 MiB = 1 << 20
@@ -29,7 +29,7 @@ def matched(*workers: Sequence[Said]) -> Matched:
     return match(prints_of(*workers), range(len(workers)), [0] * len(workers), by_input=True)
 
 
-def by_content(*workers: Sequence[Said]) -> dict[int, Row]:
+def by_content(*workers: Sequence[Said]) -> dict[int, MatchRow]:
     """What is not equal, by the content that it is said of."""
     contents = [each.ticks for said_ in workers for each in said_]
     return {contents[row.members[0].number]: row for row in matched(*workers).rows}

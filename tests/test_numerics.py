@@ -15,10 +15,10 @@ from said import Said, Tensor
 
 from brickd.analysis.numerics import wire
 from brickd.analysis.numerics.fingerprints import SPEAKERS_MAX, Numerics, Speaker
-from brickd.analysis.numerics.online_state import Place
+from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.daemon.collector import SECOND, Collector
 from brickd.shm import _reader
-from brickd.shm.sites import SITES_MAX, Site, Sites, Tables
+from brickd.shm.sites import SITES_MAX, Site, Sites, WorkerNames
 from brickd.state.daemon_state import Memory
 
 IN = (Tensor(7),)
@@ -54,7 +54,7 @@ def test_what_two_workers_say_is_heard_under_the_names_that_they_gave(
     loop.tick(0, look=True)
     counts = {place[1:]: each[:4] for place, each in loop.memory.compared.sites.items()}
     assert counts == {("gate", 2): ("ffn", 6, 0, 6), ("down", -1): ("other", 6, 0, 6)}
-    assert list(loop.memory.compared.findings) == [Place("python", "gate", 2)]
+    assert list(loop.memory.compared.findings) == [ServiceSite("python", "gate", 2)]
     assert [speaker.service for speaker in numerics.speakers.values()] == ["python"] * 2
     for each in running:
         each.go()
@@ -77,13 +77,13 @@ def test_what_a_dead_worker_left_is_heard_to_its_end(worker: Start, hearing: tup
 # ---- speakers
 
 
-def speaker(numerics: Numerics, tables: Callable[[], Tables], uuid: str = "u", service: str = "api") -> Speaker:
+def speaker(numerics: Numerics, tables: Callable[[], WorkerNames], uuid: str = "u", service: str = "api") -> Speaker:
     return numerics.speaker(uuid, service, tables, "")
 
 
 def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
     near, far = Numerics(), Numerics()
-    tables = Tables([None, ("k", 0)], [None, (1, 0, 0)])
+    tables = WorkerNames([None, ("k", 0)], [None, (1, 0, 0)])
     for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
         numerics.speaker(uuid, "api", lambda: tables, shard).hear(Said(Tensor(output), IN).slots())
     wire.hear(near, wire.document(far))
@@ -99,9 +99,9 @@ def heard(numerics: Numerics) -> list[Site]:
 def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
     numerics, looks = Numerics(), []
 
-    def tables() -> Tables:
+    def tables() -> WorkerNames:
         looks.append(1)
-        return Tables([("other", 0), ("mlp", 2), ("FFN", 0)], [None, (1, 3, 0)])
+        return WorkerNames([("other", 0), ("mlp", 2), ("FFN", 0)], [None, (1, 3, 0)])
 
     one = speaker(numerics, tables)
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_tables_are_looked_up_once_for_all_that_they_name() -> None:
 def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
     numerics = Numerics()
     named = (("w", "api"), ("w", "api"), ("v", "api"), ("w", "batch"))
-    tables = [Tables([("other", 0), (name, 0)], [None, (1, 0, 0)]) for name, _ in named]
+    tables = [WorkerNames([("other", 0), (name, 0)], [None, (1, 0, 0)]) for name, _ in named]
     speakers = [
         numerics.speaker(str(n), service, lambda n=n: tables[n], "")  # type: ignore[misc]
         for n, (_, service) in enumerate(named)
@@ -131,9 +131,9 @@ def test_of_workers_of_a_service_that_say_the_same_it_is_kept_once() -> None:
 def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_asked() -> None:
     numerics, looks = Numerics(), []
 
-    def tables() -> Tables:
+    def tables() -> WorkerNames:
         looks.append(1)
-        return Tables([None], [])
+        return WorkerNames([None], [])
 
     one = speaker(numerics, tables)
     for _ in range(1000):
@@ -145,8 +145,8 @@ def test_who_refers_to_what_it_never_names_is_heard_all_the_same_and_seldom_aske
 
 def test_two_workers_numbers_for_the_same_site_are_one() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: Tables([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
-    other = speaker(numerics, lambda: Tables([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
+    one = speaker(numerics, lambda: WorkerNames([None, ("mlp", 0)], [None, (1, -1, 0)]), "one")
+    other = speaker(numerics, lambda: WorkerNames([None, None, ("mlp", 0)], [None, None, (2, -1, 0)]), "other")
     one.hear(Said(Tensor(1), IN, site=1).slots())
     other.hear(Said(Tensor(2), IN, site=2).slots())
     assert numerics.prints.unlike() == [1]
@@ -155,7 +155,7 @@ def test_two_workers_numbers_for_the_same_site_are_one() -> None:
 def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
-    speaker(numerics, lambda: Tables([None, ("w", 0)], [None, (1, 3, 0)])).hear(record)
+    speaker(numerics, lambda: WorkerNames([None, ("w", 0)], [None, (1, 3, 0)])).hear(record)
     assert numerics.prints.end == 0
     assert list(numerics.weights.tensors("api")) == [("w", 3, -1)]
     assert numerics.weights.of("u") is not None
@@ -164,21 +164,23 @@ def test_weights_stand_apart_from_what_kernels_came_to_and_are_looked_up_alike()
 def test_weights_without_a_name_are_not_taken_for_others() -> None:
     numerics = Numerics()
     record = Said(Tensor(1), flags=_reader.CHECKED_WEIGHT).slots()
-    speaker(numerics, lambda: Tables([None], [])).hear(record)
+    speaker(numerics, lambda: WorkerNames([None], [])).hear(record)
     assert (numerics.weights.of("u"), numerics.prints.end) == (None, 0)
 
 
 def test_what_is_about_some_is_theirs_alone_and_stays_as_it_was() -> None:
     numerics = Numerics()
     for uuid in ("a", "b"):
-        speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]), uuid).hear(Said(Tensor(1), IN).slots())
+        speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), uuid).hear(
+            Said(Tensor(1), IN).slots()
+        )
     about = numerics.about({"b", "c"})
     numerics.speakers["b"].hear(Said(Tensor(1), IN).slots())
     assert (list(about.speakers), about.prints.end, heard(about)) == (["b"], 1, [Site("k", -1, "other")])
 
 
 def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None:
-    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     for number in range(5):
         speaker(numerics, lambda: tables, str(number), f"s{number}").hear(Said(Tensor(number), IN).slots())
     about = numerics.about({"1", "4"})
@@ -197,7 +199,7 @@ def test_who_is_heard_beside_those_of_a_copy_is_taken_for_none_of_them() -> None
 
 def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]))
+    one = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
     one.hear(Said(Tensor(1), IN).slots())
     about = numerics.about({"u"})
     shared = {name for name, value in vars(numerics).items() if vars(about)[name] is value and type(value) is not int}
@@ -207,7 +209,9 @@ def test_a_copy_has_nothing_in_common_with_what_it_was_made_of() -> None:
 
 def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
     numerics = Numerics(1)  # as little as there can be
-    one, other = (speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b"))
+    one, other = (
+        speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, 3, 0)]), uuid) for uuid in ("a", "b")
+    )
     other.lose(5)
     one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
@@ -218,7 +222,7 @@ def test_what_is_lost_of_those_of_a_copy_is_lost_there() -> None:
 
 def test_losses_stand_where_they_were_heard_of() -> None:
     numerics = Numerics()
-    one = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]))
+    one = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]))
     one.hear(Said(Tensor(1), IN).slots())
     one.lose(3)
     one.hear(Said(Tensor(1), IN).slots())
@@ -228,16 +232,16 @@ def test_losses_stand_where_they_were_heard_of() -> None:
 
 def test_so_many_speakers_are_known_and_who_was_silent_longest_goes() -> None:
     numerics = Numerics()
-    first = speaker(numerics, lambda: Tables([None, ("k", 0)], [None, (1, -1, 0)]), "first")
+    first = speaker(numerics, lambda: WorkerNames([None, ("k", 0)], [None, (1, -1, 0)]), "first")
     first.hear(Said(Tensor(1), IN).slots())
     for number in range(SPEAKERS_MAX):
-        speaker(numerics, lambda: Tables([], []), str(number))
+        speaker(numerics, lambda: WorkerNames([], []), str(number))
     assert len(numerics.speakers) <= SPEAKERS_MAX
     assert "first" in numerics.speakers
 
 
 def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
-    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     said = Said(Tensor(1), IN).slots()
 
     def come(services: int) -> int:
@@ -258,7 +262,7 @@ def test_what_is_known_of_services_that_came_and_went_is_bounded() -> None:
 
 
 def test_a_service_that_comes_back_stands_beside_nobody_of_those_that_it_had() -> None:
-    numerics, tables = Numerics(), Tables([None, ("k", 0)], [None, (1, -1, 0)])
+    numerics, tables = Numerics(), WorkerNames([None, ("k", 0)], [None, (1, -1, 0)])
     said, numbers = Said(Tensor(1), IN).slots(), []
     for _ in range(2):
         speaker(numerics, lambda: tables, uuid4().hex, "back").hear(said)
@@ -283,7 +287,7 @@ def test_beyond_so_many_sites_the_others_have_numbers_for_names() -> None:
 
 def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_lost() -> None:
     numerics = Numerics(1)  # as little as there can be
-    tables = Tables([None, ("k", 0)], [None, (1, 3, 0)])
+    tables = WorkerNames([None, ("k", 0)], [None, (1, 3, 0)])
     one, other = (speaker(numerics, lambda: tables, uuid) for uuid in ("one", "other"))
     other.lose(5)
     other.hear(Said(Tensor(1), IN).slots())

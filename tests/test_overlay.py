@@ -13,7 +13,7 @@ from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 
 def host() -> Reading:
@@ -26,7 +26,9 @@ def host() -> Reading:
     made.spend(950)
     made.end()
     reading = made.reading()
-    path = Path(1, next(n for n, name in enumerate(reading.names) if name == ("gemm", 0)), -1, _reader.UNIT_DEFERRED)
+    path = CallPath(
+        1, next(n for n, name in enumerate(reading.names) if name == ("gemm", 0)), -1, _reader.UNIT_DEFERRED
+    )
     return replace(
         reading, paths=[*reading.paths, path], summaries=bytes(reading.summaries) + bytes(_reader.SUMMARY_BYTES)
     )

@@ -15,7 +15,7 @@ from made_up import MadeUp, programs
 
 from brickd.analysis.timing.pace_compare import CALLS_MIN, CHANCE, LEAST, Paces, Pair, paces
 from brickd.shm import _reader, dtypes
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]
 
@@ -172,7 +172,7 @@ def test_the_brick_that_is_slow_comes_before_those_around_it_and_those_that_are_
 
 def test_bounds_are_not_compared_and_are_named() -> None:
     fast, slow = worker({"gemm": times(1e6), "norm": times(1e3)}), worker({"gemm": times(2e6), "norm": times(1e3)})
-    paths = [Path(*path[:3], _reader.UNIT_BOUND) if path and path.name == 1 else path for path in slow.paths]
+    paths = [CallPath(*path[:3], _reader.UNIT_BOUND) if path and path.name == 1 else path for path in slow.paths]
     bounds = replace(slow, paths=paths)
     found = paces([fast], [bounds])
     assert found.bounded == ["gemm"]

@@ -20,7 +20,7 @@ from test_recorded_sites import SITES, checked
 
 from brickd.recording.checksum_records import Checked, Lost
 from brickd.recording.chunks import records as records_of
-from brickd.recording.file_index import Contents
+from brickd.recording.file_index import FileIndex
 from brickd.recording.newest_slots import Tails
 from brickd.recording.replay import opened
 from brickd.shm import _reader, dtypes, records
@@ -49,11 +49,11 @@ def strange(sequence: int, slots: int) -> bytes:
 
 
 @contextmanager
-def read(files: Sequence[bytes]) -> Iterator[list[Contents]]:
+def read(files: Sequence[bytes]) -> Iterator[list[FileIndex]]:
     """Files of one recording with this in them."""
     with ExitStack() as stack:
         fds = [stack.enter_context(memory(each)) for each in files]
-        yield [Contents(stack.enter_context(form(fd))) for fd in fds]
+        yield [FileIndex(stack.enter_context(form(fd))) for fd in fds]
 
 
 def taken(files: Sequence[bytes], *uuids: str) -> tuple[dict[str, bytes], dict[str, Lost]]:
@@ -266,7 +266,7 @@ def test_several_workers_are_read_in_one_pass() -> None:
         passes.append(at)
 
     with memory(content_) as fd, form(fd, reads) as opened_:
-        contents = Contents(opened_)
+        contents = FileIndex(opened_)
         before = len(passes)
         found = Checked([contents], {MINE, OTHER, "nobody"})
         assert list(found) == [(MINE, ONE), (OTHER, ONE), (MINE, TWO)]

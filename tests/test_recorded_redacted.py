@@ -31,7 +31,7 @@ from brickd.model.event_log import Event
 from brickd.recording import body_codec, redact
 from brickd.recording.chunks import open_recording
 from brickd.recording.chunks import records as records_of
-from brickd.recording.file_index import Contents
+from brickd.recording.file_index import FileIndex
 from brickd.recording.replay import opened
 from brickd.shm import _reader, dtypes, records
 
@@ -391,7 +391,7 @@ def test_what_was_known_of_weights_is_what_their_records_say_in_every_degree(
             tool.send_signal(signal.SIGINT)
             assert tool.wait() == 0
     with open_recording(str(path)) as form:
-        before = Contents(form).weights()
+        before = FileIndex(form).weights()
     with opened([str(path)]) as world:
         after = world.weights(world.survey().workers)
     assert before is not None

@@ -13,7 +13,7 @@ from test_record import STILL, record, recording
 from test_recording_files import chunks, written
 from verbs import document, started
 
-from brickd.model.retained import Gone
+from brickd.model.retained import RetainedTotals
 from brickd.recording.replay import opened
 from brickd.shm import _reader, segment_codec
 from brickd.shm.segment import open_segment
@@ -136,9 +136,10 @@ def test_a_reading_comes_back_with_its_sites_and_several_together_have_none(work
         (name, off) for name, _, off in SITES
     ]
     little = segment_codec.compact(reading)
-    texts = segment_codec.Tables.over([little]).texts()
+    texts = segment_codec.SharedTables.over([little]).texts()
     back = segment_codec.reading(
-        json.loads(segment_codec.written(little)), segment_codec.Tables.of({n: json.loads(t) for n, t in texts.items()})
+        json.loads(segment_codec.written(little)),
+        segment_codec.SharedTables.of({n: json.loads(t) for n, t in texts.items()}),
     )
     assert back.sites == reading.sites
-    assert Gone("api/0", back).and_(Gone("api/1", reading)).reading.sites == []
+    assert RetainedTotals("api/0", back).and_(RetainedTotals("api/1", reading)).reading.sites == []

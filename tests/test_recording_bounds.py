@@ -20,7 +20,7 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey, Worker
 from brickd.query.orders import Recording
 from brickd.recording.body_codec import read_tables
-from brickd.recording.chunks import Records
+from brickd.recording.chunks import RingRecords
 from brickd.recording.damage import DAMAGES_MAX, End
 from brickd.recording.file_index import RecordedEvents
 from brickd.recording.newest_slots import Tails
@@ -166,10 +166,10 @@ def test_names_are_written_again_with_every_sixth_snapshot(path: Path) -> None:
 # ---- what is held when it is read
 
 
-def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> Records:
+def ring(first: int, records: int, inside: int = 0, lane: int = 0) -> RingRecords:
     """Records of four slots each."""
     slots = b"".join(Said(Tensor(number)).slots() for number in range(records))
-    return Records(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
+    return RingRecords(1, lane, True, inside, first, slots[inside * SLOT_BYTES :])
 
 
 def test_the_newest_slots_are_held_and_a_quarter_more() -> None:
@@ -195,7 +195,7 @@ def test_behind_a_gap_slots_are_held_from_the_beginning_of_a_record_on() -> None
     assert held(tails) == (100, 12)
     tails.take(ring(114, 3, inside=2))
     assert held(tails) == (116, 8)
-    tails.take(Records(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # all of it is of a record that began before
+    tails.take(RingRecords(1, 0, True, 9, 200, bytes(3 * SLOT_BYTES)))  # all of it is of a record that began before
     assert held(tails) == (203, 0)
     first = Tails([0], 1)
     first.take(ring(0, 3, inside=2))

@@ -18,7 +18,7 @@ from forge import GOLDEN
 from tapes import FIRST, begin, content, memory
 
 from brickd.errors import NotPermitted, RecordingRefused
-from brickd.recording.chunks import Records, Title, open_recording, records
+from brickd.recording.chunks import RingRecords, Title, open_recording, records
 from brickd.shm import _reader
 
 Start = Callable[..., Worker]
@@ -58,7 +58,7 @@ def test_a_recording_of_form_1_0_is_read_for_ever() -> None:
     assert [(each.kind, each.at_ns, each.body) for each in others] == appended
     assert last.kind == _reader.CHUNK_RECORDS
     seen = records(last.body)
-    assert seen._replace(slots=b"") == Records(**{**frozen["records"], "inside": 0, "slots": b""})
+    assert seen._replace(slots=b"") == RingRecords(**{**frozen["records"], "inside": 0, "slots": b""})
     assert len(seen.slots) // 64 == frozen["records"]["slots"]
     with memory() as fd:
         recording = begin(fd, number=title["number"])

@@ -26,7 +26,7 @@ from verbs import brickd, document, started
 
 from brickd.analysis.timing.monitor import Lookout
 from brickd.api import event_stream
-from brickd.datasources.world import Facts, SharedMemory
+from brickd.datasources.world import DaemonStatus, SharedMemory
 from brickd.errors import BrickdError
 from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
@@ -72,8 +72,8 @@ class Machine(SharedMemory):
         self.alive = threading.Event()
         self.alive.set()
 
-    def daemon(self) -> Facts:  # type: ignore[override]
-        return Facts("0.1.0", os.getpid(), time.time_ns(), 0, "brickd-test-")
+    def daemon(self) -> DaemonStatus:  # type: ignore[override]
+        return DaemonStatus("0.1.0", os.getpid(), time.time_ns(), 0, "brickd-test-")
 
     def lives(self, names: tuple[str, ...]) -> bool:
         return self.alive.is_set()
@@ -382,7 +382,7 @@ def with_lanes(path: Path, lanes: int, snapshot: Snapshot, fill: Callable[[_read
         tables = bodies.tables(shown, set())
         assert tables is not None
         recording.append(_reader.CHUNK_TABLES, 1, tables)
-        recording.append(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(shown, None, bodies.Counts()))
+        recording.append(_reader.CHUNK_SNAPSHOT, 1, bodies.snapshot(shown, None, bodies.RecordingCounts()))
         recording.close()
 
 
@@ -517,7 +517,9 @@ def test_who_was_slow_is_named_from_a_recording_as_the_daemon_named_it(worker: S
             lookout.take(snapshot)
             if (tables := bodies.tables(snapshot, known)) is not None:
                 recording.append(_reader.CHUNK_TABLES, each.at_ns, tables)
-            recording.append(_reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(snapshot, None, bodies.Counts()))
+            recording.append(
+                _reader.CHUNK_SNAPSHOT, each.at_ns, bodies.snapshot(snapshot, None, bodies.RecordingCounts())
+            )
         recording.close()
     said = document("stragglers", str(path), code=1)
     assert said["stragglers"] == [finding.document() for finding in lookout.judged().findings]

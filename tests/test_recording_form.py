@@ -31,7 +31,7 @@ from tapes import (
 
 from brickd.errors import RecordingRefused
 from brickd.recording.chunks import Title
-from brickd.recording.damage import DAMAGES_MAX, Damage, Refused
+from brickd.recording.damage import DAMAGES_MAX, Damage, DroppedChunks
 from brickd.shm import _reader
 
 KINDS = st.sampled_from([_reader.CHUNK_WORKERS, _reader.CHUNK_SNAPSHOT, _reader.CHUNK_EVENTS])
@@ -356,7 +356,7 @@ def test_an_end_says_what_there_was_no_room_for() -> None:
         assert os.fstat(fd).st_size <= 1000
         seen = read_fd(fd)
     assert seen.end.clean
-    assert seen.end.refused == Refused(1, 1000, 0)
+    assert seen.end.refused == DroppedChunks(1, 1000, 0)
     assert seen.end.words() == ["had no room for 1 chunk of 1,000 bytes"]
 
 

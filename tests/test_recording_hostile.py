@@ -31,7 +31,7 @@ from brickd.query.queries import (
     WeightsQuestion,
     WorkersQuestion,
 )
-from brickd.recording.replay import Recorded, opened
+from brickd.recording.replay import Replay, opened
 from brickd.shm import _reader
 from brickd.views import bricks, coverage, events, hang, inspect, status, stragglers, tree, weights, workers
 
@@ -82,7 +82,7 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from places(each)
 
 
-def answers(world: Recorded) -> Iterator[Callable[[], object]]:
+def answers(world: Replay) -> Iterator[Callable[[], object]]:
     """Every view of a recording."""
     yield lambda: status.answer(world, StatusQuestion())
     yield lambda: status.answer(world, StatusQuestion(over="10s"))

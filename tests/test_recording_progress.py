@@ -19,10 +19,10 @@ from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey
 from brickd.query.queries import EventsQuestion
 from brickd.recording import body_codec
-from brickd.recording.body_codec import Counts
+from brickd.recording.body_codec import RecordingCounts
 from brickd.shm import _reader
 
-SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, Counts())
+SNAPSHOT = body_codec.snapshot(Snapshot(1, 1, Survey([], [])), None, RecordingCounts())
 
 
 @pytest.fixture

@@ -388,10 +388,10 @@ def test_the_keys_of_a_view_are_those_of_its_section(worker: Start, daemon: Daem
 
 
 def judged() -> Any:
-    from brickd.analysis.timing.findings import Judged
+    from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.base.timestamps import Moment
 
-    return Judged((), (), (), 0, 4, 0, Moment(0, 0))
+    return StragglerVerdict((), (), (), 0, 4, 0, Moment(0, 0))
 
 
 @pytest.mark.parametrize(

@@ -12,24 +12,24 @@ from test_forgetting import read
 from brickd.errors import CheckpointRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, lifted, overlay
-from brickd.model.retained import Background, Cursor, Gone, Known
+from brickd.model.retained import Background, Cursor, RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import sampling
 from brickd.shm.ledger import ledger_of
-from brickd.shm.removed_workers import Counts, Removed
+from brickd.shm.removed_workers import RemovedWorker, WorkerCounts
 from brickd.state import checkpoint, daemon_state
 from brickd.state.daemon_state import OTHERS, Memory
 
 ONE, TWO, THREE, FOUR = (f"{number:016x}{number:016x}" for number in (1, 2, 3, 4))
 
 
-def gone(uuid: str, name: str = "api/0") -> Gone:
-    return Gone(name, read(uuid))
+def gone(uuid: str, name: str = "api/0") -> RetainedTotals:
+    return RetainedTotals(name, read(uuid))
 
 
-def removed(uuid: str, spans: int, *, took: str = "") -> Removed:
-    counts = Counts(spans=spans)
-    return Removed(uuid, took, "api", -1, "", 0, 10, 20, False, 1, counts)
+def removed(uuid: str, spans: int, *, took: str = "") -> RemovedWorker:
+    counts = WorkerCounts(spans=spans)
+    return RemovedWorker(uuid, took, "api", -1, "", 0, 10, 20, False, 1, counts)
 
 
 def restarted(before: Memory) -> Memory:
@@ -87,7 +87,7 @@ def test_one_that_is_added_up_leaves_of_its_record_what_its_totals_do_not_show_a
     assert here.buried == [ONE]
     assert list(here.removed.alone) == [TWO]
     (left,) = here.removed.sums.values()
-    assert (left.workers, left.counts) == (1, Counts(spans=5))
+    assert (left.workers, left.counts) == (1, WorkerCounts(spans=5))
     assert here.fold([removed(ONE, shown.spans + 9)]) == []
 
 
@@ -98,14 +98,14 @@ def test_totals_that_are_dropped_are_counted_as_removed_and_those_of_one_with_it
     shown = ledger_of(one.reading).counts()
     here.fold([removed(ONE, shown.spans + 5)])
     here.drop(one)
-    assert here.removed.sums["api", True] == Removed.several("api", True, workers, shown)
+    assert here.removed.sums["api", True] == RemovedWorker.several("api", True, workers, shown)
     assert here.buried == ([ONE] if workers == 1 else [])
     assert (list(here.removed.alone) == []) == (workers == 1)
 
 
 def test_the_record_of_one_that_is_shown_is_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("brickd.shm.removed_workers.ALONE_MAX", 1)
-    here = Memory("brickd-", known={ONE: Known()}, gone={TWO: gone(TWO)})
+    here = Memory("brickd-", known={ONE: RetainedWorker()}, gone={TWO: gone(TWO)})
     here.fold([removed(uuid, 3) for uuid in (ONE, TWO, THREE, FOUR)])
     here.limit_removed()
     assert (list(here.removed.alone), here.buried) == ([ONE, TWO, FOUR], [THREE])
@@ -141,7 +141,7 @@ def test_several_in_one_have_nobodys_own_name_and_all_of_their_spans() -> None:
 
 
 def test_names_are_those_of_single_workers_that_have_one() -> None:
-    known = {ONE: Known("api/0"), TWO: Known()}
+    known = {ONE: RetainedWorker("api/0"), TWO: RetainedWorker()}
     here = Memory("brickd-", known=known, gone={THREE: gone(THREE, "api/2"), FOUR: gone(FOUR, "")})
     here.older["api/TSC"] = one = gone(f"{5:032x}", "api/5")
     assert here.names() == {ONE: "api/0", THREE: "api/2", one.reading.uuid: "api/5"}
@@ -151,14 +151,14 @@ def test_names_are_those_of_single_workers_that_have_one() -> None:
 
 
 def test_files_are_those_of_workers_whose_segment_was_drained() -> None:
-    here = Memory("brickd-", known={ONE: Known(file=(1, 2)), TWO: Known()}, gone={THREE: gone(THREE)})
+    here = Memory("brickd-", known={ONE: RetainedWorker(file=(1, 2)), TWO: RetainedWorker()}, gone={THREE: gone(THREE)})
     found = here.background()
     assert (found.files, found.overlays) == ({ONE: (1, 2)}, {})
     assert found.begun == {uuid[:16]: uuid for uuid in (ONE, TWO, THREE)}
 
 
 def test_a_lost_segment_is_found_by_the_first_half_of_its_uuid() -> None:
-    found = Memory("brickd-", known={ONE: Known()}).background()
+    found = Memory("brickd-", known={ONE: RetainedWorker()}).background()
     assert found.before(int.from_bytes(bytes.fromhex(ONE)[:8], "little")) == ONE
     assert found.before(int.from_bytes(bytes.fromhex(TWO)[:8], "little")) is None
     zero = Background(begun={"00" * 8: "0" * 32})
@@ -172,8 +172,8 @@ def deferring(started: int) -> Deferred:
 
 
 def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> None:
-    known = {ONE: Known(deferred=deferring(1)), TWO: Known(deferred=deferring(2))}
-    dead = Gone("api/2", laid_over(read(THREE), overlay(deferring(3))))
+    known = {ONE: RetainedWorker(deferred=deferring(1)), TWO: RetainedWorker(deferred=deferring(2))}
+    dead = RetainedTotals("api/2", laid_over(read(THREE), overlay(deferring(3))))
     found = Memory("brickd-", known=known, gone={THREE: dead}).background()
 
     def started(uuid: str, before: str | None) -> int | None:
@@ -189,7 +189,7 @@ def test_deferred_work_is_that_of_the_segment_or_of_the_one_that_was_lost() -> N
 
 
 def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = Memory("brickd-", known={ONE: Known()}, gone={TWO: gone(TWO)}, wishes={"api": Wish()})
+    here = Memory("brickd-", known={ONE: RetainedWorker()}, gone={TWO: gone(TWO)}, wishes={"api": Wish()})
     here.removed.fold([removed(THREE, 3)])
     copy = here.copy()
     for of in (here.known, here.gone, here.wishes, here.removed.alone):
@@ -200,7 +200,9 @@ def test_a_copy_changes_with_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_worker_of_a_checkpoint_comes_back_with_all_that_is_known_of_it() -> None:
     cursors = [Cursor(1, 2, 3, 4, 5), Cursor(0, 0, 0, 0, 2**64 - 1)]
-    before = Memory("brickd-", known={ONE: Known("api/0", cursors, Deferred(), 2**65, (3, 4))}, newest_event=2**62)
+    before = Memory(
+        "brickd-", known={ONE: RetainedWorker("api/0", cursors, Deferred(), 2**65, (3, 4))}, newest_event=2**62
+    )
     before.closed = False
     after = restarted(before)
     (known,) = after.known.values()
@@ -250,7 +252,7 @@ def test_a_wish_names_as_many_sites_as_an_order_may() -> None:
 
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_several_that_are_gone_are_at_least_one(workers: int) -> None:
-    written = Memory("brickd-", gone={ONE: Gone("api/0", read(ONE), workers)})
+    written = Memory("brickd-", gone={ONE: RetainedTotals("api/0", read(ONE), workers)})
     if workers:
         assert restarted(written).gone[ONE].workers == workers
     else:

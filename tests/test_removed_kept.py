@@ -21,7 +21,7 @@ from brickd.datasources.world import SharedMemory
 from brickd.model.retained import Background
 from brickd.model.workers import survey
 from brickd.shm import _reader, removed_file, removed_workers
-from brickd.shm.removed_workers import Counts, Removals, Removed
+from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts
 from brickd.shm.segment_files import find
 from brickd.state import checkpoint
 from brickd.state.checkpoint import decode, encode
@@ -259,12 +259,12 @@ def test_a_record_of_a_lost_segment_counts_nothing_also_when_the_worker_that_wen
 # ---- what is limited
 
 
-COUNTS = Counts(spans=3, details=1, events=2, marks=4, lost=5)
+COUNTS = WorkerCounts(spans=3, details=1, events=2, marks=4, lost=5)
 
 
-def of(number: int, service: str = "api", *, asked: bool = False, counts: Counts = COUNTS) -> Removed:
+def of(number: int, service: str = "api", *, asked: bool = False, counts: WorkerCounts = COUNTS) -> RemovedWorker:
     reason = _reader.REMOVED_PRUNED if asked else _reader.REMOVED_ROOM
-    return Removed(f"{number:032x}", "", service, number, "tp1", reason, 10, 20, asked, 1, counts)
+    return RemovedWorker(f"{number:032x}", "", service, number, "tp1", reason, 10, 20, asked, 1, counts)
 
 
 def spans(of: Removals) -> int:

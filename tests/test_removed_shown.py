@@ -26,7 +26,7 @@ from brickd.doctor import removed_workers as doctor
 from brickd.model.retained import Background
 from brickd.model.workers import survey
 from brickd.shm import _reader, removed_file
-from brickd.shm.removed_workers import Counts, Removals, Removed, uncounted
+from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts, uncounted
 from brickd.shm.segment_files import find
 
 WIDE = Screen(None, False)
@@ -180,25 +180,25 @@ def test_a_worker_that_goes_on_in_another_segment_is_not_counted_as_removed(work
 LOST, SECOND, THIRD = (f"{n:02x}" * 16 for n in (1, 2, 3))
 
 
-def went_on(uuid: str, took: str, spans: int) -> Removed:
+def went_on(uuid: str, took: str, spans: int) -> RemovedWorker:
     """A removed worker that went on in this segment."""
-    return Removed(uuid, took[:16], "api", -1, "", _reader.REMOVED_ROOM, 1, 2, False, 1, Counts(spans))
+    return RemovedWorker(uuid, took[:16], "api", -1, "", _reader.REMOVED_ROOM, 1, 2, False, 1, WorkerCounts(spans))
 
 
 @pytest.mark.parametrize(
     ("records", "shown", "counted"),
     [
         ([went_on(SECOND, LOST, 7)], {}, [7]),
-        ([went_on(SECOND, LOST, 7)], {LOST: Counts(5)}, [2]),
-        ([went_on(SECOND, LOST, 7)], {LOST: Counts(5), SECOND: Counts(6)}, [1]),
-        ([went_on(SECOND, LOST, 7), went_on(THIRD, SECOND, 9)], {LOST: Counts(5)}, [4]),
-        ([went_on(SECOND, THIRD, 7), went_on(THIRD, SECOND, 9)], {LOST: Counts(5)}, []),
-        ([went_on(SECOND, "", 7)], {LOST: Counts(5)}, [7]),
+        ([went_on(SECOND, LOST, 7)], {LOST: WorkerCounts(5)}, [2]),
+        ([went_on(SECOND, LOST, 7)], {LOST: WorkerCounts(5), SECOND: WorkerCounts(6)}, [1]),
+        ([went_on(SECOND, LOST, 7), went_on(THIRD, SECOND, 9)], {LOST: WorkerCounts(5)}, [4]),
+        ([went_on(SECOND, THIRD, 7), went_on(THIRD, SECOND, 9)], {LOST: WorkerCounts(5)}, []),
+        ([went_on(SECOND, "", 7)], {LOST: WorkerCounts(5)}, [7]),
     ],
     ids=["not shown", "shown", "both shown", "lost twice", "in a circle", "lost nothing"],
 )
 def test_what_a_total_shows_of_a_lost_segment_is_not_counted_again(
-    records: list[Removed], shown: dict[str, Counts], counted: list[int]
+    records: list[RemovedWorker], shown: dict[str, WorkerCounts], counted: list[int]
 ) -> None:
     assert [each.counts.spans for each in uncounted(records, shown, (), ())] == counted
 
@@ -206,7 +206,7 @@ def test_what_a_total_shows_of_a_lost_segment_is_not_counted_again(
 def test_what_a_total_showed_of_a_lost_segment_is_not_counted_when_that_total_goes() -> None:
     removals = Removals()
     removals.fold([went_on(SECOND, LOST, 7)])
-    assert removals.settle(LOST, Counts(5)) == [LOST, SECOND]
+    assert removals.settle(LOST, WorkerCounts(5)) == [LOST, SECOND]
     assert (removals.alone, removals.sums["api", False].counts.spans) == ({}, 2)
 
 
@@ -225,16 +225,16 @@ def test_what_a_removed_worker_could_not_record_is_the_sum_of_all_that_its_recor
     (record,) = _reader.removed(bytes(sealed))
     assert record is not None
     record |= {"rejected": (1, 2), "no_lane": 4, "nested": 8, "span_dropped": 16, "event_dropped": 32}
-    assert Removed.of(record).counts.lost == 63
+    assert RemovedWorker.of(record).counts.lost == 63
 
 
 NUMBER = st.integers(0, 2**64 - 1) | st.integers(0, 3)
-COUNTS = st.builds(Counts, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
+COUNTS = st.builds(WorkerCounts, NUMBER, NUMBER, NUMBER, NUMBER, NUMBER)
 UUIDS = [f"{n:032x}" for n in range(1, 5)]
 
 
-def removed(uuid: str, counts: Counts, took: str = "") -> Removed:
-    return Removed(uuid, took, "api", -1, "", _reader.REMOVED_ROOM, 0, 0, False, 1, counts)
+def removed(uuid: str, counts: WorkerCounts, took: str = "") -> RemovedWorker:
+    return RemovedWorker(uuid, took, "api", -1, "", _reader.REMOVED_ROOM, 0, 0, False, 1, counts)
 
 
 @given(
@@ -245,14 +245,20 @@ def removed(uuid: str, counts: Counts, took: str = "") -> Removed:
     st.randoms(use_true_random=False),
 )
 def test_each_worker_counts_once_whatever_the_order_of_its_records(
-    records: list[Removed], shown: dict[str, Counts], taken: set[str], settled: set[str], chance: random.Random
+    records: list[RemovedWorker],
+    shown: dict[str, WorkerCounts],
+    taken: set[str],
+    settled: set[str],
+    chance: random.Random,
 ) -> None:
     found = {each.uuid: each.counts for each in uncounted(records, shown, taken, settled)}
     assert len(found) == len(uncounted(records, shown, taken, settled)), "no uuid twice"
     spans = {uuid: max((each.counts.spans for each in records if each.uuid == uuid), default=0) for uuid in UUIDS}
     for uuid in UUIDS:
-        counted = 0 if uuid in settled or uuid[:16] in taken else max(0, spans[uuid] - shown.get(uuid, Counts()).spans)
-        assert found.get(uuid, Counts()).spans == counted
+        counted = (
+            0 if uuid in settled or uuid[:16] in taken else max(0, spans[uuid] - shown.get(uuid, WorkerCounts()).spans)
+        )
+        assert found.get(uuid, WorkerCounts()).spans == counted
     assert all(n >= 0 for counts in found.values() for n in counts)
     chance.shuffle(records)
     shuffled = {each.uuid: each.counts.spans for each in uncounted(records, shown, taken, settled)}

@@ -7,18 +7,18 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.analysis.numerics.online_state import Place
-from brickd.analysis.numerics.place_quota import Room
+from brickd.analysis.numerics.online_state import ServiceSite
+from brickd.analysis.numerics.place_quota import PlaceQuota
 
 SERVICES, WORKERS, KERNELS = "ab", 4, 12
-places = st.builds(Place, st.sampled_from(SERVICES), st.integers(0, KERNELS).map(str), st.just(0))
+places = st.builds(ServiceSite, st.sampled_from(SERVICES), st.integers(0, KERNELS).map(str), st.just(0))
 
 
 @given(st.lists(st.tuples(places, st.integers(0, WORKERS - 1), st.booleans()), max_size=80))
 def test_there_is_never_more_than_the_bounds_and_nobody_with_two_keeps_another_from_one(
-    wanted: list[tuple[Place, int, bool]],
+    wanted: list[tuple[ServiceSite, int, bool]],
 ) -> None:
-    room, taken = Room(5, 8, ()), dict[Place, str]()
+    room, taken = PlaceQuota(5, 8, ()), dict[ServiceSite, str]()
     for place, number, leaves in wanted:
         worker = f"{place.service}{number}"
         if leaves:
@@ -40,8 +40,8 @@ def test_there_is_never_more_than_the_bounds_and_nobody_with_two_keeps_another_f
 
 
 def test_the_newest_of_who_has_the_most_leaves() -> None:
-    first, second, third = (Place("a", name, 0) for name in ("k", "l", "m"))
-    room = Room(2, 2, [(first, "one"), (second, "one")])
+    first, second, third = (ServiceSite("a", name, 0) for name in ("k", "l", "m"))
+    room = PlaceQuota(2, 2, [(first, "one"), (second, "one")])
     assert not room.take(third, "two")
     assert room.make(third, "two") == second
     assert room.take(first, "two")

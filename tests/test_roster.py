@@ -18,7 +18,7 @@ from brickd.errors import NotPermitted
 from brickd.model import workers
 from brickd.model.retained import Background
 from brickd.model.workers import survey
-from brickd.shm.segment_files import File
+from brickd.shm.segment_files import SegmentFile
 from brickd.state.checkpoint import decode, save
 from brickd.state.daemon_state import Memory
 
@@ -81,7 +81,7 @@ def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_
     def keep(content: bytes) -> None:
         kept[:] = content
 
-    def refused(self: File) -> bool:
+    def refused(self: SegmentFile) -> bool:
         raise NotPermitted("made up")
 
     def run(*, until: Callable[[Collector], bool] = lambda _: False) -> Collector:
@@ -93,7 +93,7 @@ def test_a_dead_worker_whose_segment_may_not_be_removed_is_counted_once_however_
                 break
         return loop
 
-    monkeypatch.setattr(File, "unlink", refused)
+    monkeypatch.setattr(SegmentFile, "unlink", refused)
     for number in range(4):
         segment(prefix, str(number), os.urandom(16), ended=1)
         with monkeypatch.context() as killed:

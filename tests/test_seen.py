@@ -9,12 +9,12 @@ import pytest
 from made_up import MadeUp
 
 from brickd.analysis.numerics.coverage import SiteState, state_of, thinned
-from brickd.analysis.numerics.online_state import Case, Compared, Counts, Evidence, Place
+from brickd.analysis.numerics.online_state import Case, Compared, KeptEvidence, ServiceSite, SiteCounts
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 
-HERE = Place("api", "mlp", 3)
+HERE = ServiceSite("api", "mlp", 3)
 
 
 @pytest.mark.parametrize(
@@ -32,29 +32,29 @@ HERE = Place("api", "mlp", 3)
 def test_a_kernel_repeats_itself_where_a_hundred_came_out_equal_and_twenty_times_as_many_as_not(
     met: int, unlike: int, *, repeats: bool
 ) -> None:
-    assert Counts("ffn", met, met=met, unlike=unlike).repeats is repeats
+    assert SiteCounts("ffn", met, met=met, unlike=unlike).repeats is repeats
 
 
 def test_alone_is_what_could_have_been_compared_and_met_nobody() -> None:
-    assert Counts("ffn", prints=10, bare=3, stateful=2, met=1).alone == 4
-    assert Counts("ffn", prints=1, met=2).alone == 0
+    assert SiteCounts("ffn", prints=10, bare=3, stateful=2, met=1).alone == 4
+    assert SiteCounts("ffn", prints=1, met=2).alone == 0
 
 
 def test_a_case_is_whole_where_what_both_said_is_kept() -> None:
-    said, bare = Evidence("u0", b"slots", "", ""), Evidence("u1", b"", "", "")
+    said, bare = KeptEvidence("u0", b"slots", "", ""), KeptEvidence("u1", b"", "", "")
     pairs = ((said, said), (said, bare), (bare, said), (bare, bare))
     assert [Case(1, *pair).whole for pair in pairs] == [True, False, False, False]
 
 
 def test_a_place_is_of_its_service_and_what_is_nobodys_of_all() -> None:
-    assert [Place(service, "mlp", 3).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, False]
-    assert [Place(service, "", -1).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, True]
+    assert [ServiceSite(service, "mlp", 3).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, False]
+    assert [ServiceSite(service, "", -1).is_of({"api"}) for service in ("api", "batch", "")] == [True, False, True]
 
 
 def test_more_of_each_count_is_added_to_the_same() -> None:
-    once = Counts("ffn").and_(1, 2, 3, 4, 5, 6, judged=7)
-    assert once == Counts("ffn", prints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
-    assert once.and_(10, 20, 30, 40, 50, 60) == Counts("ffn", 11, 22, 33, 44, 55, 66, 7)
+    once = SiteCounts("ffn").and_(1, 2, 3, 4, 5, 6, judged=7)
+    assert once == SiteCounts("ffn", prints=1, bare=2, met=3, unlike=4, gone=5, stateful=6, judged=7)
+    assert once.and_(10, 20, 30, 40, 50, 60) == SiteCounts("ffn", 11, 22, 33, 44, 55, 66, 7)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +72,12 @@ def test_more_of_each_count_is_added_to_the_same() -> None:
 )
 def test_the_state_of_a_site_that_is_recorded_is_by_its_counts(counts: dict[str, int], state: SiteState) -> None:
     for nothing in ([], [HERE]):
-        assert state_of(Compared(), HERE, Counts("ffn", **counts), nothing, [HERE]) == state
+        assert state_of(Compared(), HERE, SiteCounts("ffn", **counts), nothing, [HERE]) == state
 
 
 def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
     def state(category: str = "ffn", prints: int = 0, **places: Any) -> SiteState:
-        return state_of(Compared(), HERE, Counts(category, prints), places.get("off", ()), places.get("on", ()),
+        return state_of(Compared(), HERE, SiteCounts(category, prints), places.get("off", ()), places.get("on", ()),
                         places.get("left_out", ()))  # fmt: skip
 
     assert state(off=[HERE]) == SiteState.OFF
@@ -91,7 +91,7 @@ def test_a_site_of_which_nothing_came_is_off_where_nobody_has_it_on() -> None:
 
 def test_what_differs_leads_and_then_what_contradicts_itself() -> None:
     found: Any = {HERE: None}
-    counts = Counts("ffn", 9, met=9, unlike=9)
+    counts = SiteCounts("ffn", 9, met=9, unlike=9)
     assert state_of(replace(Compared(), findings=found, doubts=found), HERE, counts, (), ()) == SiteState.DIFFERS
     assert state_of(replace(Compared(), doubts=found), HERE, counts, (), ()) == SiteState.UNREPEATED
 

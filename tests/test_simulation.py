@@ -30,13 +30,13 @@ from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
 from brickd.model import workers
 from brickd.model.deferred import Deferred
-from brickd.model.retained import Cursor, Gone, Known
+from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import Worker
 from brickd.shm import _reader, dtypes, removed_file
 from brickd.shm.clock import Now
 from brickd.shm.duplicates import Twin, original
-from brickd.shm.removed_workers import Removals, Removed, uncounted
-from brickd.shm.segment_files import File, find
+from brickd.shm.removed_workers import Removals, RemovedWorker, uncounted
+from brickd.shm.segment_files import SegmentFile, find
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
@@ -259,14 +259,14 @@ def _from_the_tails_and_not_from_the_cursors(patch: Patch) -> None:
 
 
 def _state_without_its_cursors(patch: Patch) -> None:
-    pieces, before = Known.pieces, dict[int, list[Cursor]]()
+    pieces, before = RetainedWorker.pieces, dict[int, list[Cursor]]()
 
-    def mutant(self: Known) -> Iterator[str]:
+    def mutant(self: RetainedWorker) -> Iterator[str]:
         older = before.get(id(self.deferred), self.cursors)
         before[id(self.deferred)] = self.cursors
         return pieces(replace(self, cursors=older))
 
-    patch.setattr(Known, "pieces", mutant)
+    patch.setattr(RetainedWorker, "pieces", mutant)
 
 
 def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:
@@ -282,7 +282,7 @@ def _a_segment_removed_before_its_totals_are_kept(patch: Patch) -> None:
 
 
 def _the_dead_are_counted_again(patch: Patch) -> None:
-    class Forgetful(dict[str, Gone]):
+    class Forgetful(dict[str, RetainedTotals]):
         def __contains__(self, key: object) -> bool:
             return False
 
@@ -329,7 +329,7 @@ def _a_checkpoint_that_failed_counts_as_kept(patch: Patch) -> None:
 
 
 def _the_living_are_buried(patch: Patch) -> None:
-    patch.setattr(File, "worker", lambda self: None)
+    patch.setattr(SegmentFile, "worker", lambda self: None)
 
 
 def _a_segment_that_was_lost_tells_of_its_own_work(patch: Patch) -> None:
@@ -381,7 +381,7 @@ def _a_record_counts_beside_its_totals(patch: Patch) -> None:
 
 
 def _records_that_are_kept_are_counted_again(patch: Patch) -> None:
-    def mutant(self: Removals, found: Iterable[Removed]) -> list[Removed]:
+    def mutant(self: Removals, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
         for each in found:
             self.add(each.service, each.asked, 1, each.counts)
         return []

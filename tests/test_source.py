@@ -23,7 +23,7 @@ from told import fnv1a
 from verbs import brickd, document
 
 from brickd.base.paths import runtime
-from brickd.model.kernel_sources.assembly import Source
+from brickd.model.kernel_sources.assembly import KernelSource
 from brickd.model.kernel_sources.files import Filed
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
@@ -298,7 +298,7 @@ def filed(prefix: str) -> dict[str, int]:
     """Texts that a daemon has left: their hashes, by name."""
     shelf = Filed(runtime().sources)
     for name, text in TEXTS.items():
-        shelf.write(Source(fnv1a(text), name, f"/src/{name}", text))
+        shelf.write(KernelSource(fnv1a(text), name, f"/src/{name}", text))
     return {name: fnv1a(text) for name, text in TEXTS.items()}
 
 
@@ -334,7 +334,7 @@ def test_a_hash_that_nothing_has_is_answered_with_4_and_one_that_several_have_wi
     shelf = Filed(runtime().sources)
     every = sorted((f"{fnv1a(b'%d' % n):016x}", b"%d" % n) for n in range(40))
     for hash_, text in every:
-        shelf.write(Source(int(hash_, 16), "", "", text))
+        shelf.write(KernelSource(int(hash_, 16), "", "", text))
     first = next(one[:1] for (one, _), (other, _) in itertools.pairwise(every) if one[0] == other[0])
     some = brickd("source", first)
     assert (some.returncode, some.stdout) == (2, "")
@@ -371,7 +371,7 @@ def test_a_list_of_many_counts_those_that_no_kernel_refers_to(worker: Start) -> 
     shelf = Filed(runtime().sources)
     for number in range(30):
         text = f"text {number}".encode()
-        shelf.write(Source(fnv1a(text), "", "", text))
+        shelf.write(KernelSource(fnv1a(text), "", "", text))
     worker('brick.kernel("k", 1, 1, source="text 7")\npause()').paused()
     lines = brickd("source").stdout.splitlines()
     assert lines[1].split()[:3] == [f"{fnv1a(b'text 7'):016x}", "6B", "1"]

@@ -16,7 +16,7 @@ from told import END, NAME, PATH, PIECE, TEXT, Piece, fnv1a, part, record, take_
 
 from brickd.model.event_log import Log
 from brickd.model.kernel_sources import files, store
-from brickd.model.kernel_sources.assembly import Head, Source, decoded
+from brickd.model.kernel_sources.assembly import KernelSource, SourceHead, decoded
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import Sources
 from brickd.shm import _reader
@@ -129,7 +129,7 @@ def test_what_several_tell_parts_of_is_put_together(data: st.DataObject, text: b
     for piece in data.draw(st.permutations(labels)) + data.draw(st.permutations(rest)):
         made.take(str(data.draw(st.integers(1, tellers))), [piece])
     assert texts(made) == {known: text}
-    assert made.heads()[known] == Head("name" * 20, "/a/path", len(text))
+    assert made.heads()[known] == SourceHead("name" * 20, "/a/path", len(text))
 
 
 JUNK = st.tuples(
@@ -204,7 +204,7 @@ def test_what_is_no_utf_8_stays_as_it_was_told(filed: Filed) -> None:
     text, made = bytes(range(256)), kept(filed)
     take_each(made, "a", told.told(text, b"\xff name", b"\xc3"))
     made.file()
-    assert filed.read(fnv1a(text)) == Source(fnv1a(text), "\ufffd name", "\ufffd", text)
+    assert filed.read(fnv1a(text)) == KernelSource(fnv1a(text), "\ufffd name", "\ufffd", text)
 
 
 # ---- two texts of one hash
@@ -254,7 +254,7 @@ def test_what_64_workers_tell_is_kept_once(filed: Filed) -> None:
     made.file()
     assert len("".join(made.pieces())) < 200
     assert [each.name for each in filed.directory.iterdir()] == [f"{known:016x}"]
-    assert filed.read(known) == Source(known, "gemm", "", text)
+    assert filed.read(known) == KernelSource(known, "gemm", "", text)
     assert (events(log), +made.counts) == ([], {})
 
 

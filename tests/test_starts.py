@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brickd.model.deferred_starts import Start, Waiting
+from brickd.model.deferred_starts import Start, WaitingStarts
 from brickd.shm import _reader
 
 WORD, PATH = st.integers(0, 2**64 - 1), st.integers(0, _reader.NUMBERS_MAX - 1)
@@ -19,7 +19,7 @@ STEPS = st.lists(st.tuples(STARTS, st.sets(st.integers(0, 20))), max_size=5)
 
 @given(STEPS)
 def test_what_is_written_in_parts_is_what_would_be_written_at_once(steps: list[tuple[list[Start], set[int]]]) -> None:
-    waiting, wanted = Waiting(), list[Start]()
+    waiting, wanted = WaitingStarts(), list[Start]()
     for come, go in steps:
         waiting.add(*come)
         wanted += come
@@ -28,15 +28,15 @@ def test_what_is_written_in_parts_is_what_would_be_written_at_once(steps: list[t
         assert waiting.take(lambda _, numbers=numbers, go=go: next(numbers) in go) == gone  # type: ignore[misc]
         wanted = [each for number, each in enumerate(wanted) if number not in go]
         assert (list(waiting), len(waiting)) == (wanted, len(wanted))
-        assert waiting.text() == Waiting(wanted).text()
-        back = Waiting.of(waiting.text(), waiting.marks())
+        assert waiting.text() == WaitingStarts(wanted).text()
+        back = WaitingStarts.of(waiting.text(), waiting.marks())
         assert list(back) == wanted
         assert (back.text(), back.marks()) == (waiting.text(), waiting.marks())
 
 
 def test_without_marks_none_is_measured() -> None:
-    text = Waiting([Start(1, 2, 3, 4, 5, measured=True)]).text()
-    assert list(Waiting.of(text, "")) == [Start(1, 2, 3, 4, 5)]
+    text = WaitingStarts([Start(1, 2, 3, 4, 5, measured=True)]).text()
+    assert list(WaitingStarts.of(text, "")) == [Start(1, 2, 3, 4, 5)]
 
 
 @pytest.mark.parametrize(
@@ -51,4 +51,4 @@ def test_without_marks_none_is_measured() -> None:
 )
 def test_what_does_not_add_up_is_refused(text: str, marks: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        Waiting.of(text, marks)
+        WaitingStarts.of(text, marks)

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slots import BRICKS, LENGTH_NS, Fleet, Made, slow, with_
 
-from brickd.analysis.timing.findings import About, Finding, Judged
+from brickd.analysis.timing.findings import About, Straggler, StragglerVerdict
 from brickd.analysis.timing.stragglers import SLOTS, judge
-from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Key, Life, Look, look
+from brickd.analysis.timing.worker_series import ROWS_MAX, Beside, Key, Life, SlotLook, look
 from brickd.base.timestamps import Moment, local, rfc3339
 from brickd.model.worker_totals import Share, Slot
 
@@ -22,11 +22,11 @@ SEEDS = st.integers(0, 2**32)
 WAITS = Made(2_000_000, category="COLLECTIVE")
 
 
-def found(judged: Judged) -> list[About]:
+def found(judged: StragglerVerdict) -> list[About]:
     return [finding.about for finding in judged.findings]
 
 
-def one(judged: Judged) -> Finding:
+def one(judged: StragglerVerdict) -> Straggler:
     (finding,) = judged.findings
     return finding
 
@@ -260,7 +260,7 @@ def test_a_wait_that_more_work_explains_names_nobody() -> None:
 # ---- who comes and goes
 
 
-def reborn(looks: list[Look], slot: int, worker: str = "api/5") -> list[Look]:
+def reborn(looks: list[SlotLook], slot: int, worker: str = "api/5") -> list[SlotLook]:
     """The same looks, where the worker was another process before this slot."""
     before = Life("api", "another uuid")
     return [
@@ -292,7 +292,7 @@ def test_a_worker_that_came_lately_is_beside_the_others_once_it_was_seen_enough(
         assert found(judge(looks)) == ([GEMM] if came <= 2 else [])
 
 
-def without(seen: Look, worker: str) -> Look:
+def without(seen: SlotLook, worker: str) -> SlotLook:
     bricks = {key: {name: beside for name, beside in of.items() if name != worker} for key, of in seen.bricks.items()}
     return replace(seen, bricks=bricks, lives={name: life for name, life in seen.lives.items() if name != worker})
 

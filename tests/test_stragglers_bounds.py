@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from slots import BEGAN_NS, SECOND
 
-from brickd.analysis.timing.findings import About, Judged
+from brickd.analysis.timing.findings import About, StragglerVerdict
 from brickd.analysis.timing.stragglers import judge
-from brickd.analysis.timing.worker_series import Beside, Life, Look
+from brickd.analysis.timing.worker_series import Beside, Life, SlotLook
 from brickd.base.timestamps import Moment
 from brickd.model.worker_totals import Slot
 
@@ -51,7 +51,7 @@ def judged(
     named: Sequence[About] = (),
     slots: int = 6,
     length_ns: int = 10 * SECOND,
-) -> Judged:
+) -> StragglerVerdict:
     """Judge slots in which the workers did this; those bricks are collectives, and those are named already."""
     lives = {f"api/{number}": Life("api", f"uuid {number}") for number in range(max(map(len, bricks.values())))}
     categories = {("api", name): "collective" if name in waits else "FFN" for name in bricks}
@@ -64,7 +64,7 @@ def judged(
             for name, workers in bricks.items()
         }
         began, ended = (Moment(ns, BEGAN_NS + ns) for ns in (slot * length_ns, (slot + 1) * length_ns))
-        looks.append(Look(Slot(began, ended, {}, categories), lives, sides, {}))
+        looks.append(SlotLook(Slot(began, ended, {}, categories), lives, sides, {}))
     return judge(looks, {about: Moment(0, 0) for about in named})
 
 
@@ -81,11 +81,11 @@ def first(apart: float | Sequence[float], others: Sequence[float] = (0.0,) * 4, 
     return [replace(EQUAL, apart=apart, **more), *(replace(EQUAL, apart=other) for other in others)]
 
 
-def found(judged: Judged) -> list[About]:
+def found(judged: StragglerVerdict) -> list[About]:
     return [finding.about for finding in judged.findings]
 
 
-def reasons(judged: Judged) -> list[tuple[str, str]]:
+def reasons(judged: StragglerVerdict) -> list[tuple[str, str]]:
     return [(passed.about.brick, passed.reason) for passed in judged.passed]
 
 
@@ -126,7 +126,7 @@ def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
 ) -> None:
     """Twice as long as the median, ten times in ten seconds."""
 
-    def costs(mean_ns: float) -> Judged:
+    def costs(mean_ns: float) -> StragglerVerdict:
         twice, equal = Side(math.log(2), 10, mean_ns), Side(0.0, 10, mean_ns)
         return judged({"gemm": [twice, *[equal] * 4]}, named=named)
 
@@ -142,7 +142,7 @@ def test_a_thousandth_of_the_time_is_enough_to_be_named_and_half_of_it_to_stay(
 def test_more_elements_explain_a_worker_where_they_explain_half_of_it() -> None:
     """It does four times as much, which is half of sixteen times as long, in logarithms."""
 
-    def takes(apart: float) -> Judged:
+    def takes(apart: float) -> StragglerVerdict:
         return judged({"gemm": [Side(apart, elements=400), *[Side(elements=100)] * 4]})
 
     assert reasons(takes(2 * math.log(4))) == [("gemm", "its calls have 300 % more elements")]
@@ -252,7 +252,7 @@ def test_a_wait_corroborates_where_it_is_half_as_sure_as_a_finding(wait: Sequenc
 def test_work_explains_a_wait_where_it_explains_half_of_it() -> None:
     """The others wait half of the time for it; it works a quarter of the time more than they do, and is not slow."""
 
-    def works(mean_ns: float) -> Judged:
+    def works(mean_ns: float) -> StragglerVerdict:
         more = [Side(0.0, mean_ns=mean_ns), *[Side(mean_ns=2.5e7)] * 4]
         return judged({"gemm": more, "all_reduce": first(0.5)}, waits=["all_reduce"])
 
@@ -265,7 +265,7 @@ def test_work_explains_a_wait_where_it_explains_half_of_it() -> None:
 
 
 def test_more_work_in_several_bricks_is_added_up_and_the_one_of_most_is_said() -> None:
-    def works(*means: float) -> Judged:
+    def works(*means: float) -> StragglerVerdict:
         bricks = {name: [Side(mean_ns=mean), *[Side(mean_ns=1e7)] * 4] for name, mean in zip("abc", means, strict=True)}
         return judged({**bricks, "all_reduce": first(0.4)}, waits=["all_reduce"])
 

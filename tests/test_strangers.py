@@ -20,7 +20,7 @@ from verbs import SPANS, brickd, document, started
 
 from brickd.base.paths import runtime
 from brickd.errors import NotPermitted, SegmentRefused
-from brickd.shm.removed_workers import Counts
+from brickd.shm.removed_workers import WorkerCounts
 from brickd.shm.segment import open_segment
 from brickd.shm.segment_files import find, listing, open_file
 from brickd.state.checkpoint import encode, save
@@ -161,7 +161,7 @@ def test_files_of_other_users_are_counted_by_owner_and_never_opened(prefix: str)
 @pytest.mark.parametrize(("kind", "uid"), [("a file", STRANGER), ("a FIFO", STRANGER), ("a FIFO", 0)])
 def test_a_strangers_checkpoint_is_not_believed(prefix: str, kind: str, uid: int) -> None:
     memory = Memory(prefix)
-    memory.removed.add("theirs", False, 3, Counts(spans=1_000))
+    memory.removed.add("theirs", False, 3, WorkerCounts(spans=1_000))
     path = runtime().checkpoint
     if kind == "a FIFO":
         os.mkfifo(path)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from test_watch import BAD, GOOD, HERE, Service
 
-from brickd.analysis.numerics.online_state import Counts, Place
+from brickd.analysis.numerics.online_state import ServiceSite, SiteCounts
 from brickd.analysis.numerics.tally import Tally
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 API = {"api"}
-ATTENTION = Tables([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])
+ATTENTION = WorkerNames([None, ("k1", 2), ("attention", 0)], [None, (1, 3, 0)])
 
 
 def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> None:
     service = Service(2)
-    tally = Tally(service.numerics, {HERE: Counts("other", 5)})
+    tally = Tally(service.numerics, {HERE: SiteCounts("other", 5)})
     service.say(GOOD, BAD)
     assert tally.take(API) == {"api": 2}
-    assert tally[HERE] == Counts("other", 7, met=2, unlike=1)
+    assert tally[HERE] == SiteCounts("other", 7, met=2, unlike=1)
     service.say(GOOD, GOOD, given=8)
     service.say(GOOD, GOOD, given=9)
     assert tally.take(API) == {"api": 4}
-    assert tally[HERE] == Counts("other", 11, met=6, unlike=1)
+    assert tally[HERE] == SiteCounts("other", 11, met=6, unlike=1)
     assert tally.take(API) == {}
     service.say(GOOD, given=10)
     assert tally.take(API) == {}, "nobody else had that to do"
@@ -29,7 +29,7 @@ def test_a_look_adds_what_came_since_the_last_one_and_says_how_many_met() -> Non
 
 def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_anew() -> None:
     service = Service(2)
-    tally = Tally(service.numerics, {Place("gone", "k1", 3): Counts("other", 5)})
+    tally = Tally(service.numerics, {ServiceSite("gone", "k1", 3): SiteCounts("other", 5)})
     service.say(GOOD, GOOD)
     tally.take(API)
     assert list(tally.sites()) == [HERE]
@@ -42,14 +42,14 @@ def test_of_a_service_of_which_nobody_is_known_nothing_is_counted_and_it_begins_
     assert tally.take({"other"}) == {}
     service.say(GOOD, GOOD, given=11)
     assert tally.take(API) == {"api": 2}
-    assert tally[HERE] == Counts("other", 2, met=2)
+    assert tally[HERE] == SiteCounts("other", 2, met=2)
 
 
 def test_the_category_is_that_of_those_whose_fingerprints_are_compared() -> None:
     """By one worker's name for it a state decides there that no input shows."""
     service = Service(2)
     stateful = service.worker("u2", ATTENTION)
-    tally = Tally(service.numerics, {HERE: Counts("of an earlier daemon")})
+    tally = Tally(service.numerics, {HERE: SiteCounts("of an earlier daemon")})
     everybody = service.workers
     for speakers, category in (
         ([stateful], "of an earlier daemon"),
@@ -73,9 +73,9 @@ def test_what_was_judged_is_counted_until_nothing_is_known_of_it() -> None:
     site = service.numerics.sites.number(service.workers[0].tables.site(1))
     tally.judge("api", site, 2)
     tally.judge("api", site, 1)
-    assert tally[HERE] == Counts("other", 2, met=2, unlike=1, judged=3)
+    assert tally[HERE] == SiteCounts("other", 2, met=2, unlike=1, judged=3)
     tally.unjudge(HERE)
-    assert tally[HERE] == Counts("other", 2, met=2, unlike=1)
-    nowhere = Place("api", "k9", 0)
+    assert tally[HERE] == SiteCounts("other", 2, met=2, unlike=1)
+    nowhere = ServiceSite("api", "k9", 0)
     tally.unjudge(nowhere)
     assert tally[nowhere] is None

@@ -65,10 +65,10 @@ def watched(place, compute, inputs):
         last.append(out)
     return out
 model = Model(size, drawn(size, 1), watched)
-cache = Cache(size)
+cache = RequestCache(size)
 for at in range(6):
     model.forward(np.array([at]), cache, at)
-model.forward(np.arange(6), Cache(size), 6)
+model.forward(np.arange(6), RequestCache(size), 6)
 report([float(np.abs(last[5] - last[6]).max()), float(np.abs(last[5]).max())])
 """
     )

@@ -10,9 +10,9 @@ from rings import Rings, events, rings, spans
 
 from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
-from brickd.daemon.drain_order import Found, Turns
+from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained import Known
+from brickd.model.retained import RetainedWorker
 from brickd.shm.segment import Segment
 
 
@@ -22,16 +22,17 @@ def segments(many: int) -> Iterator[tuple[list[Rings], list[Attached]]]:
     with ExitStack() as opened:
         made = [opened.enter_context(rings(span_slots=64, event_slots=64)) for _ in range(many)]
         attached = [
-            Attached(Segment(str(number), r.fd), r.drain(), Known(), Sources(), 0, 0) for number, r in enumerate(made)
+            Attached(Segment(str(number), r.fd), r.drain(), RetainedWorker(), Sources(), 0, 0)
+            for number, r in enumerate(made)
         ]
         for r in made:
             r.move(0, "span", 0)
         yield made, attached
 
 
-def ticked(order: Turns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
+def ticked(order: DrainTurns, goes_on: Callable[[], bool] = lambda: True) -> list[str]:
     """A tick: whose events it took."""
-    found: list[Found] = []
+    found: list[DrainResult] = []
     order.tick(found.append, goes_on)
     return [each.each.segment.name for each in found]
 
@@ -48,13 +49,13 @@ def fill(r: Rings) -> None:
 
 def test_all_are_drained_where_a_tick_has_room_for_all() -> None:
     with segments(4) as (made, attached):
-        order = Turns(attached)
+        order = DrainTurns(attached)
         tell(made)
         assert ticked(order) == ["0", "1", "2", "3"]
         assert not order.unreached
 
 
-def quiet_bytes(order: Turns) -> int:
+def quiet_bytes(order: DrainTurns) -> int:
     """What a tick reads of a segment with one event."""
     before = order.order[0].drain.read
     ticked(order)
@@ -67,7 +68,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
 ) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(6) as (made, attached):
-        order, heavy = Turns(attached), [made[number] for number in (costly, 4, 5)]
+        order, heavy = DrainTurns(attached), [made[number] for number in (costly, 4, 5)]
         cheap = [r for r in made if r not in heavy]
         tell(made)
         quiet = quiet_bytes(order)
@@ -93,7 +94,7 @@ def test_cheap_ones_are_drained_in_every_tick_and_costly_ones_in_turns(
 def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
-        order = Turns(attached)
+        order = DrainTurns(attached)
         tell(made)
         quiet = quiet_bytes(order)
 
@@ -121,7 +122,7 @@ def test_who_is_cheap_is_who_takes_together_half_of_what_a_tick_may(monkeypatch:
 def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
-        order = Turns(attached)
+        order = DrainTurns(attached)
         tell(made)
         monkeypatch.setattr(drain_order, "TICK_BYTES", 4 * quiet_bytes(order))
         order.arrange()
@@ -135,7 +136,7 @@ def test_those_that_are_drained_in_every_tick_take_half_of_it_and_no_more(monkey
 def test_a_tick_stops_after_a_piece_where_there_is_no_time_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_order, "PIECE_BYTES", 1)
     with segments(3) as (made, attached):
-        order = Turns(attached)
+        order = DrainTurns(attached)
         tell(made)
         assert ticked(order, lambda: False) == ["0"]
         assert order.unreached == attached[1:]

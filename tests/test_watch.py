@@ -17,7 +17,7 @@ from said import Said, Tensor
 
 from brickd.analysis.numerics.announce import Called, command, headlines, judged
 from brickd.analysis.numerics.blame import Blame, NotFinite
-from brickd.analysis.numerics.comparison import Evidence, Party, compare
+from brickd.analysis.numerics.comparison import EvidenceClass, Party, compare
 from brickd.analysis.numerics.coverage import SiteState, state_of
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import Numerics, Speaker
@@ -29,21 +29,23 @@ from brickd.analysis.numerics.online_state import (
     WORKERS_MAX,
     Case,
     Compared,
-    Counts,
-    Finding,
-    Place,
+    DivergentSite,
+    ServiceSite,
+    SiteCounts,
 )
-from brickd.analysis.numerics.online_state import Evidence as Fingerprint
+from brickd.analysis.numerics.online_state import KeptEvidence as Fingerprint
 from brickd.analysis.numerics.place_state import opinions
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.shm import _reader, records
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 from brickd.state.daemon_state import Memory
 from brickd.views.numerics_summary import finding
 
 GOOD, BAD, WORSE = Tensor(1), Tensor(2, sketch=(0.25, *(0.0,) * 15)), Tensor(3, sketch=(0.5, *(0.0,) * 15))
 KERNELS = 200
-TABLES = Tables([None, *((f"k{n}", 0) for n in range(1, KERNELS))], [None, *((n, 3, 0) for n in range(1, KERNELS))])
+TABLES = WorkerNames(
+    [None, *((f"k{n}", 0) for n in range(1, KERNELS))], [None, *((n, 3, 0) for n in range(1, KERNELS))]
+)
 
 
 class Service:
@@ -54,7 +56,7 @@ class Service:
         self.watch = Watch(self.numerics, lambda kind, text, **of: self.told.append((kind, text, of)), before)
         self.workers = [self.worker(f"u{n}") for n in range(workers)]
 
-    def worker(self, uuid: str, tables: Tables = TABLES, service: str = "api", shard: str = "") -> Speaker:
+    def worker(self, uuid: str, tables: WorkerNames = TABLES, service: str = "api", shard: str = "") -> Speaker:
         return self.numerics.speaker(uuid, service, lambda: tables, shard)
 
     def say(self, *outputs: Tensor, site: int = 1, given: int = 7, times: int = 1, **more: int) -> None:
@@ -71,7 +73,7 @@ class Service:
         return [kind for kind, *_ in self.told]
 
 
-HERE = Place("api", "k1", 3)
+HERE = ServiceSite("api", "k1", 3)
 
 
 def test_of_two_bad_workers_at_one_site_both_are_found_however_much_one_of_them_says() -> None:
@@ -345,37 +347,37 @@ def test_what_differs_by_a_bit_that_no_sketch_shows_is_told_all_the_same() -> No
 
 def test_where_a_cache_is_read_nobody_is_held_against_another() -> None:
     service = Service()
-    tables = Tables([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
+    tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
     service.say(GOOD, BAD)
     found = service.look()
     assert (found.findings, found.doubts, found.unlooked, service.told) == ({}, {}, 0, [])
-    assert found.sites[Place("api", "scores", 0)] == Counts("attention", prints=2, stateful=2)
+    assert found.sites[ServiceSite("api", "scores", 0)] == SiteCounts("attention", prints=2, stateful=2)
 
 
 def test_whether_inputs_show_all_that_decides_the_host_knows_better_than_a_name() -> None:
     service = Service()
-    tables = Tables([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
+    tables = WorkerNames([None, ("scores", 2), ("attention", 0)], [None, (1, 0, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
     service.say(GOOD, BAD, flags=_reader.CHECKED_STATELESS)
-    assert list(service.look().findings) == [Place("api", "scores", 0)]
+    assert list(service.look().findings) == [ServiceSite("api", "scores", 0)]
     service = Service(2)
     service.say(GOOD, BAD, flags=_reader.CHECKED_STATEFUL)
     found = service.look()
-    assert (found.findings, found.sites[HERE]) == ({}, Counts("other", prints=2, stateful=2))
+    assert (found.findings, found.sites[HERE]) == ({}, SiteCounts("other", prints=2, stateful=2))
 
 
 def test_a_site_is_one_site_whatever_category_each_worker_says_it_is_of() -> None:
     service = Service()
     for uuid, category in (("u0", 2), ("u1", 0)):
-        tables = Tables([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
+        tables = WorkerNames([None, ("mix", category), ("attention", 0)], [None, (1, 0, 0)])
         service.workers.append(service.worker(uuid, tables))
     service.say(GOOD, BAD)
-    assert service.look().sites == {Place("api", "mix", 0): Counts("other", prints=2, stateful=1)}
+    assert service.look().sites == {ServiceSite("api", "mix", 0): SiteCounts("other", prints=2, stateful=1)}
 
 
-PLAIN, ATTENTION = (Tables([None, ("block", of), ("attention", 0)], [None, (1, 0, 0)]) for of in (0, 2))
-BLOCK = Place("api", "block", 0)
+PLAIN, ATTENTION = (WorkerNames([None, ("block", of), ("attention", 0)], [None, (1, 0, 0)]) for of in (0, 2))
+BLOCK = ServiceSite("api", "block", 0)
 
 
 @pytest.mark.parametrize("of", ["api", "other"])
@@ -399,7 +401,7 @@ def test_what_was_compared_once_is_comparable_when_it_is_recalled_whatever_one_c
     service.workers[1].hear(b"".join(Said(GOOD, (Tensor(n),)).slots() for n in range(100, 1100)))
     compared, about = service.look(), service.numerics.about({"u0", "u1"})
     recall(about, compared, {"u0": "", "u1": ""})
-    said = compare(about, [Party(uuid, each.number) for uuid, each in about.speakers.items()], Evidence.INPUT)
+    said = compare(about, [Party(uuid, each.number) for uuid, each in about.speakers.items()], EvidenceClass.INPUT)
     assert (said.compared, said.diverged) == (1, 1)
 
 
@@ -450,8 +452,8 @@ def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_count
     who = ("u0", "u2")
     case = Case(1, *(Fingerprint(worker, b"", "", "") for worker in who))
     names = {worker: f"api/{worker[1]}" for worker in who}
-    places = [Place("api", f"old {n}", 3) for n in range(FINDINGS_MAX)]
-    findings = {place: Finding(place, "other", 1, names, {"u2": 1}, frozenset(), case, case) for place in places}
+    places = [ServiceSite("api", f"old {n}", 3) for n in range(FINDINGS_MAX)]
+    findings = {place: DivergentSite(place, "other", 1, names, {"u2": 1}, frozenset(), case, case) for place in places}
     service = Service(3, Compared(findings=findings))
     service.say(GOOD, GOOD, BAD)
     found = service.look()
@@ -459,7 +461,7 @@ def test_where_there_is_no_room_for_a_finding_it_or_the_one_that_leaves_is_count
     service.workers += [service.worker(f"w{n}", service="web") for n in range(3)]
     service.say(GOOD, GOOD, GOOD, GOOD, GOOD, BAD, site=2)
     found = service.look()
-    assert (found.unkept, Place("web", "k2", 3) in found.findings) == ({"api": 2}, True)
+    assert (found.unkept, ServiceSite("web", "k2", 3) in found.findings) == ({"api": 2}, True)
     assert (len(found.findings), places[-1] in found.findings) == (FINDINGS_MAX, False)
 
 
@@ -508,7 +510,7 @@ def test_no_place_at_which_workers_differ_is_told_to_be_compared() -> None:
     assert states(small.look())[HERE] is SiteState.UNJUDGED
 
 
-def states(compared: Compared) -> dict[Place, SiteState]:
+def states(compared: Compared) -> dict[ServiceSite, SiteState]:
     return {place: state_of(compared, place, counts, {}, {}) for place, counts in compared.sites.items()}
 
 
@@ -551,7 +553,7 @@ def test_what_is_forgotten_is_gone_at_the_next_look() -> None:
         service.say(GOOD, BAD, site=site)
     service.look()
     service.watch.forget((), lambda finding: finding.place == HERE)
-    assert list(service.look().findings) == [Place("api", "k2", 3)]
+    assert list(service.look().findings) == [ServiceSite("api", "k2", 3)]
 
 
 def test_whoever_is_named_is_called_as_now_and_nobody_else_is_taken_for_it() -> None:
@@ -669,7 +671,7 @@ def test_what_is_known_of_thousands_of_places_is_kept_in_little_room() -> None:
     service.say(GOOD, BAD, GOOD)
     (one,) = service.look().findings.values()
     one = replace(one.bare(), workers=names, outliers=dict.fromkeys(list(names)[:8], 9), contradict=frozenset())
-    findings = {place: replace(one, place=place) for n in range(1024) if (place := Place("api", "k", n))}
+    findings = {place: replace(one, place=place) for n in range(1024) if (place := ServiceSite("api", "k", n))}
     whole = Compared(findings=findings)
     assert again(whole).findings == findings
     assert len("".join(whole.pieces())) < 600 * len(findings)
@@ -682,14 +684,14 @@ def test_a_memory_from_before_there_were_fingerprints_is_gone_on_from() -> None:
 
 
 def test_the_counts_of_so_many_sites_are_kept_apart_and_the_others_together() -> None:
-    before = Compared(sites={Place("api", f"s{n}", 0): Counts("other", 1) for n in range(SITES_MAX - 1)})
+    before = Compared(sites={ServiceSite("api", f"s{n}", 0): SiteCounts("other", 1) for n in range(SITES_MAX - 1)})
     service = Service(1, before)
     service.say(GOOD, site=1)
     service.say(GOOD, site=2)
     service.say(GOOD, site=3)
     sites = service.look().sites
     assert [sites[place].prints for place in sites if place.kernel.startswith("k")] == [1]
-    assert sites[Place("api", "", -1)].prints == 2
+    assert sites[ServiceSite("api", "", -1)].prints == 2
     assert len(sites) == SITES_MAX + 1
 
 
@@ -702,12 +704,12 @@ def test_of_a_service_of_which_nobody_is_known_any_more_nothing_is_kept() -> Non
     heir = Service(0, again(first))
     heir.workers = [heir.worker(f"b{n}", service="batch") for n in range(2)]
     heir.say(GOOD, BAD)
-    found, batch = heir.look(), Place("batch", "k1", 3)
+    found, batch = heir.look(), ServiceSite("batch", "k1", 3)
     assert ([*found.sites], [*found.findings], [*found.latest]) == ([batch], [batch], ["batch"])
     heir.workers = [heir.worker("late", service="other")]
     heir.say(GOOD)
     found = heir.look()
-    assert ([*found.sites], [*found.findings], [*found.latest]) == ([Place("other", "k1", 3)], [], [])
+    assert ([*found.sites], [*found.findings], [*found.latest]) == ([ServiceSite("other", "k1", 3)], [], [])
     assert heir.numerics.prints.counts() == []
 
 
@@ -781,7 +783,7 @@ def test_an_error_that_no_number_holds_is_not_known() -> None:
 def test_whatever_two_workers_say_of_the_same_is_judged_kept_and_shown(one: bytes, other: bytes, name: str) -> None:
     head = Said(GOOD, (Tensor(7),), backend=1, of=1).slots()[:64]
     service = Service()
-    tables = Tables([None, (name, 0)], [None, (1, -1, 0)])
+    tables = WorkerNames([None, (name, 0)], [None, (1, -1, 0)])
     service.workers = [service.worker(uuid, tables) for uuid in ("u0", "u1")]
     shape, dtype = (
         next(row for row in records.fields_of("tensor_sums") if row[0] == name) for name in ("shape", "dtype")

@@ -20,18 +20,18 @@ from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import TENSORS_MAX, Tensor
-from brickd.analysis.weights.verdicts import Judged
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.shm import _reader, dtypes
-from brickd.shm.sites import Site, Sites, Tables
+from brickd.shm.sites import Site, Sites, WorkerNames
 
 THREE = ("api/0", "api/1", "api/2")
 
 
-def states(judged: Judged) -> dict[str, str]:
+def states(judged: WeightsVerdict) -> dict[str, str]:
     return {worker.name: worker.state for worker in judged.workers}
 
 
-def odd(judged: Judged) -> list[tuple[str, int, str, list[str]]]:
+def odd(judged: WeightsVerdict) -> list[tuple[str, int, str, list[str]]]:
     """The tensors that differ: name, layer, why, who."""
     return [(row.tensor.name, row.tensor.layer, row.why, [each.worker for each in row.odd]) for row in judged.differing]
 
@@ -527,7 +527,7 @@ def test_the_order_in_which_records_come_changes_nothing(random: random.Random, 
                 generation += random.random() < 0.3
                 said.append((name, random.choice((1, 1, 1, 2)), layer, generation, ticks))
 
-    def told(order: list[tuple[str, int, int, int, int]]) -> Judged:
+    def told(order: list[tuple[str, int, int, int, int]]) -> WeightsVerdict:
         weighed = several(*names, watched=tensors)
         for layer in range(tensors):  # so that numbers do not depend on the order
             weighed.say("api/0", 1, "w", layer, generation=1, ticks=0)
@@ -595,7 +595,7 @@ def of_experts(count: int) -> bytes:
 
 def test_so_many_tensors_of_a_service_are_known() -> None:
     numerics = Numerics()
-    speaker = numerics.speaker("u", "api", lambda: Tables([None, ("w", 0)], [None, (1, 0, 0)]), "")
+    speaker = numerics.speaker("u", "api", lambda: WorkerNames([None, ("w", 0)], [None, (1, 0, 0)]), "")
     speaker.hear(of_experts(TENSORS_MAX + 3))
     holds = numerics.weights.of("u")
     assert holds is not None
@@ -605,7 +605,7 @@ def test_so_many_tensors_of_a_service_are_known() -> None:
 def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
     numerics = Numerics()
     weights = numerics.weights
-    tables = Tables([None, ("w", 0)], [None, (1, 0, 0)])
+    tables = WorkerNames([None, ("w", 0)], [None, (1, 0, 0)])
     said = of_experts(1000)
     for worker in range(64):
         numerics.speaker(f"{worker:032x}", "api", lambda: tables, "").hear(said)
@@ -617,7 +617,7 @@ def test_64_workers_of_1000_tensors_take_a_few_megabytes() -> None:
 
 def test_what_a_record_refers_to_is_what_its_own_worker_calls_it() -> None:
     weighed = several("api/0", "api/1")
-    tables = Tables([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
+    tables = WorkerNames([None, ("v", 0), ("w", 0)], [None, (1, 3, 0), (2, 3, 0)])
     other = weighed.numerics.speaker("other", "api", lambda: tables, "")
     weighed.say("api/0", 1, "w", 3)
     weighed.say("api/0", 2, "v", 3)

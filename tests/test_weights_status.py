@@ -18,7 +18,7 @@ from weighed import Weighed, several
 
 from brickd.analysis.weights.monitor import Weighing
 from brickd.analysis.weights.replicas import holdings
-from brickd.analysis.weights.verdicts import Judged
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.cli.wording import numerics
 from brickd.views import weights_summary as views
 from brickd.views.problems import Seen, problems
@@ -96,7 +96,7 @@ def test_where_nobody_gives_weights_nothing_is_said_of_them(worker: Start, prefi
 # ---- how much was compared
 
 
-def line(*judged: Judged) -> str:
+def line(*judged: WeightsVerdict) -> str:
     """What stands on the screen of a status where nobody compares anything else."""
     services = [
         {"service": each.service, "workers": 0, "weights": views.summary(each), "input": None, "unseen": None}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
 from brickd.model.brick_totals import bricks
-from brickd.model.retained import Gone
+from brickd.model.retained import RetainedTotals
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.model.windows import Window, Windows, since
 from brickd.model.worker_origins import Lately, Origin
@@ -165,14 +165,14 @@ def added_up(*gone: Worker, before: int = 0) -> Worker:
     """Those that went long ago, as the daemon shows them; some of them went before anybody noted who did."""
     memory, lately = Memory("made-up"), Lately()
     for number, each in enumerate(gone):
-        into = memory.add_up(Gone(each.name, each.reading))
+        into = memory.add_up(RetainedTotals(each.name, each.reading))
         if number >= before:
             lately.add(0, Origin.of(each.reading), into.reading.uuid)
     (one,) = memory.older.values()
     return shown(one, lately)
 
 
-def shown(older: Gone, lately: Lately) -> Worker:
+def shown(older: RetainedTotals, lately: Lately) -> Worker:
     reading = replace(older.reading, pid=None)
     added = lately.by_sum(0).get(reading.uuid, ())
     return Worker(older.name, reading, ledger_of(reading), older.workers, added=added)
@@ -231,7 +231,9 @@ def test_where_there_are_many_services_who_went_is_sought_among_those_of_all_oth
     work(second, "b", 7)
     began = snapshot(worker(first, 1), worker(second, 2))
     work(second, "b", 9)
-    moved = [Gone(made.name, made.reading).of_service(OTHERS) for made in (worker(first, 1), worker(second, 2))]
+    moved = [
+        RetainedTotals(made.name, made.reading).of_service(OTHERS) for made in (worker(first, 1), worker(second, 2))
+    ]
     assert after(began, added_up(*(Worker(each.name, each.reading, Ledger()) for each in moved))) == {"b": (1, 1, 9)}
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from made_up import MadeUp
 from test_windows import shown, snapshot, work, worker
 
-from brickd.model.retained import Gone
+from brickd.model.retained import RetainedTotals
 from brickd.model.survey_snapshot import SECOND
 from brickd.model.windows import Windows
 from brickd.model.worker_origins import Lately, Origin
@@ -85,7 +85,7 @@ class Model:
         if self.living:
             life = self.living.pop(which % len(self.living))
             one = life.worker(alive=False)
-            self.memory.gone[one.reading.uuid] = Gone(one.name, one.reading)
+            self.memory.gone[one.reading.uuid] = RetainedTotals(one.name, one.reading)
             self.gone[one.reading.uuid] = life
         for uuid in list(self.memory.gone)[:-GONE_MAX]:
             gone = self.memory.gone.pop(uuid)

@@ -10,10 +10,10 @@ from said import Said
 from sided import MLP, NAMES, OFF, off
 
 from brickd.analysis.numerics import wire
-from brickd.analysis.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.shm import _reader
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 STEP = _reader.CHECKED_STEP
 
@@ -29,8 +29,8 @@ def worn(one: list[Said], other: list[Said], *, step: int | None = None) -> list
     return compared(numerics, step)
 
 
-def tables() -> Tables:
-    return Tables(NAMES, [None, *((n, 0, 0) for n in range(1, len(NAMES)))])
+def tables() -> WorkerNames:
+    return WorkerNames(NAMES, [None, *((n, 0, 0) for n in range(1, len(NAMES)))])
 
 
 def full(numerics: Numerics) -> None:
@@ -43,7 +43,7 @@ def full(numerics: Numerics) -> None:
 def compared(numerics: Numerics, step: int | None = None) -> list[Comparison]:
     copy = numerics.about({"a", "b"})
     return [
-        compare(of, [party(of, uuid) for uuid in "ab"], Evidence.RUN, step=step)
+        compare(of, [party(of, uuid) for uuid in "ab"], EvidenceClass.RUN, step=step)
         for of in (numerics, copy, heard_again(numerics), heard_again(copy))
     ]
 

@@ -12,11 +12,11 @@ from said import Tensor as Sums
 from brickd.analysis.numerics.fingerprints import Numerics, Speaker
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.store import BYTES_MAX, Weights
-from brickd.analysis.weights.verdicts import Judged
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 SECOND = 1_000_000_000
 NOW = 1000 * SECOND
@@ -60,9 +60,9 @@ class Weighed:
                 header: Any = {**worker.reading.header, "coordinates": coordinates.encode()}
                 self.workers[number] = replace(worker, reading=replace(worker.reading, header=header))
 
-    def _tables(self) -> Tables:
+    def _tables(self) -> WorkerNames:
         names = [None, *((name, 0) for name in self._names)]
-        return Tables(names, [None, *((self._names[name], layer, 0) for name, layer in self._sites)])
+        return WorkerNames(names, [None, *((self._names[name], layer, 0) for name, layer in self._sites)])
 
     def say(
         self,
@@ -89,7 +89,7 @@ class Weighed:
         )
         self._speakers[name].hear(said.slots())
 
-    def judged(self) -> Judged:
+    def judged(self) -> WeightsVerdict:
         """What it comes to, of the only service."""
         (judged,) = judge(self.numerics.weights, self.workers)
         return judged

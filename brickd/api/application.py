@@ -29,7 +29,7 @@ from starlette.routing import Route
 from brickd.api import event_stream
 from brickd.api.backend import Served
 from brickd.api.connection_limits import Limits
-from brickd.api.file_response import Whole
+from brickd.api.file_response import FileResponse
 from brickd.api.json_response import Reply, encoded, error_body, failure
 from brickd.api.peer_credentials import Role
 from brickd.base import escape
@@ -37,7 +37,7 @@ from brickd.base.users import as_user, user_name
 from brickd.client import protocol
 from brickd.datasources.world import World
 from brickd.errors import BrickdError, NotPermitted, WrongQuestion
-from brickd.query.orders import Ending, Forgetting, RecordedFile, Recording, Rescanning, Setting
+from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.query.parameters import Number
 from brickd.query.queries import (
     BricksQuestion,
@@ -87,7 +87,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class Nothing(Question):
+class NoParameters(Question):
     """A question without parameters."""
 
 
@@ -143,7 +143,7 @@ class Application:
         self._threads = ThreadPoolExecutor(limits.threads, "brickd-api")
         self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
-            Endpoint("GET", "", Nothing, self._index, "The daemon, and every path that it answers."),
+            Endpoint("GET", "", NoParameters, self._index, "The daemon, and every path that it answers."),
             self._view("status", StatusQuestion, status.answer, "Totals over all workers, and problems."),
             self._view("workers", WorkersQuestion, workers.answer, "Every worker in full."),
             self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
@@ -182,8 +182,8 @@ class Application:
             self._control(
                 "/record", Recording, self._record, "Record until the client disconnects, or for a given time."
             ),
-            self._control("/record/end", Ending, self._end_recording, "End a recording."),
-            Endpoint("GET", "/record", Nothing, self._recordings, "The recordings that were not fetched yet."),
+            self._control("/record/end", EndRecording, self._end_recording, "End a recording."),
+            Endpoint("GET", "/record", NoParameters, self._recordings, "The recordings that were not fetched yet."),
             Endpoint(
                 "GET",
                 "/record/file",
@@ -195,7 +195,7 @@ class Application:
             self._control(
                 "/record/remove", RecordedFile, self._remove_recorded_file, "Remove one file of a recording."
             ),
-            self._control("/down", Nothing, self._down, "Stop the daemon."),
+            self._control("/down", NoParameters, self._down, "Stop the daemon."),
         ]
         self.asgi = Starlette(
             routes=[self._route(endpoint) for endpoint in self._endpoints],
@@ -292,7 +292,7 @@ class Application:
 
     async def _events_stream(self, question: EventsQuestion) -> Response:
         log = self._served.events
-        return event_stream.Stream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
+        return event_stream.EventStream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
 
     async def _status_stream(self, question: AgainQuestion) -> Response:
         asked = StatusQuestion(question.names, question.over)
@@ -301,11 +301,11 @@ class Application:
             return await self._in_thread(lambda: _told(status.answer(self._served, asked)))
 
         await document()  # what cannot be answered is refused before the stream begins
-        return event_stream.Stream(
+        return event_stream.EventStream(
             self._streams, lambda reader: event_stream.again(reader, question.seconds, "status", document)
         )
 
-    async def _index(self, _: Nothing) -> Response:
+    async def _index(self, _: NoParameters) -> Response:
         listed = [endpoint.document() for endpoint in self._endpoints]
         return self._done(**self._served.daemon().document(), endpoints=listed)
 
@@ -323,24 +323,26 @@ class Application:
         def begin() -> Awaitable[Recorder]:
             return self._in_thread(self._served.record, order)
 
-        return event_stream.Stream(self._streams, lambda reader: event_stream.recording(reader, begin))
+        return event_stream.EventStream(self._streams, lambda reader: event_stream.recording(reader, begin))
 
-    async def _end_recording(self, order: Ending) -> Response:
+    async def _end_recording(self, order: EndRecording) -> Response:
         await self._in_thread(self._served.end_recording, order)
         return self._done(recording=order.recording)
 
-    async def _recordings(self, _: Nothing) -> Response:
+    async def _recordings(self, _: NoParameters) -> Response:
         found = await self._in_thread(self._served.shelf.all)
         return self._done(recordings=[each.document() for each in found])
 
     async def _recorded_file(self, asked: RecordedFile) -> Response:
-        return Whole(await self._in_thread(self._served.shelf.open, asked.recording, asked.number), self._in_thread)
+        return FileResponse(
+            await self._in_thread(self._served.shelf.open, asked.recording, asked.number), self._in_thread
+        )
 
     async def _remove_recorded_file(self, asked: RecordedFile) -> Response:
         await self._in_thread(self._served.shelf.remove, asked.recording, asked.number)
         return self._done(recording=asked.recording, number=asked.number)
 
-    async def _down(self, _: Nothing) -> Response:
+    async def _down(self, _: NoParameters) -> Response:
         self._served.down()
         return self._done(pid=self._served.daemon().pid)
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from brickd.datasources.world import Facts, World
+from brickd.datasources.world import DaemonStatus, World
 from brickd.model.event_log import Log
-from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting
 from brickd.recording.library import Shelf
 from brickd.recording.session import Recorder
 
@@ -28,7 +28,7 @@ class Served(World, Protocol):
         """Recordings that are being written, or that nobody has fetched."""
         ...
 
-    def daemon(self) -> Facts:
+    def daemon(self) -> DaemonStatus:
         """What it says of itself."""
         ...
 
@@ -65,7 +65,7 @@ class Served(World, Protocol):
         """
         ...
 
-    def end_recording(self, order: Ending) -> None:
+    def end_recording(self, order: EndRecording) -> None:
         """Have a recording come to its end.
 
         Raises:

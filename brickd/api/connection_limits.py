@@ -57,7 +57,7 @@ class Limits:
         return cls(connections=min(whole.connections, clients), streams=min(whole.streams, clients // 2))
 
 
-class Room:
+class ClientPlaces:
     """The places for clients.
 
     Attributes:
@@ -121,7 +121,7 @@ class Connection(H11Protocol):
         waited_since: since when, by the loop's clock, it is the client's turn; infinity where it is ours.
     """
 
-    def __init__(self, *arguments: Any, room: Room, **more: Any) -> None:
+    def __init__(self, *arguments: Any, room: ClientPlaces, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self.role = Role.NONE
         self.waited_since = math.inf

@@ -71,7 +71,7 @@ class Streams:
             reader.end()
 
 
-class Stream(StreamingResponse):
+class EventStream(StreamingResponse):
     """A reply that goes on until its reader leaves or is ended."""
 
     def __init__(self, streams: Streams, parts: Callable[[Reader], AsyncGenerator[bytes]]) -> None:

@@ -20,7 +20,7 @@ _PIECE = 256 * 1024
 InThread = Callable[[Callable[[int, int, int], bytes], int, int, int], Awaitable[bytes]]
 
 
-class Whole(StreamingResponse):
+class FileResponse(StreamingResponse):
     """All of a file that does not grow any more."""
 
     def __init__(self, fd: int, in_thread: InThread) -> None:

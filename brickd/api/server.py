@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from brickd.api.application import Application
 from brickd.api.backend import Served
-from brickd.api.connection_limits import Connection, Limits, Room
+from brickd.api.connection_limits import ClientPlaces, Connection, Limits
 from brickd.api.listener import Listener
 from brickd.errors import BrickdError
 
@@ -48,7 +48,7 @@ class Server:
         self._listen, self._found_seconds = listen, found_seconds
         self._listener = listen()
         self._application = Application(served, self._limits)
-        self._room = Room(self._limits, self._listener.group)
+        self._room = ClientPlaces(self._limits, self._listener.group)
         self._wanted = True
         self._stopped = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -22,7 +22,7 @@ import click
 from brickd.base.paths import runtime
 from brickd.cli.diff import diff
 from brickd.cli.output import say
-from brickd.cli.query_options import Read
+from brickd.cli.query_options import ParameterType
 from brickd.cli.status import status
 from brickd.cli.stragglers import stragglers
 from brickd.cli.weights import weights
@@ -48,7 +48,7 @@ Process = subprocess.Popen[bytes]
 
 
 @click.command()
-@click.option("--seconds", type=Read(Number(0.5, 600, "")), default=50.0, show_default=True,
+@click.option("--seconds", type=ParameterType(Number(0.5, 600, "")), default=50.0, show_default=True,
               metavar="SECONDS", help="Run this long. The slow worker is found after 50 seconds.")  # fmt: skip
 def demo(seconds: float) -> None:
     """Run a demonstration: four workers, one damaged, one slow.

@@ -12,7 +12,7 @@ import click
 
 from brickd.base import escape
 from brickd.cli.output import Screen, emit, output_options
-from brickd.doctor.check import Finding
+from brickd.doctor.check import CheckResult
 from brickd.errors import Exit
 
 _COLOURS = {"broken": "red", "advice": "yellow"}
@@ -37,7 +37,7 @@ def doctor(output: str) -> Exit:
     return Exit.OK if healthy else Exit.DIFFERS
 
 
-def _findings() -> list[Finding]:
+def _findings() -> list[CheckResult]:
     try:
         from brickd.doctor.run_checks import examine
     except ImportError as error:
@@ -47,7 +47,7 @@ def _findings() -> list[Finding]:
     return examine()
 
 
-def render(findings: Sequence[Finding], screen: Screen) -> list[str]:
+def render(findings: Sequence[CheckResult], screen: Screen) -> list[str]:
     """The screen, finished lines."""
     lines = []
     for finding in findings:

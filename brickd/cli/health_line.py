@@ -13,14 +13,14 @@ from brickd.base import escape
 from brickd.cli.health import Bounds, Condition, conditions, healthy
 from brickd.cli.output import Screen, emit, say
 from brickd.errors import Exit
-from brickd.views.fetch import Found
+from brickd.views.fetch import FetchedAnswer
 from brickd.views.next_command import command
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
 
 
-def check(found: Found, bounds: Bounds, output: str) -> Exit:
+def check(found: FetchedAnswer, bounds: Bounds, output: str) -> Exit:
     """Judge a status, and say so."""
     for words in found.words:
         say(words)

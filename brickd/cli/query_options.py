@@ -96,7 +96,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
         return click.option(*spelled, is_flag=True, help=parameter.help)
     return click.option(
         *spelled,
-        type=click.Choice(parameter.of) if isinstance(parameter, Choice) else Read(parameter),
+        type=click.Choice(parameter.of) if isinstance(parameter, Choice) else ParameterType(parameter),
         default=unless,
         show_default=unless not in (None, ()),
         multiple=parameter.several,
@@ -105,7 +105,7 @@ def _option(name: str, parameter: Parameter, unless: Any) -> Callable[[Verb[Resu
     )
 
 
-class Read(click.ParamType[Any]):
+class ParameterType(click.ParamType[Any]):
     """A value as a parameter reads and judges it, so that it is refused at its option."""
 
     name = "value"

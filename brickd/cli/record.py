@@ -29,7 +29,7 @@ from brickd.client import client
 from brickd.client.client import NoAnswer
 from brickd.errors import BrickdError, Exit, NoDaemon
 from brickd.model.worker_names import as_argument
-from brickd.query.orders import Ending, Recording
+from brickd.query.orders import EndRecording, Recording
 from brickd.query.query import to_query
 from brickd.recording.library import NOBODY, unfetched
 from brickd.recording.rotation import SUFFIX
@@ -119,7 +119,7 @@ def _by_daemon(order: Recording) -> Document:
 
     def end() -> None:
         with contextlib.suppress(BrickdError):  # it has ended already, or with the daemon
-            client.ask("record/end", to_query(Ending(begun["recording"])), post=True).document()
+            client.ask("record/end", to_query(EndRecording(begun["recording"])), post=True).document()
 
     return _followed(order, [(name, begun)], told, end)
 

@@ -21,7 +21,7 @@ from brickd.cli.fetch_answer import asked
 from brickd.cli.health import Bounds
 from brickd.cli.health_line import check as checked
 from brickd.cli.output import Screen, emit, output_options
-from brickd.cli.query_options import Read, asks
+from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column
 from brickd.cli.watch_loop import again
 from brickd.errors import Exit
@@ -56,7 +56,7 @@ _BRICK_COLUMNS = (
 
 @click.command()
 @asks(StatusQuestion, recorded=True)
-@click.option("--watch", "seconds", type=Read(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
+@click.option("--watch", "seconds", type=ParameterType(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
               metavar="[SECONDS]", help="Show it again every SECONDS (default: 2).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
 @asks(Bounds, keyword="bounds")

@@ -21,7 +21,7 @@ from brickd.base import escape
 from brickd.base.paths import Runtime, runtime
 from brickd.cli import logfile
 from brickd.cli.output import emit, output_options, say
-from brickd.cli.query_options import Read
+from brickd.cli.query_options import ParameterType
 from brickd.errors import DaemonRefused
 from brickd.query.parameters import Whole
 
@@ -30,7 +30,7 @@ from brickd.query.parameters import Whole
 @click.option("-d", "--detach", is_flag=True, help="Run in the background and write a log into the runtime directory.")
 @click.option(
     "--numerics-bytes",
-    type=Read(Whole(0, 1 << 40, "")),
+    type=ParameterType(Whole(0, 1 << 40, "")),
     metavar="BYTES",
     default=WINDOW_BYTES,
     show_default=True,

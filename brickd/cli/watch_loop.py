@@ -17,7 +17,7 @@ import click
 
 from brickd.base import escape
 from brickd.cli.output import Screen, emit, say, screen
-from brickd.views.fetch import Found
+from brickd.views.fetch import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -27,7 +27,7 @@ _HOME, _CLEAR, _REST_OF_LINE, _REST = "\x1b[H", "\x1b[2J", "\x1b[K", "\x1b[J"
 Table = Callable[["Document", Screen], Sequence[str]]
 
 
-def again(seconds: float, find: Callable[[], Found], table: Table, output: str) -> NoReturn:
+def again(seconds: float, find: Callable[[], FetchedAnswer], table: Table, output: str) -> NoReturn:
     """Show what is found, every so many seconds, until somebody ends it."""
     if output not in ("table", "json"):
         raise click.UsageError(f"--watch prints screens or JSON, a document in a line, and no {output}")
@@ -52,7 +52,7 @@ def again(seconds: float, find: Callable[[], Found], table: Table, output: str) 
         time.sleep(due - now)
 
 
-def _print(found: Found, table: Table, output: str) -> None:
+def _print(found: FetchedAnswer, table: Table, output: str) -> None:
     shape = "jsonl" if output == "json" else output
     emit(found.document, shape, table=lambda seen: [*table(found.document, seen), ""])
 

@@ -19,7 +19,7 @@ from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli.fetch_answer import asked
 from brickd.cli.output import Screen, emit, output_options, say
-from brickd.cli.query_options import Read, asks
+from brickd.cli.query_options import ParameterType, asks
 from brickd.cli.table import Column, Figure
 from brickd.cli.wording import identifier
 from brickd.errors import Exit
@@ -39,7 +39,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
     "--rescan", is_flag=True, help="Make the workers read their parameters again, and wait for that. Needs a daemon."
 )
 @click.option(
-    "--timeout", type=Read(Number(0, 86_400, "")), default=60.0, show_default=True, metavar="SECONDS",
+    "--timeout", type=ParameterType(Number(0, 86_400, "")), default=60.0, show_default=True, metavar="SECONDS",
     help="Wait at most this long for --rescan.",
 )  # fmt: skip
 @click.option(

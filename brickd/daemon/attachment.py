@@ -17,7 +17,7 @@ from brickd.errors import SegmentRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained import Cursor, Known
+from brickd.model.retained import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB, Account, Ration
@@ -64,7 +64,7 @@ class Attached:
 
     segment: Segment
     drain: _reader.Drain
-    known: Known
+    known: RetainedWorker
     sources: Sources
     moved_ns: int
     took: int

@@ -30,7 +30,7 @@ from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.base.open_file_limits import WORKERS_MAX
 from brickd.base.units import plural
 from brickd.daemon.attachment import Attached, Stage
-from brickd.daemon.drain_order import Found, Turns
+from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.daemon.roster import Roster
 from brickd.daemon.segment_directory import Directory
 from brickd.errors import SegmentOverBudget, SegmentRefused
@@ -131,7 +131,7 @@ class Collector:
         self._look_due = False
         # What each pass drains, as long as none comes or goes: a pass finds the caches cold, and whatever it looks at
         # costs more than what it does with it.
-        self._turns: list[Turns] = []  # of each user
+        self._turns: list[DrainTurns] = []  # of each user
         self.drains: list[_reader.Drain] = []
         self._unsettled: set[Attached] = set()
         self._to_judge: list[Attached] = []
@@ -236,7 +236,7 @@ class Collector:
             for each in self.roster.drained():
                 if each.detailed:
                     owners.setdefault(each.segment.uid, []).append(each)
-            self._turns = [Turns(owned) for owned in owners.values()]
+            self._turns = [DrainTurns(owned) for owned in owners.values()]
             self.drains = [each.drain for each in self._drained()]
             self._unsettled = {each.owner for each in self._drained() if not each.deferred.settled}
 
@@ -244,7 +244,7 @@ class Collector:
         """Those whose rings are read."""
         return (each for turns in self._turns for each in turns.order)
 
-    def _take(self, found: Found) -> None:
+    def _take(self, found: DrainResult) -> None:
         each, events, refused = found
         if refused is not None:
             self.roster.give_up(each, SegmentRefused(each.segment.name, refused))

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from brickd.analysis.numerics.evidence import recall
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
-from brickd.analysis.numerics.online_state import Compared, Finding
-from brickd.analysis.timing.findings import Judged
+from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.weights import codec, verdicts
 from brickd.analysis.weights.monitor import Scales, Weighing
@@ -35,17 +35,17 @@ from brickd.daemon.collector import Collector
 from brickd.daemon.loop import Loop
 from brickd.daemon.process_usage import Usages
 from brickd.daemon.sampler import Sampler
-from brickd.datasources.world import Details, Facts, Source
+from brickd.datasources.world import DaemonStatus, Details, Source
 from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsumed
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
-from brickd.model.kernel_sources.store import Known
-from brickd.model.retained import Gone
+from brickd.model.kernel_sources.store import KnownSources
+from brickd.model.retained import RetainedTotals
 from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
 from brickd.model.worker_names import suggestion
 from brickd.model.workers import Survey, Worker, select, survey
-from brickd.query.orders import Ending, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
+from brickd.query.orders import EndRecording, Forgetting, Obeyed, Recording, Rescanning, Setting, Wish
 from brickd.recording.library import ROOM, Shelf
 from brickd.recording.ring_taps import Rings
 from brickd.recording.session import Recorder, Recordings
@@ -189,7 +189,7 @@ class Daemon:
 
     # ---- what the API asks
 
-    def daemon(self) -> Facts:
+    def daemon(self) -> DaemonStatus:
         """What it says of itself."""
         try:
             release = version("brickd")
@@ -197,7 +197,7 @@ class Daemon:
             release = None
         recorder, came_round_ns = self._recordings.running, self._loop.came_round_ns
         now_ns = time.monotonic_ns()  # after that: the loop comes round at any time
-        return Facts(
+        return DaemonStatus(
             release,
             os.getpid(),
             self._began_at_ns,
@@ -222,7 +222,7 @@ class Daemon:
         """What workers recorded lately."""
         return self._windows.over(of, time.monotonic_ns(), slots)
 
-    def stragglers(self) -> Judged:
+    def stragglers(self) -> StragglerVerdict:
         """Who is slow."""
         return self._lookout.judged().at(time.monotonic_ns())
 
@@ -241,11 +241,11 @@ class Daemon:
         """What some workers said of their weights."""
         return self._numerics.weights.about({worker.reading.uuid for worker in of})
 
-    def sources(self, of: Sequence[Worker]) -> Known:
+    def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What kernels were compiled from."""
         return self._memory.sources
 
-    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """What the weights of all workers come to."""
         return self._weighing.judged(found.workers)
 
@@ -333,7 +333,7 @@ class Daemon:
                 raise NoSuchWorker(f"no dead worker {name}: {suggestion(name, known)} (see brickd workers)")
         uuids = {worker.reading.uuid for worker in dead if worker.name in names or worker.service in names}
 
-        def meant(gone: Gone) -> bool:
+        def meant(gone: RetainedTotals) -> bool:
             return not names or gone.reading.uuid in uuids
 
         with collector.roster.lock:
@@ -350,7 +350,7 @@ class Daemon:
             forgotten.update(self._unknown({each.reading.service for each in added_up.values()} if names else None))
             collector.change()
 
-        def about(finding: Finding) -> bool:
+        def about(finding: DivergentSite) -> bool:
             named = forgotten.intersection(finding.named)
             return not living.intersection(finding.named) and bool(not names or finding.place.service in names or named)
 
@@ -390,7 +390,7 @@ class Daemon:
                 self._tell("recording_removed", text)
         return recorder
 
-    def end_recording(self, order: Ending) -> None:
+    def end_recording(self, order: EndRecording) -> None:
         """Have a recording come to its end, soon.
 
         Raises:

@@ -22,7 +22,7 @@ TICK_BYTES = 256 * MIB
 PIECE_BYTES = 4 * MIB
 
 
-class Found(NamedTuple):
+class DrainResult(NamedTuple):
     """What a pass found in a segment: its events, or why it is refused."""
 
     each: Attached
@@ -30,7 +30,7 @@ class Found(NamedTuple):
     refused: str | None
 
 
-class Turns:
+class DrainTurns:
     """The segments of one user.
 
     Attributes:
@@ -61,7 +61,7 @@ class Turns:
                 break
             self._light += 1
 
-    def tick(self, take: Callable[[Found], None], goes_on: Callable[[], bool]) -> None:
+    def tick(self, take: Callable[[DrainResult], None], goes_on: Callable[[], bool]) -> None:
         """Drain as much as one tick may.
 
         Args:
@@ -74,7 +74,7 @@ class Turns:
         while reached < len(drains):
             reached, read, found = _reader.drain_some(drains, reached, PIECE_BYTES)
             for index, events, refused in found:
-                take(Found(self.order[index], events, refused))
+                take(DrainResult(self.order[index], events, refused))
             spent += read
             if spent >= TICK_BYTES or not goes_on():
                 break

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from brickd.errors import NotPermitted, SegmentRefused, SegmentUnpublished, SegmentUnrecorded
 from brickd.shm import _reader
 from brickd.shm.segment import Segment, open_segment
-from brickd.shm.segment_files import File, find, open_file
+from brickd.shm.segment_files import SegmentFile, find, open_file
 from brickd.shm.segment_files import prefix as configured
 
 STILL_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class PrunedSegment:
     """One segment that was (or would be) removed."""
 
     file: str
@@ -33,7 +33,7 @@ class Removed:
 class Outcome:
     """What was removed, and what was left for which reason."""
 
-    removed: list[Removed]
+    removed: list[PrunedSegment]
     refused: list[SegmentRefused]
 
 
@@ -56,7 +56,7 @@ def prune(
     """
     refused: list[SegmentRefused] = []
     with contextlib.ExitStack() as opened:
-        dead: list[tuple[File, int]] = []
+        dead: list[tuple[SegmentFile, int]] = []
         for name in find(prefix):
             try:
                 file = opened.enter_context(_open(name, refused_too))
@@ -69,7 +69,7 @@ def prune(
                     dead.append((file, _activity(file)))
         if dead:
             wait(STILL_SECONDS)
-        removed: list[Removed] = []
+        removed: list[PrunedSegment] = []
         for file, activity in dead:
             if not (_abandoned(file) and _activity(file) == activity and file.same_file()):
                 continue
@@ -77,11 +77,11 @@ def prune(
             if remove and not _recorded(file, configured() if prefix is None else prefix):
                 refused.append(SegmentUnrecorded(file.name))
             elif not remove or file.unlink():
-                removed.append(Removed(file.name, spans, file.memory_bytes))
+                removed.append(PrunedSegment(file.name, spans, file.memory_bytes))
         return Outcome(removed, refused)
 
 
-def _open(name: str, refused_too: bool) -> File:
+def _open(name: str, refused_too: bool) -> SegmentFile:
     try:
         return open_segment(name)
     except SegmentUnpublished:
@@ -92,15 +92,15 @@ def _open(name: str, refused_too: bool) -> File:
         return open_file(name)
 
 
-def _is_of(file: File, uuids: Collection[str] | None) -> bool:
+def _is_of(file: SegmentFile, uuids: Collection[str] | None) -> bool:
     return uuids is None or (isinstance(file, Segment) and file.header["uuid"].hex() in uuids)
 
 
-def _abandoned(file: File) -> bool:
+def _abandoned(file: SegmentFile) -> bool:
     return file.worker() is None and file.consumer() is None
 
 
-def _activity(file: File) -> int:
+def _activity(file: SegmentFile) -> int:
     """A number that changes when its worker records, or publishes it."""
     if not isinstance(file, Segment):
         return int(file.published())
@@ -110,7 +110,7 @@ def _activity(file: File) -> int:
         return -1
 
 
-def _recorded(file: File, prefix: str) -> bool:
+def _recorded(file: SegmentFile, prefix: str) -> bool:
     """Leave a record of a worker's segment; False: it must stay."""
     if not isinstance(file, Segment):
         return True

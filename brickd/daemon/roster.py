@@ -23,7 +23,7 @@ from brickd.daemon.segment_directory import Directory
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
 from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import Tell
-from brickd.model.retained import Background, Gone, Known
+from brickd.model.retained import Background, RetainedTotals, RetainedWorker
 from brickd.model.worker_names import named
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Held
@@ -33,7 +33,7 @@ from brickd.shm import _reader
 from brickd.shm.duplicates import Twin, original, undecided
 from brickd.shm.ledger import ledger_of
 from brickd.shm.memory_budget import MIB, kept_of
-from brickd.shm.removed_workers import Removed, uncounted
+from brickd.shm.removed_workers import RemovedWorker, uncounted
 from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_files import find, identifier_of
 from brickd.state.daemon_state import Memory
@@ -170,7 +170,7 @@ class Roster:
         except BaseException:
             segment.close()
             raise
-        each = Attached(segment, drain, known or Known(), self.memory.sources, now_ns, took)
+        each = Attached(segment, drain, known or RetainedWorker(), self.memory.sources, now_ns, took)
         with self.lock:
             self.memory.gone.pop(uuid, None)  # a copy of it was taken for it
             self.memory.known[uuid] = each.known
@@ -288,7 +288,7 @@ class Roster:
         return True
 
     def _remember(self, each: Attached) -> None:
-        self.memory.gone[each.uuid] = Gone(each.known.name, each.last_reading())
+        self.memory.gone[each.uuid] = RetainedTotals(each.known.name, each.last_reading())
 
     def forget(self, uuids: Collection[str]) -> int:
         """Drop the totals of some that are gone, under the lock; of how many."""
@@ -311,7 +311,7 @@ class Roster:
         each.stage, self.changed = Stage.OVER, True
         self._over.append(each)
 
-    def fold(self, found: Iterable[Removed]) -> list[Removed]:
+    def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
         """Take in records of removed workers, under the lock; what of those that are new no total shows."""
         new = self.memory.fold(found, {each.lost for each in self.attached.values()})
         shown = {uuid: ledger_of(each.reading).counts() for uuid, each in self.memory.gone.items()} if new else {}

@@ -21,7 +21,16 @@ from brickd.errors import (
 )
 from brickd.model.event_log import Tell
 from brickd.shm import _reader
-from brickd.shm.segment_files import EXHAUSTED, NO_OWNERS, File, Identifier, Owners, identifier_of, listing, open_file
+from brickd.shm.segment_files import (
+    EXHAUSTED,
+    NO_OWNERS,
+    Identifier,
+    Owners,
+    SegmentFile,
+    identifier_of,
+    listing,
+    open_file,
+)
 
 TOLD_MAX = 16  # of one look; the rest is counted
 
@@ -91,7 +100,7 @@ class Directory:
     def look(
         self,
         now_ns: int,
-        ours: Mapping[Identifier, File],
+        ours: Mapping[Identifier, SegmentFile],
         attach: Callable[[str], None],
         goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:

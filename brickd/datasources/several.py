@@ -23,7 +23,7 @@ _SECONDS = 30.0  # that a daemon may take for all that it holds
 _ASKED_MAX = 100  # by name; of more all are asked for
 
 
-class Heard(Protocol):
+class ComparableWorld(Protocol):
     """A world whose workers may be compared with those of another."""
 
     def survey(self) -> Survey:
@@ -51,11 +51,11 @@ class Live(SharedMemory):
             wire.hear(numerics, document, mark)
 
 
-class Part(NamedTuple):
+class WorldPart(NamedTuple):
     """One of several worlds; `label` stands before the names of its workers, if it has any."""
 
     label: str
-    world: Heard
+    world: ComparableWorld
 
     def name(self, worker: str) -> str:
         """What a worker of it is called among all."""
@@ -67,7 +67,7 @@ class Gathered:
 
     source: Source = "several"
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[WorldPart]) -> None:
         self.parts = parts
         self._whose: dict[int, tuple[int, Worker]] = {}
         surveys = [part.world.survey() for part in parts]

@@ -25,7 +25,7 @@ from brickd.base.timestamps import rfc3339
 from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
 from brickd.model import workers
 from brickd.model.kernel_sources.files import Filed
-from brickd.model.kernel_sources.store import Known, Sources
+from brickd.model.kernel_sources.store import KnownSources, Sources
 from brickd.model.retained import Background
 from brickd.model.workers import Survey, Worker
 from brickd.shm import _reader, segment_files
@@ -35,12 +35,12 @@ from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory
 
 if TYPE_CHECKING:
-    from brickd.analysis.timing.findings import Judged
+    from brickd.analysis.timing.findings import StragglerVerdict
     from brickd.model.windows import Window
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class DaemonStatus:
     """What a daemon says of itself.
 
     Attributes:
@@ -95,7 +95,7 @@ class Details(NamedTuple):
 Source = Literal["shared memory", "daemon", "recording", "several"]
 
 
-class Inside(Protocol):
+class SegmentInside(Protocol):
     """What may be seen of one segment."""
 
     @property
@@ -128,7 +128,7 @@ class World(Protocol):
         """Where what it shows comes from."""
         ...
 
-    def daemon(self) -> Facts | None:
+    def daemon(self) -> DaemonStatus | None:
         """The daemon that answers; None where whoever asks looks for itself."""
         ...
 
@@ -140,7 +140,7 @@ class World(Protocol):
         """What some of the workers of a survey recorded lately, so many times ten seconds; None where nobody knows."""
         ...
 
-    def stragglers(self) -> Judged | None:
+    def stragglers(self) -> StragglerVerdict | None:
         """Who is slow; None where nobody compares workers."""
         ...
 
@@ -156,11 +156,11 @@ class World(Protocol):
         """What they said of their weights alone, which is less to copy."""
         ...
 
-    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """What the weights of all workers of a survey come to, of the services in which anybody watches any."""
         ...
 
-    def sources(self, of: Sequence[Worker]) -> Known:
+    def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What the kernels of some of the workers of a survey, and of others, were compiled from."""
         ...
 
@@ -168,7 +168,7 @@ class World(Protocol):
         """The names of all files that may be inspected, whatever they begin with."""
         ...
 
-    def segment(self, file: str) -> AbstractContextManager[Inside]:
+    def segment(self, file: str) -> AbstractContextManager[SegmentInside]:
         """A segment to look into, by its file's name; it is not to be closed by whoever looks."""
         ...
 
@@ -274,7 +274,7 @@ class SharedMemory:
         """As far as they lie there."""
         return self._heard(of, 0).weights
 
-    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """Compared now; where nobody watches any, the rings are not read."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from brickd.demo.transformer import ATTN_NORM, MIX, MLP_ADD, NORM, OF_A_LAYER, ROTARY, SCORES, Place, Size
+from brickd.demo.transformer import ATTN_NORM, MIX, MLP_ADD, NORM, OF_A_LAYER, ROTARY, SCORES, OperatorCall, Size
 
 Array = NDArray[Any]
 
@@ -123,14 +123,14 @@ class OperatorFault:
     """
 
     worker: int
-    place: Place
+    place: OperatorCall
     change: Change
     heads: int
-    born: Place | None = None
+    born: OperatorCall | None = None
     error: float = 0.0
     _entered: Array | None = field(default=None, repr=False)
 
-    def __call__(self, place: Place, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+    def __call__(self, place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
         """Run an operator, well or not."""
         if (place.kernel, place.layer) == (ATTN_NORM.name, self.place.layer):
             self._entered = inputs[0]
@@ -142,7 +142,7 @@ class OperatorFault:
             self.born, self.error = place, _error(wrong, out, wrong if self.worker == 0 else out)
         return wrong
 
-    def _strikes(self, place: Place) -> bool:
+    def _strikes(self, place: OperatorCall) -> bool:
         if (place.kernel, place.layer) != (self.place.kernel, self.place.layer):
             return False
         return place.step == self.place.step or (place.step > self.place.step and self.change.kind not in _ONCE)
@@ -192,5 +192,5 @@ def drawn_for_an_operator(
     kernel = random.choice(only.get(change.kind, (*OF_A_LAYER, NORM)))
     layer = -1 if kernel is NORM else random.randrange(size.layers)
     return OperatorFault(
-        random.randrange(workers), Place(kernel.name, layer, *random.choice(moments)), change, size.heads
+        random.randrange(workers), OperatorCall(kernel.name, layer, *random.choice(moments)), change, size.heads
     )

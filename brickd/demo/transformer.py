@@ -54,7 +54,7 @@ class Size:
     context: int = 256
 
 
-class Place(NamedTuple):
+class OperatorCall(NamedTuple):
     """Which run of which operator; the layer is -1 outside of the layers."""
 
     kernel: str
@@ -64,10 +64,10 @@ class Place(NamedTuple):
 
 
 # Runs an operator on its inputs: a place where it may go wrong.
-Operate = Callable[[Place, Callable[..., Array], tuple[Array, ...]], Array]
+Operate = Callable[[OperatorCall, Callable[..., Array], tuple[Array, ...]], Array]
 
 
-def as_it_should(_: Place, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+def as_it_should(_: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
     """Run an operator."""
     return compute(*inputs)
 
@@ -110,7 +110,7 @@ def rotated(x: Array, positions: Array) -> Array:
     return np.concatenate([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
 
 
-class Cache:
+class RequestCache:
     """What one request has shown so far; its keys and values nobody sees but attention."""
 
     def __init__(self, size: Size) -> None:
@@ -137,13 +137,13 @@ class Model:
 
         Greedy, or drawn as the seed says. The steps are numbered from `step`.
         """
-        cache, tokens = Cache(self.size), np.array(prompt, np.int64)
+        cache, tokens = RequestCache(self.size), np.array(prompt, np.int64)
         while cache.length + len(tokens) <= self.size.context:
             tokens = self.forward(tokens, cache, step, seed)
             yield int(tokens[0])
             step += 1
 
-    def forward(self, tokens: Array, cache: Cache, step: int, seed: int | None = None) -> Array:
+    def forward(self, tokens: Array, cache: RequestCache, step: int, seed: int | None = None) -> Array:
         """One engine step: the token that follows those of the cache and these."""
         kind = "decode" if cache.length else "prefill"
         with np.errstate(all="ignore"), brick.step(step, kind=kind, rows=len(tokens)):
@@ -162,7 +162,7 @@ class _Forward:
     """One pass through the layers."""
 
     def __init__(
-        self, size: Size, weights: Mapping[str, Array], operate: Operate, cache: Cache, step: int, rows: int
+        self, size: Size, weights: Mapping[str, Array], operate: Operate, cache: RequestCache, step: int, rows: int
     ) -> None:
         self._size, self._weights, self._operate, self._cache, self._step = size, weights, operate, cache, step
         self._history = cache.tokens[: cache.length + rows]
@@ -173,7 +173,7 @@ class _Forward:
         shown = (*inputs, self._history) if kernel in CACHED else inputs
         taken = tuple(brick.take(kernel, each) for each in shown)
         with kernel(elements=inputs[0].size):
-            out = self._operate(Place(kernel.name, layer, self._step, position), compute, inputs)
+            out = self._operate(OperatorCall(kernel.name, layer, self._step, position), compute, inputs)
         brick.checksum(kernel, out, input=taken, position=position, stateful=kernel is SAMPLING)
         return out
 

@@ -20,7 +20,7 @@ from typing import Any
 import brick_agent as brick
 
 from brickd.demo.damage import Change, Kind, WeightFault
-from brickd.demo.transformer import GATE, Array, Model, Place, Size, as_it_should, drawn
+from brickd.demo.transformer import GATE, Array, Model, OperatorCall, Size, as_it_should, drawn
 
 SIZE = Size(layers=4, width=128, hidden=320, context=64)
 PROMPTS = [[(17 * client + 5 * token) % SIZE.vocabulary for token in range(12)] for client in range(4)]
@@ -29,7 +29,7 @@ THINKING_SECONDS = 0.15  # between a token and the next request for one: a serve
 DAMAGE = WeightFault(0, "layers.2.mlp.down.weight", Change(Kind.FLIP, seed=7, bit=24))
 
 
-def slowly(place: Place, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+def slowly(place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
     """Run an operator; one of them as if it had ten times the work."""
     if place.kernel == GATE.name:
         for _ in range(9):

@@ -16,7 +16,7 @@ STATES: tuple[State, ...] = ("broken", "advice", "ok")
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One check's answer.
 
     Attributes:
@@ -45,9 +45,9 @@ class Finding:
         return asdict(self) | {"about": list(self.about)}
 
 
-def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> Finding:
+def fine(name: str, seen: str, wanted: str, about: Sequence[str] = ()) -> CheckResult:
     """A finding that asks for nothing."""
-    return Finding(name, "ok", seen, wanted, about=tuple(about))
+    return CheckResult(name, "ok", seen, wanted, about=tuple(about))
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

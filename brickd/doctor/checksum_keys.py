@@ -12,8 +12,8 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
-from brickd.doctor.check import Finding, fine, listed
-from brickd.doctor.segments import Known, Segments
+from brickd.doctor.check import CheckResult, fine, listed
+from brickd.doctor.segments import ReadSegment, Segments
 
 
 def observe(state: Path) -> str:
@@ -21,9 +21,9 @@ def observe(state: Path) -> str:
     return os.environ.get("BRICKD_KEY_FILE") or os.fspath(state / "key")
 
 
-def judge(segments: Segments, file: str) -> list[Finding]:
+def judge(segments: Segments, file: str) -> list[CheckResult]:
     """In which services are there several? `file`: one that all could have."""
-    services: dict[str, list[Known]] = {}
+    services: dict[str, list[ReadSegment]] = {}
     for worker in segments.live:
         if worker.key is not None:
             services.setdefault(worker.service, []).append(worker)
@@ -31,7 +31,7 @@ def judge(segments: Segments, file: str) -> list[Finding]:
     return found or [fine("keys", "one key in each service", "one key for all workers of a service")]
 
 
-def _service(workers: list[Known], file: str) -> Finding | None:
+def _service(workers: list[ReadSegment], file: str) -> CheckResult | None:
     """Against the key that most of them have; of several, that of whoever comes first."""
     ((most, _),) = Counter(worker.key for worker in workers).most_common(1)
     others = [worker for worker in workers if worker.key != most]
@@ -44,7 +44,7 @@ def _service(workers: list[Known], file: str) -> Finding | None:
         seen = f"no key in {listed(names)}, one in {first}"
     else:
         seen = f"another key in {listed(names)} than in {first}"
-    return Finding(
+    return CheckResult(
         name="keys",
         state="advice",
         seen=seen,

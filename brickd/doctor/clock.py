@@ -12,7 +12,7 @@ from pathlib import Path
 
 from brickd.base.machine import read
 from brickd.base.units import plural
-from brickd.doctor.check import Finding, fine, listed
+from brickd.doctor.check import CheckResult, fine, listed
 
 _FOLDER = "sys/devices/system/clocksource/clocksource0"
 # By architecture: what the kernel calls the processor's own counter.
@@ -21,7 +21,7 @@ _FLAGS = ("constant_tsc", "nonstop_tsc")
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class KernelClock:
     """What the kernel uses, could use, and says of the processor; `current` None: it does not say."""
 
     machine: str
@@ -45,19 +45,19 @@ class Clock:
         return tuple(flag for flag in _FLAGS if self.machine == "x86_64" and flag not in self.flags)
 
 
-def observe(machine: str, root: Path = Path("/")) -> Clock:
+def observe(machine: str, root: Path = Path("/")) -> KernelClock:
     """Read what the kernel says; `machine` as uname has it."""
     current = read(root / _FOLDER / "current_clocksource")
     available = read(root / _FOLDER / "available_clocksource") or ""
     # The first processor's flags are everybody's; of hundreds of processors the rest is not read.
     lines = (read(root / "proc/cpuinfo", 8192) or "").splitlines()
     flags = next((line.partition(":")[2] for line in lines if line.startswith("flags")), "")
-    return Clock(
+    return KernelClock(
         machine, None if current is None else current.strip(), tuple(available.split()), frozenset(flags.split())
     )
 
 
-def judge_source(clock: Clock) -> Finding:
+def judge_source(clock: KernelClock) -> CheckResult:
     """Can workers read the processor's counter?"""
     if clock.counter is None:
         return fine("clock", f"{clock.current or 'unknown'} on {clock.machine}", "the system's clock")
@@ -65,20 +65,20 @@ def judge_source(clock: Clock) -> Finding:
     why = "a span costs about twice as much; nothing else is wrong"
     if clock.current is None:
         fix = "mount -t sysfs sysfs /sys"
-        return Finding("clock", "advice", "unknown: /sys is not mounted", wanted, fix, why)
+        return CheckResult("clock", "advice", "unknown: /sys is not mounted", wanted, fix, why)
     if clock.current != clock.counter:
         fix = f"{clock.counter}=reliable on the kernel's command line, where the hypervisor vouches for it"
         if clock.counter in clock.available:
             fix = f"echo {clock.counter} > /{_FOLDER}/current_clocksource"
-        return Finding("clock", "advice", clock.current, wanted, fix, why)
+        return CheckResult("clock", "advice", clock.current, wanted, fix, why)
     if clock.missing:
         seen = f"{clock.current} without {' and '.join(clock.missing)}"
         fix = "give the virtual machine the host's invariant TSC: -cpu host,+invtsc in QEMU"
-        return Finding("clock", "advice", seen, wanted, fix, why)
+        return CheckResult("clock", "advice", seen, wanted, fix, why)
     return fine("clock", f"{clock.current}, trusted by the kernel", wanted)
 
 
-def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
+def judge_choice(clock: KernelClock, counters: Mapping[str, bool]) -> CheckResult:
     """Did each live worker (by name: whether it reads the counter) take the clock that it should have?"""
     wanted = "the processor's counter" if clock.trusted else "the system's clock"
     slow = [name for name, reads_counter in counters.items() if clock.trusted and not reads_counter]
@@ -86,10 +86,12 @@ def judge_choice(clock: Clock, counters: Mapping[str, bool]) -> Finding:
     if wrong:
         seen = f"{listed(wrong)}: the processor's counter, which the kernel no longer trusts"
         fix, why = "BRICKD_CLOCK=monotonic", "in the server's environment, or restart it: its times may be wrong"
-        return Finding("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
+        return CheckResult("clock-choice", "broken", seen, wanted, fix, why, tuple(wrong))
     if slow:
         fix, why = "BRICKD_CLOCK=auto", "in the server's environment; until then a span costs about twice as much"
-        return Finding("clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow))
+        return CheckResult(
+            "clock-choice", "advice", f"{listed(slow)}: the system's clock", wanted, fix, why, tuple(slow)
+        )
     return fine(
         "clock-choice",
         f"{plural(len(counters), 'worker uses', 'workers use')} the right clock",

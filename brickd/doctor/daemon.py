@@ -14,7 +14,7 @@ from typing import NamedTuple
 from brickd.base.locks import holder, process
 from brickd.base.paths import Runtime
 from brickd.client import client
-from brickd.doctor.check import Finding, fine
+from brickd.doctor.check import CheckResult, fine
 from brickd.errors import BrickdError, CheckpointRefused
 from brickd.state import checkpoint
 
@@ -24,7 +24,7 @@ _ROOM_BYTES = 32 * MIB
 _OWN = "export BRICKD_RUNTIME_DIR=/a/directory/of/yours"
 
 
-class Daemon(NamedTuple):
+class DaemonFacts(NamedTuple):
     """What is there.
 
     Attributes:
@@ -54,9 +54,9 @@ class Daemon(NamedTuple):
     free_bytes: int | None = None
 
 
-def observe(place: Runtime, uid: int) -> Daemon:
+def observe(place: Runtime, uid: int) -> DaemonFacts:
     """Look at the place, and ask whoever is there."""
-    found = Daemon(os.fspath(place.directory))
+    found = DaemonFacts(os.fspath(place.directory))
     try:
         status = place.directory.lstat()
     except FileNotFoundError:
@@ -106,7 +106,7 @@ def _ended(place: Runtime) -> str:
     return ""
 
 
-def _asked(found: Daemon) -> Daemon:
+def _asked(found: DaemonFacts) -> DaemonFacts:
     try:
         said = client.ask("").document()
     except BrickdError as error:
@@ -115,51 +115,51 @@ def _asked(found: Daemon) -> Daemon:
     return found._replace(pid=pid, trouble=str(said.get("checkpoint_problem") or ""))
 
 
-def judge(daemon: Daemon) -> list[Finding]:
+def judge(daemon: DaemonFacts) -> list[CheckResult]:
     """Can one run here, does one, and does it keep what it knows?"""
     return [_running(daemon), _directory(daemon), _kept(daemon)]
 
 
-def _running(daemon: Daemon) -> Finding:
+def _running(daemon: DaemonFacts) -> CheckResult:
     wanted = "a daemon that answers, or no daemon"
     if daemon.ended:
         seen = f"no process listens at {daemon.ended}: its daemon was killed"
         why = "until a daemon runs, the rings are not read, and events that do not fit are lost"
-        return Finding("daemon", "advice", seen, wanted, "brickd up -d", why)
+        return CheckResult("daemon", "advice", seen, wanted, "brickd up -d", why)
     if daemon.pid is None:
         return fine("daemon", "no daemon runs: brickd reads shared memory", wanted)
     if not daemon.silence:
         return fine("daemon", f"{process(daemon.pid)} answers", wanted)
     seen = f"{process(daemon.pid)} runs and does not answer: {daemon.silence}"
-    return Finding("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it has read is kept")
+    return CheckResult("daemon", "broken", seen, wanted, "brickd down && brickd up -d", "what it has read is kept")
 
 
-def _directory(daemon: Daemon) -> Finding:
+def _directory(daemon: DaemonFacts) -> CheckResult:
     name, wanted = "daemon-directory", "a directory that only this user can write"
     if daemon.wrong:
         fix = f"chmod 700 {shlex.quote(daemon.directory)}"
-        return Finding(name, "broken", f"{daemon.directory}: {daemon.wrong}", wanted, fix, f"or {_OWN}")
+        return CheckResult(name, "broken", f"{daemon.directory}: {daemon.wrong}", wanted, fix, f"or {_OWN}")
     if daemon.missing:
         seen = f"{daemon.directory} cannot be created: {daemon.missing}"
-        return Finding(name, "advice", seen, wanted, _OWN, "without it no daemon can start")
+        return CheckResult(name, "advice", seen, wanted, _OWN, "without it no daemon can start")
     if daemon.owner is not None:
         return fine(name, f"{daemon.directory} belongs to user {daemon.owner}, whose daemon answers", wanted)
     if daemon.free_bytes is not None and daemon.free_bytes < _ROOM_BYTES:
         seen = f"{daemon.directory} has {daemon.free_bytes / MIB:,.1f} MiB free"
         why = "or make room: events that the daemon cannot save stay in the workers' rings, until these are full"
-        return Finding(name, "advice", seen, f"at least {_ROOM_BYTES // MIB} MiB free", _OWN, why)
+        return CheckResult(name, "advice", seen, f"at least {_ROOM_BYTES // MIB} MiB free", _OWN, why)
     return fine(name, daemon.directory, wanted)
 
 
-def _kept(daemon: Daemon) -> Finding:
+def _kept(daemon: DaemonFacts) -> CheckResult:
     name, wanted = "checkpoint", "a checkpoint that can be read, or none yet"
     if daemon.trouble:
         fix = f"df {shlex.quote(daemon.directory)}"
-        return Finding(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
+        return CheckResult(name, "broken", f"cannot be written: {daemon.trouble}", wanted, fix, "retried every second")
     if daemon.damage:
         path = shlex.quote(daemon.checkpoint)
         why = "the totals of dead workers and the deferred work in it are lost; a daemon that starts does the same"
-        return Finding(
+        return CheckResult(
             name, "broken", f"{daemon.checkpoint}: {daemon.damage}", wanted, f"mv {path} {path}.refused", why
         )
     return fine(name, daemon.checkpoint or "none yet", wanted)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickd.base.machine import read
-from brickd.doctor.check import Finding, fine, listed
+from brickd.doctor.check import CheckResult, fine, listed
 
 _FOLDERS = ("etc/systemd", "run/systemd", "usr/local/lib/systemd", "usr/lib/systemd")
 _BOOLEANS = dict.fromkeys(("1", "yes", "y", "true", "t", "on"), True) | dict.fromkeys(
@@ -93,7 +93,7 @@ def _user(uid: int, system: bool, root: Path) -> User:
     return User(name, system, (root / "var/lib/systemd/linger" / name).exists())
 
 
-def judge(logind: Logind) -> Finding:
+def judge(logind: Logind) -> CheckResult:
     """Does anybody lose segments by logging out?"""
     wanted = "RemoveIPC=no, or lingering users"
     if not logind.running:
@@ -103,7 +103,7 @@ def judge(logind: Logind) -> Finding:
     if not logind.remove_ipc or not losing:
         reason = "" if not logind.remove_ipc else ", which affects no user here"
         return fine("logind", said + reason, wanted)
-    return Finding(
+    return CheckResult(
         "logind",
         "advice",
         f"{said} for {listed(losing)}",

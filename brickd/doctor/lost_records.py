@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from brickd.base.units import plural
-from brickd.doctor.check import Finding, fine
+from brickd.doctor.check import CheckResult, fine
 from brickd.doctor.container import Container, enlarged
 from brickd.doctor.segments import Segments
-from brickd.doctor.shared_memory import SharedMemory
+from brickd.doctor.shared_memory import ShmFacts
 from brickd.model.worker_names import as_argument
 from brickd.shm.losses import Kind, Loss
 
 
-def judge(segments: Segments, shm: SharedMemory, container: Container) -> list[Finding]:
+def judge(segments: Segments, shm: ShmFacts, container: Container) -> list[CheckResult]:
     """What could not be recorded: each cause once, with all workers that it cost something."""
     causes: dict[Kind, list[tuple[str, Loss]]] = {}
     for worker in segments.workers:
@@ -28,7 +28,7 @@ def judge(segments: Segments, shm: SharedMemory, container: Container) -> list[F
     return [_loss(kind, cases, shm, container) for kind, cases in causes.items()]
 
 
-def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, container: Container) -> Finding:
+def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: ShmFacts, container: Container) -> CheckResult:
     name, loss = cases[0]
     spans = any(loss.spans for _, loss in cases)
     fix, why = f"brickd inspect {as_argument(name)}", "shows where"
@@ -41,7 +41,7 @@ def _loss(kind: Kind, cases: Sequence[tuple[str, Loss]], shm: SharedMemory, cont
     elif kind in ("memory", "lane-memory"):
         fix = enlarged(container, 2 * shm.size_bytes)
         why = "or raise the memory limit of the server's control group"
-    return Finding(
+    return CheckResult(
         name=f"loss-{kind}",
         state="broken" if spans else "advice",
         seen=f"{name}: {loss.text}" + (f"; and {plural(len(cases) - 1, 'more worker')}" if len(cases) > 1 else ""),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from brickd.doctor.check import Finding, fine, listed, mib
+from brickd.doctor.check import CheckResult, fine, listed, mib
 from brickd.doctor.container import Container, enlarged, shared
 from brickd.doctor.processes import Mapped, Place, Process, Processes
 from brickd.doctor.segments import Segments
@@ -31,7 +31,7 @@ def _own(process: Process, place: Place) -> list[Mapped]:
     return [segment for segment in process.segments if segment.owned and segment.place == place]
 
 
-def judge_search(processes: Processes) -> Finding:
+def judge_search(processes: Processes) -> CheckResult:
     """Could the processes of our user be looked into?"""
     seen = f"{len(processes.found):,} of this user's {processes.seen:,} processes use brickd"
     if processes.left:
@@ -41,21 +41,21 @@ def judge_search(processes: Processes) -> Finding:
     return fine("processes", seen, "every process inspected", _pids(processes.found))
 
 
-def judge_mounts(processes: Processes, segments: Segments, container: Container) -> Finding:
+def judge_mounts(processes: Processes, segments: Segments, container: Container) -> CheckResult:
     """Who writes to a /dev/shm that is not ours?"""
     away = [process for process in processes.found if _own(process, "elsewhere")]
     wanted = "one /dev/shm for brickd and its workers"
     if not away and container.kind is not None and segments.empty and not processes.found:
         seen = f"no segment and no worker here, in {container}"
         why = "a container has its own /dev/shm and processes: a server in another container is not visible here"
-        return Finding("shm-namespace", "advice", seen, wanted, shared(container), why)
+        return CheckResult("shm-namespace", "advice", seen, wanted, shared(container), why)
     if not away:
         return fine("shm-namespace", "no process writes to another /dev/shm", wanted)
     seen, why = f"{_who(away)}: another /dev/shm", f"brickd sees only its own; it runs in {container}"
-    return Finding("shm-namespace", segments.hidden, seen, wanted, shared(container), why, _pids(away))
+    return CheckResult("shm-namespace", segments.hidden, seen, wanted, shared(container), why, _pids(away))
 
 
-def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[Finding]:
+def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[CheckResult]:
     """Who names their segments so that we do not look at them? One finding for each of their prefixes."""
     others: dict[str, list[Process]] = {}
     for process in processes.found:
@@ -66,7 +66,7 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
     if not others:
         return [fine("prefix", "no worker uses another prefix", wanted)]
     return [
-        Finding(
+        CheckResult(
             name="prefix",
             state=segments.hidden,
             seen=f"{_who(many)}: {theirs}",
@@ -79,19 +79,19 @@ def judge_prefix(processes: Processes, segments: Segments, prefix: str) -> list[
     ]
 
 
-def judge_removed(processes: Processes) -> Finding:
+def judge_removed(processes: Processes) -> CheckResult:
     """Whose segment was taken away under them?"""
     lost = [process for process in processes.found if _own(process, "removed") and not _own(process, "here")]
     wanted = "segments that only brickd removes"
     if not lost:
         return fine("removed", "no worker's segment was removed", wanted)
     why = "not rm /dev/shm/*; logind's RemoveIPC removes them too. A worker opens a new one at a span, within 10 s"
-    return Finding(
+    return CheckResult(
         "removed", "advice", f"{_who(lost)}: its segment was removed", wanted, "brickd prune", why, _pids(lost)
     )
 
 
-def judge_locks(processes: Processes, segments: Segments) -> Finding:
+def judge_locks(processes: Processes, segments: Segments) -> CheckResult:
     """Whose lock on their own segment was lost?"""
     by_file = {worker.file: worker for worker in segments.workers}
     unlocked = [
@@ -105,10 +105,12 @@ def judge_locks(processes: Processes, segments: Segments) -> Finding:
     if not unlocked:
         return fine("lock", "no worker has lost its lock", wanted)
     why = "after the code that closes all descriptors: it closed brickd's, and a quiet worker counts as dead"
-    return Finding("lock", "advice", f"{_who(unlocked)}: holds no lock", wanted, "brick.init()", why, _pids(unlocked))
+    return CheckResult(
+        "lock", "advice", f"{_who(unlocked)}: holds no lock", wanted, "brick.init()", why, _pids(unlocked)
+    )
 
 
-def judge_silence(processes: Processes, container: Container) -> list[Finding]:
+def judge_silence(processes: Processes, container: Container) -> list[CheckResult]:
     """Who has loaded brick_agent and no segment? Those with one reason are told together."""
     alike: dict[tuple[str, str], list[Process]] = {}
     for process in processes.found:
@@ -118,7 +120,7 @@ def judge_silence(processes: Processes, container: Container) -> list[Finding]:
     if not alike:
         return [fine("silent", "every process that loads brick_agent has a segment", wanted)]
     return [
-        Finding("silent", "advice", f"{_who(many)}: no segment", wanted, fix, why, _pids(many))
+        CheckResult("silent", "advice", f"{_who(many)}: no segment", wanted, fix, why, _pids(many))
         for (why, fix), many in alike.items()
     ]
 
@@ -137,14 +139,14 @@ def _reason(process: Process, container: Container) -> tuple[str, str]:
     return "it has recorded nothing yet, or its stderr says why it cannot", "brick.init()"
 
 
-def judge_time(processes: Processes) -> Finding:
+def judge_time(processes: Processes) -> CheckResult:
     """Who lives in another time namespace? That is well: the kernel tells how far its clocks are ahead."""
     apart = [process for process in processes.found if process.our_time is False and _own(process, "here")]
     seen = f"{_who(apart)} in another" if apart else "all workers in this one"
     return fine("time-namespace", seen, "any: the kernel reports the offset of its clocks", _pids(apart))
 
 
-def judge_pids(segments: Segments) -> Finding:
+def judge_pids(segments: Segments) -> CheckResult:
     """Who lives in another pid namespace? That is well: locks tell who lives."""
     apart = [worker.name for worker in segments.live if worker.pid != worker.own_pid]
     seen = f"{listed(apart)} in another" if apart else "all workers in this one"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from brickd.base.units import count, duration, percent
 from brickd.client import client
-from brickd.doctor.check import Finding, fine, mib
+from brickd.doctor.check import CheckResult, fine, mib
 from brickd.errors import BrickdError
 
 _WANTED_NS = 60_000_000_000
@@ -18,7 +18,7 @@ _MOST_BYTES = 1 << 30
 _SHARE = 0.01  # of what could have been compared
 
 
-class Window(NamedTuple):
+class HeldFingerprints(NamedTuple):
     """What a daemon holds.
 
     Attributes:
@@ -34,7 +34,7 @@ class Window(NamedTuple):
     gone: int
 
 
-def observe() -> Window | None:
+def observe() -> HeldFingerprints | None:
     """Ask the daemon; None where there is none, or nothing to compare."""
     try:
         said = client.ask("coverage").document()
@@ -45,10 +45,10 @@ def observe() -> Window | None:
         return None
     whole = sum(each["input"]["fingerprints"] - each["unseen"]["without_inputs"] for each in services)
     gone = sum(each["unseen"]["evicted"] for each in services)
-    return Window(window["bytes"], window["oldest_age_ns"], whole, gone)
+    return HeldFingerprints(window["bytes"], window["oldest_age_ns"], whole, gone)
 
 
-def judge(window: Window | None) -> Finding:
+def judge(window: HeldFingerprints | None) -> CheckResult:
     """Is the window long enough for what comes?"""
     name, wanted = "fingerprints", f"fingerprints kept for {duration(_WANTED_NS)}"
     if window is None:
@@ -60,4 +60,4 @@ def judge(window: Window | None) -> Finding:
     seen += f": {gone} were dropped before another worker had the same"
     needed = 1 << (window.bytes * _WANTED_NS // max(1, window.age_ns)).bit_length()
     fix = f"brickd down && brickd up -d --numerics-bytes {min(needed, _MOST_BYTES)}"
-    return Finding(name, "advice", seen, wanted, fix, "until then fewer outputs are compared")
+    return CheckResult(name, "advice", seen, wanted, fix, "until then fewer outputs are compared")

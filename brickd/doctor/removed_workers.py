@@ -12,15 +12,15 @@ import stat
 from typing import NamedTuple
 
 from brickd.base.units import plural
-from brickd.doctor.check import Finding, fine
+from brickd.doctor.check import CheckResult, fine
 from brickd.shm import removed_file
-from brickd.shm.removed_file import Found
+from brickd.shm.removed_file import RemovedRecords
 
 _WANTED = "a file that only this user can write, with room for records"
 _STAY = "without a record no segment of a dead worker is removed"
 
 
-class Records(NamedTuple):
+class RecordsFile(NamedTuple):
     """The file.
 
     Attributes:
@@ -31,40 +31,40 @@ class Records(NamedTuple):
     """
 
     path: str
-    found: Found = Found()
+    found: RemovedRecords = RemovedRecords()
     ours: bool = True
     open_to_others: bool = False
 
 
-NO_RECORDS = Records("")
+NO_RECORDS = RecordsFile("")
 
 
-def observe(prefix: str) -> Records:
+def observe(prefix: str) -> RecordsFile:
     """Read it, and look at its owner and mode."""
     path, found = removed_file.path(prefix), removed_file.look(prefix)
     try:
         status = os.lstat(path)
     except OSError:
-        return Records(path, found)
+        return RecordsFile(path, found)
     ours = status.st_uid == os.geteuid()
-    return Records(path, found, ours, ours and stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
+    return RecordsFile(path, found, ours, ours and stat.S_ISREG(status.st_mode) and status.st_nlink == 1)
 
 
-def judge(records: Records) -> Finding:
+def judge(records: RecordsFile) -> CheckResult:
     """Does the file take records, and is each of them whole?"""
     name, found = "segments-removed", records.found
     if found.refused:
-        return Finding(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)
+        return CheckResult(name, "advice", f"{records.path}: {found.refused}", _WANTED, _remedy(records), _STAY)
     seen = plural(len(found.removed), "record")
     if found.damaged:
         seen += f" and {found.damaged:,} damaged"
-        return Finding(name, "advice", seen, "whole records", "brickd up -d", "damaged ones are not counted")
+        return CheckResult(name, "advice", seen, "whole records", "brickd up -d", "damaged ones are not counted")
     if found.full:
-        return Finding(name, "advice", f"{seen}, full", _WANTED, "brickd up -d", f"{_STAY}; a daemon empties it")
+        return CheckResult(name, "advice", f"{seen}, full", _WANTED, "brickd up -d", f"{_STAY}; a daemon empties it")
     return fine(name, seen, _WANTED)
 
 
-def _remedy(records: Records) -> str:
+def _remedy(records: RecordsFile) -> str:
     path = shlex.quote(records.path)
     if records.open_to_others:
         return f"chmod 600 {path}"

@@ -28,44 +28,44 @@ from brickd.doctor import (
     unfetched_recordings,
 )
 from brickd.doctor import versions as installed
-from brickd.doctor.check import STATES, Finding
+from brickd.doctor.check import STATES, CheckResult
 from brickd.model.workers import survey
 from brickd.shm import _reader
 from brickd.shm.segment_files import prefix
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MachineFacts:
     """All that was seen of this machine."""
 
     prefix: str
     versions: installed.Versions
     container: container.Container
-    shm: shared_memory.SharedMemory
+    shm: shared_memory.ShmFacts
     logind: logind.Logind
-    clock: clock.Clock
+    clock: clock.KernelClock
     memory: cgroups.Limit | None
     segments: segments.Segments
     processes: processes.Processes
-    daemon: daemon.Daemon
-    recordings: tuple[unfetched_recordings.Left, ...] = ()
-    window: numerics.Window | None = None
+    daemon: daemon.DaemonFacts
+    recordings: tuple[unfetched_recordings.UnfetchedRecording, ...] = ()
+    window: numerics.HeldFingerprints | None = None
     key_file: str = ""
-    removed: removed_workers.Records = removed_workers.NO_RECORDS
+    removed: removed_workers.RecordsFile = removed_workers.NO_RECORDS
 
 
-def examine() -> list[Finding]:
+def examine() -> list[CheckResult]:
     """Look at this machine and say what is found."""
     return judge(observe())
 
 
-def observe() -> Facts:
+def observe() -> MachineFacts:
     """Look at everything once."""
     try:
         found = segments.observe(survey())
     except OSError:  # the folder cannot be listed: that is a finding of its own
         found = segments.Segments()
-    return Facts(
+    return MachineFacts(
         prefix=prefix(),
         versions=installed.observe(),
         container=container.observe(os.environ),
@@ -83,7 +83,7 @@ def observe() -> Facts:
     )
 
 
-def judge(facts: Facts) -> list[Finding]:
+def judge(facts: MachineFacts) -> list[CheckResult]:
     """Every check's answer: what is broken first, then advice, then what is fine; each in the order of the checks."""
     workers, around = facts.segments, facts.processes
     demands = [shared_memory.Demand(worker.taken_bytes, worker.most_bytes) for worker in workers.live]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from brickd.base.units import plural
 from brickd.base.users import user_name
-from brickd.doctor.check import Finding, State, fine, listed, mib
+from brickd.doctor.check import CheckResult, State, fine, listed, mib
 from brickd.doctor.container import Container, run_as
 from brickd.errors import NotPermitted, SegmentOverBudget, SegmentRefused
 from brickd.model.workers import Survey, Worker
@@ -25,7 +25,7 @@ from brickd.shm.segment_files import open_file
 _USUAL = "BRICKD_LANES=32 BRICKD_PATHS=1024"  # what brick_agent takes unless it is told otherwise
 
 
-class Known(NamedTuple):
+class ReadSegment(NamedTuple):
     """A worker whose segment was read.
 
     Attributes:
@@ -60,7 +60,7 @@ class Known(NamedTuple):
     key: int | None = None
 
 
-class Refused(NamedTuple):
+class RefusedSegment(NamedTuple):
     """A file with a segment's name that was not believed.
 
     Attributes:
@@ -87,13 +87,13 @@ class Segments:
         shared: our own segments that others than our user may open.
     """
 
-    workers: tuple[Known, ...] = ()
-    refused: tuple[Refused, ...] = ()
+    workers: tuple[ReadSegment, ...] = ()
+    refused: tuple[RefusedSegment, ...] = ()
     foreign: Mapping[int, int] = field(default_factory=dict)
     shared: tuple[str, ...] = ()
 
     @property
-    def live(self) -> tuple[Known, ...]:
+    def live(self) -> tuple[ReadSegment, ...]:
         """The workers that can be watched from here."""
         return tuple(worker for worker in self.workers if worker.pid is not None)
 
@@ -129,9 +129,9 @@ def _open_to_others(file: str) -> bool:
         return False
 
 
-def _known(worker: Worker) -> Known:
+def _known(worker: Worker) -> ReadSegment:
     header = worker.reading.header
-    return Known(
+    return ReadSegment(
         name=worker.name,
         file=worker.reading.file,
         uid=header["uid"],
@@ -159,16 +159,16 @@ def _made_without(worker: Worker) -> bool:
     return recorded and lost == 0 and any(site is not None and not site.off for site in reading.sites)
 
 
-def _refused(error: SegmentRefused) -> Refused:
+def _refused(error: SegmentRefused) -> RefusedSegment:
     try:
         with open_file(error.path) as file:
             alive, regular = file.worker() is not None, True
     except (SegmentRefused, NotPermitted, OSError):
         alive, regular = False, False
-    return Refused(error.path, error.reason, alive, regular, isinstance(error, SegmentOverBudget))
+    return RefusedSegment(error.path, error.reason, alive, regular, isinstance(error, SegmentOverBudget))
 
 
-def judge_dead(segments: Segments) -> Finding:
+def judge_dead(segments: Segments) -> CheckResult:
     """How much have dead workers left?"""
     dead = [worker for worker in segments.workers if worker.pid is None]
     wanted = "no segments of dead workers"
@@ -177,39 +177,41 @@ def judge_dead(segments: Segments) -> Finding:
     seen = f"{plural(len(dead), 'segment')} of dead workers ({listed([worker.name for worker in dead])})"
     seen += f", {mib(sum(worker.taken_bytes for worker in dead))}"
     why = "their totals are still shown: save them first if you need them"
-    return Finding("segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead))
+    return CheckResult(
+        "segments-dead", "advice", seen, wanted, "brickd prune", why, tuple(worker.file for worker in dead)
+    )
 
 
-def judge_unread(segments: Segments) -> Finding:
+def judge_unread(segments: Segments) -> CheckResult:
     """Who keeps spans in detail for nobody?"""
     unread = [worker.name for worker in segments.workers if worker.unread]
     wanted = "spans in detail only while a daemon reads them"
     return _without_reader("spans-unread", unread, wanted, "no worker keeps spans in detail without a reader")
 
 
-def judge_thinned(segments: Segments) -> Finding:
+def judge_thinned(segments: Segments) -> CheckResult:
     """Who records checksums as nobody wants it any more?"""
     thinned = [worker.name for worker in segments.workers if worker.thinned_for_nobody]
     wanted = "the configured fingerprints, unless a daemon has set others"
     return _without_reader("fingerprints-set", thinned, wanted, "every worker records the fingerprints that are set")
 
 
-def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> Finding:
+def _without_reader(name: str, workers: list[str], wanted: str, well: str) -> CheckResult:
     if not workers:
         return fine(name, well, wanted)
     why = "the process that set it was killed; a daemon restores the configured setting"
-    return Finding(name, "advice", f"set in {listed(workers)}", wanted, "brickd up -d", why, tuple(workers))
+    return CheckResult(name, "advice", f"set in {listed(workers)}", wanted, "brickd up -d", why, tuple(workers))
 
 
-def judge_refused(segments: Segments) -> list[Finding]:
+def judge_refused(segments: Segments) -> list[CheckResult]:
     """Which files were not believed, and what becomes of them? Those with one fix are told together."""
     if not segments.refused:
         return [fine("segments-refused", "no segment was refused", "valid segments")]
-    alike: dict[tuple[State, str, str], list[Refused]] = {}
+    alike: dict[tuple[State, str, str], list[RefusedSegment]] = {}
     for refused in segments.refused:
         alike.setdefault(_remedy(refused), []).append(refused)
     return [
-        Finding(
+        CheckResult(
             name="segments-refused",
             state=state,
             seen=f"{first.file}: {first.reason}" + (f"; and {len(rest):,} more" if rest else ""),
@@ -222,7 +224,7 @@ def judge_refused(segments: Segments) -> list[Finding]:
     ]
 
 
-def _remedy(refused: Refused) -> tuple[State, str, str]:
+def _remedy(refused: RefusedSegment) -> tuple[State, str, str]:
     if refused.costly and refused.alive:
         why = "a live worker writes it, and reading it costs too much: start it with smaller tables, or as another user"
         return "broken", f"export {_USUAL}", why
@@ -240,7 +242,7 @@ def _remedy(refused: Refused) -> tuple[State, str, str]:
     return "advice", "brickd prune --refused", "it is not a segment, or has another format"
 
 
-def judge_foreign(segments: Segments, container: Container) -> Finding:
+def judge_foreign(segments: Segments, container: Container) -> CheckResult:
     """How many segments do other users have? Each user's brickd reads its own alone."""
     wanted = "each user's brickd reads that user's segments"
     if not segments.foreign:
@@ -253,11 +255,11 @@ def judge_foreign(segments: Segments, container: Container) -> Finding:
     return fine("segments-foreign", f"not read: {seen}{hint}", wanted, about)
 
 
-def judge_shared(segments: Segments) -> Finding:
+def judge_shared(segments: Segments) -> CheckResult:
     """Which segments may others than their user open?"""
     wanted = "segments of mode 0600"
     if not segments.shared:
         return fine("segments-mode", "no other user can open one", wanted)
     fix = f"chmod 600 {shlex.join(map(_path, segments.shared))}"
     why = "an older brick-agent gave them to BRICKD_GROUP: a member could stop the drain or kill the server"
-    return Finding("segments-mode", "advice", listed(list(segments.shared)), wanted, fix, why, segments.shared)
+    return CheckResult("segments-mode", "advice", listed(list(segments.shared)), wanted, fix, why, segments.shared)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from brickd.base.machine import read
-from brickd.doctor.check import Finding, fine, mib
+from brickd.doctor.check import CheckResult, fine, mib
 from brickd.doctor.container import Container, enlarged
 
 # docs/explanation/benchmarks.md: a segment at its birth, and one with 32 threads and all 1,024 paths.
@@ -32,7 +32,7 @@ class Demand(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SharedMemory:
+class ShmFacts:
     """What the kernel says of the folder.
 
     Attributes:
@@ -58,15 +58,15 @@ class SharedMemory:
     more_files: bool = True
 
 
-def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> SharedMemory:
+def observe(path: str, mounts: Path = Path("/proc/self/mountinfo")) -> ShmFacts:
     """Ask the kernel."""
     try:
         status, room = os.stat(path), os.statvfs(path)
     except OSError:
-        return SharedMemory(path, None)
+        return ShmFacts(path, None)
     if not os.path.isdir(path):
-        return SharedMemory(path, None)
-    return SharedMemory(
+        return ShmFacts(path, None)
+    return ShmFacts(
         path=path,
         filesystem=_filesystem(path, read(mounts, 1 << 22) or ""),
         read_only=bool(room.f_flag & os.ST_RDONLY),
@@ -93,41 +93,43 @@ def _filesystem(path: str, mounts: str) -> str:
     return kind
 
 
-def judge_place(shm: SharedMemory) -> Finding:
+def judge_place(shm: ShmFacts) -> CheckResult:
     """Is it there, in memory, and writable at all?"""
     wanted = "a writable tmpfs"
     mount = f"mkdir -p {shm.path} && mount -t tmpfs -o mode=1777 tmpfs {shm.path}"
     if shm.filesystem is None:
-        return Finding("shm", "broken", f"{shm.path} does not exist", wanted, mount, "workers cannot record")
+        return CheckResult("shm", "broken", f"{shm.path} does not exist", wanted, mount, "workers cannot record")
     if shm.read_only:
         fix = f"mount -o remount,rw {shm.path}"
-        return Finding("shm", "broken", f"{shm.path} is read-only", wanted, fix, "workers cannot write to it")
+        return CheckResult("shm", "broken", f"{shm.path} is read-only", wanted, fix, "workers cannot write to it")
     if shm.filesystem not in _IN_MEMORY and shm.filesystem != "unknown":
         seen, why = f"{shm.path} is on {shm.filesystem}", "workers write to a disk"
-        return Finding("shm", "advice", seen, wanted, mount, why)
+        return CheckResult("shm", "advice", seen, wanted, mount, why)
     return fine("shm", f"{shm.path} is a {shm.filesystem}", wanted)
 
 
-def judge_access(shm: SharedMemory, container: Container) -> list[Finding]:
+def judge_access(shm: ShmFacts, container: Container) -> list[CheckResult]:
     """May a user, this one and others, make files there?"""
     if shm.filesystem is None or shm.read_only:
         return []
     seen, wanted, fix = f"mode {shm.mode:04o} of user {shm.owner}", f"mode {_MODE:04o}", f"chmod {_MODE:04o} {shm.path}"
     if not shm.usable:
         return [
-            Finding("shm-access", "broken", seen, wanted, fix, "this user can neither create nor find segments there")
+            CheckResult(
+                "shm-access", "broken", seen, wanted, fix, "this user can neither create nor find segments there"
+            )
         ]
     # A volume of a pod's has no sticky bit and is the pod's alone.
     if shm.mode != _MODE and not (container.kind == "kubernetes" and shm.mode & 0o777 == 0o777):
         return [
-            Finding(
+            CheckResult(
                 "shm-access", "advice", seen, wanted, fix, "other users cannot write to it, or can delete our segments"
             )
         ]
     return [fine("shm-access", seen, wanted)]
 
 
-def judge_room(shm: SharedMemory, workers: Sequence[Demand], container: Container) -> list[Finding]:
+def judge_room(shm: ShmFacts, workers: Sequence[Demand], container: Container) -> list[CheckResult]:
     """Is there room for another worker, and for those that are there to grow?"""
     if shm.filesystem is None:
         return []
@@ -141,9 +143,9 @@ def judge_room(shm: SharedMemory, workers: Sequence[Demand], container: Containe
     if not shm.more_files:
         more = f"mount -o remount,nr_inodes=1M {shm.path}"
         seen = f"no room for another file, whatever its size, in {container}"
-        return [Finding("shm-room", "broken", seen, "room for files", more, "no worker can create its segment")]
+        return [CheckResult("shm-room", "broken", seen, "room for files", more, "no worker can create its segment")]
     if shm.free_bytes < LEAST_BYTES:
-        return [Finding("shm-room", "broken", seen, wanted, fix, "full: workers run, but record nothing")]
+        return [CheckResult("shm-room", "broken", seen, wanted, fix, "full: workers run, but record nothing")]
     if shm.free_bytes < need:
-        return [Finding("shm-room", "advice", seen, wanted, fix, "when it is full, spans are lost")]
+        return [CheckResult("shm-room", "advice", seen, wanted, fix, "when it is full, spans are lost")]
     return [fine("shm-room", seen, wanted)]

@@ -10,13 +10,13 @@ import os
 from typing import NamedTuple
 
 from brickd.base.units import plural
-from brickd.doctor.check import Finding, fine, mib
+from brickd.doctor.check import CheckResult, fine, mib
 from brickd.errors import BrickdError
 from brickd.model.worker_names import as_argument
 from brickd.recording.library import ROOM, unfetched
 
 
-class Left(NamedTuple):
+class UnfetchedRecording(NamedTuple):
     """One of them.
 
     Attributes:
@@ -30,20 +30,20 @@ class Left(NamedTuple):
     bytes: int
 
 
-def observe() -> tuple[Left, ...]:
+def observe() -> tuple[UnfetchedRecording, ...]:
     """Those that are not being written, the oldest first."""
     try:
         found = unfetched()
     except BrickdError:
         return ()
     return tuple(
-        Left(each["recording"], os.path.dirname(each["files"][0]["path"]), each["bytes"])
+        UnfetchedRecording(each["recording"], os.path.dirname(each["files"][0]["path"]), each["bytes"])
         for each in found
         if not each["written"]
     )
 
 
-def judge(left: tuple[Left, ...]) -> Finding:
+def judge(left: tuple[UnfetchedRecording, ...]) -> CheckResult:
     """How many are there, and how are they fetched?"""
     name, wanted = "recordings", "every recording fetched"
     if not left:
@@ -53,4 +53,4 @@ def judge(left: tuple[Left, ...]) -> Finding:
     seen += f", {mib(sum(each.bytes for each in left))}"
     why = f"fetches the newest; or delete those that you do not need: beyond {ROOM} the oldest is deleted"
     fix = f"brickd record --fetch {as_argument(newest.recording)}"
-    return Finding(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))
+    return CheckResult(name, "advice", seen, wanted, fix, why, tuple(each.recording for each in left))

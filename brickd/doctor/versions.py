@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import metadata
 from typing import NamedTuple
 
-from brickd.doctor.check import Finding, fine
+from brickd.doctor.check import CheckResult, fine
 
 _WANTED = "brickd and its reader"
 
@@ -36,17 +36,17 @@ def _version(distribution: str) -> str | None:
         return None
 
 
-def judge(versions: Versions) -> Finding:
+def judge(versions: Versions) -> CheckResult:
     """Which versions are here? A server may well have its brick-agent elsewhere."""
     agent = versions.brick_agent or "not installed here"
     seen = f"brickd {versions.brickd or 'not installed'}, brick-agent {agent}, format {versions.format}"
     return fine("versions", seen, _WANTED)
 
 
-def unloadable(reason: str) -> Finding:
+def unloadable(reason: str) -> CheckResult:
     """The answer where brickd's own reader does not load: nothing else can be looked at before that is mended."""
     fix = "pip install --force-reinstall ."
-    return Finding(
+    return CheckResult(
         "versions",
         "broken",
         reason,

@@ -17,13 +17,13 @@ from brickd.model.summary_fold import Fold
 from brickd.model.workers import Worker
 from brickd.query.queries import By
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 _Key = tuple[str, str | int | None, bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Brick:
+class BrickTotals:
     """What all workers together spent in one brick, or in the part of it that belongs to one group.
 
     Attributes:
@@ -79,7 +79,7 @@ class Brick:
         }
 
 
-def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
+def bricks(workers: Iterable[Worker], by: By | None = None) -> list[BrickTotals]:
     """Every brick that was recorded, the largest self time first.
 
     Args:
@@ -111,7 +111,7 @@ def bricks(workers: Iterable[Worker], by: By | None = None) -> list[Brick]:
             if not bounded and (name, part) in launched:
                 _add_launched(row, launched[name, part])
             latency, worst = latency_of[key] if bounded else None, names[row["worst"]]
-            result.append(Brick(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
+            result.append(BrickTotals(name, categories[name], part, bounded, row, latency, worst, row["spread"]))
     # By whole nanoseconds, as they are shown: two readings of the same spans differ below that. A layer may be None:
     # those outside of layers come first among equals.
     return sorted(result, key=lambda b: (-round(b.row["self_ns"]), b.name, b.bounded, b.group is not None, b.group))
@@ -149,7 +149,7 @@ def _launched(
     return found
 
 
-def _with_unit(key_of: Callable[[Path, int], _Key]) -> Callable[[Path, int], tuple[str, str | int | None, int]]:
+def _with_unit(key_of: Callable[[CallPath, int], _Key]) -> Callable[[CallPath, int], tuple[str, str | int | None, int]]:
     return lambda path, above: (*key_of(path, above)[:2], path.unit)
 
 
@@ -166,12 +166,12 @@ def _of_latencies(reading: Reading) -> Reading:
     return replace(reading, summaries=bytes(reading.latency).ljust(len(reading.paths) * _reader.SUMMARY_BYTES, b"\0"))
 
 
-def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[Path, int], _Key]:
+def _grouped(reading: Reading, categories: dict[str, str], group: str | None) -> Callable[[CallPath, int], _Key]:
     name_of = names_in(reading, categories)
     return lambda path, _: (name_of(path.name), group, path.unit == _reader.UNIT_BOUND)
 
 
-def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], _Key]:
+def _layered(reading: Reading, categories: dict[str, str]) -> Callable[[CallPath, int], _Key]:
     name_of = names_in(reading, categories)
     return lambda path, _: (
         name_of(path.name),
@@ -205,7 +205,7 @@ def percent_of(part: float, whole: float) -> float:
     return float(f"{100 * part / whole:.4g}") if whole else 0.0
 
 
-def categories(of: Iterable[Brick]) -> list[dict[str, Any]]:
+def categories(of: Iterable[BrickTotals]) -> list[dict[str, Any]]:
     """Self times by category: they add up to 100 percent of what was recorded."""
     counts: dict[str, int] = defaultdict(int)
     times: dict[str, float] = defaultdict(float)

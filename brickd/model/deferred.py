@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickd.base.json_values import flag, optional, pieces, plain, require, text, unicode, whole
-from brickd.model.deferred_starts import Start, Waiting
+from brickd.model.deferred_starts import Start, WaitingStarts
 from brickd.shm import _reader
 from brickd.shm.clock import Now
 from brickd.shm.segment_codec import packed, packed_text
@@ -56,10 +56,10 @@ class Finalize:
 
 
 @dataclass(slots=True)
-class Stream:
+class DeferredStream:
     """What waits on one stream, and until when all that had started there is closed."""
 
-    waiting: Waiting = field(default_factory=Waiting)
+    waiting: WaitingStarts = field(default_factory=WaitingStarts)
     closed: int = -1
 
 
@@ -92,7 +92,7 @@ class Deferred:
         self.bound = _reader.Summaries()
         self.latency = _reader.Summaries()
         self.counts: Counter[str] = Counter()
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, DeferredStream] = {}
         self._closed = -1  # on every stream
         self._waiting: dict[int, Start] = {}  # by id: those without a measurement
         # What came since the last complete pass over the lanes, and what had come by then.
@@ -128,7 +128,7 @@ class Deferred:
             self.counts["refused"] += 1
             return
         self.counts["started"] += 1
-        stream = self._streams.setdefault(number, Stream())
+        stream = self._streams.setdefault(number, DeferredStream())
         stream.waiting.add(start)
         self._waiting[start.id] = start
         if start.start <= (closed := max(stream.closed, self._closed)):
@@ -178,7 +178,7 @@ class Deferred:
             due[each.stream] = max(due.get(each.stream, -1), each.ticks)
         for number in due:
             if number is not None:
-                self._streams.setdefault(number, Stream())
+                self._streams.setdefault(number, DeferredStream())
         everywhere = due.get(None, -1)
         for number, stream in self._streams.items():
             # There may be thousands of streams: of one where nothing waits, `_closed` says until when all is closed.
@@ -187,7 +187,7 @@ class Deferred:
                 self._close(stream, until, (syncs[None], syncs[number]), tick_ns)
         self._closed = max(self._closed, everywhere)
 
-    def _close(self, stream: Stream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
+    def _close(self, stream: DeferredStream, until: int, syncs: tuple[list[int], ...], tick_ns: float) -> None:
         """Give each start its part of the time: up to the next one or the first sync after it.
 
         Args:
@@ -242,7 +242,7 @@ class Deferred:
             mine.merge(its.tobytes(), array("i", range(len(its))))
         self.counts.update(other.counts)
         for number, stream in other._streams.items():
-            own = self._streams.setdefault(number, Stream())
+            own = self._streams.setdefault(number, DeferredStream())
             # An id is given once in a process: what both have is nobody's.
             once = [each for each in stream.waiting if each.measured or each.id not in self._waiting]
             self.counts["orphaned"] += len(stream.waiting) - len(once)
@@ -293,8 +293,8 @@ class Deferred:
         pending = 0
         for number, closed, starts, marks in document["streams"]:
             require(whole(number) not in self._streams, "each stream once", number)
-            waiting = Waiting.of(text(starts), text(marks))
-            self._streams[number] = Stream(waiting, whole(closed, -1))
+            waiting = WaitingStarts.of(text(starts), text(marks))
+            self._streams[number] = DeferredStream(waiting, whole(closed, -1))
             unmeasured = [each for each in waiting if not each.measured]
             self._waiting |= {each.id: each for each in unmeasured}
             pending += len(unmeasured)

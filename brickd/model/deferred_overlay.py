@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from brickd.model.deferred import Deferred
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 _SIZE = _reader.SUMMARY_BYTES
 _NOTHING = bytes(_SIZE)
@@ -47,7 +47,7 @@ def laid_over(reading: Reading, over: Overlay | None) -> Reading:
         summaries[number * _SIZE : (number + 1) * _SIZE] = _row(measured, number)
         if (bound := _row(bounds, number)) != _NOTHING:
             latency += bytes(len(paths) * _SIZE - len(latency)) + _row(latencies, number)
-            paths.append(Path(path.parent, path.name, path.layer, _reader.UNIT_BOUND))
+            paths.append(CallPath(path.parent, path.name, path.layer, _reader.UNIT_BOUND))
             summaries += bound
     return replace(
         reading,

@@ -38,7 +38,7 @@ class Start:
     measured: bool = False
 
 
-class Waiting:
+class WaitingStarts:
     """Those of one stream, in the order in which they came."""
 
     def __init__(self, starts: Iterable[Start] = ()) -> None:

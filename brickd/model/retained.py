@@ -42,7 +42,7 @@ class Cursor(NamedTuple):
 
 
 @dataclass(slots=True)
-class Known:
+class RetainedWorker:
     """A worker whose segment is there.
 
     Attributes:
@@ -68,7 +68,9 @@ class Known:
         yield f",{plain(self.file)}]"
 
     @classmethod
-    def of(cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None) -> Known:
+    def of(
+        cls, name: Any, cursors: Any, finalizes_dropped: Any, uid: Any, deferred: Any, file: Any = None
+    ) -> RetainedWorker:
         """What `pieces` said; an earlier brickd's checkpoint has no file."""
         whole(uid, -1, _UID_MAX)
         return cls(
@@ -81,7 +83,7 @@ class Known:
 
 
 @dataclass(slots=True)
-class Gone:
+class RetainedTotals:
     """A worker whose segment was removed, or several of a service in one.
 
     Attributes:
@@ -104,16 +106,16 @@ class Gone:
             self._text = f"[{plain(self.name)},{segment_codec.written(self.reading)},{self.workers}]"
         return self._text
 
-    def of_service(self, service: str) -> Gone:
+    def of_service(self, service: str) -> RetainedTotals:
         """The same under another service's name."""
         header = {**self.reading.header, "service": service.encode(), "index": -1, "coordinates": b""}
-        return Gone(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
+        return RetainedTotals(service, replace(self.reading, header=cast("_reader.Header", header)), self.workers)
 
-    def and_(self, other: Gone) -> Gone:
+    def and_(self, other: RetainedTotals) -> RetainedTotals:
         """Both in one, which has nobody's own name any more."""
         header = {**self.reading.header, "index": -1, "coordinates": b""}
         reading = replace(segment_codec.added(self.reading, other.reading), header=cast("_reader.Header", header))
-        return Gone(f"{reading.service}/older", reading, self.workers + other.workers)
+        return RetainedTotals(f"{reading.service}/older", reading, self.workers + other.workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,8 @@ class Background:
     begun: dict[str, str] = field(default_factory=dict)
     files: dict[str, Identifier] = field(default_factory=dict)
     overlays: dict[str, Overlay] = field(default_factory=dict)
-    gone: dict[str, Gone] = field(default_factory=dict)
-    older: tuple[Gone, ...] = ()
+    gone: dict[str, RetainedTotals] = field(default_factory=dict)
+    older: tuple[RetainedTotals, ...] = ()
     buried: frozenset[str] = frozenset()
     added: dict[str, tuple[Origin, ...]] = field(default_factory=dict)
     removed: Removals = field(default_factory=Removals)

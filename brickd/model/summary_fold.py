@@ -13,12 +13,12 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, NamedTuple, TypeVar
 
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Places(NamedTuple):
+class PathRows(NamedTuple):
     """For each path of a reading: its row (-1: none), the path above it, `_reader.PART_OUTER` and `PART_NS`."""
 
     rows: array[int]
@@ -50,9 +50,9 @@ class Fold(Generic[Key]):
         self._numbers: dict[Key, int] = {}
         self._fold = _reader.Fold()
         self._like: tuple[object, ...] = ()
-        self._places: Places
+        self._places: PathRows
 
-    def places(self, reading: Reading, key_of: Callable[[Path, int], Key]) -> Places:
+    def places(self, reading: Reading, key_of: Callable[[CallPath, int], Key]) -> PathRows:
         """Where the paths of a reading, and of every other with the same paths and names, belong.
 
         Args:
@@ -91,7 +91,7 @@ class Fold(Generic[Key]):
             open_rows[row] += 1
             to_visit.append(~number)
             to_visit += below[number]
-        return Places(rows, parents, bytes(flags))
+        return PathRows(rows, parents, bytes(flags))
 
     def _row_of(self, key: Key) -> int:
         number = self._numbers.setdefault(key, len(self.keys))
@@ -99,12 +99,12 @@ class Fold(Generic[Key]):
             self.keys.append(key)
         return number
 
-    def add(self, reading: Reading, places: Places, whose: int = 0) -> None:
+    def add(self, reading: Reading, places: PathRows, whose: int = 0) -> None:
         """Add a reading; by its number a row says of it that it is the worst."""
         self._fold.add(reading.summaries, *places, reading.tick_ns, whose)
 
     def add_like_the_last(
-        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None, whose: int = 0
+        self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None, whose: int = 0
     ) -> None:
         """Add a reading in the places of the last one, where it has the same paths and names: else in its own.
 
@@ -118,7 +118,9 @@ class Fold(Generic[Key]):
         """
         self.add(reading, self._places_like_the_last(reading, key_of, group), whose)
 
-    def _places_like_the_last(self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable) -> Places:
+    def _places_like_the_last(
+        self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable
+    ) -> PathRows:
         like = (reading.paths, reading.names, group)
         if like != self._like:
             self._like, self._places = like, self.places(reading, key_of)
@@ -133,7 +135,7 @@ class Fold(Generic[Key]):
         return self._fold.histogram(number)
 
     def alone(
-        self, reading: Reading, key_of: Callable[[Path, int], Key], group: Hashable = None
+        self, reading: Reading, key_of: Callable[[CallPath, int], Key], group: Hashable = None
     ) -> Iterator[tuple[Key, Sums]]:
         """Of one reading, which is not added: what every key has in it; as for `add_like_the_last`."""
         fold = _reader.Fold()

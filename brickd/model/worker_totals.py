@@ -15,7 +15,7 @@ from brickd.model.summary_fold import Fold
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import since
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +71,6 @@ def slot(before: Snapshot, after: Snapshot) -> Slot:
     return Slot(before.moment, after.moment, sides, declared, bounds - sides.keys())
 
 
-def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[Path, int], tuple[str, bool]]:
+def _measured(reading: Reading, categories: dict[str, str]) -> Callable[[CallPath, int], tuple[str, bool]]:
     name_of = names_in(reading, categories)
     return lambda path, _: (name_of(path.name), path.unit == _reader.UNIT_BOUND)

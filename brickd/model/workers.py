@@ -24,7 +24,7 @@ from brickd.shm import _reader, removed_file
 from brickd.shm.duplicates import Twin, original, undecided
 from brickd.shm.ledger import Ledger, ledger_of
 from brickd.shm.memory_budget import SELDOM, Account, Budget
-from brickd.shm.removed_workers import Removed, uncounted
+from brickd.shm.removed_workers import RemovedWorker, uncounted
 from brickd.shm.segment import Segment, open_segment
 from brickd.shm.segment_copy import CLOCKS, Identity, Reading
 from brickd.shm.segment_files import Identifier, Owners, committed, identifier_of, listing
@@ -128,7 +128,7 @@ class Survey:
     foreign: Mapping[int, int] = field(default_factory=dict)
     words: tuple[str, ...] = ()
     clocks: Mapping[int, tuple[int, int]] = field(default_factory=dict)
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedWorker, ...] = ()
 
 
 def survey(prefix: str | None = None, background: Background = _NOTHING, held: Held = _NONE) -> Survey:
@@ -168,7 +168,7 @@ def survey(prefix: str | None = None, background: Background = _NOTHING, held: H
 
 def _removed(
     prefix: str | None, workers: Sequence[Worker], living: Collection[str], background: Background
-) -> tuple[Removed, ...]:
+) -> tuple[RemovedWorker, ...]:
     """What of removed workers is in none of these; the file last, for a segment goes after its record has come.
 
     Args:

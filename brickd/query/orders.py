@@ -21,7 +21,7 @@ _RECORDING = Name("the name that a recording was given as it began")
 _PATTERNS_MAX, _PATTERN_MAX = 64, 256
 
 
-class Steps(Parameter):
+class StepsParameter(Parameter):
     """Of which steps."""
 
     def __init__(self, help: str, **more: Any) -> None:
@@ -53,7 +53,7 @@ class Setting(Question):
     spans: OnOff | None = given(Choice(_ON_OFF, "Keep each span in detail, not only totals."), None)
     recording: OnOff | None = given(Choice(_ON_OFF, "off: record nothing at all."), None)
     fingerprints: str | None = given(
-        Steps(
+        StepsParameter(
             "Record checksums in these steps: none, one in N, or all. default: as each worker was started.",
             metavar="off|1/N|all|default",
         ),
@@ -123,7 +123,7 @@ class Recording(Question):
 
 
 @dataclass(frozen=True)
-class Ending(Question):
+class EndRecording(Question):
     """Which recording is to come to its end."""
 
     recording: str = given(_RECORDING)

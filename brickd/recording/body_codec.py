@@ -17,7 +17,7 @@ from brickd.analysis.weights.tensors import Tensors
 from brickd.analysis.weights.worker_tensors import Holds
 from brickd.base import json_values
 from brickd.base.json_values import composed, plain
-from brickd.datasources.world import Facts
+from brickd.datasources.world import DaemonStatus
 from brickd.errors import SegmentRefused, SegmentUnopened
 from brickd.model.event_log import Event
 from brickd.model.survey_snapshot import Snapshot
@@ -63,7 +63,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RecordingCounts:
     """What a recording came to, and what it lacks.
 
     Attributes:
@@ -80,7 +80,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class RecordingEnd:
     """What a file ends with that came to its end.
 
     Attributes:
@@ -90,7 +90,7 @@ class Ending:
     """
 
     why: Why
-    counts: Counts
+    counts: RecordingCounts
 
 
 # ---- written
@@ -101,7 +101,7 @@ def beginning(of: Beginning) -> bytes:
     return plain(asdict(of)).encode()
 
 
-def ending(of: Ending) -> bytes:
+def ending(of: RecordingEnd) -> bytes:
     """The body of an end."""
     return plain(asdict(of)).encode()
 
@@ -120,14 +120,14 @@ def tables(of: Snapshot, written: set[int]) -> bytes | None:
             those that stand before them.
     """
     afresh = not written
-    new = segment_codec.Tables.over([worker.reading for worker in of.survey.workers]).without(written)
+    new = segment_codec.SharedTables.over([worker.reading for worker in of.survey.workers]).without(written)
     if not (numbers := new.numbers()):
         return None
     written |= numbers
     return composed({"afresh": plain(afresh)} | new.texts()).encode()
 
 
-def snapshot(of: Snapshot, daemon: Facts | None, counts: Counts) -> bytes:
+def snapshot(of: Snapshot, daemon: DaemonStatus | None, counts: RecordingCounts) -> bytes:
     """The body of a snapshot.
 
     Args:
@@ -183,8 +183,8 @@ class Shown:
     """
 
     snapshot: Snapshot
-    daemon: Facts | None
-    counts: Counts
+    daemon: DaemonStatus | None
+    counts: RecordingCounts
 
 
 def read_beginning(body: bytes) -> Beginning:
@@ -204,13 +204,13 @@ def read_beginning(body: bytes) -> Beginning:
         )
 
 
-def read_ending(body: bytes) -> Ending:
+def read_ending(body: bytes) -> RecordingEnd:
     """What `ending` wrote."""
     with json_values.validating():
         found = json_values.document(body, _OWN_BYTES_MAX)
         if found["why"] not in get_args(Why):
             raise ValueError(f"why is {found['why']!r}, expected one of {', '.join(get_args(Why))}")
-        return Ending(found["why"], _counts(found["counts"]))
+        return RecordingEnd(found["why"], _counts(found["counts"]))
 
 
 def read_event(body: bytes) -> Event:
@@ -229,16 +229,16 @@ def read_event(body: bytes) -> Event:
         )
 
 
-def read_tables(body: bytes) -> tuple[segment_codec.Tables, bool]:
+def read_tables(body: bytes) -> tuple[segment_codec.SharedTables, bool]:
     """What `tables` wrote, and whether they begin afresh: where that is not said, those before them are needed, too."""
     with json_values.validating():
         document = json_values.document(body, _reader.CHUNK_BYTES_MAX)
         for what in ("names", "paths", "sites"):
             json_values.limited(document.get(what, ()), _TABLES_MAX)
-        return segment_codec.Tables.of(document), document.get("afresh") is True
+        return segment_codec.SharedTables.of(document), document.get("afresh") is True
 
 
-def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.Tables) -> Shown:
+def read_snapshot(body: bytes, at_ns: int, tables: segment_codec.SharedTables) -> Shown:
     """What `snapshot` wrote.
 
     Args:
@@ -265,7 +265,7 @@ def read_weights(body: bytes) -> Weights:
         return codec.read(json_values.document(line, _reader.CHUNK_BYTES_MAX), rest)
 
 
-def _read_worker(found: dict[str, Any], tables: segment_codec.Tables) -> Worker:
+def _read_worker(found: dict[str, Any], tables: segment_codec.SharedTables) -> Worker:
     reading = replace(
         segment_codec.reading(found["reading"], tables),
         flags=json_values.whole(found["flags"]),
@@ -295,8 +295,8 @@ def _read_refused(path: Any, reason: Any, unopened: Any) -> SegmentRefused:
     return (SegmentUnopened if unopened else SegmentRefused)(json_values.text(path), json_values.text(reason))
 
 
-def _read_facts(found: dict[str, Any]) -> Facts:
-    return Facts(
+def _read_facts(found: dict[str, Any]) -> DaemonStatus:
+    return DaemonStatus(
         json_values.optional(found["version"], json_values.text),
         json_values.whole(found["pid"]),
         json_values.whole(found["started_ns"]),
@@ -309,8 +309,8 @@ def _read_facts(found: dict[str, Any]) -> Facts:
     )
 
 
-def _counts(found: dict[str, Any]) -> Counts:
+def _counts(found: dict[str, Any]) -> RecordingCounts:
     counted = json_values.limited(found["not_recorded"], _COUNTS_MAX)
     lacking = {json_values.text(what): json_values.whole(n) for what, n in counted.items()}
     snapshots, events, records = (json_values.whole(found.get(name, 0)) for name in ("snapshots", "events", "records"))
-    return Counts(snapshots, events, records, lacking)
+    return RecordingCounts(snapshots, events, records, lacking)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
-from brickd.recording.chunks import Records
-from brickd.recording.file_index import Contents
+from brickd.recording.chunks import RingRecords
+from brickd.recording.file_index import FileIndex
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
@@ -67,7 +67,7 @@ class Checked:
         last: by uuid and lane, the number of the last record of any kind.
     """
 
-    files: Sequence[Contents]
+    files: Sequence[FileIndex]
     uuids: Set[str]
     lost: dict[str, Lost] = field(default_factory=dict)
     last: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -86,14 +86,14 @@ class Checked:
                 self.lost[uuid].until = None
             self.last[uuid, number] = lane.last
 
-    def _pieces(self) -> Iterable[tuple[str, Records]]:
+    def _pieces(self) -> Iterable[tuple[str, RingRecords]]:
         for file in self.files:
             for uuid, found in file.records(self.uuids):
                 if found.events and found.lane < _reader.LANES_MAX:
                     yield uuid, found
 
 
-def _taken(lane: _Lane, found: Records, lost: Lost) -> bytes:
+def _taken(lane: _Lane, found: RingRecords, lost: Lost) -> bytes:
     """The whole checksums of what comes next in a lane."""
     count, before, cuts = len(found.slots) // SLOT_BYTES, lane.last, lost.cut
     slots, at = found.slots[: count * SLOT_BYTES], min(found.inside, count)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from brickd.recording.damage import End
-from brickd.recording.file_bytes import File
+from brickd.recording.file_bytes import RecordingBytes
 from brickd.shm import _reader
 
 _HEAD = _BLOCK = _reader.BLOCK_BYTES
@@ -19,7 +19,7 @@ _ZEROS = bytes(_BLOCK)
 _PATIENCE = 100  # so often a head may change while it is looked at
 
 
-class Head(NamedTuple):
+class ChunkHead(NamedTuple):
     """What stands before a body.
 
     Attributes:
@@ -50,10 +50,10 @@ class Head(NamedTuple):
 class Heads:
     """Those of a file."""
 
-    def __init__(self, file: File, key: bytes) -> None:
+    def __init__(self, file: RecordingBytes, key: bytes) -> None:
         self._file, self._key = file, key
 
-    def next(self, end: End) -> Head | None:
+    def next(self, end: End) -> ChunkHead | None:
         """The next one whose body is within the file, from `end.at` on; None: there is none any more."""
         file = self._file
         block, patience = file.read(end.at, _HEAD), _PATIENCE
@@ -71,11 +71,11 @@ class Heads:
             block, patience = file.read(end.at, _HEAD), _PATIENCE
         return head
 
-    def at(self, offset: int) -> Head | None:
+    def at(self, offset: int) -> ChunkHead | None:
         """The one that begins there, if one does."""
         return self._find(offset, self._file.read(offset, _HEAD))
 
-    def _look(self, offset: int) -> Head | None:
+    def _look(self, offset: int) -> ChunkHead | None:
         """The first one from there on."""
         while blocks := self._file.read(offset := self._file.data(offset), _LOOK_BYTES):
             if (found := self._find(offset, blocks)) is not None:
@@ -85,12 +85,12 @@ class Heads:
             offset += _LOOK_BYTES
         return None
 
-    def _find(self, offset: int, blocks: bytes) -> Head | None:
+    def _find(self, offset: int, blocks: bytes) -> ChunkHead | None:
         """The first one in blocks that begin there, the last of which may be a part of one."""
         found = _reader.find_chunk(self._key, blocks[: len(blocks) // _BLOCK * _BLOCK])
-        return None if found is None else Head(offset + found[0], *found[1:])
+        return None if found is None else ChunkHead(offset + found[0], *found[1:])
 
-    def _break(self, end: End, head: Head | None, block: bytes) -> None:
+    def _break(self, end: End, head: ChunkHead | None, block: bytes) -> None:
         """Nothing is whole any more, and its writer did not close it."""
         size = self._file.size
         if self._file.trouble:

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Self
 
 from brickd.errors import RecordingRefused
-from brickd.recording.chunk_heads import Head, Heads
-from brickd.recording.damage import End, Refused
-from brickd.recording.file_bytes import File, Reads, nobody, open_file
+from brickd.recording.chunk_heads import ChunkHead, Heads
+from brickd.recording.damage import DroppedChunks, End
+from brickd.recording.file_bytes import Reads, RecordingBytes, nobody, open_file
 from brickd.shm import _reader
 
 _BLOCK = _reader.BLOCK_BYTES
@@ -60,7 +60,7 @@ class Chunk(NamedTuple):
         return self.offset + _BLOCK + len(self.body)
 
 
-class Records(NamedTuple):
+class RingRecords(NamedTuple):
     """Slots of one ring as they stood in it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Form:
         end: how the last reading of all of it ended.
     """
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: RecordingBytes) -> None:
         """Of a file, which it closes.
 
         Raises:
@@ -157,7 +157,7 @@ class Form:
             number = head.number + 1
             yield Chunk(head.kind, head.at_ns, head.number, head.offset, body)
 
-    def _body(self, head: Head) -> bytes | None:
+    def _body(self, head: ChunkHead) -> bytes | None:
         """What its checksum says."""
         blocks = self._file.read(head.body, head.end - head.body)
         if len(blocks) < head.end - head.body:  # it was cut since its head was found
@@ -172,7 +172,7 @@ class Form:
         except ValueError as error:
             end.damage(end.at, end.at, str(error))
         else:
-            end.refused = Refused(*refused)
+            end.refused = DroppedChunks(*refused)
         if (last := self._heads.behind(end.at)) > end.at:
             end.damage(end.at, last, "bytes behind its end")
 
@@ -202,7 +202,7 @@ def open_recording(path: str, reads: Reads = nobody) -> Form:
         raise
 
 
-def records(body: bytes) -> Records:
+def records(body: bytes) -> RingRecords:
     """What a chunk of RECORDS says.
 
     Raises:
@@ -211,4 +211,4 @@ def records(body: bytes) -> Records:
     worker, lane, ring, inside, first = _reader.recorded_from(body)
     if ring > 1:
         raise ValueError(f"slots of ring {ring}, wanted 0 or 1")
-    return Records(worker, lane, ring == 1, inside, first, body[_BLOCK:])
+    return RingRecords(worker, lane, ring == 1, inside, first, body[_BLOCK:])

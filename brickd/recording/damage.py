@@ -24,7 +24,7 @@ class Damage(NamedTuple):
     why: str
 
 
-class Refused(NamedTuple):
+class DroppedChunks(NamedTuple):
     """What the file had no room for: whole chunks, the bytes of their bodies, and slots of rings."""
 
     chunks: int
@@ -32,7 +32,7 @@ class Refused(NamedTuple):
     slots: int
 
 
-NOTHING = Refused(0, 0, 0)
+NOTHING = DroppedChunks(0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class End:
     missing: int = 0
     skipped: Counter[int] = field(default_factory=Counter)
     skipped_more: int = 0
-    refused: Refused = NOTHING
+    refused: DroppedChunks = NOTHING
 
     @property
     def clean(self) -> bool:

@@ -26,7 +26,7 @@ def nobody(path: str, at: int, of: int) -> None:
     """Wants to know nothing of that."""
 
 
-class File:
+class RecordingBytes:
     """An open one; it owns the descriptor.
 
     Attributes:
@@ -82,7 +82,7 @@ class File:
         self.close()
 
 
-def open_file(path: str, reads: Reads = nobody) -> File:
+def open_file(path: str, reads: Reads = nobody) -> RecordingBytes:
     """Open one.
 
     Raises:
@@ -100,4 +100,4 @@ def open_file(path: str, reads: Reads = nobody) -> File:
     if not stat.S_ISREG(mode):
         os.close(fd)
         raise RecordingRefused(path, f"is not a recording: {stat.filemode(mode)}, not a regular file")
-    return File(path, fd, reads)
+    return RecordingBytes(path, fd, reads)

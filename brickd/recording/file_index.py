@@ -14,13 +14,13 @@ from typing import Any
 from brickd.analysis.weights.store import Weights
 from brickd.base.timestamps import rfc3339
 from brickd.model.event_log import KEPT, Event, Page
-from brickd.model.kernel_sources.assembly import Head, Source, decoded
+from brickd.model.kernel_sources.assembly import KernelSource, SourceHead, decoded
 from brickd.model.windows import SLOTS
 from brickd.recording import body_codec
-from brickd.recording.body_codec import Beginning, Ending, Shown
-from brickd.recording.chunks import Chunk, Form, Records, records
+from brickd.recording.body_codec import Beginning, RecordingEnd, Shown
+from brickd.recording.chunks import Chunk, Form, RingRecords, records
 from brickd.recording.damage import End
-from brickd.recording.name_tables import Tables
+from brickd.recording.name_tables import NameTables
 from brickd.recording.ring_taps import read_numbers
 from brickd.shm import _reader
 
@@ -28,7 +28,7 @@ _SOURCES_MAX = 4_096
 _LAST = SLOTS + 2  # snapshots that a window needs, and one that may be damaged
 
 
-class Contents:
+class FileIndex:
     """One file, read once.
 
     Attributes:
@@ -42,13 +42,13 @@ class Contents:
     def __init__(self, form: Form) -> None:
         self.form = form
         self.beginning: Beginning | None = None
-        self.ending: Ending | None = None
+        self.ending: RecordingEnd | None = None
         self.events = RecordedEvents()
         self.counts: Counter[str] = Counter()
-        self._tables = Tables(form, self._refuse)
+        self._tables = NameTables(form, self._refuse)
         self._last: deque[int] = deque(maxlen=_LAST)  # snapshots, by their places
         self._weights: int | None = None  # the same
-        self._sources: dict[int, tuple[int, Head]] = {}  # the same, with what is said of each beside its text
+        self._sources: dict[int, tuple[int, SourceHead]] = {}  # the same, with what is said of each beside its text
         for chunk in form:
             try:
                 self._take(chunk)
@@ -95,14 +95,14 @@ class Contents:
 
     def snapshots(self) -> Iterator[Shown]:
         """All of them, the oldest first."""
-        tables = Tables(self.form, self._refuse)
+        tables = NameTables(self.form, self._refuse)
         for chunk in self.form.only(_reader.CHUNK_TABLES, _reader.CHUNK_SNAPSHOT):
             if chunk.kind == _reader.CHUNK_TABLES:
                 tables.add(chunk.offset)
             elif (shown := self._shown(chunk, tables)) is not None:
                 yield shown
 
-    def _shown(self, chunk: Chunk, tables: Tables) -> Shown | None:
+    def _shown(self, chunk: Chunk, tables: NameTables) -> Shown | None:
         try:
             return body_codec.read_snapshot(chunk.body, chunk.at_ns, tables.at(chunk.offset))
         except ValueError as error:
@@ -119,11 +119,11 @@ class Contents:
             self._refuse(chunk, error)
             return None
 
-    def sources(self) -> dict[int, Head]:
+    def sources(self) -> dict[int, SourceHead]:
         """What kernels were compiled from."""
         return {hash_: head for hash_, (_, head) in self._sources.items()}
 
-    def source(self, hash_: int) -> Source | None:
+    def source(self, hash_: int) -> KernelSource | None:
         """One of them; None: it is not in this file."""
         place, _ = self._sources.get(hash_, (0, None))
         chunk = self.form.again(place) if place else None
@@ -132,7 +132,7 @@ class Contents:
         except ValueError:  # it was another one when the file was read
             return None
 
-    def records(self, uuids: Set[str]) -> Iterator[tuple[str, Records]]:
+    def records(self, uuids: Set[str]) -> Iterator[tuple[str, RingRecords]]:
         """What was taken from the rings of workers, the oldest first, each with its worker's uuid."""
         if not (whose := self._whose(uuids)):
             return

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from brickd.analysis.weights.store import Weights
-from brickd.datasources.world import Facts
+from brickd.datasources.world import DaemonStatus
 from brickd.model.event_log import Log
-from brickd.model.kernel_sources.store import Known
+from brickd.model.kernel_sources.store import KnownSources
 from brickd.model.workers import Survey, Worker
 from brickd.recording.ring_taps import Rings
 from brickd.shm import _reader
 
 
-class Source(Protocol):
+class RecordingInput(Protocol):
     """What is recorded."""
 
     @property
@@ -26,7 +26,7 @@ class Source(Protocol):
         """What happens."""
         ...
 
-    def daemon(self) -> Facts:
+    def daemon(self) -> DaemonStatus:
         """Who drains."""
         ...
 
@@ -38,7 +38,7 @@ class Source(Protocol):
         """What some of them have said of their weights, as it is now: to be looked at, or changed."""
         ...
 
-    def sources(self, of: Sequence[Worker]) -> Known:
+    def sources(self, of: Sequence[Worker]) -> KnownSources:
         """What kernels were compiled from, as far as it is known by now."""
         ...
 

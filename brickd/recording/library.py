@@ -29,7 +29,7 @@ from brickd.shm import _reader
 ROOM = 8  # recordings, the one that is written included
 
 
-class File(NamedTuple):
+class LibraryFile(NamedTuple):
     """One file.
 
     Attributes:
@@ -55,7 +55,7 @@ class File(NamedTuple):
 class Shelved:
     """A recording that lies there; its files in their order, of which there is at least one."""
 
-    files: tuple[File, ...]
+    files: tuple[LibraryFile, ...]
 
     @property
     def recording(self) -> str:
@@ -109,7 +109,7 @@ class Shelf:
 
     def all(self) -> list[Shelved]:
         """Every recording, the oldest first."""
-        found: dict[str, list[File]] = {}
+        found: dict[str, list[LibraryFile]] = {}
         for file in self._files():
             found.setdefault(file.recording, []).append(file)
         shelved = [Shelved(tuple(sorted(files, key=lambda each: each.number))) for files in found.values()]
@@ -154,13 +154,13 @@ class Shelf:
                     file.path.unlink()
         return removed
 
-    def _file(self, recording: str, number: int) -> File:
+    def _file(self, recording: str, number: int) -> LibraryFile:
         for file in self.find(recording).files:
             if file.number == number:
                 return file
         raise BrickdError(f"recording {recording} has no file {number} here")
 
-    def _files(self) -> Iterator[File]:
+    def _files(self) -> Iterator[LibraryFile]:
         try:
             paths = [each for each in self._directory.iterdir() if each.name.endswith(SUFFIX)]
         except OSError:  # nothing was recorded yet, or it is not ours to see
@@ -178,13 +178,13 @@ def _opened(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
-def _described(path: Path, fd: int) -> File:
+def _described(path: Path, fd: int) -> LibraryFile:
     status = os.fstat(fd)
     if not stat.S_ISREG(status.st_mode):
         raise ValueError
     title = os.pread(fd, _reader.RECORDING_FIRST, 0)
     _, _, made_ns, recording, number, _ = _reader.recording_title(title)
-    return File(recording.hex(), number, path, status.st_size, made_ns, _locked(fd))
+    return LibraryFile(recording.hex(), number, path, status.st_size, made_ns, _locked(fd))
 
 
 def _locked(fd: int) -> bool:

@@ -30,15 +30,15 @@ class _Found(NamedTuple):
         size: of the chunk, in bytes.
     """
 
-    tables: segment_codec.Tables
+    tables: segment_codec.SharedTables
     afresh: bool
     size: int
 
 
-_NOTHING = segment_codec.Tables({}, {}, {})
+_NOTHING = segment_codec.SharedTables({}, {}, {})
 
 
-class Tables:
+class NameTables:
     """Those of a file.
 
     Args:
@@ -55,7 +55,7 @@ class Tables:
         """A chunk of them stands there, behind all others."""
         self._places.append(place)
 
-    def at(self, place: int) -> segment_codec.Tables:
+    def at(self, place: int) -> segment_codec.SharedTables:
         """Those that are in force there."""
         before, self._read = self._read, {}
         size = 0

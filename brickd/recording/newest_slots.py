@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from brickd.recording.chunks import Records
+from brickd.recording.chunks import RingRecords
 from brickd.shm import _reader
 from brickd.shm.records import SLOT_BYTES
 
@@ -29,7 +29,7 @@ class Tails:
         self._room = max(newest, _SLOTS_MIN) * SLOT_BYTES
         self._rings = {(lane, events): (0, bytearray()) for lane in lanes for events in (False, True)}
 
-    def take(self, found: Records) -> None:
+    def take(self, found: RingRecords) -> None:
         """Take what was found next."""
         ring = self._rings.get((found.lane, found.events))
         if ring is None:

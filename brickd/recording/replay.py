@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
-from brickd.analysis.timing.findings import Judged
+from brickd.analysis.timing.findings import StragglerVerdict
 from brickd.analysis.timing.monitor import Lookout
 from brickd.analysis.weights import verdicts
 from brickd.analysis.weights.monitor import watching
@@ -23,22 +23,22 @@ from brickd.analysis.weights.shards import shard_of
 from brickd.analysis.weights.store import Weights
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import plural
-from brickd.datasources.world import Facts, Source
+from brickd.datasources.world import DaemonStatus, Source
 from brickd.errors import NoSuchWorker, RecordingRefused
-from brickd.model.kernel_sources.assembly import Head
-from brickd.model.kernel_sources.assembly import Source as Text
+from brickd.model.kernel_sources.assembly import KernelSource as Text
+from brickd.model.kernel_sources.assembly import SourceHead
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.windows import SLOTS, Window, Windows
 from brickd.model.workers import Survey, Worker
-from brickd.recording.body_codec import Beginning, Counts, Shown
+from brickd.recording.body_codec import Beginning, RecordingCounts, Shown
 from brickd.recording.checksum_records import Checked
 from brickd.recording.chunks import open_recording
 from brickd.recording.file_bytes import Reads, nobody
-from brickd.recording.file_index import Contents, RecordedEvents
+from brickd.recording.file_index import FileIndex, RecordedEvents
 from brickd.recording.newest_slots import Tails
 from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 _REDACTED = (
     "redacted: checksums, steps, positions, streams and parameters are keyed anew, values of tensors and texts of"
@@ -50,7 +50,7 @@ _VALUES = "it has statistics and sketches of tensors: whoever has the same weigh
 class Backwards:
     """The snapshots of a recording, the newest first: each is read when it is wanted, and once."""
 
-    def __init__(self, files: Sequence[Contents]) -> None:
+    def __init__(self, files: Sequence[FileIndex]) -> None:
         self._rest = (shown for file in reversed(files) for shown in file.snapshots_backwards())
         self._read: list[Shown] = []
 
@@ -60,10 +60,10 @@ class Backwards:
         return self._read[:count]
 
 
-class Inside:
+class RecordedSegment:
     """One worker's segment, as it was."""
 
-    def __init__(self, reading: Reading, daemon: Facts | None, files: Sequence[Contents]) -> None:
+    def __init__(self, reading: Reading, daemon: DaemonStatus | None, files: Sequence[FileIndex]) -> None:
         self._reading, self._daemon, self._files = reading, daemon, files
         self._tails: Tails | None = None
 
@@ -111,14 +111,14 @@ class Inside:
 class RecordedSources(NamedTuple):
     """What kernels were compiled from, as far as it is in these files."""
 
-    files: Sequence[Contents]
+    files: Sequence[FileIndex]
 
     @property
     def counts(self) -> dict[str, int]:
         """What was not as it should be stands among the events."""
         return {}
 
-    def heads(self) -> dict[int, Head]:
+    def heads(self) -> dict[int, SourceHead]:
         """All of them."""
         return {hash_: head for file in self.files for hash_, head in file.sources().items()}
 
@@ -127,7 +127,7 @@ class RecordedSources(NamedTuple):
         return next((source for file in self.files if (source := file.source(hash_)) is not None), None)
 
 
-class Recorded:
+class Replay:
     """The world of a recording.
 
     Attributes:
@@ -137,13 +137,13 @@ class Recorded:
 
     source: Source = "recording"
 
-    def __init__(self, files: Sequence[Contents], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
+    def __init__(self, files: Sequence[FileIndex], backwards: Backwards, events: RecordedEvents, back: int = 0) -> None:
         """Show a snapshot: the last one, or one that lies so many before it."""
         self._files, self._backwards, self._back = files, backwards, back
         self.events = events
 
     @classmethod
-    def of(cls, files: Sequence[Contents]) -> Recorded:
+    def of(cls, files: Sequence[FileIndex]) -> Replay:
         """What these files of one recording hold, in their order."""
         events = RecordedEvents()
         for file in files:
@@ -154,7 +154,7 @@ class Recorded:
         """The snapshot that is shown, and those before it: so many, as far as there are."""
         return self._backwards.first(self._back + count)[self._back :]
 
-    def before(self) -> Recorded:
+    def before(self) -> Replay:
         """The same recording, one snapshot earlier.
 
         Raises:
@@ -164,7 +164,7 @@ class Recorded:
             raise RecordingRefused(
                 self._files[-1].form.path, "holds one snapshot, and two are needed to see what moved"
             )
-        return Recorded(self._files, self._backwards, self.events, self._back + 1)
+        return Replay(self._files, self._backwards, self.events, self._back + 1)
 
     def _shown(self) -> Shown:
         for shown in self._last(1):
@@ -175,7 +175,7 @@ class Recorded:
 
     # ---- what views look at
 
-    def daemon(self) -> Facts | None:
+    def daemon(self) -> DaemonStatus | None:
         """What the daemon said of itself then."""
         return self._shown().daemon
 
@@ -190,7 +190,7 @@ class Recorded:
             windows.take(shown.snapshot)
         return windows.over(of, self._shown().snapshot.now_ns, slots)
 
-    def stragglers(self) -> Judged:
+    def stragglers(self) -> StragglerVerdict:
         """Who was slow then."""
         lookout = Lookout(lambda *_, **__: None)  # what it told then stands among the events
         for shown in reversed(self._last(SLOTS + 1)):
@@ -216,7 +216,7 @@ class Recorded:
             uuid: numerics.speaker(
                 mark + uuid,
                 reading.service,
-                functools.partial(Tables, reading.names, reading.sites),
+                functools.partial(WorkerNames, reading.names, reading.sites),
                 shard_of(reading.coordinates),
             )
             for uuid, reading in readings.items()
@@ -265,7 +265,7 @@ class Recorded:
         """What was recorded of them."""
         return self._heard(of, 0).weights
 
-    def weighed(self, found: Survey) -> Sequence[verdicts.Judged]:
+    def weighed(self, found: Survey) -> Sequence[verdicts.WeightsVerdict]:
         """Compared now; where nobody watched any, the records are not read."""
         of = watching(found.workers)
         return judge(self.weights(of), of) if of else ()
@@ -279,11 +279,11 @@ class Recorded:
         return [worker.reading.file for worker in self.survey().workers]
 
     @contextlib.contextmanager
-    def segment(self, file: str) -> Iterator[Inside]:
+    def segment(self, file: str) -> Iterator[RecordedSegment]:
         """One of these."""
         for worker in self.survey().workers:
             if worker.reading.file == file:
-                yield Inside(worker.reading, self.daemon(), self._files)
+                yield RecordedSegment(worker.reading, self.daemon(), self._files)
                 return
         raise NoSuchWorker(f"no segment {file} in the recording")
 
@@ -350,12 +350,12 @@ class Recorded:
         if last.ending is not None and last.ending.why == "rotated":
             yield f"{last.form.path}: it goes on in the next file of its set"
 
-    def _counts(self) -> Counts:
+    def _counts(self) -> RecordingCounts:
         """Of the recording up to its end, or as far as that is known."""
         ending = self._files[-1].ending
         if ending is not None:
             return ending.counts
-        return next((shown.counts for shown in self._last(1)), Counts())
+        return next((shown.counts for shown in self._last(1)), RecordingCounts())
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -380,7 +380,7 @@ def _dropped(reading: Reading) -> int:
 
 
 @contextlib.contextmanager
-def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Recorded]:
+def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Replay]:
     """One recording: a file, or several of its set in any order.
 
     Args:
@@ -400,4 +400,4 @@ def opened(paths: Sequence[str], reads: Reads = nobody) -> Iterator[Recorded]:
         for one, other in itertools.pairwise(forms):
             if one.title.number == other.title.number:
                 raise RecordingRefused(other.path, f"is the same part of its recording as {one.path}: give each once")
-        yield Recorded.of([Contents(form) for form in forms])
+        yield Replay.of([FileIndex(form) for form in forms])

@@ -21,7 +21,7 @@ from brickd.errors import BrickdError
 from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Recording
 from brickd.recording.body_codec import Why
-from brickd.recording.input import Source
+from brickd.recording.input import RecordingInput
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Volumes
 from brickd.recording.writer import Writer
@@ -48,7 +48,7 @@ class Recorder:
         over: it has come to its end, and all of it is in its files.
     """
 
-    def __init__(self, order: Recording, first: Path, source: Source) -> None:
+    def __init__(self, order: Recording, first: Path, source: RecordingInput) -> None:
         """Begin: the first file is there, with what everybody has come to now.
 
         Raises:
@@ -215,7 +215,7 @@ class Recorder:
 class Recordings:
     """The one that is being made, if any is: every method may be called from any thread."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: RecordingInput) -> None:
         self._source = source
         self._lock = threading.Lock()
         self._current: Recorder | None = None

@@ -17,8 +17,8 @@ from brickd.model.kernel_sources.launches import referred
 from brickd.model.survey_snapshot import Snapshot
 from brickd.query.orders import Recording
 from brickd.recording import body_codec, redact
-from brickd.recording.body_codec import Beginning, Counts, Ending, Why
-from brickd.recording.input import Source
+from brickd.recording.body_codec import Beginning, RecordingCounts, RecordingEnd, Why
+from brickd.recording.input import RecordingInput
 from brickd.recording.ring_taps import Rings
 from brickd.recording.rotation import Put, Volumes
 from brickd.shm import _reader
@@ -36,14 +36,16 @@ class Writer:
         dropped: snapshots that nobody could wait for; counted by whoever had them.
     """
 
-    def __init__(self, order: Recording, source: Source, rings: Rings, spool: _reader.Spool, volumes: Volumes) -> None:
+    def __init__(
+        self, order: Recording, source: RecordingInput, rings: Rings, spool: _reader.Spool, volumes: Volumes
+    ) -> None:
         """Begin: what everybody has come to now stands in the first file."""
         self.volumes = volumes
         self.workers = self.dropped = 0
         self._order, self._source, self._rings, self._spool = order, source, rings, spool
         self._began_at_ns = time.time_ns()
         self._event = source.events.since(2**63).newest  # the last one that was seen
-        self._counts = Counts()
+        self._counts = RecordingCounts()
         self._refused = 0  # slots, when this was last looked at
         self._tables: set[int] = set()
         self._last: Snapshot | None = None  # what its readings share the next ones do, as long as it is there
@@ -224,7 +226,7 @@ class Writer:
         lacking = self._counts.not_recorded
         self._counts = replace(self._counts, not_recorded=lacking | {what: lacking.get(what, 0) + count})
 
-    def counted(self) -> Counts:
+    def counted(self) -> RecordingCounts:
         """What was recorded, and what was not; from any thread."""
         lacking = Counter(self._counts.not_recorded)
         lacking.update(snapshots=self.dropped, records=self._spool.refused_slots)
@@ -245,7 +247,7 @@ class Writer:
             return False
         self._begin()
         self.weigh()
-        volumes.close_last_but_one(body_codec.ending(Ending("rotated", self.counted())))
+        volumes.close_last_but_one(body_codec.ending(RecordingEnd("rotated", self.counted())))
         return True
 
     def end(self, why: Why) -> None:
@@ -255,7 +257,7 @@ class Writer:
         self._spool.clear()
         self.volumes.write(self._spool, 0)  # what was refused is this file's
         self.events()
-        self.volumes.end(body_codec.ending(Ending(why, self.counted())))
+        self.volumes.end(body_codec.ending(RecordingEnd(why, self.counted())))
 
     def last_look(self) -> None:
         """A snapshot of now, which needs nothing of what stands before it."""

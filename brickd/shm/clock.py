@@ -31,7 +31,7 @@ class Now(NamedTuple):
     ticks: int | None
 
 
-class Clock:
+class WorkerClock:
     """A worker's clock."""
 
     def __init__(self, header: _reader.Header, pid: int | None) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from brickd.base.json_values import I32_MAX, limited, number, optional, require, text, whole
 from brickd.shm import _reader
 from brickd.shm.records import named_later
-from brickd.shm.segment_copy import CLOCKS, Path, Reading, Site
+from brickd.shm.segment_copy import CLOCKS, CallPath, Reading, SiteKey
 
 _PATHS_MAX = 2 * _reader.NUMBERS_MAX  # each, and beside each what is only bounded
 _TICK_NS_MAX = 1e6
@@ -61,7 +61,7 @@ def names(found: Sequence[tuple[str, int] | None]) -> None:
             whole(category)
 
 
-def paths(found: Sequence[Path | None]) -> None:
+def paths(found: Sequence[CallPath | None]) -> None:
     """As `names`."""
     require(len(found) <= _PATHS_MAX, f"at most {_PATHS_MAX} paths", len(found))
     deferred: set[tuple[int, int, int]] = set()
@@ -78,7 +78,7 @@ def paths(found: Sequence[Path | None]) -> None:
                 require(path[:3] in deferred, "a bound behind the path that it is of", path)
 
 
-def sites(found: Sequence[Site | None]) -> None:
+def sites(found: Sequence[SiteKey | None]) -> None:
     """As `names`."""
     require(len(found) <= _reader.SITES_MAX, f"at most {_reader.SITES_MAX} sites", len(found))
     for site in found:

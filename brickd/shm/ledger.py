@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from brickd.shm.records import kind_name
-from brickd.shm.removed_workers import Counts
+from brickd.shm.removed_workers import WorkerCounts
 from brickd.shm.segment_copy import Reading
 
 SPANS = (
@@ -45,14 +45,14 @@ class Ledger:
         for name in self.__slots__:
             getattr(self, name).update(getattr(other, name))
 
-    def add_removed(self, counts: Counts) -> None:
+    def add_removed(self, counts: WorkerCounts) -> None:
         """Count what a removed worker had counted, and no total shows."""
         for stream in ("spans", "details", "events", "marks"):
             getattr(self, stream)["removed"] += getattr(counts, stream)
 
-    def counts(self) -> Counts:
+    def counts(self) -> WorkerCounts:
         """What a record of this worker's segment would hold."""
-        return Counts(
+        return WorkerCounts(
             spans=self.spans["begun"],
             details=_wanted(self.details, self.details_dropped),
             events=_wanted(self.events, self.events_dropped),

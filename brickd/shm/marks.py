@@ -93,7 +93,7 @@ def ends(text: str) -> tuple[str, str] | None:
 
 
 @dataclass(slots=True)
-class Kernel:
+class KernelMark:
     """A kernel that is launched at one place.
 
     Attributes:
@@ -144,7 +144,7 @@ def _shape(text: str, launches: int) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Transfer:
+class TransferMark:
     """Bytes that are moved between two ends at one place.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from brickd.base.units import or_none
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 
 class Open(NamedTuple):
@@ -49,7 +49,7 @@ def _since_ns(reading: Reading, start: int) -> int | None:
     return round(ticks * reading.tick_ns) if ticks < 2**55 else 0
 
 
-def _upwards(reading: Reading, path: Path | None) -> Iterator[Path]:
+def _upwards(reading: Reading, path: CallPath | None) -> Iterator[CallPath]:
     while path is not None:
         yield path
         path = reading.paths[path.parent] if path.parent >= 0 else None

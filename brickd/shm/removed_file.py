@@ -14,13 +14,13 @@ import struct
 from typing import NamedTuple
 
 from brickd.shm import _reader
-from brickd.shm.removed_workers import Removed
+from brickd.shm.removed_workers import RemovedWorker
 
 _WHOLE_FILE = struct.pack("@hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)  # struct flock of 64-bit Linux
 _BYTES_MAX = _reader.REMOVED_READ_MAX * _reader.REMOVED_BYTES
 
 
-class Found(NamedTuple):
+class RemovedRecords(NamedTuple):
     """What is in the file.
 
     Attributes:
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     """
 
     content: bytes = b""
-    removed: tuple[Removed, ...] = ()
+    removed: tuple[RemovedWorker, ...] = ()
     damaged: int = 0
     refused: str = ""
 
@@ -46,20 +46,20 @@ def path(prefix: str) -> str:
     return os.path.join(_reader.DIRECTORY, f"{prefix}{_reader.REMOVED_NAME}{os.geteuid()}")
 
 
-def look(prefix: str) -> Found:
+def look(prefix: str) -> RemovedRecords:
     """Read it."""
     try:
         fd = os.open(path(prefix), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        return Found()
+        return RemovedRecords()
     except OSError as error:
-        return Found(refused=f"cannot be opened: {error.strerror}")
+        return RemovedRecords(refused=f"cannot be opened: {error.strerror}")
     try:
         if wrong := _wrong(os.fstat(fd)):
-            return Found(refused=wrong)
+            return RemovedRecords(refused=wrong)
         return _found(os.pread(fd, _BYTES_MAX, 0))
     except OSError as error:
-        return Found(refused=f"cannot be read: {error.strerror}")
+        return RemovedRecords(refused=f"cannot be read: {error.strerror}")
     finally:
         os.close(fd)
 
@@ -96,7 +96,7 @@ def _wrong(status: os.stat_result) -> str:
     return ""
 
 
-def _found(content: bytes) -> Found:
+def _found(content: bytes) -> RemovedRecords:
     records = _reader.removed(content)
-    removed = tuple(Removed.of(record) for record in records if record is not None)
-    return Found(content, removed, damaged=len(records) - len(removed))
+    removed = tuple(RemovedWorker.of(record) for record in records if record is not None)
+    return RemovedRecords(content, removed, damaged=len(records) - len(removed))

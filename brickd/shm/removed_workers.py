@@ -24,7 +24,7 @@ SERVICES_MAX = 64  # whose sums are kept apart
 OTHERS = "others"
 
 
-class Counts(NamedTuple):
+class WorkerCounts(NamedTuple):
     """How much a worker counted.
 
     Attributes:
@@ -41,17 +41,17 @@ class Counts(NamedTuple):
     marks: int = 0
     lost: int = 0
 
-    def and_(self, other: Counts) -> Counts:
+    def and_(self, other: WorkerCounts) -> WorkerCounts:
         """The sum, as far as a counter holds it."""
-        return Counts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
+        return WorkerCounts(*(min(mine + its, U64_MAX) for mine, its in zip(self, other, strict=True)))
 
-    def without(self, other: Counts) -> Counts:
+    def without(self, other: WorkerCounts) -> WorkerCounts:
         """What is left; nothing is below 0."""
-        return Counts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
+        return WorkerCounts(*(max(0, mine - its) for mine, its in zip(self, other, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
-class Removed:
+class RemovedWorker:
     """A worker whose segment was removed, or several of a service in one.
 
     Attributes:
@@ -78,10 +78,10 @@ class Removed:
     removed_ns: int
     asked: bool
     workers: int
-    counts: Counts
+    counts: WorkerCounts
 
     @classmethod
-    def of(cls, record: _reader.Removed) -> Removed:
+    def of(cls, record: _reader.Removed) -> RemovedWorker:
         """As a record has it."""
         dropped = record["span_dropped"] + record["event_dropped"]
         lost = min(sum(record["rejected"]) + record["no_lane"] + record["nested"] + dropped, U64_MAX)
@@ -96,11 +96,13 @@ class Removed:
             removed_ns=record["removed_ns"],
             asked=record["reason"] == _reader.REMOVED_PRUNED,
             workers=1,
-            counts=Counts(record["begun"], record["span_attempts"], record["event_attempts"], record["marks"], lost),
+            counts=WorkerCounts(
+                record["begun"], record["span_attempts"], record["event_attempts"], record["marks"], lost
+            ),
         )
 
     @classmethod
-    def several(cls, service: str, asked: bool, workers: int, counts: Counts) -> Removed:
+    def several(cls, service: str, asked: bool, workers: int, counts: WorkerCounts) -> RemovedWorker:
         """Some workers of a service."""
         return cls("", "", service, -1, "", 0, 0, 0, asked, workers, counts)
 
@@ -121,8 +123,11 @@ class Removed:
 
 
 def uncounted(
-    removed: Iterable[Removed], shown: Mapping[str, Counts], taken: Collection[str], settled: Collection[str]
-) -> list[Removed]:
+    removed: Iterable[RemovedWorker],
+    shown: Mapping[str, WorkerCounts],
+    taken: Collection[str],
+    settled: Collection[str],
+) -> list[RemovedWorker]:
     """What of removed workers no total shows.
 
     A worker that lost its segment took its counts along into the next one. Where a total still shows the lost segment,
@@ -134,7 +139,7 @@ def uncounted(
         taken: the first halves of the uuids of segments that were lost, and whose totals went on in others.
         settled: the uuids of workers of which nothing is counted: a sum of several has them, or their segments exist.
     """
-    largest: dict[str, Removed] = {}
+    largest: dict[str, RemovedWorker] = {}
     for each in removed:
         largest[each.uuid] = _larger(each, largest.get(each.uuid))
     gone_on = {*taken, *(each.took for each in largest.values())}
@@ -148,16 +153,16 @@ def uncounted(
     return [each for each in left if any(each.counts)]
 
 
-def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, Counts]) -> Counts:
+def _shown(lost: str, took: Mapping[str, str], begins: Mapping[str, WorkerCounts]) -> WorkerCounts:
     """What a total has of the last segment that a worker lost and a total shows."""
     for _ in range(len(took) + 1):  # records may name each other in a circle
         if not lost or lost in begins:
             break
         lost = took.get(lost, "")
-    return begins.get(lost, Counts())
+    return begins.get(lost, WorkerCounts())
 
 
-def _larger(one: Removed, other: Removed | None) -> Removed:
+def _larger(one: RemovedWorker, other: RemovedWorker | None) -> RemovedWorker:
     """The record that counts, of two of one uuid."""
     if other is None:
         return one
@@ -174,15 +179,15 @@ class Removals:
         sums: those before them, by service and by whether a person asked for it.
     """
 
-    alone: dict[str, Removed] = field(default_factory=dict)
-    sums: dict[tuple[str, bool], Removed] = field(default_factory=dict)
+    alone: dict[str, RemovedWorker] = field(default_factory=dict)
+    sums: dict[tuple[str, bool], RemovedWorker] = field(default_factory=dict)
     _text: list[str] = field(
         default_factory=list, compare=False, repr=False
     )  # with copies; one that changes has its own
 
-    def fold(self, found: Iterable[Removed]) -> list[Removed]:
+    def fold(self, found: Iterable[RemovedWorker]) -> list[RemovedWorker]:
         """Take in records; those of workers that were not known."""
-        new: dict[str, Removed] = {}
+        new: dict[str, RemovedWorker] = {}
         for each in found:
             if each.uuid not in self.alone:
                 new[each.uuid] = each
@@ -190,7 +195,7 @@ class Removals:
             self._text = []
         return list(new.values())
 
-    def settle(self, uuid: str, shown: Counts) -> list[str]:
+    def settle(self, uuid: str, shown: WorkerCounts) -> list[str]:
         """Add what of a worker is shown nowhere to a sum; it has no place of its own any more.
 
         Args:
@@ -207,13 +212,13 @@ class Removals:
                 self.add(removed.service, removed.asked, 1, rest)
         return settled
 
-    def add(self, service: str, asked: bool, workers: int, counts: Counts) -> None:
+    def add(self, service: str, asked: bool, workers: int, counts: WorkerCounts) -> None:
         """Add workers to the sum of their service, or where there are too many of these, to that of all others."""
         if (service, asked) not in self.sums and len({name for name, _ in self.sums} | {service}) > SERVICES_MAX:
             service = OTHERS
         self._text = []
-        before = self.sums.get((service, asked), Removed.several(service, asked, 0, Counts()))
-        self.sums[service, asked] = Removed.several(
+        before = self.sums.get((service, asked), RemovedWorker.several(service, asked, 0, WorkerCounts()))
+        self.sums[service, asked] = RemovedWorker.several(
             service, asked, workers + before.workers, counts.and_(before.counts)
         )
 
@@ -226,7 +231,7 @@ class Removals:
             if uuid not in shown and each.took not in begins
         ]
         for uuid in oldest:
-            self.settle(uuid, Counts())
+            self.settle(uuid, WorkerCounts())
         return oldest
 
     def take_note(self) -> None:
@@ -267,14 +272,14 @@ class Removals:
         return cls({each.uuid: each for each in alone}, {(each.service, each.asked): each for each in sums})
 
 
-def _row(of: Removed) -> list[Any]:
+def _row(of: RemovedWorker) -> list[Any]:
     said = [of.uuid, of.took, of.service, of.index, of.coordinates, of.reason, of.started_ns, of.removed_ns]
     return [*said, of.asked, of.workers, of.counts]
 
 
-def _believed(row: list[Any]) -> Removed:
+def _believed(row: list[Any]) -> RemovedWorker:
     uuid, took, service, index, coordinates, reason, started_ns, removed_ns, asked, workers, counts = row
-    return Removed(
+    return RemovedWorker(
         unicode(uuid),
         unicode(took),
         unicode(service),
@@ -285,5 +290,5 @@ def _believed(row: list[Any]) -> Removed:
         whole(removed_ns),
         flag(asked),
         whole(workers, 1),
-        Counts._make(map(whole, counts)),
+        WorkerCounts._make(map(whole, counts)),
     )

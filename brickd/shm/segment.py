@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 from brickd.errors import SegmentRefused, SegmentUnpublished
 from brickd.shm import _reader
-from brickd.shm.clock import Clock, Now
+from brickd.shm.clock import Now, WorkerClock
 from brickd.shm.sampling import bits_of, changed
-from brickd.shm.segment_copy import Identity, Path, Reading, Site, label
-from brickd.shm.segment_files import File, opened
-from brickd.shm.sites import Tables
+from brickd.shm.segment_copy import CallPath, Identity, Reading, SiteKey, label
+from brickd.shm.segment_files import SegmentFile, opened
+from brickd.shm.sites import WorkerNames
 
 _THINS_SINCE = 4  # minor of the format
 _SHARED_MAX = 4_096  # rows of a table that workers share; the 16 tables that are remembered take 12 MB at most
@@ -46,7 +46,7 @@ class Extent(NamedTuple):
     blocks: int
 
 
-class Segment(File):
+class Segment(SegmentFile):
     """An open segment whose header was believed."""
 
     def __init__(self, name: str, fd: int) -> None:
@@ -58,7 +58,7 @@ class Segment(File):
             self.header = self._copier.header()
             if self.header["uid"] != self.uid:
                 raise ValueError(f"says that user {self.header['uid']} made it, but user {self.uid} owns it")
-        self._clock = Clock(self.header, self.worker())
+        self._clock = WorkerClock(self.header, self.worker())
 
     @property
     def service(self) -> str:
@@ -156,16 +156,16 @@ class Segment(File):
         with _refusing(self.name):
             return self._copier.control()
 
-    def sites(self) -> list[Site | None]:
+    def sites(self) -> list[SiteKey | None]:
         """Each site by its number; None of what is on its way."""
         with _refusing(self.name):
             return _sites(tuple(self._copier.sites()))
 
-    def tables(self) -> Tables:
+    def tables(self) -> WorkerNames:
         """What the numbers in its worker's checksums stand for. Sites before names: what is a site has a name."""
         with _refusing(self.name):
             sites = self._copier.sites()
-            return Tables(self._copier.names(), sites)
+            return WorkerNames(self._copier.names(), sites)
 
     def ring(self, lane: int, *, events: bool, newest: int = 0) -> tuple[int, bytes]:
         """The number of the first slot that is still there, and the slots: all, for a ring is small."""
@@ -216,18 +216,18 @@ def _control_fields() -> dict[str, int]:
     return {row[1]: row[2] for row in (*_reader.layout(), *_reader.later()) if row[0] == "control"}
 
 
-def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[Path | None]:
+def _paths(rows: Sequence[tuple[int, int, int, int] | None]) -> list[CallPath | None]:
     return _shared_paths(tuple(rows)) if len(rows) <= _SHARED_MAX else _checked_paths(rows)
 
 
 @functools.lru_cache(maxsize=16)
-def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[Path | None]:
+def _shared_paths(rows: tuple[tuple[int, int, int, int] | None, ...]) -> list[CallPath | None]:
     """What all workers with these paths share: most of a service have the same."""
     return _checked_paths(rows)
 
 
-def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[Path | None]:
-    paths = [None if row is None else Path._make(row) for row in rows]
+def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[CallPath | None]:
+    paths = [None if row is None else CallPath._make(row) for row in rows]
     for number, path in enumerate(paths):
         if path is not None and path.unit == _reader.UNIT_BOUND:  # a reading has one only beside what it is of
             raise ValueError(f"path {number} has unit {path.unit}, which no worker writes")
@@ -235,8 +235,8 @@ def _checked_paths(rows: Iterable[tuple[int, int, int, int] | None]) -> list[Pat
 
 
 @functools.lru_cache(maxsize=16)
-def _sites(rows: tuple[tuple[int, int, int] | None, ...]) -> list[Site | None]:
-    return [None if row is None else Site._make(row) for row in rows]
+def _sites(rows: tuple[tuple[int, int, int] | None, ...]) -> list[SiteKey | None]:
+    return [None if row is None else SiteKey._make(row) for row in rows]
 
 
 @contextmanager

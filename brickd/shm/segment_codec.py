@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from brickd.base.json_values import U64_MAX, composed, plain
 from brickd.shm import _reader, copy_checks
-from brickd.shm.segment_copy import Path, Reading, Site
+from brickd.shm.segment_copy import CallPath, Reading, SiteKey
 
 _BYTES = ("uuid", "boot_id", "service", "coordinates")  # of the header
 _ARRAYS = ("summaries", "latency")
@@ -91,15 +91,15 @@ def written(reading: Reading) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class SharedTables:
     """The names, the paths and the sites of readings, by their numbers; who has no sites has no number for them."""
 
     names: Mapping[int, Shared[tuple[str, int] | None]]
-    paths: Mapping[int, Shared[Path | None]]
-    sites: Mapping[int, Shared[Site | None]]
+    paths: Mapping[int, Shared[CallPath | None]]
+    sites: Mapping[int, Shared[SiteKey | None]]
 
     @classmethod
-    def over(cls, readings: Collection[Reading]) -> Tables:
+    def over(cls, readings: Collection[Reading]) -> SharedTables:
         """Those of these readings."""
         return cls(
             _numbered(reading.names for reading in readings),
@@ -107,13 +107,13 @@ class Tables:
             _numbered(reading.sites for reading in readings if reading.sites),
         )
 
-    def __or__(self, other: Tables) -> Tables:
+    def __or__(self, other: SharedTables) -> SharedTables:
         """Both."""
-        return Tables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
+        return SharedTables({**self.names, **other.names}, {**self.paths, **other.paths}, {**self.sites, **other.sites})
 
-    def without(self, numbers: Container[int]) -> Tables:
+    def without(self, numbers: Container[int]) -> SharedTables:
         """Those that have other numbers."""
-        return Tables(
+        return SharedTables(
             {number: rows for number, rows in self.names.items() if number not in numbers},
             {number: rows for number, rows in self.paths.items() if number not in numbers},
             {number: rows for number, rows in self.sites.items() if number not in numbers},
@@ -131,12 +131,12 @@ class Tables:
         }
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Tables:
+    def of(cls, document: Mapping[str, Any]) -> SharedTables:
         """What `texts` said."""
         return cls(
             _read(document["names"], _name, copy_checks.names),
-            _read(document["paths"], Path, copy_checks.paths),
-            _read(document.get("sites", {}), Site, copy_checks.sites),
+            _read(document["paths"], CallPath, copy_checks.paths),
+            _read(document.get("sites", {}), SiteKey, copy_checks.sites),
         )
 
 
@@ -159,7 +159,7 @@ def _numbered(tables: Iterable[list[Row]]) -> dict[int, Shared[Row]]:
     return {each.number: each for each in map(shared, tables)}
 
 
-def reading(document: Mapping[str, Any], tables: Tables) -> Reading:
+def reading(document: Mapping[str, Any], tables: SharedTables) -> Reading:
     """What `written` said.
 
     Raises:
@@ -222,7 +222,7 @@ def added(one: Reading, other: Reading) -> Reading:
             rows[number] = 0 if path.unit == _reader.UNIT_TICKS else -1
             continue
         name = number_of(path.name)
-        moved = None if name is None else Path(above, name, path.layer, path.unit)
+        moved = None if name is None else CallPath(above, name, path.layer, path.unit)
         if moved is not None and moved not in places and len(paths) < _reader.NUMBERS_MAX:
             places[moved] = len(paths)
             paths.append(moved)

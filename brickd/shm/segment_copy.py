@@ -16,7 +16,7 @@ from brickd.shm import _reader
 CLOCKS = {1: "TSC", 2: "CNTVCT", 3: "CLOCK_MONOTONIC_RAW"}
 
 
-class Path(NamedTuple):
+class CallPath(NamedTuple):
     """A place in the call tree, or a mark beside one; `parent` is -1 at a root, `layer` is -1 without one."""
 
     parent: int
@@ -30,7 +30,7 @@ class Path(NamedTuple):
         return self.unit >= _reader.UNIT_LAUNCHED
 
 
-class Site(NamedTuple):
+class SiteKey(NamedTuple):
     """A place where numbers are compared: a kernel's name and its layer, which is -1 without one."""
 
     name: int
@@ -101,7 +101,7 @@ class Reading(Identity):
     process: _reader.Process
     lanes: list[tuple[int, _reader.Lane, _reader.Consumer]]
     names: list[tuple[str, int] | None]
-    paths: list[Path | None]
+    paths: list[CallPath | None]
     summaries: bytes | _reader.Packed
     odd: int
     moving: int
@@ -112,7 +112,7 @@ class Reading(Identity):
     deferred: Mapping[str, int] = field(default_factory=dict)
     flags: int = 0
     drained: bool = True
-    sites: list[Site | None] = field(default_factory=list)
+    sites: list[SiteKey | None] = field(default_factory=list)
     asked_rate: int = 0
     left_out: int = 0
 

@@ -107,7 +107,7 @@ def _status_of(name: str) -> os.stat_result | None:
         return None
 
 
-class File:
+class SegmentFile:
     """An open file that may be a segment: whose it is, who lives in it, its removal."""
 
     def __init__(self, name: str, fd: int) -> None:
@@ -212,7 +212,7 @@ def opened(name: str, access: int) -> int:
     return fd
 
 
-def open_file(name: str) -> File:
+def open_file(name: str) -> SegmentFile:
     """Open what may be a segment, by its file's name.
 
     Raises:
@@ -221,4 +221,4 @@ def open_file(name: str) -> File:
         SegmentUndrained: this process can open no more files now.
         NotPermitted: it belongs to another user, or its mode keeps us out.
     """
-    return File(name, opened(name, os.O_RDONLY))
+    return SegmentFile(name, opened(name, os.O_RDONLY))

@@ -36,7 +36,7 @@ class Site(NamedTuple):
     category: str
 
 
-class Tables(NamedTuple):
+class WorkerNames(NamedTuple):
     """What a worker's numbers stand for: its names with the numbers of their categories, its sites."""
 
     names: Sequence[tuple[str, int] | None]

@@ -15,11 +15,11 @@ from brickd.analysis.numerics.online_state import Compared
 from brickd.base.json_values import flag, listed, pieces, plain, text, unicode, whole
 from brickd.model.deferred_overlay import overlay
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained import Background, Gone, Known
+from brickd.model.retained import Background, RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import segment_codec
 from brickd.shm.ledger import ledger_of
-from brickd.shm.removed_workers import Counts, Removals, Removed
+from brickd.shm.removed_workers import Removals, RemovedWorker, WorkerCounts
 
 OLDER_MAX = 64  # services whose former workers are kept apart
 OTHERS = "others"
@@ -47,9 +47,9 @@ class Memory:
     """
 
     prefix: str
-    known: dict[str, Known] = field(default_factory=dict)
-    gone: dict[str, Gone] = field(default_factory=dict)
-    older: dict[str, Gone] = field(default_factory=dict)
+    known: dict[str, RetainedWorker] = field(default_factory=dict)
+    gone: dict[str, RetainedTotals] = field(default_factory=dict)
+    older: dict[str, RetainedTotals] = field(default_factory=dict)
     buried: list[str] = field(default_factory=list)
     wishes: dict[str, Wish] = field(default_factory=dict)
     newest_event: int = 0
@@ -58,7 +58,7 @@ class Memory:
     sources: Sources = field(default_factory=Sources, compare=False)
     removed: Removals = field(default_factory=Removals)
 
-    def add_up(self, gone: Gone) -> Gone:
+    def add_up(self, gone: RetainedTotals) -> RetainedTotals:
         """Add one that went to those before it: of its service, or where there are too many of these, of all others.
 
         Returns:
@@ -78,7 +78,7 @@ class Memory:
         buried = set(self.buried)
         self.buried = [*self.buried, *(uuid for uuid in uuids if uuid not in buried)][-BURIED_MAX:]
 
-    def fold(self, found: Iterable[Removed], taken: Collection[str] = ()) -> list[Removed]:
+    def fold(self, found: Iterable[RemovedWorker], taken: Collection[str] = ()) -> list[RemovedWorker]:
         """Take in records of removed workers; those of workers that were not known.
 
         Args:
@@ -100,7 +100,7 @@ class Memory:
         """Add up the oldest of too many removed workers; a slow process may still append a record of one."""
         self.bury(*self.removed.limit(self.known.keys() | self.gone.keys()))
 
-    def drop(self, gone: Gone) -> None:
+    def drop(self, gone: RetainedTotals) -> None:
         """Its totals are shown no more, because a person asked for it: count them as removed."""
         counts = _counts(gone)
         if gone.workers == 1:
@@ -117,7 +117,7 @@ class Memory:
             Of how many workers.
         """
 
-        def is_meant(each: Gone) -> bool:
+        def is_meant(each: RetainedTotals) -> bool:
             return uuids is None or each.reading.uuid in uuids
 
         dropped = [each for each in (*self.gone.values(), *self.older.values()) if is_meant(each)]
@@ -192,7 +192,7 @@ class Memory:
                 "closed": [plain(self.closed)],
                 "compared": self.compared.pieces(),
                 "sources": self.sources.pieces(),
-                **{what: [text] for what, text in segment_codec.Tables.over(gone).texts().items()},
+                **{what: [text] for what, text in segment_codec.SharedTables.over(gone).texts().items()},
                 "gone": pieces({uuid: [each.text()] for uuid, each in self.gone.items()}),
                 "older": pieces({key: [each.text()] for key, each in self.older.items()}),
             }
@@ -205,10 +205,10 @@ class Memory:
         Raises:
             ValueError: it cannot be a memory; or whatever else comes of a document that is none.
         """
-        tables = segment_codec.Tables.of(document)
+        tables = segment_codec.SharedTables.of(document)
         return cls(
             prefix=text(document["prefix"]),
-            known={unicode(uuid): Known.of(*known) for uuid, known in document["known"].items()},
+            known={unicode(uuid): RetainedWorker.of(*known) for uuid, known in document["known"].items()},
             gone=_all_gone(document["gone"], tables),
             older=_all_gone(document["older"], tables),
             buried=[unicode(uuid) for uuid in listed(document["buried"], BURIED_MAX)],
@@ -221,12 +221,12 @@ class Memory:
         )
 
 
-def _counts(gone: Gone) -> Counts:
+def _counts(gone: RetainedTotals) -> WorkerCounts:
     return ledger_of(gone.reading).counts()
 
 
-def _all_gone(documents: dict[str, Any], tables: segment_codec.Tables) -> dict[str, Gone]:
+def _all_gone(documents: dict[str, Any], tables: segment_codec.SharedTables) -> dict[str, RetainedTotals]:
     return {
-        unicode(key): Gone(unicode(name), segment_codec.reading(reading, tables), whole(workers, 1))
+        unicode(key): RetainedTotals(unicode(name), segment_codec.reading(reading, tables), whole(workers, 1))
         for key, (name, reading, workers) in documents.items()
     }

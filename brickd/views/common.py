@@ -28,7 +28,7 @@ class Answer:
     words: tuple[str, ...] = ()
 
 
-class Chosen(NamedTuple):
+class ChosenWorkers(NamedTuple):
     """All that is there, the workers that are meant, and what is to be said of the rest."""
 
     survey: Survey
@@ -69,7 +69,7 @@ def begun(world: Sourced) -> Document:
     return {"schema_version": 1, "source": world.source}
 
 
-def chosen(world: World, names: Sequence[str]) -> Chosen:
+def chosen(world: World, names: Sequence[str]) -> ChosenWorkers:
     """The workers that are meant: everybody when nothing is named.
 
     Raises:
@@ -78,10 +78,10 @@ def chosen(world: World, names: Sequence[str]) -> Chosen:
     found = world.survey()
     services = {each.service for each in found.removed}
     workers = select(found.workers, names, foreign=found.foreign, services=services)
-    return Chosen(found, workers, found.words + foreign_words(found))
+    return ChosenWorkers(found, workers, found.words + foreign_words(found))
 
 
-def counted(world: World, found: Chosen, over: str | None) -> Counted:
+def counted(world: World, found: ChosenWorkers, over: str | None) -> Counted:
     """The chosen workers with what they recorded over a time.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from brickd.analysis.numerics.announce import Called
 from brickd.analysis.numerics.coverage import SiteSeen, SiteState, bricks_without_sites, sites, thinned
-from brickd.analysis.numerics.online_state import SITES_MAX, Compared, Place
+from brickd.analysis.numerics.online_state import SITES_MAX, Compared, ServiceSite
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.analysis.weights.monitor import watching
 from brickd.analysis.weights.replicas import holdings, judge
@@ -23,7 +23,7 @@ from brickd.query.queries import CoverageQuestion
 from brickd.shm import _reader
 from brickd.shm.sampling import words_of
 from brickd.views import numerics_summary, weights_summary
-from brickd.views.common import Answer, Chosen, Document, begun, chosen
+from brickd.views.common import Answer, ChosenWorkers, Document, begun, chosen
 from brickd.views.weights_summary import TensorSeen
 
 
@@ -64,7 +64,7 @@ def answer(world: World, question: CoverageQuestion) -> Answer:
     return Answer(document, words)
 
 
-def _now(world: World, them: Chosen) -> Compared:
+def _now(world: World, them: ChosenWorkers) -> Compared:
     """What is found in what lies here."""
     watch = Watch(world.numerics(them.workers), lambda *_, **__: None, questions=SITES_MAX)
     names = {worker.reading.uuid: worker.name for worker in them.workers}
@@ -111,7 +111,7 @@ def _weights(of: TensorSeen) -> Document:
     }
 
 
-def _place(place: Place) -> Document:
+def _place(place: ServiceSite) -> Document:
     return {
         "service": place.service,
         "kernel": place.kernel or None,

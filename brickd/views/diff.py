@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.blame import Verdict
-from brickd.analysis.numerics.comparison import Comparison, Evidence, Party, compare
+from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
@@ -38,7 +38,7 @@ class Comparable(Sourced, Protocol):
         ...
 
 
-class Nothing(NamedTuple):
+class NothingCompared(NamedTuple):
     """That nothing is comparable.
 
     Attributes:
@@ -52,7 +52,7 @@ class Nothing(NamedTuple):
     keys: bool = False
 
 
-class Chosen(NamedTuple):
+class ChosenEvidence(NamedTuple):
     """What the answer is made of.
 
     Attributes:
@@ -81,7 +81,7 @@ def answer(world: Comparable, question: DiffQuestion) -> Answer:
     sides = Sides(workers, numerics, _parties(numerics, workers, found, question.since))
     weighed = Weighed.of(numerics.weights, workers)
     chosen = _chosen(sides, question, weighed)
-    if isinstance(chosen, Nothing):
+    if isinstance(chosen, NothingCompared):
         said = nothing(sides, chosen.why, chosen.tried, weighed, other_keys=chosen.keys)
         return Answer({**begun(world), **said}, found.words + foreign_words(found))
     said = document(sides, chosen.outputs, weighed, by_weights=chosen.by_weights)
@@ -90,7 +90,7 @@ def answer(world: Comparable, question: DiffQuestion) -> Answer:
 
 def _ignored(question: DiffQuestion, leads: str) -> Iterator[str]:
     """What was asked for and says nothing of the evidence that leads."""
-    if question.rtol is not None and leads != Evidence.RUN:
+    if question.rtol is not None and leads != EvidenceClass.RUN:
         yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
 
 
@@ -158,27 +158,29 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- by which evidence
 
 
-def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed) -> Chosen | Nothing:
+def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """What is compared, and which evidence leads. Steps are paired only where `--by run` is asked for."""
 
-    def by(evidence: Evidence) -> Comparison:
+    def by(evidence: EvidenceClass) -> Comparison:
         step = None if question.step is None else step_number(question.step)
         return compare(sides.numerics, sides.parties, evidence, step=step, rtol=question.rtol)
 
     if len(sides.workers) < 2:
         only = sides.workers[0].name if sides.workers else "nobody"
         why = f"{only} is all that is meant, wanted are two workers or more (see brickd workers)"
-        return Nothing(why, None if question.by == "weights" else by(Evidence(question.by or Evidence.INPUT)))
+        return NothingCompared(
+            why, None if question.by == "weights" else by(EvidenceClass(question.by or EvidenceClass.INPUT))
+        )
     if question.by == "weights":
-        return Chosen(None, by_weights=True) if weighed.known else Nothing(why_none(weighed))
-    outputs = by(Evidence(question.by or Evidence.INPUT))
+        return ChosenEvidence(None, by_weights=True) if weighed.known else NothingCompared(why_none(weighed))
+    outputs = by(EvidenceClass(question.by or EvidenceClass.INPUT))
     if other := _other_keys(sides, outputs):
         return other
     if question.by is None and _weights_lead(question, weighed, outputs):
-        return Chosen(outputs, by_weights=True)
+        return ChosenEvidence(outputs, by_weights=True)
     if _says_something(outputs):
-        return Chosen(outputs, by_weights=False)
-    return Nothing(diagnosis.nothing(outputs) + _beside(weighed), outputs)
+        return ChosenEvidence(outputs, by_weights=False)
+    return NothingCompared(diagnosis.nothing(outputs) + _beside(weighed), outputs)
 
 
 def _weights_lead(question: DiffQuestion, weighed: Weighed, outputs: Comparison) -> bool:
@@ -205,7 +207,7 @@ def _says_something(of: Comparison) -> bool:
     return of.compared > 0 or of.incomplete > 0
 
 
-def _other_keys(sides: Sides, found: Comparison) -> Nothing | None:
+def _other_keys(sides: Sides, found: Comparison) -> NothingCompared | None:
     """That the checksums of some are not equal even where all else is; None: all are made with one key."""
     # Whoever has no fingerprint may have no key either.
     speak = [worker for worker, each in zip(sides.workers, found.matched.workers, strict=True) if each.prints]
@@ -215,5 +217,5 @@ def _other_keys(sides: Sides, found: Comparison) -> Nothing | None:
                 f"the checksums of {speak[0].name} and {other.name} are made with different keys, expected the same"
                 " for both (BRICKD_KEY_FILE)"
             )
-            return Nothing(why, found, keys=True)
+            return NothingCompared(why, found, keys=True)
     return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from brickd.analysis.numerics import diagnosis
 from brickd.analysis.numerics.blame import Verdict
-from brickd.analysis.numerics.comparison import Comparison, Difference, Evidence, Party, following
+from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass, Party, following
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.analysis.numerics.match import Class, SiteFound
 from brickd.analysis.timing.pace_compare import paces
@@ -121,7 +121,7 @@ def _by_sites(sides: Sides, leads: Comparison, weighed: Weighed) -> Document:
     site = None if first is None else sides.numerics.sites[first.site]
     born = leads.born()
     started = born or ([first.site] if first is not None else [])
-    follow = None if first is None or leads.evidence != Evidence.RUN else following(leads, started)
+    follow = None if first is None or leads.evidence != EvidenceClass.RUN else following(leads, started)
     said = [diagnosis.headline(leads, site)]
     blamed: list[Differing] = []
     if first is not None and site is not None:
@@ -192,7 +192,7 @@ def _coverage(sides: Sides, leads: Comparison) -> Document:
         "bare": sum(site.bare for site in found.sites),
         "uncertain": sum(site.uncertain for site in found.sites),
         "unreadable": sum(worker.reading.process["tensors_refused"] for worker in sides.workers),
-        "steps": found.steps._asdict() if leads.evidence == Evidence.RUN else None,
+        "steps": found.steps._asdict() if leads.evidence == EvidenceClass.RUN else None,
         "lost": sum(party.lost for party in leads.parties),
         "evicted": sides.numerics.evicted,
         "off_sites": len(off),

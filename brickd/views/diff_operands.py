@@ -15,7 +15,7 @@ from brickd.errors import NothingComparable
 from brickd.query.queries import DiffQuestion
 from brickd.recording.rotation import parted
 from brickd.views import fetch
-from brickd.views.fetch import Found, Reading, silent
+from brickd.views.fetch import FetchedAnswer, Reading, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
         raise NothingComparable(document["reasons"][0])
 
 
-def find(question: DiffQuestion, reading: Reading = silent) -> Found:
+def find(question: DiffQuestion, reading: Reading = silent) -> FetchedAnswer:
     """Answer a question whose names are the words of a command line.
 
     Raises:
@@ -88,8 +88,10 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
     return list(sets.values())
 
 
-def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading) -> Found:
-    from brickd.datasources.several import Gathered, Live, Part
+def _gathered(
+    question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
+) -> FetchedAnswer:
+    from brickd.datasources.several import Gathered, Live, WorldPart
     from brickd.recording.replay import opened
     from brickd.views import diff
 
@@ -97,9 +99,9 @@ def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequ
     with contextlib.ExitStack() as stack:
         reads = stack.enter_context(reading())
         worlds = [stack.enter_context(opened(each, reads)) for each in sets]
-        recorded = [Part(each[0], world) for each, world in zip(sets, worlds, strict=True)]
+        recorded = [WorldPart(each[0], world) for each, world in zip(sets, worlds, strict=True)]
         # Who is here is heard first: what a daemon lost is told by how much it had no room for before.
-        here = [Part("", Live())] if any(not each.path for each in terms) else []
+        here = [WorldPart("", Live())] if any(not each.path for each in terms) else []
         world = Gathered([*here, *recorded])
         names = []
         for each in terms:
@@ -109,4 +111,4 @@ def _gathered(question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequ
         said = diff.answer(world, replace(question, names=tuple(names)))
         recordings = [each.document() for each in worlds]
         words = tuple(word for each in worlds for word in each.words())
-        return Found({**said.document, "recordings": recordings}, words + said.words)
+        return FetchedAnswer({**said.document, "recordings": recordings}, words + said.words)

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, Verdict
-from brickd.analysis.numerics.comparison import Evidence
+from brickd.analysis.numerics.comparison import EvidenceClass
 from brickd.analysis.numerics.diagnosis import listed
 from brickd.analysis.weights.replicas import judge
 from brickd.analysis.weights.store import Weights
-from brickd.analysis.weights.verdicts import Differing, Found, Judged, how_far, unlike
+from brickd.analysis.weights.verdicts import ComparedWorker, Differing, WeightsVerdict, how_far, unlike
 from brickd.base.units import called, plural
 from brickd.model.workers import Worker
 from brickd.shm.sites import Site
@@ -40,7 +40,7 @@ class Weighed(NamedTuple):
         behind: by uuid, how many tensors a worker has not read again that it is reading anew.
     """
 
-    judged: Sequence[Judged]
+    judged: Sequence[WeightsVerdict]
     behind: Mapping[str, int]
 
     @classmethod
@@ -69,7 +69,7 @@ class Weighed(NamedTuple):
         """Whether there is anything to say."""
         return bool(self.compared or self.differing)
 
-    def uncertain(self, found: Found) -> int:
+    def uncertain(self, found: ComparedWorker) -> int:
         """Of how many of a worker's tensors it is not known yet what they are."""
         return found.unread + self.behind[found.uuid]
 
@@ -93,7 +93,7 @@ class Weighed(NamedTuple):
     def other(self) -> Document:
         """Beside what leads."""
         return {
-            "evidence": Evidence.WEIGHTS,
+            "evidence": EvidenceClass.WEIGHTS,
             "verdict": self.verdict,
             "compared": self.compared,
             "diverged": self.diverged,
@@ -152,7 +152,7 @@ def besides(rows: Sequence[Differing], *, more: bool) -> str:
     return f"{'other ' if more else ''}weights differ, too: {called(*first.tensor)} in {who}{others} (--by weights)"
 
 
-def _behind(weights: Weights, found: Found) -> int:
+def _behind(weights: Weights, found: ComparedWorker) -> int:
     holds = weights.of(found.uuid)
     if holds is None or found.generation is None:
         return 0

@@ -46,7 +46,7 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FetchedAnswer:
     """An answer.
 
     Attributes:
@@ -69,7 +69,7 @@ def find(
     seconds: float = 0.0,
     meanwhile: Callable[[Passes], None] | None = None,
     reading: Reading = silent,
-) -> Found:
+) -> FetchedAnswer:
     """Answer a question.
 
     Args:
@@ -98,7 +98,7 @@ def find(
     here = _here(view or f"brickd.views.{name}:answer", question)
     # One that has ended is missed by those alone who check.
     said = (f"{missing.what}; shared memory is read instead",) if missing is not None and not missing.ended else ()
-    return Found(here.document, said + here.words, missing)
+    return FetchedAnswer(here.document, said + here.words, missing)
 
 
 def _here(view: str, question: Question) -> Answer:
@@ -107,13 +107,13 @@ def _here(view: str, question: Question) -> Answer:
     return _answer(view)(SharedMemory(), question)
 
 
-def _recorded(view: str, question: Question, recordings: Sequence[str], reading: Reading) -> Found:
+def _recorded(view: str, question: Question, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
         said = _answer(view)(world, question)
         document = rewritten({**said.document, "recording": world.document()})
-        return Found(document, world.words() + said.words)
+        return FetchedAnswer(document, world.words() + said.words)
 
 
 def _answer(view: str) -> Callable[[World, Question], Answer]:
@@ -122,6 +122,6 @@ def _answer(view: str) -> Callable[[World, Question], Answer]:
     return answer
 
 
-def told(document: dict[str, Any]) -> Found:
+def told(document: dict[str, Any]) -> FetchedAnswer:
     """What a daemon sent."""
-    return Found(document, tuple(document.pop("words", ())))
+    return FetchedAnswer(document, tuple(document.pop("words", ())))

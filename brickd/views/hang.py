@@ -11,23 +11,23 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from brickd.analysis.timing.hang import Lane, Place, Verdict, Watched, judge, watched
+from brickd.analysis.timing.hang import HangVerdict, Lane, LanePosition, Watched, judge, watched
 from brickd.analysis.timing.hang_text import sentence
 from brickd.base import units
 from brickd.datasources.world import World
 from brickd.query.queries import HangQuestion
-from brickd.recording.replay import Recorded
-from brickd.views.common import Answer, Chosen, begun, chosen
+from brickd.recording.replay import Replay
+from brickd.views.common import Answer, ChosenWorkers, begun, chosen
 
 _STATES = ("stuck", "moving", "idle", "dead")
 
 
-def look(world: World, question: HangQuestion) -> Chosen:
+def look(world: World, question: HangQuestion) -> ChosenWorkers:
     """Look for the first time; where nobody is chosen there is nothing to wait for."""
     return chosen(world, question.names)
 
 
-def answer(world: World, question: HangQuestion, before: Chosen) -> Answer:
+def answer(world: World, question: HangQuestion, before: ChosenWorkers) -> Answer:
     """Look once more, some time after the first look, and judge."""
     after = world.survey() if before.workers else before.survey
     earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
@@ -51,7 +51,7 @@ def answer(world: World, question: HangQuestion, before: Chosen) -> Answer:
     return Answer(document, before.words + ((unjudged,) if after.refused else ()))
 
 
-def _service(service: str, verdict: Verdict) -> dict[str, Any]:
+def _service(service: str, verdict: HangVerdict) -> dict[str, Any]:
     return {
         "service": service,
         "verdict": verdict.kind,
@@ -66,8 +66,8 @@ def _service(service: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _place(place: Place | None) -> dict[str, Any]:
-    return dict.fromkeys(Place._fields) if place is None else place._asdict()
+def _place(place: LanePosition | None) -> dict[str, Any]:
+    return dict.fromkeys(LanePosition._fields) if place is None else place._asdict()
 
 
 def _rows(workers: Iterable[Watched]) -> list[dict[str, Any]]:
@@ -97,7 +97,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
     }
 
 
-def of_recording(world: Recorded, question: HangQuestion) -> Answer:
+def of_recording(world: Replay, question: HangQuestion) -> Answer:
     """Look at what was there before, and at what was there then."""
     earlier = world.before()
     said = answer(world, question, look(earlier, question))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from brickd.base.units import NOBODY, or_none
-from brickd.datasources.world import Details, Inside, World
+from brickd.datasources.world import Details, SegmentInside, World
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.workers import select
 from brickd.query.orders import settings
@@ -54,7 +54,9 @@ def _chosen(world: World, name: str | None) -> tuple[str, str | None]:
     return workers[0].reading.file, workers[0].name
 
 
-def _inside(segment: Inside, worker: str | None, consumer: int | None, details: Details | None, most: int) -> Document:
+def _inside(
+    segment: SegmentInside, worker: str | None, consumer: int | None, details: Details | None, most: int
+) -> Document:
     reading = segment.read()
     header = dict(reading.header)
     header |= {
@@ -111,7 +113,7 @@ def _taken(reading: Reading, details: Details, most: int) -> dict[str, Any]:
     }
 
 
-def _lane(segment: Inside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
+def _lane(segment: SegmentInside, reading: Reading, number: int, lane: Any, most: int) -> dict[str, Any]:
     first_span, slots = segment.ring(number, events=False, newest=most)
     spans, strange = records.spans(slots)
     first_event, slots = segment.ring(number, events=True, newest=most)

@@ -14,8 +14,8 @@ from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.announce import Called, command, headlines
 from brickd.analysis.numerics.announce import judged as of_case
 from brickd.analysis.numerics.coverage import ServiceSeen, services
-from brickd.analysis.numerics.online_state import Case, Compared, Evidence, Finding
-from brickd.analysis.weights.verdicts import Judged
+from brickd.analysis.numerics.online_state import Case, Compared, DivergentSite, KeptEvidence
+from brickd.analysis.weights.verdicts import WeightsVerdict
 from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
 from brickd.datasources.world import World
@@ -24,7 +24,7 @@ from brickd.shm import records
 from brickd.views import weights_summary
 
 
-def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[Finding]:
+def about(compared: Compared, workers: Collection[Worker], *, partial: bool) -> list[DivergentSite]:
     """The findings; where only some workers were asked for, those that name one of them."""
     uuids = {worker.reading.uuid for worker in workers}
     return [each for each in compared.findings.values() if not partial or uuids.intersection(each.named)]
@@ -45,12 +45,12 @@ def called_now(workers: Iterable[Worker]) -> Called:
     )
 
 
-def headlined(findings: Iterable[Finding], called: Called) -> list[tuple[Finding, str]]:
+def headlined(findings: Iterable[DivergentSite], called: Called) -> list[tuple[DivergentSite, str]]:
     """A sentence for all findings in which the same workers differ."""
     return headlines(findings, called, time.time_ns())
 
 
-def finding(of: Finding, called: Called, *, whole: bool = True) -> dict[str, Any]:
+def finding(of: DivergentSite, called: Called, *, whole: bool = True) -> dict[str, Any]:
     """As JSON has it; with the evidence or without."""
     found = of_case(of.place, of.category, of.shown)
     judgement = None if found is None else found.judgement
@@ -73,7 +73,7 @@ def finding(of: Finding, called: Called, *, whole: bool = True) -> dict[str, Any
     }
 
 
-def _case(of: Finding, case: Case, called: Called) -> dict[str, Any] | None:
+def _case(of: DivergentSite, case: Case, called: Called) -> dict[str, Any] | None:
     found = of_case(of.place, of.category, case)
     if found is None:
         return None
@@ -84,7 +84,7 @@ def _case(of: Finding, case: Case, called: Called) -> dict[str, Any] | None:
     }
 
 
-def _said(of: Finding, evidence: Evidence, said: blame.Said, called: Called) -> dict[str, Any]:
+def _said(of: DivergentSite, evidence: KeptEvidence, said: blame.Said, called: Called) -> dict[str, Any]:
     return {
         "worker": called.name(of, evidence.worker),
         "uuid": evidence.worker,
@@ -95,7 +95,7 @@ def _said(of: Finding, evidence: Evidence, said: blame.Said, called: Called) -> 
 
 
 def summaries(
-    compared: Compared | None, judged: Sequence[Judged], workers: Sequence[Worker]
+    compared: Compared | None, judged: Sequence[WeightsVerdict], workers: Sequence[Worker]
 ) -> list[dict[str, Any]] | None:
     """How much was compared of the services of some workers, by each evidence; None: nobody has compared anything."""
     by_input = {each.service: each for each in services(compared, workers)} if compared is not None else {}

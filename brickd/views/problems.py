@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from brickd.analysis.numerics.announce import Called, command
-from brickd.analysis.numerics.online_state import Compared, Finding
-from brickd.analysis.weights.verdicts import Judged as JudgedWeights
+from brickd.analysis.numerics.online_state import Compared, DivergentSite
+from brickd.analysis.weights.verdicts import WeightsVerdict as JudgedWeights
 from brickd.base.units import duration, plural
-from brickd.datasources.world import Facts, World
+from brickd.datasources.world import DaemonStatus, World
 from brickd.errors import SegmentOverBudget, SegmentRefused, SegmentUnopened
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Survey, Worker
 from brickd.shm.losses import losses
-from brickd.shm.removed_workers import Removed
+from brickd.shm.removed_workers import RemovedWorker
 from brickd.views import numerics_summary, removed_summary, weights_summary
 
 if TYPE_CHECKING:
-    from brickd.analysis.timing.findings import Judged
+    from brickd.analysis.timing.findings import StragglerVerdict
 
 LISTED_MAX = 64  # refused files
 
@@ -50,12 +50,12 @@ class Seen:
     """
 
     workers: Sequence[Worker]
-    daemon: Facts | None = None
-    slow: Judged | None = None
+    daemon: DaemonStatus | None = None
+    slow: StragglerVerdict | None = None
     refused: Sequence[SegmentRefused] = ()
-    removed: Sequence[Removed] = ()
+    removed: Sequence[RemovedWorker] = ()
     compared: Compared | None = None
-    differing: Sequence[Finding] | None = None
+    differing: Sequence[DivergentSite] | None = None
     called: Called = Called({})  # noqa: RUF009
     beside: Sequence[JudgedWeights] = ()
     weights: Sequence[dict[str, Any]] | None = None

@@ -11,15 +11,15 @@ from typing import Any
 
 from brickd.base.units import noun, plural
 from brickd.model.workers import Survey
-from brickd.shm.removed_workers import Removed
+from brickd.shm.removed_workers import RemovedWorker
 
 
-def chosen(found: Survey, names: Sequence[str]) -> list[Removed]:
+def chosen(found: Survey, names: Sequence[str]) -> list[RemovedWorker]:
     """Those of the services that are named; all when nothing is named."""
     return [each for each in found.removed if not names or each.service in names]
 
 
-def summary(removed: Sequence[Removed]) -> dict[str, int]:
+def summary(removed: Sequence[RemovedWorker]) -> dict[str, int]:
     """How many there are."""
     return {
         "workers": _workers(removed),
@@ -29,7 +29,7 @@ def summary(removed: Sequence[Removed]) -> dict[str, int]:
     }
 
 
-def sentence(removed: Sequence[Removed]) -> str | None:
+def sentence(removed: Sequence[RemovedWorker]) -> str | None:
     """What no person asked for, in words; None where there is nothing."""
     unasked = _unasked(removed)
     if not unasked:
@@ -39,14 +39,14 @@ def sentence(removed: Sequence[Removed]) -> str | None:
     return f"{who} {noun(spans, 'is', 'are')} in no total: no daemon kept {noun(spans, 'it', 'them')}"
 
 
-def _workers(removed: Iterable[Removed]) -> int:
+def _workers(removed: Iterable[RemovedWorker]) -> int:
     return sum(each.workers for each in removed)
 
 
-def _unasked(removed: Iterable[Removed]) -> list[Removed]:
+def _unasked(removed: Iterable[RemovedWorker]) -> list[RemovedWorker]:
     return [each for each in removed if not each.asked]
 
 
-def entries(removed: Iterable[Removed]) -> list[dict[str, Any]]:
+def entries(removed: Iterable[RemovedWorker]) -> list[dict[str, Any]]:
     """Each of them."""
     return [each.document() for each in removed]

@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from brickd.base.units import plural
 from brickd.datasources.world import World
 from brickd.errors import NoSuchSource, WrongQuestion
-from brickd.model.kernel_sources.assembly import PIECE, Head
+from brickd.model.kernel_sources.assembly import PIECE, SourceHead
 from brickd.model.kernel_sources.launches import Referred, referred
 from brickd.query.queries import SourceQuestion
 from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
-_NOTHING = Head("", "", None, 0)
+_NOTHING = SourceHead("", "", None, 0)
 _SHOWN_MAX = 8  # of those that may be meant
 
 
@@ -63,7 +63,7 @@ def _meant(said: str | None, every: Iterable[int]) -> list[int]:
     return meant
 
 
-def _lacking(head: Head | None) -> str:
+def _lacking(head: SourceHead | None) -> str:
     """Why it cannot be shown."""
     if head is None or head.pieces == 0:
         return "kernels refer to it, and no worker has sent its text yet"
@@ -77,7 +77,7 @@ def _lacking(head: Head | None) -> str:
     return f"{head.pieces:,} of {plural(wanted, 'piece')} are here"
 
 
-def _entry(hash_: int, head: Head, used: Referred) -> Document:
+def _entry(hash_: int, head: SourceHead, used: Referred) -> Document:
     whole = head.pieces is None
     return {
         "hash": f"{hash_:016x}",

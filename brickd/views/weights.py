@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from brickd.analysis.weights.contents import Content
+from brickd.analysis.weights.contents import TensorContent
 from brickd.analysis.weights.replicas import holdings, judge
 from brickd.analysis.weights.tensors import Tensor
-from brickd.analysis.weights.verdicts import Differing, Found, Holding, Judged, Odd, Verdict
+from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, Verdict, WeightOutlier, WeightsVerdict
 from brickd.datasources.world import World
 from brickd.query.queries import WeightsQuestion
 from brickd.views.common import Answer, Document, begun, chosen
@@ -42,12 +42,12 @@ def answer(world: World, question: WeightsQuestion) -> Answer:
     return Answer(document, words)
 
 
-def _verdict(judged: Sequence[Judged]) -> Verdict:
+def _verdict(judged: Sequence[WeightsVerdict]) -> Verdict:
     of = {each.verdict for each in judged}
     return "differ" if "differ" in of else "equal" if "equal" in of else "nothing"
 
 
-def _service(judged: Judged) -> Document:
+def _service(judged: WeightsVerdict) -> Document:
     return {
         "service": judged.service,
         "verdict": judged.verdict,
@@ -60,7 +60,7 @@ def _service(judged: Judged) -> Document:
     }
 
 
-def _worker(found: Found) -> Document:
+def _worker(found: ComparedWorker) -> Document:
     return {
         "worker": found.name,
         "service": found.service,
@@ -104,7 +104,7 @@ def _rows(row: Differing) -> Iterator[Document]:
         yield _row(row, odd.worker, odd.held, odd)
 
 
-def _row(row: Differing, worker: str, content: Content | None, odd: Odd | None) -> Document:
+def _row(row: Differing, worker: str, content: TensorContent | None, odd: WeightOutlier | None) -> Document:
     """Of a worker; `odd`: what it is beside the others, if it is not one of these."""
     of, wanted = held(content), held(None if odd is None else row.wanted)
     return {

@@ -12,22 +12,24 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, NotFinite
-from brickd.analysis.numerics.online_state import Place
-from brickd.analysis.weights.contents import Content
+from brickd.analysis.numerics.online_state import ServiceSite
+from brickd.analysis.weights.contents import TensorContent
 from brickd.analysis.weights.tensors import Tensor
-from brickd.analysis.weights.verdicts import Differing, Headline, Holding, Judged, Odd
+from brickd.analysis.weights.verdicts import Differing, Headline, Holding, WeightOutlier, WeightsVerdict
 from brickd.datasources.world import World
 from brickd.model.worker_names import as_argument
 from brickd.model.workers import Survey, Worker
 
 
-def beside(world: World, found: Survey, workers: Sequence[Worker]) -> list[Judged]:
+def beside(world: World, found: Survey, workers: Sequence[Worker]) -> list[WeightsVerdict]:
     """What the weights of some workers' services come to, beside all who are there."""
     services = {worker.service for worker in workers}
     return [each for each in world.weighed(found) if each.service in services]
 
 
-def findings(judged: Iterable[Judged], workers: Collection[Worker], *, partial: bool) -> list[dict[str, Any]] | None:
+def findings(
+    judged: Iterable[WeightsVerdict], workers: Collection[Worker], *, partial: bool
+) -> list[dict[str, Any]] | None:
     """Who differs; where only some workers were asked for, what names one of them. None: nothing was compared."""
     of = list(judged)
     if all(each.verdict == "nothing" for each in of):
@@ -37,7 +39,7 @@ def findings(judged: Iterable[Judged], workers: Collection[Worker], *, partial: 
     return [each for each in found if not partial or named.intersection(each["workers"])]
 
 
-def _finding(judged: Judged, said: Headline) -> dict[str, Any]:
+def _finding(judged: WeightsVerdict, said: Headline) -> dict[str, Any]:
     first = next(iter(said.rows), None)
     disagree = first is not None and first.why == "disagree"
     names = [*first.names] if first is not None and disagree else [said.found.name]
@@ -71,18 +73,18 @@ def _changed(rows: Iterable[Differing], names: Collection[str]) -> set[str]:
     return {odd.worker for row in rows for odd in row.odd if odd.changed and odd.worker in names}
 
 
-def _not_finite(row: Differing, odd: Odd) -> NotFinite | None:
+def _not_finite(row: Differing, odd: WeightOutlier) -> NotFinite | None:
     if odd.held is None or row.wanted is None:
         return None
     there, wanted = _holds_any(odd.held), _holds_any(row.wanted)
     return None if there == wanted else NotFinite.BORN if there and row.why != "disagree" else NotFinite.UNKNOWN
 
 
-def _holds_any(of: Content) -> bool:
+def _holds_any(of: TensorContent) -> bool:
     return bool(of.nan or of.pos_inf or of.neg_inf)
 
 
-def held(of: Content | None) -> dict[str, Any]:
+def held(of: TensorContent | None) -> dict[str, Any]:
     """What a tensor holds; where a worker lacks it all of that is null."""
     if of is None:
         return dict.fromkeys(_HELD)
@@ -106,17 +108,17 @@ class TensorSeen(NamedTuple):
         differ: whether any is, or is not what it was.
     """
 
-    place: Place
+    place: ServiceSite
     held: int
     compared: int
     odd: int
     differ: bool
 
 
-def tensors(judged: Iterable[Judged], held: Iterable[Holding]) -> list[TensorSeen]:
+def tensors(judged: Iterable[WeightsVerdict], held: Iterable[Holding]) -> list[TensorSeen]:
     """All that anything is known of."""
-    counts: dict[Place, Counter[str]] = defaultdict(Counter)
-    beside: Counter[tuple[Place, object]] = Counter()
+    counts: dict[ServiceSite, Counter[str]] = defaultdict(Counter)
+    beside: Counter[tuple[ServiceSite, object]] = Counter()
     for each in held:
         place = _place(each.service, each.tensor)
         counts[place]["held"] += len(each.workers)
@@ -129,11 +131,11 @@ def tensors(judged: Iterable[Judged], held: Iterable[Holding]) -> list[TensorSee
     return [TensorSeen(place, of["held"], of["compared"], of["odd"], of["differ"] > 0) for place, of in counts.items()]
 
 
-def _place(service: str, tensor: Tensor) -> Place:
-    return Place(service, tensor.name, tensor.layer)
+def _place(service: str, tensor: Tensor) -> ServiceSite:
+    return ServiceSite(service, tensor.name, tensor.layer)
 
 
-def summary(judged: Judged) -> dict[str, Any] | None:
+def summary(judged: WeightsVerdict) -> dict[str, Any] | None:
     """How much of a service; None: nobody has given any."""
     if not any(worker.known or worker.watched for worker in judged.workers):
         return None

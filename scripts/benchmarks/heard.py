@@ -25,7 +25,7 @@ from benchmarks.workplace import Workplace, progress
 from brickd.analysis.numerics.fingerprints import WINDOW_BYTES, Numerics
 from brickd.analysis.numerics.watch import Roll, Watch
 from brickd.shm import _reader
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 GOAL = Goal(2.0)  # µs
 SITES = 1_500
@@ -103,7 +103,7 @@ def _timed(case: Case, record: bytes, rounds: int) -> list[float]:
     numerics = Numerics()
     watch = Watch(numerics, lambda *_, **__: None)
     sites = [None, *((1, layer, 0) for layer in range(16_000))]
-    tables = Tables([("other", 0), ("k", 0), *[("k", 0)] * 64], sites)
+    tables = WorkerNames([("other", 0), ("k", 0), *[("k", 0)] * 64], sites)
     speakers = [numerics.speaker(str(n), "bench", lambda: tables, "") for n in range(case.workers)]
     roll, times, first = Roll({}, {"bench"}, ()), [], 0
 

@@ -19,7 +19,7 @@ from benchmarks.comparisons import Comparison
 from benchmarks.goals import Goal
 from benchmarks.method import Case, measure, pin
 from benchmarks.timed import rows
-from brickd.demo.transformer import OF_A_LAYER, Array, Cache, Model, Place, Size, drawn
+from brickd.demo.transformer import OF_A_LAYER, Array, Model, OperatorCall, RequestCache, Size, drawn
 
 WAIT_NS = 10_000
 SIZE = Size()
@@ -73,7 +73,7 @@ class Hooked:
         self._layer = -1
         self._scope: Any = None
 
-    def operate(self, place: Place, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
+    def operate(self, place: OperatorCall, compute: Callable[..., Array], inputs: tuple[Array, ...]) -> Array:
         """Run one."""
         if place.layer != self._layer:
             self._enter(place.layer)
@@ -112,7 +112,7 @@ def cases() -> list[Case]:
 
 
 def _case(name: str, model: Model, rows_: int, hooked: Hooked | None) -> Case:
-    cache = Cache(SIZE)
+    cache = RequestCache(SIZE)
     tokens = cache.tokens[:rows_] + 7
 
     def forward() -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from benchmarks.asking import asked
 from benchmarks.workplace import Workplace
 from brickd.base.units import called
-from brickd.demo.transformer import Place
+from brickd.demo.transformer import OperatorCall
 
 _DIFFERS = {"identical": False, "within": False, "diverged": True, "routing": True}
 
@@ -28,7 +28,7 @@ class Verdict(NamedTuple):
     """
 
     differs: bool | None
-    first: Place | tuple[str, str] | None = None
+    first: OperatorCall | tuple[str, str] | None = None
     error: float | None = None
     comparisons: int = 0
     said: str = ""
@@ -57,7 +57,7 @@ def kernels(document: Mapping[str, Any]) -> Verdict:
     first, where = document["first"], None
     if first is not None:
         layer = -1 if first["layer"] is None else first["layer"]
-        where = Place(first["kernel"], layer, _number(first["step"]), _number(first["position"]))
+        where = OperatorCall(first["kernel"], layer, _number(first["step"]), _number(first["position"]))
     return Verdict(
         _DIFFERS.get(document["verdict"]),
         where,
@@ -90,7 +90,7 @@ def findings(document: Mapping[str, Any]) -> Verdict:
     if found:
         layer = -1 if found[0]["layer"] is None else found[0]["layer"]
         said = found[0]["first"]["other"]
-        where = Place(found[0]["kernel"], layer, _number(said["step"]), _number(said["position"]))
+        where = OperatorCall(found[0]["kernel"], layer, _number(said["step"]), _number(said["position"]))
     compared = sum(each["input"]["compared"] for each in document["services"] if each["input"] is not None)
     error = found[0]["relative_error"] if found else None
     return Verdict(bool(found), where, error, compared, "diverged" if found else "identical")

@@ -10,7 +10,7 @@ import numpy as np
 
 from brickd.analysis.numerics.fingerprints import Numerics, Speaker
 from brickd.shm import _reader, dtypes
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 WORKERS, TENSORS = 64, 1_000
 
@@ -35,7 +35,7 @@ CASES = (
 
 def timed(case: Case, rounds: int) -> list[float]:
     """How many ns a record took, by round."""
-    tables = Tables([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
+    tables = WorkerNames([("other", 0), ("w", 0)], [None, *((1, layer, 0) for layer in range(TENSORS))])
     before = [_records(1, 1)] * WORKERS
     records = [_records(case.generation, case.ticks, case.own * worker * TENSORS) for worker in range(WORKERS)]
     times = []

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from brickd.analysis.numerics import blame
 from brickd.analysis.numerics.evidence import add
 from brickd.analysis.numerics.match import match
-from brickd.analysis.numerics.online_state import Case, Finding, Place
+from brickd.analysis.numerics.online_state import Case, DivergentSite, ServiceSite
 from brickd.base.timestamps import local
 from brickd.base.units import plural, relative
 from brickd.model.event_log import Tell
@@ -36,13 +36,13 @@ class JudgedCase(NamedTuple):
     other: blame.Said
 
 
-def judged(place: Place, category: str, case: Case) -> JudgedCase | None:
+def judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     """Judge a case; None where nothing is kept of it, or it cannot be read."""
     return _judged(place, category, case) if case.whole else None
 
 
 @functools.lru_cache(maxsize=1024)
-def _judged(place: Place, category: str, case: Case) -> JudgedCase | None:
+def _judged(place: ServiceSite, category: str, case: Case) -> JudgedCase | None:
     prints, site = _reader.Prints(1), Site(place.kernel, place.layer, category)
     for worker, each in enumerate((case.against, case.other)):
         add(prints, each, worker, 0, 1)
@@ -67,31 +67,31 @@ class Called(NamedTuple):
     names: Mapping[str, str]
     ended: Collection[str] = ()
 
-    def name(self, finding: Finding, uuid: str) -> str:
+    def name(self, finding: DivergentSite, uuid: str) -> str:
         """Whoever is not known is called as then, with a mark, so that nobody else is taken for it."""
         if now := self.names.get(uuid):
             return now
         then, mark = finding.workers.get(uuid), f"~{uuid[:6]}"
         return f"{then.removesuffix(mark)}{mark}" if then else uuid[:8]
 
-    def said(self, finding: Finding, uuid: str) -> str:
+    def said(self, finding: DivergentSite, uuid: str) -> str:
         """The name in a sentence, which says of a worker that it does not live."""
         return f"{self.name(finding, uuid)}{' (ended)' if uuid in self.ended else ''}"
 
 
-def _then(finding: Finding) -> Called:
+def _then(finding: DivergentSite) -> Called:
     return Called(finding.workers)
 
 
 # ---- sentences
 
 
-def where(place: Place) -> str:
+def where(place: ServiceSite) -> str:
     """The place, for people."""
     return place.kernel if place.layer < 0 else f"{place.kernel} layer {place.layer}"
 
 
-def who(finding: Finding, called: Called) -> str:
+def who(finding: DivergentSite, called: Called) -> str:
     """Who is meant, and what they do."""
     named = [called.said(finding, uuid) for uuid in finding.named]
     if not finding.outliers:
@@ -104,7 +104,7 @@ def who(finding: Finding, called: Called) -> str:
     )
 
 
-def what(finding: Finding) -> str:
+def what(finding: DivergentSite) -> str:
     """What differs: where, by how much, born where."""
     said = where(finding.place)
     if (found := judged(finding.place, finding.category, finding.shown)) is not None:
@@ -118,7 +118,7 @@ def what(finding: Finding) -> str:
     return said
 
 
-def command(finding: Finding, called: Called) -> str:
+def command(finding: DivergentSite, called: Called) -> str:
     """What to do next: two are compared where each has a name of its own."""
     pair = [finding.newest.against.worker, finding.newest.other.worker]
     names = list(dict.fromkeys(called.names.get(uuid, "") for uuid in pair))
@@ -127,15 +127,15 @@ def command(finding: Finding, called: Called) -> str:
     return f"brickd diff {as_arguments(names)}"
 
 
-def headlines(findings: Iterable[Finding], called: Called, now_ns: int) -> list[tuple[Finding, str]]:
+def headlines(findings: Iterable[DivergentSite], called: Called, now_ns: int) -> list[tuple[DivergentSite, str]]:
     """Of all that are about the same workers the first one, and a sentence on all of them."""
-    about: dict[tuple[str, tuple[str, ...]], list[Finding]] = {}
+    about: dict[tuple[str, tuple[str, ...]], list[DivergentSite]] = {}
     for finding in findings:
         about.setdefault((finding.place.service, tuple(sorted(finding.named))), []).append(finding)
     return [(found[0], _headline(found, called, now_ns)) for found in about.values()]
 
 
-def _headline(found: Sequence[Finding], called: Called, now_ns: int) -> str:
+def _headline(found: Sequence[DivergentSite], called: Called, now_ns: int) -> str:
     since = local(min(finding.first.at_ns for finding in found), now_ns)
     more = f" (and at {plural(len(found) - 1, 'more site')})" if len(found) > 1 else ""
     return f"{who(found[0], called)} since {since}: {what(found[0])}{more}"
@@ -144,7 +144,7 @@ def _headline(found: Sequence[Finding], called: Called, now_ns: int) -> str:
 # ---- events
 
 
-def tell_finding(tell: Tell, finding: Finding) -> None:
+def tell_finding(tell: Tell, finding: DivergentSite) -> None:
     """It is new."""
     called = _then(finding)
     named = [called.name(finding, uuid) for uuid in finding.outliers]
@@ -153,7 +153,7 @@ def tell_finding(tell: Tell, finding: Finding) -> None:
     tell("diverged", text, service=finding.place.service, worker=worker, command=command(finding, called))
 
 
-def tell_joined(tell: Tell, finding: Finding, fresh: Sequence[str]) -> None:
+def tell_joined(tell: Tell, finding: DivergentSite, fresh: Sequence[str]) -> None:
     """Others than before are the outliers."""
     called = _then(finding)
     for uuid in fresh:
@@ -162,7 +162,7 @@ def tell_joined(tell: Tell, finding: Finding, fresh: Sequence[str]) -> None:
         tell("diverged_more", text, service=finding.place.service, worker=name, command=command(finding, called))
 
 
-def tell_number(tell: Tell, finding: Finding, who: Sequence[str], places: int) -> None:
+def tell_number(tell: Tell, finding: DivergentSite, who: Sequence[str], places: int) -> None:
     """There are so many of them by now; the newest of them."""
     called = _then(finding)
     names = [called.name(finding, uuid) for uuid in who]
@@ -173,13 +173,13 @@ def tell_number(tell: Tell, finding: Finding, who: Sequence[str], places: int) -
     tell("diverged_more", text, service=service, worker=name, command=f"brickd coverage {as_argument(service)}")
 
 
-def tell_explained(tell: Tell, place: Place) -> None:
+def tell_explained(tell: Tell, place: ServiceSite) -> None:
     """It was no more than another order of adding up."""
     text = f"{where(place)} is computed in several numeric classes: what differed there was no more than that"
     tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
 
 
-def tell_withdrawn(tell: Tell, place: Place) -> None:
+def tell_withdrawn(tell: Tell, place: ServiceSite) -> None:
     """It was none."""
     text = f"{where(place)} does not repeat in most workers: it is not compared any more"
     tell("diverged_withdrawn", text, service=place.service, command=f"brickd coverage {as_argument(place.service)}")
@@ -189,7 +189,10 @@ _EACH_MAX = 8  # places of a worker of which each is told; then their number is,
 
 
 def tell_news(
-    tell: Tell, before: Iterable[Finding], new: Sequence[Finding], joined: Sequence[tuple[Finding, Sequence[str]]]
+    tell: Tell,
+    before: Iterable[DivergentSite],
+    new: Sequence[DivergentSite],
+    joined: Sequence[tuple[DivergentSite, Sequence[str]]],
 ) -> None:
     """Tell of what a look found.
 
@@ -202,7 +205,7 @@ def tell_news(
     if not new and not joined:
         return
     known = Counter(who for finding in before for who in _whose(finding))
-    now, told, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], Finding]()
+    now, told, more = known.copy(), set[tuple[str, ...]](), dict[tuple[str, ...], DivergentSite]()
     for finding in new:
         own = [who for who in _whose(finding) if _is_few(now, who)]
         if own:
@@ -220,7 +223,7 @@ def tell_news(
             tell_number(tell, finding, who, now[who])
 
 
-def _whose(finding: Finding) -> list[tuple[str, ...]]:
+def _whose(finding: DivergentSite) -> list[tuple[str, ...]]:
     """Each outlier, the worst first; or the two that disagree."""
     return [(uuid,) for uuid in finding.named] if finding.outliers else [tuple(sorted(set(finding.named)))]
 

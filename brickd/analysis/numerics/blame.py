@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from brickd.analysis.numerics.match import Class, Row
+from brickd.analysis.numerics.match import Class, MatchRow
 from brickd.shm import _reader, records
 from brickd.shm.sites import Site, is_stateful
 
@@ -128,7 +128,7 @@ class Judgement:
     rounding: bool = False
 
 
-def judged(row: Row, site: Site, against: Said, worst: Said) -> Judgement:
+def judged(row: MatchRow, site: Site, against: Said, worst: Said) -> Judgement:
     """Judge a row by the one that the others are held against, and the one that is furthest from it."""
     class_ = Class(row.class_)
     if class_ == Class.LOST:
@@ -155,7 +155,7 @@ def _is_rounding(error: float | None, rounding: float | None) -> bool:
     return error is not None and rounding is not None and 0 < rounding >= error
 
 
-def blame(site: Site, one: Said, other: Said, row: Row) -> Blame:
+def blame(site: Site, one: Said, other: Said, row: MatchRow) -> Blame:
     """Where the difference of two outputs was born."""
     here = Blame.HERE_OR_CACHE if is_stateful(site) or _stateful(one) or _stateful(other) else Blame.CULPRIT
     if not (_given(one) and _given(other)):

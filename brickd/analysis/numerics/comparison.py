@@ -15,14 +15,14 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.blame import Blame, Judgement, Said, Verdict, judged, read
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.analysis.numerics.match import Class, Matched, Row, match
+from brickd.analysis.numerics.match import Class, Matched, MatchRow, match
 from brickd.shm.sites import plain
 
 ROWS_MAX = 1024  # that are judged
 _BORN = (Blame.CULPRIT, Blame.HERE_OR_CACHE)
 
 
-class Evidence(StrEnum):
+class EvidenceClass(StrEnum):
     """Why two must agree, the strongest first."""
 
     WEIGHTS = "weights"
@@ -51,7 +51,7 @@ class Party(NamedTuple):
 class Difference(NamedTuple):
     """A row in which not all is identical; the prints where it is comparable and these are here still."""
 
-    row: Row
+    row: MatchRow
     site: int
     judgement: Judgement
     against: Said
@@ -99,7 +99,7 @@ class Comparison:
         differences: the first of what differs, in the order of execution.
     """
 
-    evidence: Evidence
+    evidence: EvidenceClass
     parties: Sequence[Party]
     matched: Matched
     differences: Sequence[Difference]
@@ -179,7 +179,7 @@ class Comparison:
 def compare(
     numerics: Numerics,
     parties: Sequence[Party],
-    evidence: Evidence,
+    evidence: EvidenceClass,
     *,
     step: int | None = None,
     rtol: float | None = None,
@@ -197,7 +197,7 @@ def compare(
         numerics.prints,
         [party.number for party in parties],
         [party.since for party in parties],
-        by_input=evidence == Evidence.INPUT,
+        by_input=evidence == EvidenceClass.INPUT,
         step=step,
         rtol=rtol,
         rows_max=ROWS_MAX,
@@ -208,7 +208,7 @@ def compare(
     return Comparison(evidence, parties, found, differences)
 
 
-def _difference(numerics: Numerics, row: Row) -> Difference | None:
+def _difference(numerics: Numerics, row: MatchRow) -> Difference | None:
     against = read(numerics.prints, row.members[row.against].number)
     worst = read(numerics.prints, row.members[row.worst].number)
     if against is None or worst is None:

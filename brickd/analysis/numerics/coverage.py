@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from brickd.analysis.numerics.numeric_classes import classes_of
-from brickd.analysis.numerics.online_state import Compared, Counts, Place
+from brickd.analysis.numerics.online_state import Compared, ServiceSite, SiteCounts
 from brickd.model.workers import Worker
 from brickd.shm import _reader
 from brickd.shm.segment_copy import Reading
@@ -46,9 +46,9 @@ class SiteSeen:
         counts: of its fingerprints.
     """
 
-    place: Place
+    place: ServiceSite
     state: SiteState
-    counts: Counts
+    counts: SiteCounts
     classes: Sequence[Sequence[str]] = ()
 
 
@@ -73,7 +73,7 @@ class ServiceSeen:
 
     service: str
     workers: int
-    counts: Counts
+    counts: SiteCounts
     off: int
     closed: int
     no_inputs: int
@@ -97,7 +97,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
         with_sites = [reading for reading in readings if reading.sites]
         if not rows and not with_sites:
             continue
-        total = Counts("")
+        total = SiteCounts("")
         for counts in rows:
             total = total.and_(*counts[1:])
         latest = compared.latest.get(service)
@@ -120,7 +120,7 @@ def services(compared: Compared, workers: Sequence[Worker]) -> list[ServiceSeen]
     return found
 
 
-def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[Place, list[list[str]]]:
+def _classes(compared: Compared, workers: Iterable[Worker]) -> dict[ServiceSite, list[list[str]]]:
     """Who of some workers computes in which numeric class, wherever there are several."""
     uuids: dict[str, list[str]] = {}
     for worker in workers:
@@ -140,22 +140,22 @@ def lost(reading: Reading) -> int:
 
 def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
     """Every site of the services of some workers, those that are not compared first."""
-    on: dict[Place, str] = {}
-    off: dict[Place, str] = {}
-    left_out: set[Place] = set()
-    wanted: set[Place] = set()
+    on: dict[ServiceSite, str] = {}
+    off: dict[ServiceSite, str] = {}
+    left_out: set[ServiceSite] = set()
+    wanted: set[ServiceSite] = set()
     names = set()
     for worker in workers:
         reading = worker.reading
         names.add(worker.service)
         for number, site in enumerate(reading.sites):
             if site is not None:
-                place = Place(worker.service, reading.name(site.name), site.layer)
+                place = ServiceSite(worker.service, reading.name(site.name), site.layer)
                 (off if site.off else on).setdefault(place, reading.category(site.name))
                 if reading.alive:
                     (left_out if reading.leaves_out(number) else wanted).add(place)
     counted = {place: counts for place, counts in compared.sites.items() if place.service in names}
-    known = {place: Counts(category) for place, category in (off | on).items()} | counted
+    known = {place: SiteCounts(category) for place, category in (off | on).items()} | counted
     left_out -= wanted
     classes = _classes(compared, workers)
     found = [
@@ -168,11 +168,11 @@ def sites(compared: Compared, workers: Sequence[Worker]) -> list[SiteSeen]:
 
 def state_of(
     compared: Compared,
-    place: Place,
-    counts: Counts,
-    off: Collection[Place],
-    on: Collection[Place],
-    left_out: Collection[Place] = (),
+    place: ServiceSite,
+    counts: SiteCounts,
+    off: Collection[ServiceSite],
+    on: Collection[ServiceSite],
+    left_out: Collection[ServiceSite] = (),
 ) -> SiteState:
     """How far a place is looked at.
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from brickd.analysis.numerics.blame import Blame, NotFinite, Verdict
-from brickd.analysis.numerics.comparison import Comparison, Difference, Evidence
+from brickd.analysis.numerics.comparison import Comparison, Difference, EvidenceClass
 from brickd.analysis.numerics.match import Class
 from brickd.base.units import noun, plural, relative
 from brickd.query.queries import REASONS
@@ -64,7 +64,7 @@ def headline(of: Comparison, site: Site | None) -> str:
             said = f"incomplete, {plural(lost, 'record was', 'records were')} lost"
             return f"by {of.evidence}: {said}; equal: {_equal(of)}{odd}"
         case Verdict.WITHIN:
-            what = "of several numeric classes" if of.evidence == Evidence.INPUT else "within tolerance"
+            what = "of several numeric classes" if of.evidence == EvidenceClass.INPUT else "within tolerance"
             return f"by {of.evidence}: {what}, {listed(names)}: {_equal(of)}"
     return f"by {of.evidence}: identical, {listed(names)}: {_equal(of)}"
 
@@ -187,7 +187,7 @@ def outputs_not_compared(tried: Comparison) -> str:
 
 def _next(tried: Comparison) -> str:
     """What to ask for next: steps are paired only where a person says that the workers did the same."""
-    return "" if tried.evidence == Evidence.RUN else " (did they do the same work? --by run)"
+    return "" if tried.evidence == EvidenceClass.RUN else " (did they do the same work? --by run)"
 
 
 def _paired(of: Comparison) -> str:
@@ -203,5 +203,5 @@ def _reasons(of: Comparison) -> Iterator[str]:
     bare = sum(site.bare for site in found.sites)
     if bare:
         yield f"{bare:,} without inputs"
-    if of.evidence == Evidence.RUN and not found.steps.shared and found.steps.lone:
+    if of.evidence == EvidenceClass.RUN and not found.steps.shared and found.steps.lone:
         yield f"no {noun(found.steps.lone, 'step')} in common"

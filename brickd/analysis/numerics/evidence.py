@@ -11,12 +11,12 @@ from array import array
 from collections.abc import Mapping
 
 from brickd.analysis.numerics.fingerprints import GONE, Numerics
-from brickd.analysis.numerics.online_state import Compared, Evidence
+from brickd.analysis.numerics.online_state import Compared, KeptEvidence
 from brickd.shm import _reader, records
-from brickd.shm.sites import Site, Tables, digest, plain
+from brickd.shm.sites import Site, WorkerNames, digest, plain
 
 
-def add(prints: _reader.Prints, evidence: Evidence, worker: int, service: int, site: int, shard: int = 0) -> None:
+def add(prints: _reader.Prints, evidence: KeptEvidence, worker: int, service: int, site: int, shard: int = 0) -> None:
     """Have it stand among others, as a worker's at a site.
 
     It was compared once: no worker's name for the site says of it, unless the host knew better, that it cannot be.
@@ -49,7 +49,7 @@ def recall(numerics: Numerics, compared: Compared, shards: Mapping[str, str]) ->
                     speaker = numerics.speakers.get(evidence.worker)
                     if speaker is None:
                         shard = shards[evidence.worker]
-                        speaker = numerics.speaker(evidence.worker, place.service, lambda: Tables((), ()), shard)
+                        speaker = numerics.speaker(evidence.worker, place.service, lambda: WorkerNames((), ()), shard)
                         speaker.began = GONE
                     service = numerics.service_number(place.service)
                     add(numerics.prints, evidence, speaker.number, service, site, speaker.shard_digest)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from brickd.analysis.weights.store import Weights
 from brickd.shm import _reader
-from brickd.shm.sites import Site, Sites, Tables, digest
+from brickd.shm.sites import Site, Sites, WorkerNames, digest
 
 WINDOW_BYTES = 64 << 20
 ALL_BYTES = 1 << 30  # of what is heard for one question
@@ -25,12 +25,12 @@ _VAIN_MAX = 1_023
 class Learned(NamedTuple):
     """These, and what stands for names and for sites by their numbers; 0: it was never said what that one is."""
 
-    tables: Tables
+    tables: WorkerNames
     names: array[int]
     sites: array[int]
 
 
-_NOTHING = Learned(Tables((), ()), array("Q"), array("Q"))
+_NOTHING = Learned(WorkerNames((), ()), array("Q"), array("Q"))
 
 
 class Speaker:
@@ -49,7 +49,7 @@ class Speaker:
     """
 
     def __init__(
-        self, hearer: Numerics, uuid: str, service: str, number: int, tables: Callable[[], Tables], shard: str
+        self, hearer: Numerics, uuid: str, service: str, number: int, tables: Callable[[], WorkerNames], shard: str
     ) -> None:
         self.uuid, self.service, self.number, self.shard = uuid, service, number, shard
         self.lost = self.lost_before = self.heard = 0
@@ -105,7 +105,7 @@ class Speaker:
         return other
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> WorkerNames:
         """What its numbers stand for, as far as that was looked up."""
         return self._learned.tables
 
@@ -168,7 +168,7 @@ class Numerics:
         """Whether what a worker said first may be here no more."""
         return self.evicted > speaker.began
 
-    def learned(self, service: str, tables: Tables) -> Learned:
+    def learned(self, service: str, tables: WorkerNames) -> Learned:
         """What stands for a worker's names and sites: that of workers of a service who say the same is made once."""
         learned = self._learned.get(service)
         if learned is None or learned.tables != tables:
@@ -178,7 +178,7 @@ class Numerics:
             learned = self._learned[service] = Learned(tables, names, array("Q", sites))
         return learned
 
-    def speaker(self, uuid: str, service: str, tables: Callable[[], Tables], shard: str) -> Speaker:
+    def speaker(self, uuid: str, service: str, tables: Callable[[], WorkerNames], shard: str) -> Speaker:
         """A worker that is to be heard from now on; `shard`: of the model, that it holds (shards.shard_of), or ""."""
         if len(self.speakers) >= SPEAKERS_MAX:
             longest = sorted(self.speakers.values(), key=lambda each: each.heard)[: SPEAKERS_MAX // 4]

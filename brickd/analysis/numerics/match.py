@@ -56,7 +56,7 @@ class Before(NamedTuple):
     not_comparable: int
 
 
-class Row(NamedTuple):
+class MatchRow(NamedTuple):
     """Prints of several workers, one of each, that are not all identical.
 
     Attributes:
@@ -123,7 +123,7 @@ class WorkerFound(NamedTuple):
     uncertain: int
 
 
-class Steps(NamedTuple):
+class StepOverlap(NamedTuple):
     """Of how many workers have which steps: shared by some, of one alone, of other work."""
 
     shared: int
@@ -145,11 +145,11 @@ class Matched(NamedTuple):
     """
 
     prints: int
-    rows: list[Row]
+    rows: list[MatchRow]
     rows_count: int
     sites: list[SiteFound]
     workers: list[WorkerFound]
-    steps: Steps
+    steps: StepOverlap
 
 
 def match(
@@ -183,9 +183,9 @@ def match(
     )
     return Matched(
         found["prints"],
-        [Row(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],
+        [MatchRow(*row[:-2], Before(*row[-2]), [Member(*member) for member in row[-1]]) for row in found["rows"]],
         found["rows_count"],
         [SiteFound(*site) for site in found["sites"]],
         [WorkerFound(*worker) for worker in found["workers"]],
-        Steps(*found["steps"]),
+        StepOverlap(*found["steps"]),
     )

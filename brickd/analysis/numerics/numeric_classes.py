@@ -16,7 +16,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from brickd.analysis.numerics.evidence import add
-from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, Place
+from brickd.analysis.numerics.online_state import CLASSES_MAX, WORKERS_MAX, Apart, Case, ServiceSite
 from brickd.shm import _reader
 
 QUESTIONS_MAX = 4  # of a look: each goes through all prints once
@@ -27,7 +27,7 @@ _WAITING_MAX = 1_024
 Group = Sequence[tuple[int, int, int, int]]
 
 
-class Turns:
+class JudgeTurns:
     """What waits to be asked, and whose turn it is: who waits for the longest.
 
     Of a place one print waits that is apart from another in one place of the sketch at the most, and one that is in
@@ -39,9 +39,9 @@ class Turns:
 
     def __init__(self, questions: int = QUESTIONS_MAX) -> None:
         self._questions = questions
-        self._waiting: dict[tuple[Place, bool], int] = {}
-        self._left: Counter[Place] = Counter()  # of whom it is the turn
-        self._asked = set[Place]()
+        self._waiting: dict[tuple[ServiceSite, bool], int] = {}
+        self._left: Counter[ServiceSite] = Counter()  # of whom it is the turn
+        self._asked = set[ServiceSite]()
         self._others = 0
         self.denied = False
 
@@ -53,7 +53,7 @@ class Turns:
         self._others, self._asked, self.denied = self._questions - len(first), set(), False
         return [number for _, number in first]
 
-    def take(self, place: Place) -> bool:
+    def take(self, place: ServiceSite) -> bool:
         """Whether one may be asked there now."""
         if self._left[place]:
             self._left[place] -= 1
@@ -65,13 +65,13 @@ class Turns:
         self._asked.add(place)
         return True
 
-    def wait(self, place: Place, number: int, *, once: bool) -> None:
+    def wait(self, place: ServiceSite, number: int, *, once: bool) -> None:
         """A print there of which it is not known yet what it comes to."""
         if len(self._waiting) < _WAITING_MAX:
             self._waiting.setdefault((place, once), number)
 
 
-class Read(NamedTuple):
+class GroupToJudge(NamedTuple):
     """A group as it is to be judged.
 
     Attributes:
@@ -103,12 +103,12 @@ class Learning:
     """
 
     prints: _reader.Prints
-    turns: Turns
+    turns: JudgeTurns
     living: Collection[str]
-    apart: dict[Place, Apart]
-    fresh: set[Place] = field(default_factory=set)
+    apart: dict[ServiceSite, Apart]
+    fresh: set[ServiceSite] = field(default_factory=set)
 
-    def read(self, place: Place, group: Group, uuids: Mapping[int, str], who: int) -> Read:
+    def read(self, place: ServiceSite, group: Group, uuids: Mapping[int, str], who: int) -> GroupToJudge:
         """What a group of prints says, with what is known of those who say it.
 
         Args:
@@ -120,7 +120,7 @@ class Learning:
         steady = _steady(group)
         outputs = _outputs(group, steady, uuids, who)
         if len(outputs) < 2:
-            return Read(group, whole=True)
+            return GroupToJudge(group, whole=True)
         outputs, others = outputs[:_OUTPUTS_MAX], outputs[_OUTPUTS_MAX:_NEAR_MAX]
         apart = {each.output: set[int]() for each in outputs}
         unknown = []
@@ -134,14 +134,14 @@ class Learning:
                 apart[other.output].add(one.output)
         near = {each.output: found for each in others if (found := self._near(each, outputs))}
         unknown += near.values()  # each may be of a class of its own
-        return Read(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
+        return GroupToJudge(_folded(group, steady, outputs, apart, near), not unknown, _reader.ROUNDED_ONCE in unknown)
 
     def _near(self, one: _Output, outputs: Sequence[_Output]) -> int:
         """Whether rounding may have made it of any of some."""
         found = (self.prints.rounded(one.newest, other.newest) for other in outputs)
         return next(filter(None, found), _reader.ROUNDED_NOT)
 
-    def _are_two(self, place: Place, one: _Output, other: _Output) -> bool | None:
+    def _are_two(self, place: ServiceSite, one: _Output, other: _Output) -> bool | None:
         """Whether they, who are no further apart than that, are of two classes; None: not known yet."""
         known = self.apart.get(place, ())
         if not are_two(known, one.workers, other.workers):
@@ -155,7 +155,7 @@ class Learning:
             self.apart[place] = with_two(known, one.workers, other.workers, self.living)
         return True
 
-    def explains(self, place: Place, case: Case) -> bool:
+    def explains(self, place: ServiceSite, case: Case) -> bool:
         """Whether what was kept of a case is what two classes make."""
         one, other = case.against, case.other
         if not case.whole or not are_two(self.apart.get(place, ()), {one.worker}, {other.worker}):

@@ -30,7 +30,7 @@ WORKERS_MAX = 64  # that are named in one finding; of outliers twice as many
 Apart = tuple[tuple[frozenset[str], frozenset[str]], ...]  # uuids of those of one numeric class, and of another one
 
 
-class Place(NamedTuple):
+class ServiceSite(NamedTuple):
     """A site of a service; the kernel is "" where it stands for all that there was no room for."""
 
     service: str
@@ -42,7 +42,7 @@ class Place(NamedTuple):
         return self.service in services or not (self.service or self.kernel)
 
 
-class Counts(NamedTuple):
+class SiteCounts(NamedTuple):
     """Fingerprints of a place.
 
     Attributes:
@@ -65,9 +65,11 @@ class Counts(NamedTuple):
     stateful: int = 0
     judged: int = 0
 
-    def and_(self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int, judged: int = 0) -> Counts:
+    def and_(
+        self, prints: int, bare: int, met: int, unlike: int, gone: int, stateful: int, judged: int = 0
+    ) -> SiteCounts:
         """With more of each."""
-        return Counts(
+        return SiteCounts(
             self.category,
             self.prints + prints,
             self.bare + bare,
@@ -90,7 +92,7 @@ class Counts(NamedTuple):
         return max(0, self.prints - self.bare - self.stateful - self.met)
 
 
-class Evidence(NamedTuple):
+class KeptEvidence(NamedTuple):
     """A fingerprint, whole.
 
     Attributes:
@@ -116,8 +118,8 @@ class Case(NamedTuple):
     """
 
     at_ns: int
-    against: Evidence
-    other: Evidence
+    against: KeptEvidence
+    other: KeptEvidence
 
     @property
     def whole(self) -> bool:
@@ -126,12 +128,12 @@ class Case(NamedTuple):
 
     def bare(self) -> Case:
         """When it was, and who, alone."""
-        against, other = (Evidence(each.worker, b"", "", "") for each in (self.against, self.other))
+        against, other = (KeptEvidence(each.worker, b"", "", "") for each in (self.against, self.other))
         return Case(self.at_ns, against, other)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DivergentSite:
     """A place where workers differ.
 
     Attributes:
@@ -145,7 +147,7 @@ class Finding:
         newest: the last one; of both, what was said is kept of so many findings alone.
     """
 
-    place: Place
+    place: ServiceSite
     category: str
     cases: int
     workers: Mapping[str, str]
@@ -165,11 +167,11 @@ class Finding:
         """The first case of which what both said is kept, if one is."""
         return self.first if self.first.whole else self.newest
 
-    def bare(self) -> Finding:
+    def bare(self) -> DivergentSite:
         """What is known, without what was said."""
         return replace(self, first=self.first.bare(), newest=self.newest.bare())
 
-    def without(self, workers: Collection[str]) -> Finding | None:
+    def without(self, workers: Collection[str]) -> DivergentSite | None:
         """Where some are nobody any more: what is left; None: it was about them alone."""
         outliers = {uuid: times for uuid, times in self.outliers.items() if uuid not in workers}
         if self.outliers and not outliers:
@@ -228,10 +230,10 @@ class Compared:
     window_since_ns: int = 0
     held: int = 0
     oldest_ns: int = 0
-    sites: Mapping[Place, Counts] = field(default_factory=dict)
-    findings: Mapping[Place, Finding] = field(default_factory=dict)
-    doubts: Mapping[Place, Doubt] = field(default_factory=dict)
-    apart: Mapping[Place, Apart] = field(default_factory=dict)
+    sites: Mapping[ServiceSite, SiteCounts] = field(default_factory=dict)
+    findings: Mapping[ServiceSite, DivergentSite] = field(default_factory=dict)
+    doubts: Mapping[ServiceSite, Doubt] = field(default_factory=dict)
+    apart: Mapping[ServiceSite, Apart] = field(default_factory=dict)
     latest: Mapping[str, Latest] = field(default_factory=dict)
     unlooked: int = 0
     unkept: Mapping[str, int] = field(default_factory=dict)
@@ -312,7 +314,7 @@ def _without(apart: Apart, workers: Collection[str]) -> Apart:
     return tuple((one, two) for one, two in left if one and two)
 
 
-def _apart_of(document: Mapping[str, Any]) -> dict[Place, Apart]:
+def _apart_of(document: Mapping[str, Any]) -> dict[ServiceSite, Apart]:
     """Of an older document nothing."""
     uuids = [unicode(uuid) for uuid in document.get("uuids", ())]
 
@@ -325,14 +327,14 @@ def _apart_of(document: Mapping[str, Any]) -> dict[Place, Apart]:
     }
 
 
-def _place_of(service: Any, kernel: Any, layer: Any) -> Place:
-    return Place(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
+def _place_of(service: Any, kernel: Any, layer: Any) -> ServiceSite:
+    return ServiceSite(unicode(service), unicode(kernel), whole(layer, -1, I32_MAX))
 
 
-def _counts_of(category: Any, *numbers: Any) -> Counts:
-    counts = Counts(unicode(category), *map(whole, numbers))
+def _counts_of(category: Any, *numbers: Any) -> SiteCounts:
+    counts = SiteCounts(unicode(category), *map(whole, numbers))
     # Older ones do not say what was judged: nothing that they counted is told as overlooked.
-    return counts if len(numbers) == len(Counts._fields) - 1 else counts._replace(judged=counts.unlike)
+    return counts if len(numbers) == len(SiteCounts._fields) - 1 else counts._replace(judged=counts.unlike)
 
 
 def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
@@ -342,7 +344,7 @@ def _doubt_of(workers: Any, contradict: Any, case: Any = None) -> Doubt:
     )
 
 
-def _finding(finding: Finding, names: dict[tuple[str, str], int]) -> list[Any]:
+def _finding(finding: DivergentSite, names: dict[tuple[str, str], int]) -> list[Any]:
     numbers = {uuid: number for number, uuid in enumerate(finding.workers)}
     return [
         finding.place,
@@ -355,7 +357,7 @@ def _finding(finding: Finding, names: dict[tuple[str, str], int]) -> list[Any]:
     ]
 
 
-def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Finding:
+def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> DivergentSite:
     """Out of a document with a table of names, or of an older one, in which each finding has its own."""
     place, category, cases, workers, outliers, contradict, first, newest = row
     if names is not None:
@@ -364,7 +366,7 @@ def _finding_of(row: list[Any], names: Sequence[tuple[str, str]] | None) -> Find
         outliers = {uuids[number]: times for number, times in outliers}
         contradict = [uuids[number] for number in contradict]
     require(workers.keys() >= {*outliers, *contradict}, "outliers among the workers", (outliers, contradict))
-    return Finding(
+    return DivergentSite(
         _place_of(*place),
         unicode(category),
         whole(cases),
@@ -385,10 +387,10 @@ def _case_of(at_ns: Any, against: Any, other: Any) -> Case:
     return Case(whole(at_ns), _evidence_of(*against), _evidence_of(*other))
 
 
-def _evidence_of(worker: Any, slots: Any, backend: Any, of: Any) -> Evidence:
+def _evidence_of(worker: Any, slots: Any, backend: Any, of: Any) -> KeptEvidence:
     record = b64decode(slots, validate=True)
     if record:
         found, others = events(record)
         require(len(found) == 1 and not others and "site" in found[0], "one checksum", others)
         require(found[0]["site"] < _reader.SITES_MAX, "a site", found[0]["site"])
-    return Evidence(unicode(worker), record, unicode(backend), unicode(of))
+    return KeptEvidence(unicode(worker), record, unicode(backend), unicode(of))

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from brickd.analysis.numerics.online_state import Place
+from brickd.analysis.numerics.online_state import ServiceSite
 
 
-class Room:
+class PlaceQuota:
     """So many places, each of a worker."""
 
-    def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[Place, str]]) -> None:
+    def __init__(self, of_a_service: int, of_all: int, taken: Iterable[tuple[ServiceSite, str]]) -> None:
         self._of_a_service, self._of_all = of_a_service, of_all
         self._taken = dict(taken)
         self._services = Counter(place.service for place in self._taken)
         self._shares = Counter((place.service, worker) for place, worker in self._taken.items())
 
-    def take(self, place: Place, worker: str) -> bool:
+    def take(self, place: ServiceSite, worker: str) -> bool:
         """Whether there is room for a place; its worker is another one than before, perhaps."""
         if place in self._taken:
             self._shares[place.service, self._taken[place]] -= 1
@@ -36,13 +36,13 @@ class Room:
         self._shares[place.service, worker] += 1
         return True
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: ServiceSite) -> None:
         """It needs none."""
         if (worker := self._taken.pop(place, None)) is not None:
             self._services[place.service] -= 1
             self._shares[place.service, worker] -= 1
 
-    def make(self, place: Place, worker: str) -> Place | None:
+    def make(self, place: ServiceSite, worker: str) -> ServiceSite | None:
         """Where there was none: which one leaves, so that there is; None: nobody has two more than this worker.
 
         Who has the most gives, the newest of what it has.

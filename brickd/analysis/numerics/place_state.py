@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import NamedTuple
 
-from brickd.analysis.numerics.online_state import WORKERS_MAX, Case, Doubt, Finding
+from brickd.analysis.numerics.online_state import WORKERS_MAX, Case, DivergentSite, Doubt
 
 
 class Fate(Enum):
@@ -26,7 +26,7 @@ class Fate(Enum):
 
 
 @dataclass
-class Heard:
+class PlaceLook:
     """What a look heard at a place.
 
     Attributes:
@@ -50,7 +50,7 @@ class Heard:
     contradiction: Case | None = None
 
     def doubt(
-        self, finding: Finding | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
+        self, finding: DivergentSite | None, doubt: Doubt | None, present: Collection[str], living: Collection[str]
     ) -> Doubt:
         """With what was known before: who is there, and who of them is not to be relied on.
 

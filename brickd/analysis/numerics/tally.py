@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, Counts, Place
+from brickd.analysis.numerics.online_state import OTHERS, SITES_MAX, ServiceSite, SiteCounts
 from brickd.shm.sites import plain
 
 
@@ -20,22 +20,22 @@ class _Places(NamedTuple):
     """Where the sites of a service are counted, by number; of what category each was when it was first heard of."""
 
     service: str
-    of: dict[int, tuple[Place, str]]
+    of: dict[int, tuple[ServiceSite, str]]
 
 
 class Tally:
     """The counts of all places."""
 
-    def __init__(self, numerics: Numerics, before: Mapping[Place, Counts]) -> None:
+    def __init__(self, numerics: Numerics, before: Mapping[ServiceSite, SiteCounts]) -> None:
         self._numerics = numerics
         self._sites = dict(before)
         self._services = {place.service for place in before if place.service}
         self._places: dict[int, _Places] = {}
 
-    def __getitem__(self, place: Place) -> Counts | None:
+    def __getitem__(self, place: ServiceSite) -> SiteCounts | None:
         return self._sites.get(place)
 
-    def sites(self) -> Mapping[Place, Counts]:
+    def sites(self) -> Mapping[ServiceSite, SiteCounts]:
         """All of it as it is now."""
         return self._sites.copy()
 
@@ -58,7 +58,7 @@ class Tally:
             if not place.is_of(services):
                 strangers.add(number)
                 continue
-            before = self._sites.get(place) or Counts(category)
+            before = self._sites.get(place) or SiteCounts(category)
             if before.category != category and site == plain(site):  # it is what is compared
                 before = before._replace(category=category)
             self._sites[place] = before.and_(*more)
@@ -73,7 +73,7 @@ class Tally:
         if (counts := self._sites.get(place)) is not None:
             self._sites[place] = counts.and_(0, 0, 0, 0, 0, 0, judged=times)
 
-    def unjudge(self, place: Place) -> None:
+    def unjudge(self, place: ServiceSite) -> None:
         """Nothing is known any more of what was judged there."""
         if (counts := self._sites.get(place)) is not None:
             self._sites[place] = counts._replace(judged=0)
@@ -83,17 +83,17 @@ class Tally:
             self._numerics.prints.forget(number)
             self._places.pop(number, None)
 
-    def _placed(self, number: int, site: int) -> tuple[Place, str]:
+    def _placed(self, number: int, site: int) -> tuple[ServiceSite, str]:
         if not site:
-            return Place("", *OTHERS), "other"
+            return ServiceSite("", *OTHERS), "other"
         places = self._places.get(number)
         if places is None:
             places = self._places[number] = _Places(self._numerics.service(number), {})
         found = places.of.get(site)
         if found is None:
             named = self._numerics.sites[site]
-            place, category = Place(places.service, named.kernel, named.layer), named.category
+            place, category = ServiceSite(places.service, named.kernel, named.layer), named.category
             if place not in self._sites and len(self._sites) >= SITES_MAX:
-                place, category = Place(places.service, *OTHERS), "other"
+                place, category = ServiceSite(places.service, *OTHERS), "other"
             found = places.of[site] = place, category
         return found

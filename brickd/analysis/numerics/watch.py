@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from brickd.analysis.numerics.announce import tell_explained, tell_news, tell_withdrawn
 from brickd.analysis.numerics.fingerprints import Numerics, Speaker
-from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, Learning, Turns
+from brickd.analysis.numerics.numeric_classes import QUESTIONS_MAX, JudgeTurns, Learning
 from brickd.analysis.numerics.online_state import (
     ALL_EVIDENCE_MAX,
     DOUBTS_MAX,
@@ -23,14 +23,14 @@ from brickd.analysis.numerics.online_state import (
     FINDINGS_MAX,
     Case,
     Compared,
+    DivergentSite,
     Doubt,
-    Evidence,
-    Finding,
+    KeptEvidence,
     Latest,
-    Place,
+    ServiceSite,
 )
-from brickd.analysis.numerics.place_quota import Room
-from brickd.analysis.numerics.place_state import Fate, Heard, Opinions, fate, opinions
+from brickd.analysis.numerics.place_quota import PlaceQuota
+from brickd.analysis.numerics.place_state import Fate, Opinions, PlaceLook, fate, opinions
 from brickd.analysis.numerics.tally import Tally
 from brickd.model.event_log import Tell
 from brickd.shm import records
@@ -68,20 +68,20 @@ class Watch:
         self._numerics, self._tell = numerics, tell
         self._tally = Tally(numerics, before.sites)
         self._unlooked_before = before.unlooked
-        self._turns = Turns(questions)
+        self._turns = JudgeTurns(questions)
         self._heard = self._looked = 0
         self._seen: frozenset[tuple[int, bool]] = (
             frozenset()
         )  # cases that the last look met: a group is told of whenever any of it comes again
         self._marks: deque[tuple[int, int]] = deque(maxlen=_MARKS_MAX)  # how many prints there were, and when
-        self._forgotten: deque[tuple[Collection[str], Callable[[Finding], bool]]] = deque()
+        self._forgotten: deque[tuple[Collection[str], Callable[[DivergentSite], bool]]] = deque()
 
     @property
     def waits(self) -> bool:
         """Whether the last look asked as much as it may, and something is left to be asked by the next one."""
         return self._turns.denied
 
-    def forget(self, workers: Collection[str], meant: Callable[[Finding], bool]) -> None:
+    def forget(self, workers: Collection[str], meant: Callable[[DivergentSite], bool]) -> None:
         """At the next look have findings dropped, and be no opinion any more what some said; from any thread."""
         self._forgotten.append((workers, meant))
 
@@ -150,8 +150,8 @@ class _Round:
 
     def __post_init__(self) -> None:
         self.met: set[tuple[int, bool]] = set()
-        self._heard: dict[Place, Heard] = {}
-        self._sites: dict[Place, int] = {}
+        self._heard: dict[ServiceSite, PlaceLook] = {}
+        self._sites: dict[ServiceSite, int] = {}
         self._speakers = {each.number: each for each in self.numerics.speakers.copy().values()}
         self._present: dict[str, set[str]] = {}  # of each service those of whom anything is held
         for speaker in self._speakers.values():
@@ -167,13 +167,13 @@ class _Round:
         if print_ is None or not group or print_[0] not in self._speakers:
             return False
         site = self.numerics.sites[print_[1]]
-        place = Place(self._speakers[print_[0]].service, site.kernel, site.layer)
+        place = ServiceSite(self._speakers[print_[0]].service, site.kernel, site.layer)
         workers = frozenset(worker for worker, *_ in group)
         uuids = {worker: self._speakers[worker].uuid for worker in workers if worker in self._speakers}
         read = self.learning.read(place, group, uuids, print_[0])
         said = opinions(read.group)
         self._sites[place] = print_[1]
-        heard = self._heard.setdefault(place, Heard())
+        heard = self._heard.setdefault(place, PlaceLook())
         heard.prints += read.whole
         if not read.whole:
             self.learning.turns.wait(place, number, once=read.once)
@@ -186,7 +186,7 @@ class _Round:
             self._hear_case(heard, said, said.against, said.other)
         return read.whole
 
-    def _hear_case(self, heard: Heard, said: Opinions, against: int, other: int) -> None:
+    def _hear_case(self, heard: PlaceLook, said: Opinions, against: int, other: int) -> None:
         """Of a place one case in a look is kept: one in which it is known who is right, if there is any."""
         if (other, bool(said.outliers)) in self.seen:
             self.met.add((other, bool(said.outliers)))
@@ -209,13 +209,13 @@ class _Round:
         against, other = self._evidence(one), self._evidence(another)
         return None if against is None or other is None else Case(self.at_ns, against, other)
 
-    def _evidence(self, number: int) -> Evidence | None:
+    def _evidence(self, number: int) -> KeptEvidence | None:
         print_ = self.numerics.prints.print(number)
         speaker = None if print_ is None else self._speakers.get(print_[0])
         if print_ is None or speaker is None:
             return None
         head = records.checked_head(print_[2])
-        return Evidence(speaker.uuid, print_[2], *(_text(speaker, head[name]) for name in ("backend", "of")))
+        return KeptEvidence(speaker.uuid, print_[2], *(_text(speaker, head[name]) for name in ("backend", "of")))
 
     # ---- what becomes of it
 
@@ -223,10 +223,10 @@ class _Round:
         """What is known now."""
         before = self.before
         kept = _Kept(dict(before.findings), dict(before.doubts), Counter(before.unkept), self.tally)
-        new: list[Finding] = []
-        joined: list[tuple[Finding, Sequence[str]]] = []
+        new: list[DivergentSite] = []
+        joined: list[tuple[DivergentSite, Sequence[str]]] = []
         for place in dict.fromkeys((*self._heard, *before.doubts)):
-            heard = self._heard.get(place, Heard())
+            heard = self._heard.get(place, PlaceLook())
             finding, doubt = self._finding(place), before.doubts.get(place)
             present = self._present.get(place.service, set())
             counts = self.tally[place]
@@ -257,7 +257,7 @@ class _Round:
             unkept=dict(kept.unkept),
         )
 
-    def _finding(self, place: Place) -> Finding | None:
+    def _finding(self, place: ServiceSite) -> DivergentSite | None:
         """What was found there, unless it is known now to be no more than another numeric class."""
         finding = self.before.findings.get(place)
         explained = (
@@ -271,8 +271,8 @@ class _Round:
         return None
 
     def _found(
-        self, place: Place, before: Finding | None, heard: Heard, now: Doubt, *, repeats: bool
-    ) -> Finding | None:
+        self, place: ServiceSite, before: DivergentSite | None, heard: PlaceLook, now: Doubt, *, repeats: bool
+    ) -> DivergentSite | None:
         """With the cases that were heard; where there are none, and the kernel repeats, who contradicts himself is odd.
 
         None: of his contradiction nothing is left.
@@ -296,13 +296,13 @@ class _Round:
         if case is None:
             return None
         cases = max(1, heard.cases) if heard.case is not None else len(now.contradict)
-        return Finding(place, self._category(place), cases, workers, dict(outliers), now.contradict, case, case)
+        return DivergentSite(place, self._category(place), cases, workers, dict(outliers), now.contradict, case, case)
 
-    def _category(self, place: Place) -> str:
+    def _category(self, place: ServiceSite) -> str:
         counts = self.tally[place]
         return counts.category if counts is not None else self.numerics.sites[self._sites[place]].category
 
-    def _named(self, finding: Finding | None, workers: frozenset[str]) -> dict[str, str]:
+    def _named(self, finding: DivergentSite | None, workers: frozenset[str]) -> dict[str, str]:
         before = finding.workers if finding is not None else {}
         everybody = [*before, *sorted(workers.difference(before))]
         return {uuid: self.roll.names.get(uuid) or before.get(uuid, "") for uuid in everybody}
@@ -318,14 +318,20 @@ class _Kept:
     """
 
     def __init__(
-        self, findings: dict[Place, Finding], doubts: dict[Place, Doubt], unkept: Counter[str], tally: Tally
+        self,
+        findings: dict[ServiceSite, DivergentSite],
+        doubts: dict[ServiceSite, Doubt],
+        unkept: Counter[str],
+        tally: Tally,
     ) -> None:
         self.findings, self.doubts, self.unkept, self._tally = findings, doubts, unkept, tally
         whose = [(place, _whose(each), each.newest.whole) for place, each in findings.items()]
-        self._places = Room(FINDINGS_MAX, FINDINGS_MAX, ((place, who) for place, who, _ in whose))
-        self._evidence = Room(EVIDENCE_MAX, ALL_EVIDENCE_MAX, ((place, who) for place, who, whole in whose if whole))
+        self._places = PlaceQuota(FINDINGS_MAX, FINDINGS_MAX, ((place, who) for place, who, _ in whose))
+        self._evidence = PlaceQuota(
+            EVIDENCE_MAX, ALL_EVIDENCE_MAX, ((place, who) for place, who, whole in whose if whole)
+        )
 
-    def find(self, found: Finding) -> bool:
+    def find(self, found: DivergentSite) -> bool:
         """Workers differ there."""
         place = found.place
         self.doubts.pop(place, None)
@@ -340,7 +346,7 @@ class _Kept:
         self.findings[place] = found if not found.newest.whole or self._has_room(found) else found.bare()
         return True
 
-    def _has_room(self, found: Finding) -> bool:
+    def _has_room(self, found: DivergentSite) -> bool:
         if self._evidence.take(found.place, _whose(found)):
             return True
         leaves = self._evidence.make(found.place, _whose(found))
@@ -348,7 +354,7 @@ class _Kept:
             self.findings[leaves] = self.findings[leaves].bare()
         return leaves is not None
 
-    def doubt(self, place: Place, doubt: Doubt) -> bool:
+    def doubt(self, place: ServiceSite, doubt: Doubt) -> bool:
         """Workers contradict themselves there."""
         self._trust(place)
         if place not in self.doubts and len(self.doubts) >= DOUBTS_MAX:
@@ -356,19 +362,19 @@ class _Kept:
         self.doubts[place] = doubt
         return True
 
-    def trust(self, place: Place) -> bool:
+    def trust(self, place: ServiceSite) -> bool:
         """Nothing is wrong there."""
         self._trust(place)
         self.doubts.pop(place, None)
         return True
 
-    def _trust(self, place: Place) -> None:
+    def _trust(self, place: ServiceSite) -> None:
         if self.findings.pop(place, None) is not None:
             self._places.leave(place)
             self._evidence.leave(place)
 
 
-def _whose(finding: Finding) -> str:
+def _whose(finding: DivergentSite) -> str:
     """Whose place it is: of who is apart from the others in the newest case."""
     return finding.newest.other.worker
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from brickd.analysis.numerics.fingerprints import GONE, Numerics
 from brickd.analysis.weights import codec
-from brickd.shm.sites import Tables
+from brickd.shm.sites import WorkerNames
 
 _NOWHERE = ""  # weights on their way are of no file
 
@@ -53,7 +53,7 @@ def hear(numerics: Numerics, document: Mapping[str, Any], mark: str = "") -> Non
     """Have it all said again, under uuids with a mark before them."""
     numerics.gone += document["evicted"]
     for each in document["workers"]:
-        tables = Tables([_row(row) for row in each["names"]], [_row(row) for row in each["sites"]])
+        tables = WorkerNames([_row(row) for row in each["names"]], [_row(row) for row in each["sites"]])
         heard = functools.partial(_same, tables)
         speaker = numerics.speaker(mark + each["uuid"], each["service"], heard, each["shard"])
         if each["worn"]:
@@ -69,5 +69,5 @@ def _row(row: Any) -> Any:
     return None if row is None else tuple(row)
 
 
-def _same(tables: Tables) -> Tables:
+def _same(tables: WorkerNames) -> WorkerNames:
     return tables

@@ -46,7 +46,7 @@ class Roof:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RooflinePoint:
     """Where something stands below a roof, or above it.
 
     Attributes:
@@ -83,13 +83,13 @@ class Place:
         return 1 - min(self.share, 1)
 
 
-def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Place:
+def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> RooflinePoint:
     """Where what did that stands; each of it is 1 at the least."""
     achieved, intensity = flops / time_ns * 1e9, flops / size_bytes
     allowed, limit = roof.at(intensity)
     farthest_first = (each.level for each in reversed(roof.bandwidths))
     served_by = next((level for level in farthest_first if achieved <= roof.at(intensity, level)[0]), None)
-    return Place(achieved, intensity, allowed, limit, served_by)
+    return RooflinePoint(achieved, intensity, allowed, limit, served_by)
 
 
 def chosen(devices: Sequence[Device], question: RooflineQuestion) -> Device:
@@ -177,7 +177,7 @@ def _rest(cut: Sequence[Document]) -> dict[str, int]:
     }
 
 
-def _told(where: Place, roof: Roof) -> dict[str, Any]:
+def _told(where: RooflinePoint, roof: Roof) -> dict[str, Any]:
     return {
         "flops_per_second": _figures(where.flops_per_second),
         "flops_per_byte": _figures(where.flops_per_byte),

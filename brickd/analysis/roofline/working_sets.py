@@ -24,7 +24,7 @@ _LAST_CACHE_BYTES = 64 << 20
 _SHARE_OF_ROOM = 4
 
 
-class Cache(NamedTuple):
+class CpuCache(NamedTuple):
     """A cache of data, as one processor sees it."""
 
     level: str
@@ -39,7 +39,7 @@ class WorkingSet(NamedTuple):
     size_bytes: int
 
 
-def caches(cpu: int, cpus: Path = _CPUS) -> list[Cache]:
+def caches(cpu: int, cpus: Path = _CPUS) -> list[CpuCache]:
     """Those of a processor, the nearest first; none where the kernel does not say."""
     found = []
     for folder in (cpus / f"cpu{cpu}" / "cache").glob("index*"):
@@ -47,7 +47,7 @@ def caches(cpu: int, cpus: Path = _CPUS) -> list[Cache]:
             (read(folder / name) or "").strip() for name in ("type", "level", "size", "shared_cpu_list")
         )
         if kind in ("Data", "Unified") and level.isdigit() and size[:-1].isdigit() and size[-1:] == "K":
-            found.append(Cache(f"L{level}", int(size[:-1]) << 10, frozenset(listed(shared))))
+            found.append(CpuCache(f"L{level}", int(size[:-1]) << 10, frozenset(listed(shared))))
     return sorted(found)
 
 
@@ -64,7 +64,7 @@ def listed(numbers: str) -> Iterator[int]:
 
 
 def working_sets(
-    found: Iterable[Cache], cpus: Collection[int], factor: int, room_bytes: int
+    found: Iterable[CpuCache], cpus: Collection[int], factor: int, room_bytes: int
 ) -> Iterator[WorkingSet | Skipped]:
     """What each of the threads, one on each of the processors, is to read of each level.
 

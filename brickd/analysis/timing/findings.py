@@ -27,7 +27,7 @@ class About(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class WorkerRow:
     """One worker in a brick, over all slots.
 
     Attributes:
@@ -60,7 +60,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Straggler:
     """A worker that is slow.
 
     Attributes:
@@ -81,12 +81,12 @@ class Finding:
     about: About
     category: str
     outside: bool
-    row: Row
+    row: WorkerRow
     median_ns: float
     cost_ns_per_s: float
     since: Moment
     confidence: Confidence
-    rows: tuple[Row, ...]
+    rows: tuple[WorkerRow, ...]
     corroborated_by: tuple[str, ...] = ()
 
     def document(self, *, rows: bool = True) -> dict[str, Any]:
@@ -108,11 +108,11 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class PassedOver:
     """A worker that stands out and is not named."""
 
     about: About
-    row: Row
+    row: WorkerRow
     reason: str
 
     def document(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class StragglerVerdict:
     """All that a comparison found.
 
     Attributes:
@@ -173,8 +173,8 @@ class Judged:
         age_ns: how long ago that is.
     """
 
-    findings: tuple[Finding, ...]
-    passed: tuple[Passed, ...]
+    findings: tuple[Straggler, ...]
+    passed: tuple[PassedOver, ...]
     coverage: tuple[Coverage, ...]
     slots: int
     slots_wanted: int
@@ -187,29 +187,29 @@ class Judged:
         """Whether it says anything of now."""
         return self.age_ns < STALE_NS
 
-    def at(self, now_ns: int) -> Judged:
+    def at(self, now_ns: int) -> StragglerVerdict:
         """As it is to be taken at a time: who was slow at a look that is too long ago may be so or not."""
         aged = replace(self, age_ns=max(0, now_ns - self.ended.now_ns))
         return aged if aged.current else replace(aged, findings=(), passed=())
 
-    def about(self, workers: Collection[str]) -> Judged:
+    def about(self, workers: Collection[str]) -> StragglerVerdict:
         """What of it is about some of the workers."""
         findings = tuple(each for each in self.findings if each.about.worker in workers)
         return replace(self, findings=findings, passed=tuple(e for e in self.passed if e.about.worker in workers))
 
-    def headlines(self) -> list[tuple[Finding, str]]:
+    def headlines(self) -> list[tuple[Straggler, str]]:
         """For each worker that is named the finding that costs most, and a sentence on all of its findings."""
         return [(found[0], headline(found, self.ended.at_ns)) for found in of_workers(self.findings).values()]
 
 
-def headline(found: Sequence[Finding], now_ns: int) -> str:
+def headline(found: Sequence[Straggler], now_ns: int) -> str:
     """One worker's findings in a sentence."""
     since_ns = min(finding.since for finding in found).at_ns
     more = f" (and in {plural(len(found) - 1, 'more brick')})" if len(found) > 1 else ""
     return f"{found[0].about.worker} slow since {local(since_ns, now_ns)}: {_what(found[0])}{more}"
 
 
-def _what(finding: Finding) -> str:
+def _what(finding: Straggler) -> str:
     cost = f"{duration(finding.cost_ns_per_s)}/s"
     if finding.outside:
         return f"the others wait {cost} for it in {finding.about.brick}; it is outside of any instrumented brick"
@@ -217,9 +217,9 @@ def _what(finding: Finding) -> str:
     return f"{finding.about.brick} +{percent(excess)}, costs {cost}"
 
 
-def of_workers(findings: Iterable[Finding]) -> dict[tuple[str, str], list[Finding]]:
+def of_workers(findings: Iterable[Straggler]) -> dict[tuple[str, str], list[Straggler]]:
     """The findings of each worker, in the order in which the first of each came."""
-    found: dict[tuple[str, str], list[Finding]] = {}
+    found: dict[tuple[str, str], list[Straggler]] = {}
     for finding in findings:
         found.setdefault(finding.about[:2], []).append(finding)
     return found

@@ -24,7 +24,7 @@ Age = int | None  # in ns; None where it is not known
 _FEWEST = 3
 
 
-class Place(NamedTuple):
+class LanePosition(NamedTuple):
     """Where a lane stands: workers that do the same are in the same places.
 
     What is further out does not count: one of many may well have a wrapper of its own.
@@ -40,7 +40,7 @@ class Place(NamedTuple):
     within: str | None
 
 
-class Look(NamedTuple):
+class LaneLook(NamedTuple):
     """One lane at one time.
 
     Attributes:
@@ -56,14 +56,14 @@ class Look(NamedTuple):
     youngest: Open | None
 
 
-Looks = Mapping[int, Look]
+Looks = Mapping[int, LaneLook]
 
 
 class Lane(NamedTuple):
     """One lane as two looks show it: its number, the later look, and what it does."""
 
     number: int
-    look: Look
+    look: LaneLook
     state: State
 
 
@@ -82,13 +82,13 @@ class Watched:
         return any(lane.state == "moving" for lane in self.lanes)
 
     @property
-    def stuck(self) -> dict[Place, Age]:
+    def stuck(self) -> dict[LanePosition, Age]:
         """The places where its lanes are stuck, each with the age of the oldest such span."""
-        found: dict[Place, Age] = {}
+        found: dict[LanePosition, Age] = {}
         for lane in self.lanes:
             if lane.state == "stuck" and lane.look.youngest is not None:
                 span = lane.look.youngest
-                place = Place(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
+                place = LanePosition(span.brick, span.layer, span.path[-2] if len(span.path) > 1 else None)
                 found[place] = max(found.get(place, span.since_ns), span.since_ns, key=_length)
         return found
 
@@ -100,17 +100,17 @@ class Watched:
         return "moving" if self.moves else "stuck" if self.stuck else "idle"
 
 
-class Odd(NamedTuple):
+class HangOutlier(NamedTuple):
     """A worker that stands apart, and how: where it is stuck, if it is."""
 
     worker: str
     state: State
-    place: Place | None
+    place: LanePosition | None
     since_ns: Age
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class HangVerdict:
     """What is to be said of the workers of one service.
 
     Attributes:
@@ -125,10 +125,10 @@ class Verdict:
     """
 
     kind: Kind
-    place: Place | None
+    place: LanePosition | None
     since_ns: Age
-    odd: tuple[Odd, ...]
-    stuck: dict[Place, tuple[int, Age]]
+    odd: tuple[HangOutlier, ...]
+    stuck: dict[LanePosition, tuple[int, Age]]
     states: Counter[State]
 
     @property
@@ -152,7 +152,7 @@ def watched(worker: Worker, before: Reading | None, longer_ns: float) -> Watched
 
 def _looks(reading: Reading) -> Looks:
     return {
-        number: Look(
+        number: LaneLook(
             lane["thread"],
             (lane["begun"], lane["summarized"], lane["open"], lane["current"]),
             lane["open"],
@@ -170,7 +170,7 @@ def compared(before: Looks, after: Looks, *, alive: bool, longer_ns: float) -> t
     )
 
 
-def _state(before: Look | None, after: Look, longer_ns: float) -> State:
+def _state(before: LaneLook | None, after: LaneLook, longer_ns: float) -> State:
     if before is None or before.activity != after.activity:
         return "moving"
     if after.youngest is None:
@@ -179,15 +179,15 @@ def _state(before: Look | None, after: Look, longer_ns: float) -> State:
     return "stuck" if since_ns is None or since_ns >= longer_ns else "moving"
 
 
-def judge(workers: Sequence[Watched]) -> Verdict:
+def judge(workers: Sequence[Watched]) -> HangVerdict:
     """Tell who stands apart among the workers of one service."""
     stuck = _places(workers)
 
-    def verdict(kind: Kind, place: Place | None = None, odd: Sequence[Odd] = ()) -> Verdict:
+    def verdict(kind: Kind, place: LanePosition | None = None, odd: Sequence[HangOutlier] = ()) -> HangVerdict:
         since_ns = None if place is None else stuck[place][1]
         apart = {each.worker for each in odd}
         states = Counter(worker.state for worker in workers if worker.name not in apart)
-        return Verdict(kind, place, since_ns, tuple(odd), stuck, states)
+        return HangVerdict(kind, place, since_ns, tuple(odd), stuck, states)
 
     if len(workers) < _FEWEST:
         return verdict("too_few")
@@ -210,9 +210,9 @@ def judge(workers: Sequence[Watched]) -> Verdict:
     return verdict("no_majority" if stuck else "none_stuck")
 
 
-def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, Age]]:
+def _places(workers: Iterable[Watched]) -> dict[LanePosition, tuple[int, Age]]:
     """How many are stuck in each place and since when at the least; most workers first, of these the latest."""
-    found: dict[Place, list[Age]] = {}
+    found: dict[LanePosition, list[Age]] = {}
     for worker in workers:
         for place, since_ns in worker.stuck.items():
             found.setdefault(place, []).append(since_ns)
@@ -220,7 +220,7 @@ def _places(workers: Iterable[Watched]) -> dict[Place, tuple[int, Age]]:
     return dict(sorted(places.items(), key=lambda item: (-item[1][0], _length(item[1][1]), _order(item[0]))))
 
 
-def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, Age]]) -> list[Odd]:
+def _odd(workers: Iterable[Watched], places: Mapping[LanePosition, tuple[int, Age]]) -> list[HangOutlier]:
     """How these stand apart: stuck in that of the places where the fewest are, else as they are; the oldest first."""
     odd = []
     for worker in workers:
@@ -228,11 +228,11 @@ def _odd(workers: Iterable[Watched], places: Mapping[Place, tuple[int, Age]]) ->
         if not mine and worker.state == "stuck":
             mine = list(worker.stuck)
         if not mine:
-            odd.append(Odd(worker.name, worker.state, None, None))
+            odd.append(HangOutlier(worker.name, worker.state, None, None))
             continue
         ranks = {(places.get(each, (0, 0))[0], -_length(worker.stuck[each]), _order(each)): each for each in mine}
         place = ranks[min(ranks)]
-        odd.append(Odd(worker.name, "stuck", place, worker.stuck[place]))
+        odd.append(HangOutlier(worker.name, "stuck", place, worker.stuck[place]))
     return sorted(odd, key=lambda each: (-_length(each.since_ns), len(each.worker), each.worker))
 
 
@@ -241,6 +241,6 @@ def _length(age: Age) -> int:
     return -1 if age is None else age
 
 
-def _order(place: Place) -> tuple[str, int, str]:
+def _order(place: LanePosition) -> tuple[str, int, str]:
     """Places have no order of their own: a layer may be None."""
     return place.brick, -1 if place.layer is None else place.layer, place.within or ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from brickd.analysis.timing.hang import Age, Odd, Place, State, Verdict
+from brickd.analysis.timing.hang import Age, HangOutlier, HangVerdict, LanePosition, State
 from brickd.base import units
 
 _NAMED = 3
@@ -20,7 +20,7 @@ _DOES: dict[State, tuple[str, str]] = {
 }
 
 
-def sentence(verdict: Verdict) -> str:
+def sentence(verdict: HangVerdict) -> str:
     """What is to be said of the workers of one service."""
     count, odd = verdict.workers, verdict.odd
     everything = verdict.kind in ("no_majority", "too_few")
@@ -47,13 +47,13 @@ def sentence(verdict: Verdict) -> str:
             return f"{workers} too few to compare: {_listed(_everything(verdict, places))}"
 
 
-def _told(places: Iterable[Place | None]) -> dict[Place | None, str]:
+def _told(places: Iterable[LanePosition | None]) -> dict[LanePosition | None, str]:
     """What each of these is called: by its brick, and by all in which it differs from others of that brick."""
-    alike: dict[str, list[Place]] = {}
+    alike: dict[str, list[LanePosition]] = {}
     for place in places:
         if place is not None:
             alike.setdefault(place.brick, []).append(place)
-    told: dict[Place | None, str] = {}
+    told: dict[LanePosition | None, str] = {}
     for brick, same in alike.items():
         layers, around = len({place.layer for place in same}) > 1, len({place.within for place in same}) > 1
         for place in same:
@@ -63,15 +63,15 @@ def _told(places: Iterable[Place | None]) -> dict[Place | None, str]:
     return told
 
 
-def _stands(odd: Odd, places: Mapping[Place | None, str]) -> str:
+def _stands(odd: HangOutlier, places: Mapping[LanePosition | None, str]) -> str:
     return f"{odd.worker} {_DOES[odd.state][0] if odd.place is None else f'is in {places[odd.place]}'}"
 
 
-def _hangs(odd: Odd, places: Mapping[Place | None, str]) -> str:
+def _hangs(odd: HangOutlier, places: Mapping[LanePosition | None, str]) -> str:
     return f"{odd.worker} is stuck in {places[odd.place]}{_for(odd.since_ns)}"
 
 
-def _everything(verdict: Verdict, places: Mapping[Place | None, str]) -> list[str]:
+def _everything(verdict: HangVerdict, places: Mapping[LanePosition | None, str]) -> list[str]:
     waiting = [
         f"{inside} {'waits' if inside == 1 else 'wait'} in {places[place]}{_for(since_ns)}"
         for place, (inside, since_ns) in verdict.stuck.items()
@@ -83,12 +83,12 @@ def _for(age: Age) -> str:
     return "" if age is None else f" for {units.duration(age)}"
 
 
-def _states(verdict: Verdict, *states: State) -> list[str]:
+def _states(verdict: HangVerdict, *states: State) -> list[str]:
     """How many of those who do not stand apart are in each of these states."""
     return [f"{count} {do}" for count, do in _counted(verdict, *states)]
 
 
-def _counted(verdict: Verdict, *states: State) -> list[tuple[int, str]]:
+def _counted(verdict: HangVerdict, *states: State) -> list[tuple[int, str]]:
     """The same with what they do."""
     counts = [(verdict.states[state], _DOES[state]) for state in states]
     return [(count, one if count == 1 else many) for count, (one, many) in counts if count]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 
-from brickd.analysis.timing.findings import About, Judged, of_workers
+from brickd.analysis.timing.findings import About, StragglerVerdict, of_workers
 from brickd.analysis.timing.stragglers import SLOTS, judge
-from brickd.analysis.timing.worker_series import Life, Look, look
+from brickd.analysis.timing.worker_series import Life, SlotLook, look
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration
 from brickd.model.event_log import Tell
@@ -27,11 +27,11 @@ class Lookout:
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._before: Snapshot | None = None
-        self._looks: deque[Look] = deque(maxlen=SLOTS)
+        self._looks: deque[SlotLook] = deque(maxlen=SLOTS)
         self._named: dict[About, Moment] = {}
         self._judged = replace(judge(()), ended=Moment.now())
 
-    def judged(self) -> Judged:
+    def judged(self) -> StragglerVerdict:
         """What was found at the last snapshot."""
         return self._judged
 
@@ -48,7 +48,7 @@ class Lookout:
         self._named = {finding.about: finding.since for finding in self._judged.findings}
         self._tell_changes(was, self._judged)
 
-    def _tell_changes(self, was: Judged, now: Judged) -> None:
+    def _tell_changes(self, was: StragglerVerdict, now: StragglerVerdict) -> None:
         before, after = of_workers(was.findings), of_workers(now.findings)
         for finding, said in now.headlines():
             service, worker, _ = finding.about

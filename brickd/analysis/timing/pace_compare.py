@@ -35,7 +35,7 @@ from brickd.analysis.timing.stats import ranks
 from brickd.model.brick_totals import names_in, percent_of
 from brickd.model.summary_fold import Fold
 from brickd.shm import _reader
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.segment_copy import CallPath, Reading
 
 CHANCE = 0.01  # that anything at all is significant where nothing differs
 LEAST = 0.05
@@ -177,10 +177,10 @@ def _keyed(
     ticks_and_ns: tuple[float, float],
     categories: dict[str, str],
     shifts: Mapping[str, set[float]],
-) -> Callable[[Path, int], _Key]:
+) -> Callable[[CallPath, int], _Key]:
     name_of = names_in(reading, categories)
 
-    def key_of(path: Path, _: int) -> _Key:
+    def key_of(path: CallPath, _: int) -> _Key:
         brick, bounded = name_of(path.name), path.unit == _reader.UNIT_BOUND
         if not bounded:
             shifts[brick].add(ticks_and_ns[path.unit != _reader.UNIT_TICKS])

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import get_args
 
-from brickd.analysis.timing.findings import About, Confidence, Coverage, Finding, Judged, Passed
+from brickd.analysis.timing.findings import About, Confidence, Coverage, PassedOver, Straggler, StragglerVerdict
 from brickd.analysis.timing.stats import ROWS_MIN, SLOTS_MIN, THRESHOLD, Standing, median
-from brickd.analysis.timing.worker_series import COST_MIN, Brick, Evidence, Left, Look, Stretch, brick
+from brickd.analysis.timing.worker_series import COST_MIN, ComparedBrick, Evidence, Left, SlotLook, Stretch, brick
 from brickd.base.timestamps import Moment
 from brickd.base.units import duration, percent
 
@@ -35,11 +35,11 @@ _NOBODY: Mapping[About, Moment] = MappingProxyType({})
 class _Suspect:
     """A worker that stands out in a brick; `reason`: why it is not named for that, or ''."""
 
-    finding: Finding
+    finding: Straggler
     reason: str
 
 
-def judge(looks: Sequence[Look], named: Mapping[About, Moment] = _NOBODY) -> Judged:
+def judge(looks: Sequence[SlotLook], named: Mapping[About, Moment] = _NOBODY) -> StragglerVerdict:
     """Compare the workers of each service.
 
     Args:
@@ -56,8 +56,8 @@ def judge(looks: Sequence[Look], named: Mapping[About, Moment] = _NOBODY) -> Jud
         left = {why: stretch.left[service, why] for why in get_args(Left)}
         coverage.append(Coverage(service, len(workers), **{why: evidence[why] for why in get_args(Evidence)}, **left))
     findings = [suspect.finding for suspect in suspects if not suspect.reason]
-    passed = [Passed(each.finding.about, each.finding.row, each.reason) for each in suspects if each.reason]
-    return Judged(
+    passed = [PassedOver(each.finding.about, each.finding.row, each.reason) for each in suspects if each.reason]
+    return StragglerVerdict(
         tuple(sorted(findings, key=lambda finding: (-finding.cost_ns_per_s, finding.about))),
         tuple(sorted(passed, key=lambda each: each.about)),
         tuple(coverage),
@@ -68,7 +68,7 @@ def judge(looks: Sequence[Look], named: Mapping[About, Moment] = _NOBODY) -> Jud
     )
 
 
-def _of_service(stretch: Stretch, bricks: Sequence[Brick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+def _of_service(stretch: Stretch, bricks: Sequence[ComparedBrick], named: Mapping[About, Moment]) -> Iterator[_Suspect]:
     """Whoever stands out; of what the others wait for only what no brick of its own explains."""
     waits = [each for each in bricks if each.collective]
     works = [each for each in bricks if not each.collective]
@@ -92,12 +92,12 @@ def _of_service(stretch: Stretch, bricks: Sequence[Brick], named: Mapping[About,
         yield replace(suspect, reason=suspect.reason or _explained(stretch, works, worker, suspect.finding))
 
 
-def _awaited(wait: Brick, worker: str) -> bool:
+def _awaited(wait: ComparedBrick, worker: str) -> bool:
     """Whether the others wait for it, as far as that is seen at all."""
     return wait.field.excess.get(worker, 0.0) > 0 and wait.field.standing(worker).score >= STAYS * THRESHOLD
 
 
-def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, Moment]) -> Iterator[_Suspect]:
+def _suspects(stretch: Stretch, brick: ComparedBrick, named: Mapping[About, Moment]) -> Iterator[_Suspect]:
     for worker, excess in brick.field.excess.items():
         about = About(brick.key[0], worker, brick.key[1])
         ease = STAYS if about in named else 1.0
@@ -110,12 +110,14 @@ def _suspects(stretch: Stretch, brick: Brick, named: Mapping[About, Moment]) -> 
         yield _Suspect(finding, _excuse(brick, finding, standing, ease))
 
 
-def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, since: Moment | None) -> Finding:
+def _finding(
+    stretch: Stretch, brick: ComparedBrick, about: About, standing: Standing, since: Moment | None
+) -> Straggler:
     row, cost = brick.row(about.worker), _SECOND * standing.excess
     if not brick.collective:
         rate = row.calls / (stretch.lived_ns(about.worker) or 1)
         cost = _SECOND * rate * brick.median_ns * (row.excess_percent or 0.0) / 100
-    return Finding(
+    return Straggler(
         about,
         brick.category,
         brick.collective,
@@ -128,7 +130,7 @@ def _finding(stretch: Stretch, brick: Brick, about: About, standing: Standing, s
     )
 
 
-def _confidence(brick: Brick, standing: Standing) -> Confidence:
+def _confidence(brick: ComparedBrick, standing: Standing) -> Confidence:
     """High where all that can be wanted is there, low where something is scarce."""
     workers = len(brick.field.excess)
     calls = min(brick.totals[each].calls for each in brick.field.excess)
@@ -138,7 +140,7 @@ def _confidence(brick: Brick, standing: Standing) -> Confidence:
     return "high" if certain and workers >= _MANY_WORKERS and calls >= _MANY_CALLS else "medium"
 
 
-def _excuse(brick: Brick, finding: Finding, standing: Standing, ease: float) -> str:
+def _excuse(brick: ComparedBrick, finding: Straggler, standing: Standing, ease: float) -> str:
     """Why who stands out is not named, or ''."""
     if ease == 1.0 and not standing.steady:
         return "it is slow in some of the slots only"
@@ -154,7 +156,7 @@ def _excuse(brick: Brick, finding: Finding, standing: Standing, ease: float) -> 
     return ""
 
 
-def _explained(stretch: Stretch, works: Sequence[Brick], worker: str, finding: Finding) -> str:
+def _explained(stretch: Stretch, works: Sequence[ComparedBrick], worker: str, finding: Straggler) -> str:
     """Why the others wait for it, where what it records says so: it does more, or what is not slow for certain."""
     more = {each.key[1]: _more_ns_per_s(stretch, each, worker) for each in works}
     if sum(more.values()) < _COMPARABLE * finding.cost_ns_per_s:
@@ -163,7 +165,7 @@ def _explained(stretch: Stretch, works: Sequence[Brick], worker: str, finding: F
     return f"it spends {duration(more[most])}/s more than others in {most}, of which it is not known to be slow"
 
 
-def _more_ns_per_s(stretch: Stretch, brick: Brick, worker: str) -> float:
+def _more_ns_per_s(stretch: Stretch, brick: ComparedBrick, worker: str) -> float:
     """How much more of each second it spends in a brick than its peers do in the median."""
     peers = [each for each in stretch.workers[brick.key[0]] if each != worker]
 

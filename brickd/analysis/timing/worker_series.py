@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from brickd.analysis.timing.findings import Row
+from brickd.analysis.timing.findings import WorkerRow
 from brickd.analysis.timing.stats import ROWS_MIN, Field, median
 from brickd.model.worker_totals import Share, Slot
 
@@ -58,7 +58,7 @@ class Beside(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SlotLook:
     """A slot, looked at.
 
     Attributes:
@@ -75,7 +75,7 @@ class Look:
     left: Mapping[Key, Left]
 
 
-def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
+def look(slot: Slot, lives: Mapping[str, Life]) -> SlotLook:
     """Look at a slot.
 
     Args:
@@ -99,7 +99,7 @@ def look(slot: Slot, lives: Mapping[str, Life]) -> Look:
         bricks[key] = {
             each.worker: Beside(apart.get(each.worker), each.count, each.self_ns, each.elements) for each in shares
         }
-    return Look(replace(slot, bricks={}, bounded=()), lives, bricks, left)
+    return SlotLook(replace(slot, bricks={}, bounded=()), lives, bricks, left)
 
 
 def _times(shares: Sequence[Share]) -> dict[str, float]:
@@ -156,7 +156,7 @@ class Stretch:
         length_ns: how long they are together.
     """
 
-    def __init__(self, looks: Sequence[Look]) -> None:
+    def __init__(self, looks: Sequence[SlotLook]) -> None:
         self.looks = looks
         self._lives = looks[-1].lives if looks else {}
         # Small it may be in one slot and not in another; whether it is judged at all is as it was said last.
@@ -198,7 +198,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Brick:
+class ComparedBrick:
     """A brick, and the workers in it.
 
     Attributes:
@@ -227,29 +227,29 @@ class Brick:
             return "judged"
         return "few_workers" if len(self.totals) < ROWS_MIN else "few_samples"
 
-    def row(self, worker: str) -> Row:
+    def row(self, worker: str) -> WorkerRow:
         """A worker's row."""
         total = self.totals[worker]
         if worker not in self.field.excess:
-            return Row(worker, total.mean_ns, total.calls, total.elements_per_call)
+            return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call)
         standing = self.field.standing(worker)
         excess = 100 * (standing.excess if self.collective else math.expm1(min(standing.excess, _EXPONENT_MAX)))
-        return Row(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
+        return WorkerRow(worker, total.mean_ns, total.calls, total.elements_per_call, excess, standing.score)
 
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[WorkerRow, ...]:
         """Those of all: first who stands out most, last of whom too little is known."""
         rows = map(self.row, self.totals)
         return tuple(sorted(rows, key=lambda row: (-math.inf if row.score is None else -row.score, row.worker)))
 
 
-def brick(stretch: Stretch, key: Key) -> Brick:
+def brick(stretch: Stretch, key: Key) -> ComparedBrick:
     """One brick of a stretch."""
     sides = stretch.sides(key)
     totals = {worker: _total(side for side in row if side is not None) for worker, row in sides.items()}
     totals = {worker: total for worker, total in totals.items() if total.calls}
     values = {worker: _apart(sides[worker]) for worker in sorted(totals)}
     middle = median([total.mean_ns for total in totals.values()]) if totals else 0.0
-    return Brick(key, stretch.category(key), totals, Field(values), middle)
+    return ComparedBrick(key, stretch.category(key), totals, Field(values), middle)
 
 
 def _apart(sides: Sequence[Beside | None]) -> list[float | None]:

@@ -26,7 +26,7 @@ _DIMS_MAX = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class TensorContent:
     """A tensor's fingerprint, as far as it can be shown."""
 
     checksum: int
@@ -46,13 +46,13 @@ class Content:
 
 
 @functools.lru_cache(maxsize=4_096)
-def content(said: bytes) -> Content:
+def content(said: bytes) -> TensorContent:
     """What a record says behind its head."""
     dims, *shape = _OUTPUT.unpack_from(said, 0)
     checksum, elements, _, l2, _, _, nan, pos_inf, neg_inf, digest, dtype = _SUMS.unpack_from(said, SLOT_BYTES)
     name = DTYPES[dtype] if 0 < dtype < len(DTYPES) else None
     shown = tuple(shape[: min(dims, _DIMS_MAX)])
-    return Content(checksum, elements, shown, digest, name or f"dtype#{dtype}", l2, nan, pos_inf, neg_inf)
+    return TensorContent(checksum, elements, shown, digest, name or f"dtype#{dtype}", l2, nan, pos_inf, neg_inf)
 
 
 def error(reference: bytes, other: bytes) -> float | None:
@@ -60,7 +60,7 @@ def error(reference: bytes, other: bytes) -> float | None:
     return _reader.tensor_error(reference, other)
 
 
-class Contents:
+class ContentStore:
     """Of each that anybody holds one copy, by a number that is not 0.
 
     Attributes:
@@ -102,9 +102,9 @@ class Contents:
         if number:
             self.uses[number] += times
 
-    def copy(self) -> Contents:
+    def copy(self) -> ContentStore:
         """The same, for whoever looks at it while the other goes on."""
-        other = Contents()
+        other = ContentStore()
         other.numbers, other._said = self.numbers.copy(), self._said.copy()
         other.uses, other._free = self.uses[:], self._free.copy()
         return other

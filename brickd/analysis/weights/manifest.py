@@ -28,7 +28,7 @@ _CHECKSUM_DIGITS = frozenset("0123456789abcdef")
 Document = Mapping[str, Any]
 
 
-class Place(NamedTuple):
+class TensorKey(NamedTuple):
     """Which tensor of which shard."""
 
     shard: str
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     expert: int | None
 
 
-class Content(NamedTuple):
+class ExpectedContent(NamedTuple):
     """What it holds."""
 
     dtype: str
@@ -57,7 +57,7 @@ class Manifest:
 
     key: str | None
     service: str
-    tensors: Mapping[Place, Content]
+    tensors: Mapping[TensorKey, ExpectedContent]
 
 
 # ---- saving
@@ -78,7 +78,7 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
         raise BrickdError(
             f"a manifest holds one service and key, but these workers have {what}: name the ones you mean"
         )
-    found: dict[Place, Content] = {}
+    found: dict[TensorKey, ExpectedContent] = {}
     for tensor in tensors:
         place, content = place_of(tensor), content_of(tensor)
         if found.setdefault(place, content) != content:
@@ -94,14 +94,14 @@ def save(path: Path, tensors: Sequence[Document]) -> Manifest:
     return manifest
 
 
-def place_of(tensor: Document) -> Place:
+def place_of(tensor: Document) -> TensorKey:
     """Which tensor a row of a document, or of a manifest, is of."""
-    return Place(tensor["shard"], tensor["tensor"], tensor["layer"], tensor["expert"])
+    return TensorKey(tensor["shard"], tensor["tensor"], tensor["layer"], tensor["expert"])
 
 
-def content_of(tensor: Document) -> Content:
+def content_of(tensor: Document) -> ExpectedContent:
     """What it holds."""
-    return Content(tensor["dtype"], tuple(tensor["shape"]), tensor["checksum"])
+    return ExpectedContent(tensor["dtype"], tuple(tensor["shape"]), tensor["checksum"])
 
 
 def _encoded(manifest: Manifest) -> bytes:
@@ -159,7 +159,7 @@ def _judged(document: dict[str, Any]) -> Manifest:
     key, service = document["key"], document["service"]
     if not isinstance(service, str) or not (key is None or _is_hex(key)):
         raise TypeError("a service is a name, a key 16 digits or null")
-    found: dict[Place, Content] = {}
+    found: dict[TensorKey, ExpectedContent] = {}
     for row in document["tensors"]:
         place, content = place_of(row), content_of(row)
         numbers = (place.layer, place.expert)

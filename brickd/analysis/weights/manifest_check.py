@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from brickd.analysis.weights.manifest import Content, Document, Manifest, Place, content_of, place_of
+from brickd.analysis.weights.manifest import Document, ExpectedContent, Manifest, TensorKey, content_of, place_of
 from brickd.base.units import called, plural
 from brickd.errors import BrickdError
 
@@ -32,7 +32,7 @@ def against(manifest: Manifest, document: Document) -> dict[str, Any]:
             f"the manifest is of key {manifest.key}, these workers' checksums are of key {workers[0]['key']}: give them"
             " the same BRICKD_KEY_FILE, or save a manifest anew"
         )
-    held: dict[str, dict[Place, Document]] = {worker["worker"]: {} for worker in workers}
+    held: dict[str, dict[TensorKey, Document]] = {worker["worker"]: {} for worker in workers}
     for tensor in document["tensors"]:
         for name in tensor["workers"]:
             held[name][place_of(tensor)] = tensor
@@ -56,7 +56,7 @@ _LACKING = dict.fromkeys(("generation", "checksum", "dtype", "shape"))
 
 
 def _worker(
-    manifest: Manifest, worker: Document, held: Mapping[Place, Document], rows: list[dict[str, Any]]
+    manifest: Manifest, worker: Document, held: Mapping[TensorKey, Document], rows: list[dict[str, Any]]
 ) -> dict[str, Any]:
     wanted = {place: content for place, content in manifest.tensors.items() if place.shard == worker["shard"]}
     reasons: Counter[str] = Counter()
@@ -90,7 +90,7 @@ def _worker(
     }
 
 
-def _row(worker: Document, tensor: Document, wanted: Content) -> dict[str, Any]:
+def _row(worker: Document, tensor: Document, wanted: ExpectedContent) -> dict[str, Any]:
     return {
         "service": worker["service"],
         **{name: tensor[name] for name in ("shard", "tensor", "layer", "expert", "generation")},

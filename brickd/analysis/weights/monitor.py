@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from brickd.analysis.weights.replicas import judge, refused
 from brickd.analysis.weights.store import Weights
-from brickd.analysis.weights.verdicts import Found, Judged
+from brickd.analysis.weights.verdicts import ComparedWorker, WeightsVerdict
 from brickd.base.units import plural
 from brickd.model.event_log import Tell
 from brickd.model.survey_snapshot import Snapshot
@@ -34,10 +34,10 @@ class Weighing:
         self._weights = weights
         self._lock = threading.Lock()
         self._seen: object = None
-        self._judged: Sequence[Judged] = ()
+        self._judged: Sequence[WeightsVerdict] = ()
         self._at_ns = 0
 
-    def judged(self, workers: Sequence[Worker]) -> Sequence[Judged]:
+    def judged(self, workers: Sequence[Worker]) -> Sequence[WeightsVerdict]:
         """The services of which anybody watches weights, of all workers that there are."""
         of = watching(workers)
         with self._lock:
@@ -60,7 +60,7 @@ class Scales:
 
     def __init__(self, weighing: Weighing, tell: Tell) -> None:
         self._weighing, self._tell = weighing, tell
-        self._differ: dict[tuple[str, str], Found] = {}
+        self._differ: dict[tuple[str, str], ComparedWorker] = {}
 
     def take(self, snapshot: Snapshot) -> None:
         """Tell what has changed; of services of which nobody lives nothing is to be told."""
@@ -77,13 +77,13 @@ class Scales:
             if about not in self._differ:
                 self._tell_equal(found, judged)
 
-    def _tell_those(self, judged: Judged, before: dict[tuple[str, str], Found]) -> None:
+    def _tell_those(self, judged: WeightsVerdict, before: dict[tuple[str, str], ComparedWorker]) -> None:
         for found, text, _ in judged.headlines():
             if (judged.service, found.uuid) not in before:
                 command = f"brickd weights {as_argument(judged.service)}"
                 self._tell("weights_differ", text, service=judged.service, worker=found.name, command=command)
 
-    def _tell_equal(self, was: Found, judged: list[Judged]) -> None:
+    def _tell_equal(self, was: ComparedWorker, judged: list[WeightsVerdict]) -> None:
         now = next((each for service in judged for each in service.workers if each.uuid == was.uuid), None)
         if now is not None and now.state == "equal":
             said = f"{was.name}: its weights are equal to its replicas' again, {plural(now.compared, 'tensor')}"

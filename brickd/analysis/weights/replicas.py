@@ -23,11 +23,11 @@ from brickd.analysis.weights.contents import content, error
 from brickd.analysis.weights.shards import Alike, Group, grouped, shard_of, size, without_gone
 from brickd.analysis.weights.store import Weights
 from brickd.analysis.weights.tensors import Tensor
-from brickd.analysis.weights.verdicts import Differing, Found, Holding, Judged, Odd, Why
+from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, WeightOutlier, WeightsVerdict, Why
 from brickd.model.workers import Worker
 
 
-def judge(weights: Weights, workers: Sequence[Worker]) -> list[Judged]:
+def judge(weights: Weights, workers: Sequence[Worker]) -> list[WeightsVerdict]:
     """Compare the workers of each service: those that live, or else those that do not.
 
     Args:
@@ -73,14 +73,14 @@ def _present(workers: Sequence[Worker]) -> Sequence[Worker]:
 # ---- one service
 
 
-def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> Judged:
+def _service(weights: Weights, service: str, workers: Sequence[Worker]) -> WeightsVerdict:
     groups = grouped(weights, workers)
     judgements = [_Shard(weights, service, group, _alone(where, groups)) for where, group in groups.items()]
     alike = {worker.reading.uuid: each for group in groups.values() for each in group for worker in each.workers}
     for each in (each for group in groups.values() for each in group):
         _count_contents(weights, each)
     rows = sorted((row for each in judgements for row in each.rows), key=_order)
-    return Judged(
+    return WeightsVerdict(
         service,
         tuple(_found(weights, worker, alike.get(worker.reading.uuid)) for worker in workers),
         len(set[int]().union(*(each.holds.numbers() for group in groups.values() for each in group))),
@@ -111,20 +111,22 @@ def _count_contents(weights: Weights, each: Alike) -> None:
         each.counts["inf"] += of.pos_inf + of.neg_inf > 0
 
 
-def _found(weights: Weights, worker: Worker, alike: Alike | None) -> Found:
+def _found(weights: Weights, worker: Worker, alike: Alike | None) -> ComparedWorker:
     reading, process = worker.reading, worker.reading.process
     said = (worker.name, reading.uuid, reading.service, shard_of(reading.coordinates))
     holds = weights.of(reading.uuid)
     if holds is None or alike is None:
         unreadable = min(process["weights"], refused(worker))
-        return Found(*said, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable)
+        return ComparedWorker(
+            *said, 0, process["weights"], process["scans"], None, None, process["key"], unreadable=unreadable
+        )
     holds = without_gone(holds, process["weights"])
     known, counts = holds.known, alike.counts
     age_ns = None
     if known and reading.alive and reading.now_ticks is not None:
         oldest = min(compress(holds.ticks, holds.now))
         age_ns = max(0, round((reading.now_ticks - oldest) * reading.tick_ns))
-    return Found(
+    return ComparedWorker(
         *said,
         known,
         process["weights"],
@@ -243,7 +245,7 @@ class _Shard:
         for each in odd:
             other = self._weights.contents[each.now(number)]
             far = error(said, other) if _of_one_shape(said, other) else None
-            found += [Odd(worker.name, other, far, each.changed(number)) for worker in each.workers]
+            found += [WeightOutlier(worker.name, other, far, each.changed(number)) for worker in each.workers]
         names = tuple(worker.name for each in agree for worker in each.workers)
         self.rows.append(Differing(self._service, odd[0].shard, tensor, generation, why, said, names, tuple(found)))
 

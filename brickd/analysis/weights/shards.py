@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from brickd.analysis.weights.store import Weights
-from brickd.analysis.weights.worker_tensors import Holds, Row
+from brickd.analysis.weights.worker_tensors import Holds, TensorRow
 from brickd.model.workers import Worker
 
 _OF_A_SHARD = re.compile(r"(tp|pp|ep)\d+")
@@ -58,7 +58,7 @@ class Alike:
         """The number of what a tensor holds; 0 where nothing is known of it."""
         return self.holds.now[number] if number < len(self.holds) else 0
 
-    def row(self, number: int) -> Row | None:
+    def row(self, number: int) -> TensorRow | None:
         """Of a tensor; None where nothing is known of it."""
         return self.holds.row(number) if self.now(number) else None
 

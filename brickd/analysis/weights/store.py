@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from typing import Protocol
 
-from brickd.analysis.weights.contents import CONTENT_BYTES, COST_BYTES, Contents
+from brickd.analysis.weights.contents import CONTENT_BYTES, COST_BYTES, ContentStore
 from brickd.analysis.weights.tensors import Tensor, Tensors
 from brickd.analysis.weights.worker_tensors import ROW_BYTES, Holds
 from brickd.shm import _reader
@@ -59,7 +59,7 @@ class Weights:
     """
 
     def __init__(self, bytes_max: int = BYTES_MAX) -> None:
-        self.contents = Contents()
+        self.contents = ContentStore()
         self.changes = self.news = 0
         self._bytes_max, self._rows = bytes_max, 0
         self._tensors: dict[str, Tensors] = {}

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from brickd.analysis.weights.contents import Content, content
+from brickd.analysis.weights.contents import TensorContent, content
 from brickd.analysis.weights.tensors import Tensor
 from brickd.base import units
 from brickd.base.units import called, plural
@@ -22,7 +22,7 @@ Verdict = Literal["equal", "differ", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
-class Odd:
+class WeightOutlier:
     """A worker with another tensor than the others.
 
     Attributes:
@@ -37,7 +37,7 @@ class Odd:
     changed: bool
 
     @property
-    def held(self) -> Content | None:
+    def held(self) -> TensorContent | None:
         """That, as far as it can be shown."""
         return content(self.content) if self.content else None
 
@@ -61,10 +61,10 @@ class Differing:
     why: Why
     reference: bytes
     agree: tuple[str, ...]
-    odd: tuple[Odd, ...]
+    odd: tuple[WeightOutlier, ...]
 
     @property
-    def wanted(self) -> Content | None:
+    def wanted(self) -> TensorContent | None:
         """The reference, as far as it can be shown."""
         return content(self.reference) if self.reference else None
 
@@ -92,12 +92,12 @@ class Holding:
     shard: str
     tensor: Tensor
     generation: int
-    content: Content
+    content: TensorContent
     workers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ComparedWorker:
     """A worker beside its replicas.
 
     Attributes:
@@ -169,13 +169,13 @@ class Headline(NamedTuple):
         rows: the tensors that it is about, by layer and name.
     """
 
-    found: Found
+    found: ComparedWorker
     text: str
     rows: Sequence[Differing]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class WeightsVerdict:
     """A service.
 
     Attributes:
@@ -186,7 +186,7 @@ class Judged:
     """
 
     service: str
-    workers: tuple[Found, ...]
+    workers: tuple[ComparedWorker, ...]
     tensors: int
     compared: int
     differing: tuple[Differing, ...]
@@ -198,7 +198,7 @@ class Judged:
         return sum(worker.state == "equal" for worker in self.workers)
 
     @property
-    def odd(self) -> tuple[Found, ...]:
+    def odd(self) -> tuple[ComparedWorker, ...]:
         """The workers that differ, or may."""
         return tuple(worker for worker in self.workers if worker.state in ("differs", "disagrees"))
 
@@ -218,7 +218,7 @@ class Judged:
         """Why tensors of any of its workers were not compared, and how many."""
         return sum((Counter(worker.reasons) for worker in self.workers), Counter())
 
-    def later(self, by_ns: int) -> Judged:
+    def later(self, by_ns: int) -> WeightsVerdict:
         """The same, when so much time has passed and nothing has changed."""
         aged = (
             worker if worker.age_ns is None else replace(worker, age_ns=worker.age_ns + by_ns)
@@ -243,7 +243,7 @@ class Judged:
                 said.append(Headline(found, text, rows))
         return said
 
-    def _headline(self, found: Found) -> Headline:
+    def _headline(self, found: ComparedWorker) -> Headline:
         rows = [row for row in self.differing if row.why != "disagree" and row.is_odd(found.name)]
         if found.holds is not None:
             whose = found.holds or "those that name no shard"
@@ -269,7 +269,7 @@ def _how_unlike(row: Differing) -> str:
     return next((f" ({worker}: {form})" for worker, form in said if form), "")
 
 
-def how_far(row: Differing, odd: Odd) -> str:
+def how_far(row: Differing, odd: WeightOutlier) -> str:
     """How far it is off: in its form, and the error, or why there is none."""
     form, of = unlike(row, odd), odd.held
     if of is not None and (of.nan or of.pos_inf or of.neg_inf):
@@ -282,7 +282,7 @@ def how_far(row: Differing, odd: Odd) -> str:
     return ", ".join(filter(None, (form, far)))
 
 
-def unlike(row: Differing, odd: Odd) -> str:
+def unlike(row: Differing, odd: WeightOutlier) -> str:
     """Of what other form it is, or that it is not there; nothing where it is of the same."""
     of, wanted = odd.held, row.wanted
     if of is None:
@@ -295,7 +295,7 @@ def unlike(row: Differing, odd: Odd) -> str:
     return f"{is_} and not {is_not}" if is_ else "of another shape"
 
 
-def _form(of: Content, other: Content) -> str:
+def _form(of: TensorContent, other: TensorContent) -> str:
     """What of its form is not the other's, as far as it can be shown: of many dimensions the last ones are not."""
     dtype = of.dtype if of.dtype != other.dtype else ""
     shape = ("×".join(map(str, of.shape)) or "scalar") if of.shape != other.shape else ""

@@ -15,7 +15,7 @@ from brickd.shm import _reader
 ROW_BYTES = 33
 
 
-class Row(NamedTuple):
+class TensorRow(NamedTuple):
     """What is known of a tensor of a worker.
 
     Attributes:
@@ -70,9 +70,9 @@ class Holds:
         for column in self.columns():
             column.frombytes(bytes(rows * column.itemsize))
 
-    def row(self, number: int) -> Row:
+    def row(self, number: int) -> TensorRow:
         """Of one tensor."""
-        return Row(
+        return TensorRow(
             self.generations[number],
             self.ticks[number],
             self.now[number],

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from brickd.model.calltree.critical_path import Critical, Piece, critical
-from brickd.model.calltree.node import Place
+from brickd.model.calltree.node import TreeNode
 
 Level = int  # the number of the place that others stand in, layers left out; -1: they stand in none
 
@@ -48,7 +48,7 @@ class Graph:
         critical: the critical path through all of them.
     """
 
-    def __init__(self, order: Sequence[Place]) -> None:
+    def __init__(self, order: Sequence[TreeNode]) -> None:
         self._order = order
         self._numbers = {id(place): number for number, place in enumerate(order)}
         self.needs = self._needs()
@@ -56,11 +56,11 @@ class Graph:
         self.own_ns = [piece.own_ns for piece in pieces]
         self.critical: Critical = critical(pieces)
 
-    def number(self, place: Place) -> int:
+    def number(self, place: TreeNode) -> int:
         """The place's number in the tree's order."""
         return self._numbers[id(place)]
 
-    def _above(self, place: Place) -> int:
+    def _above(self, place: TreeNode) -> int:
         return -1 if place.above is None else self.number(place.above)
 
     def _needs(self) -> list[list[Need]]:

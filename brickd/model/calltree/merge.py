@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from brickd.base.units import or_none
 from brickd.model.brick_totals import names_in
-from brickd.model.calltree.node import Place, amounts_of
+from brickd.model.calltree.node import TreeNode, amounts_of
 from brickd.model.summary_fold import Fold
 from brickd.model.workers import Worker
 from brickd.shm import _reader
-from brickd.shm.marks import Definition, Kernel, Task, Transfer
-from brickd.shm.segment_copy import Path, Reading
+from brickd.shm.marks import Definition, KernelMark, Task, TransferMark
+from brickd.shm.segment_copy import CallPath, Reading
 
 _TIMES = (_reader.UNIT_TICKS, _reader.UNIT_NS, _reader.UNIT_BOUND)
 _DIRECTIONS = {_reader.UNIT_H2D: "H2D", _reader.UNIT_D2H: "D2H", _reader.UNIT_D2D: "D2D"}
@@ -36,7 +36,7 @@ class _Key(NamedTuple):
     unit: int
 
 
-class Places:
+class MergedTree:
     """All places of these workers.
 
     Attributes:
@@ -58,7 +58,7 @@ class Places:
         self._keys = fold.keys
         self._rows = [fold.row(number) for number in range(len(fold.keys))]
         self._beside: dict[tuple[int, str, int | None], list[int]] = defaultdict(list)
-        self._places: list[Place | None] = [None] * len(self._keys)
+        self._places: list[TreeNode | None] = [None] * len(self._keys)
         self._make()
         self._mark()
         top = self._joined()
@@ -71,10 +71,10 @@ class Places:
         self.order = _preorder(top)
         self.recorded_ns = sum(place.self_ns for place in self.order)
 
-    def _key_of(self, reading: Reading) -> Callable[[Path, int], _Key]:
+    def _key_of(self, reading: Reading) -> Callable[[CallPath, int], _Key]:
         name_of = names_in(reading, self._categories)
 
-        def key_of(path: Path, above: int) -> _Key:
+        def key_of(path: CallPath, above: int) -> _Key:
             unit = _reader.UNIT_NS if path.unit == _reader.UNIT_DEFERRED else path.unit
             line = unit == _reader.UNIT_DEFINED
             key = _Key(above, name_of(path.name), or_none(path.layer) if self._apart or line else None, unit)
@@ -107,13 +107,13 @@ class Places:
             elif not marks and given and told and told[0] not in around_times:
                 self._places[told[0]] = self._places[given[0]]
 
-    def _place(self, number: int) -> Place:
+    def _place(self, number: int) -> TreeNode:
         key, row = self._keys[number], self._rows[number]
-        place = Place(key.name, key.layer, self._categories[key.name], key.unit, layers=self._layers.get(key, set()))
+        place = TreeNode(key.name, key.layer, self._categories[key.name], key.unit, layers=self._layers.get(key, set()))
         if key.unit == _reader.UNIT_LAUNCHED:
-            place.kernel, place.untimed = Kernel(row["count"]), amounts_of(row)
+            place.kernel, place.untimed = KernelMark(row["count"]), amounts_of(row)
         elif key.unit in _DIRECTIONS:
-            place.transfer = Transfer(_DIRECTIONS[key.unit], key.name, row["count"], row["bytes"])
+            place.transfer = TransferMark(_DIRECTIONS[key.unit], key.name, row["count"], row["bytes"])
         else:
             place.row = row
         return place
@@ -177,10 +177,10 @@ class Places:
             place.task = place.task or Task()
             place.task.ended += count
 
-    def _joined(self) -> Place:
+    def _joined(self) -> TreeNode:
         """What stands in what, below a place for all."""
-        top = Place("", None, "", None)
-        homes: list[Place | None] = []  # no writer of ours has a place below a shape
+        top = TreeNode("", None, "", None)
+        homes: list[TreeNode | None] = []  # no writer of ours has a place below a shape
         joined: set[int] = set()
         for number, key in self._all():
             place, above = self._places[number], homes[key.above] if key.above >= 0 else None
@@ -193,8 +193,8 @@ class Places:
         return top
 
 
-def _preorder(top: Place) -> list[Place]:
-    order: list[Place] = []
+def _preorder(top: TreeNode) -> list[TreeNode]:
+    order: list[TreeNode] = []
     to_visit = top.below[::-1]
     while to_visit:
         place = to_visit.pop()
@@ -203,18 +203,18 @@ def _preorder(top: Place) -> list[Place]:
     return order
 
 
-def _grouped(top: Place) -> None:
+def _grouped(top: TreeNode) -> None:
     """Have what stands in a layer stand below a place of its own for that, where the layer begins."""
-    to_visit: list[tuple[Place, int | None]] = [(top, None)]
+    to_visit: list[tuple[TreeNode, int | None]] = [(top, None)]
     while to_visit:
         place, layer = to_visit.pop()
-        groups: dict[int, Place] = {}
+        groups: dict[int, TreeNode] = {}
         below, place.below = place.below, []
         for each in below:
             around = place
             if each.layer is not None and each.layer != layer:
                 if each.layer not in groups:
-                    group = groups[each.layer] = Place(f"Layer {each.layer}", each.layer, "layer", None)
+                    group = groups[each.layer] = TreeNode(f"Layer {each.layer}", each.layer, "layer", None)
                     group.above, group.layers = None if place is top else place, {each.layer}
                     place.below.append(group)
                 around = each.above = groups[each.layer]
@@ -222,7 +222,7 @@ def _grouped(top: Place) -> None:
             to_visit.append((each, layer if each.layer is None else each.layer))
 
 
-def _add_up(order: Sequence[Place]) -> None:
+def _add_up(order: Sequence[TreeNode]) -> None:
     for place in reversed(order):
         place.ended_ns = place.self_ns + sum(each.ended_ns for each in place.below if not each.given)
         if place.unit is None:
@@ -237,7 +237,7 @@ def _add_up(order: Sequence[Place]) -> None:
         place.whole.nodes = 1 + sum(each.whole.nodes for each in place.below)
 
 
-def _rank(place: Place) -> tuple[int, int, str, int, int]:
+def _rank(place: TreeNode) -> tuple[int, int, str, int, int]:
     launches = 0 if place.kernel is None else place.kernel.launches
     layer = -1 if place.layer is None else place.layer
     return -round(place.total_ns), -launches, place.name, layer, place.unit or 0

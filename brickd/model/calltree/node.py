@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from brickd.shm import _reader
-from brickd.shm.marks import Definition, Kernel, Task, Transfer
+from brickd.shm.marks import Definition, KernelMark, Task, TransferMark
 
 Kind = Literal["layer", "brick", "function", "task", "kernel", "transfer"]
 
 
 @dataclass(slots=True)
-class Left:
+class OmittedNodes:
     """What is left out below a place: how many places, and their self times."""
 
     nodes: int = 0
@@ -41,7 +41,7 @@ NOTHING = Amounts()
 
 
 @dataclass(slots=True)
-class Place:
+class TreeNode:
     """Where something stands in the tree.
 
     Attributes:
@@ -70,17 +70,17 @@ class Place:
     layer: int | None
     category: str
     unit: int | None
-    above: Place | None = None
-    below: list[Place] = field(default_factory=list)
+    above: TreeNode | None = None
+    below: list[TreeNode] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
     row: _reader.Row | None = None
     untimed: Amounts = NOTHING
     total_ns: float = 0.0
     host_ns: float = 0.0
     ended_ns: float = 0.0
-    whole: Left = field(default_factory=Left)
-    kernel: Kernel | None = None
-    transfer: Transfer | None = None
+    whole: OmittedNodes = field(default_factory=OmittedNodes)
+    kernel: KernelMark | None = None
+    transfer: TransferMark | None = None
     definitions: set[Definition] = field(default_factory=set)
     task: Task | None = None
     needs: Counter[str] = field(default_factory=Counter)

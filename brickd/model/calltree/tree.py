@@ -13,8 +13,8 @@ from typing import Any
 
 from brickd.model.brick_totals import per_second, percent_of
 from brickd.model.calltree.dependencies import Graph
-from brickd.model.calltree.merge import Places
-from brickd.model.calltree.node import Kind, Left, Place
+from brickd.model.calltree.merge import MergedTree
+from brickd.model.calltree.node import Kind, OmittedNodes, TreeNode
 from brickd.model.workers import Worker
 from brickd.shm.marks import TOLD_MAX
 
@@ -41,9 +41,9 @@ class Node:
     number: int
     parent: int | None
     depth: int
-    place: Place
+    place: TreeNode
     recorded_ns: float
-    left: Left = field(default_factory=Left)
+    left: OmittedNodes = field(default_factory=OmittedNodes)
     needs: list[dict[str, Any]] = field(default_factory=list)
     slack_ns: float | None = None
     critical: bool = False
@@ -150,7 +150,7 @@ class Tree:
 
     nodes: list[Node]
     recorded_ns: float
-    left: Left
+    left: OmittedNodes
     stray: int
     refused: int
     graph: Graph
@@ -179,9 +179,9 @@ def tree(workers: Iterable[Worker], *, layers: bool, depth: int | None = None, l
         least_percent: nodes with less of all that was recorded are left out, with all below them; those of which no
             time is known are not known to have less.
     """
-    places = Places(workers, layers=layers)
+    places = MergedTree(workers, layers=layers)
     graph = Graph(places.order)
-    result = Tree([], places.recorded_ns, Left(), places.stray, places.refused, graph, {})
+    result = Tree([], places.recorded_ns, OmittedNodes(), places.stray, places.refused, graph, {})
     least_ns = places.recorded_ns * least_percent / 100
     on_path = set(graph.critical.path)
     number = 0

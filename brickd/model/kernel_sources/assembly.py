@@ -34,7 +34,7 @@ _HEAD_BYTES_MAX = 1 << 14
 Lengths = tuple[int, int, int]
 
 
-class Head(NamedTuple):
+class SourceHead(NamedTuple):
     """What is known of a source beside its text.
 
     Attributes:
@@ -52,7 +52,7 @@ class Head(NamedTuple):
     differing: int = 0
 
 
-class Source(NamedTuple):
+class KernelSource(NamedTuple):
     """One that is whole; its text is UTF-8 where its worker said what it should."""
 
     hash: int
@@ -60,9 +60,9 @@ class Source(NamedTuple):
     path: str
     text: bytes
 
-    def head(self) -> Head:
+    def head(self) -> SourceHead:
         """It without its text."""
-        return Head(self.name, self.path, len(self.text))
+        return SourceHead(self.name, self.path, len(self.text))
 
     def agrees(self, piece: int, told: bytes) -> bool:
         """Whether some pieces, from the one of this number on, are of this text; of a name or a path they may be."""
@@ -82,7 +82,7 @@ class Source(NamedTuple):
         return [plain(said).encode(), b"\n", self.text]
 
 
-def head_of(content: bytes) -> tuple[int, Head]:
+def head_of(content: bytes) -> tuple[int, SourceHead]:
     """The hash and the head that the line says.
 
     Raises:
@@ -93,10 +93,10 @@ def head_of(content: bytes) -> tuple[int, Head]:
     with validating():
         said = parsed(line)
         size = whole(said["size_bytes"], most=_reader.SOURCE_MAX)
-        return bits(said["hash"], 64), Head(unicode(said["name"]), unicode(said["path"]), size)
+        return bits(said["hash"], 64), SourceHead(unicode(said["name"]), unicode(said["path"]), size)
 
 
-def decoded(content: bytes) -> Source:
+def decoded(content: bytes) -> KernelSource:
     """What `encoded` made.
 
     Raises:
@@ -106,7 +106,7 @@ def decoded(content: bytes) -> Source:
     text = content.partition(b"\n")[2]
     if len(text) > _reader.SOURCE_MAX or _reader.source_hash(text) != hash_:
         raise ValueError(f"what should be the text of source {hash_:016x} is another one")
-    return Source(hash_, head.name, head.path, text)
+    return KernelSource(hash_, head.name, head.path, text)
 
 
 def lengths_of(number: int, told: bytes) -> Lengths | None:
@@ -169,12 +169,12 @@ class Making:
         beside = sum(map(len, self._others.values())) * _OTHER_BYTES
         return beside + sum(len(part.text) + len(part.here) for part in self._parts)
 
-    def head(self) -> Head:
+    def head(self) -> SourceHead:
         """What is known of it."""
         here = self._parts[_reader.SOURCE_TEXT].here.count(1)
         for name, path, text in self._ends.values():
-            return Head(self._label(0, name, ""), self._label(1, path, ""), text, here)
-        return Head("", "", None, here)
+            return SourceHead(self._label(0, name, ""), self._label(1, path, ""), text, here)
+        return SourceHead("", "", None, here)
 
     def put(self, teller: str, piece: int, told: bytes) -> bool:
         """Take pieces that follow one another, from the one of this number on; False: they cannot be."""
@@ -194,7 +194,7 @@ class Making:
                 self._others.setdefault(teller, {})[part << _PART_BITS | each] = other
         return possible * PIECE >= len(told)
 
-    def source(self, teller: str) -> Source | None:
+    def source(self, teller: str) -> KernelSource | None:
         """The whole source, if it is here now that this one told more of it."""
         ends = {teller: self._ends[teller]} if teller in self._ends else self._ends
         tried: set[tuple[int, str]] = set()
@@ -207,11 +207,11 @@ class Making:
                 tried.add(which)
                 if _reader.source_hash(text) == self.hash:
                     name, path = (self._label(part, lengths[part], by) for part in _PARTS[:2])
-                    return Source(self.hash, name, path, text)
+                    return KernelSource(self.hash, name, path, text)
         self.refuted |= bool(tried)
         return None
 
-    def differing(self, source: Source) -> set[str]:
+    def differing(self, source: KernelSource) -> set[str]:
         """Who told another text than the one that it came to be; "" where some of that is nobody's alone."""
         told = [(teller, *each) for teller, others in self._others.items() for each in others.items()]
         found = {teller for teller, piece, text in told if not source.agrees(piece, text)}
@@ -264,12 +264,12 @@ class Making:
         return self
 
 
-def packed_source(source: Source) -> str:
+def packed_source(source: KernelSource) -> str:
     """A whole one as JSON."""
     return plain(_packed(b"".join(source.encoded())))
 
 
-def unpacked_source(packed: str) -> Source:
+def unpacked_source(packed: str) -> KernelSource:
     """What that said."""
     return decoded(_unpacked(packed, _HEAD_BYTES_MAX + _reader.SOURCE_MAX))
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from brickd.base.state_file import framed, replace, unframed
 from brickd.errors import CheckpointRefused
-from brickd.model.kernel_sources.assembly import Head, Source, decoded, head_of
+from brickd.model.kernel_sources.assembly import KernelSource, SourceHead, decoded, head_of
 
 FILES_MAX = 4_096
 BYTES_MAX = 64 << 20
@@ -37,16 +37,16 @@ class Filed:
         """Those that lie there, who was told of last comes last."""
         return [int(entry.name, 16) for entry in self._entries()]
 
-    def heads(self) -> dict[int, Head]:
+    def heads(self) -> dict[int, SourceHead]:
         """What is said of them."""
-        found: dict[int, Head] = {}
+        found: dict[int, SourceHead] = {}
         for hash_ in self.hashes():
             with contextlib.suppress(OSError, ValueError):
                 _, head = head_of(self._content(hash_, _HEAD_BYTES).partition(b"\n")[2])
                 found[hash_] = head
         return found
 
-    def read(self, hash_: int) -> Source | None:
+    def read(self, hash_: int) -> KernelSource | None:
         """One of them; None: it does not lie there, or is not what it should be."""
         try:
             source = decoded(unframed(_KIND, _VERSION, self._content(hash_, _FILE_BYTES_MAX)))
@@ -54,7 +54,7 @@ class Filed:
             return None
         return source if source.hash == hash_ else None
 
-    def write(self, source: Source) -> None:
+    def write(self, source: KernelSource) -> None:
         """Put one there; it need not outlast the machine, for its text tells whether it is whole.
 
         Raises:

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from brickd.base.json_values import bits, limited, pieces, plain, unicode, whole
 from brickd.base.units import plural
 from brickd.model.event_log import Tell
-from brickd.model.kernel_sources.assembly import PIECE, Head, Making, Source, packed_source, unpacked_source
+from brickd.model.kernel_sources.assembly import PIECE, KernelSource, Making, SourceHead, packed_source, unpacked_source
 from brickd.model.kernel_sources.files import Filed
 
 MAKING_MAX = 256
@@ -29,7 +29,7 @@ Told = Iterable[tuple[int, int, bytes]]
 """Hash, number of the first piece, and text, of pieces that follow one another."""
 
 
-class Known(Protocol):
+class KnownSources(Protocol):
     """The sources that are known somewhere."""
 
     @property
@@ -37,11 +37,11 @@ class Known(Protocol):
         """What was not as it should be, as `Sources` has it."""
         ...
 
-    def heads(self) -> Mapping[int, Head]:
+    def heads(self) -> Mapping[int, SourceHead]:
         """All of them, those in the making included."""
         ...
 
-    def read(self, hash_: int, /) -> Source | None:
+    def read(self, hash_: int, /) -> KernelSource | None:
         """One that is whole; None: it is not."""
         ...
 
@@ -63,12 +63,12 @@ class Sources:
         self.counts: Counter[str] = Counter()
         self._making: dict[int, Making] = {}
         self._size = 0  # of these, in bytes
-        self._whole: dict[int, Source] = {}
+        self._whole: dict[int, KernelSource] = {}
         self._differing: dict[tuple[int, str], None] = {}
         self._filed: Filed | None = None
         self._lying: set[int] = set()  # in files
         self._again: set[int] = set()  # of these, told since the last look at the files
-        self._held: OrderedDict[int, Source] = OrderedDict()
+        self._held: OrderedDict[int, KernelSource] = OrderedDict()
         self._tell: Tell = _nobody
         self._trouble = ""
         self._lock = threading.Lock()
@@ -108,7 +108,7 @@ class Sources:
                 else:
                     self._again.add(hash_)
 
-    def _found(self, hash_: int) -> Source | None:
+    def _found(self, hash_: int) -> KernelSource | None:
         """A whole one, as it is held against what is told of it."""
         if (source := self._whole.get(hash_)) is not None:
             return source
@@ -147,7 +147,9 @@ class Sources:
             self._limit()
         return False
 
-    def _differ(self, source: Source, tellers: set[str], service: str | None = None, worker: str | None = None) -> None:
+    def _differ(
+        self, source: KernelSource, tellers: set[str], service: str | None = None, worker: str | None = None
+    ) -> None:
         for teller in tellers:
             if (source.hash, teller) in self._differing:
                 continue
@@ -225,7 +227,7 @@ class Sources:
 
     # ---- asked
 
-    def heads(self) -> dict[int, Head]:
+    def heads(self) -> dict[int, SourceHead]:
         """All of them, those in the making included."""
         lying = {} if self._filed is None else self._filed.heads()
         with self._lock:
@@ -234,7 +236,7 @@ class Sources:
             differing = Counter(hash_ for hash_, _ in self._differing)
         return {hash_: head._replace(differing=differing[hash_]) for hash_, head in found.items()}
 
-    def read(self, hash_: int) -> Source | None:
+    def read(self, hash_: int) -> KernelSource | None:
         """One that is whole; None: it is not."""
         with self._lock:
             source = self._whole.get(hash_)

@@ -44,7 +44,7 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class OwnTotals:
     """What was recorded, and what was not.
 
     Attributes:
@@ -73,7 +73,7 @@ class Recorded:
         self._then: dict[int, _Entry] = {entry[0]: entry for entry in entries}
         self._ledger = ledger
 
-    def read(self) -> Reading:
+    def read(self) -> OwnTotals:
         """All of it."""
         if self._process != os.getpid():
             self._process, self._then, self._ledger = os.getpid(), {}, {}
@@ -87,7 +87,7 @@ class Recorded:
                 stats = BrickStats(entry[2] or "other")
             paths[entry[0]] = Path(entry[0], entry[1], entry[4], entry[3], stats)
         lost = {what: n - self._ledger.get(what, 0) for what, n in ledger.items() if what != "open"}
-        return Reading(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
+        return OwnTotals(paths, torn, unread, {"open": ledger.get("open", 0), **lost})
 
 
 def _since(now: _Entry, then: _Entry | None, tick_ns: float) -> BrickStats | None:

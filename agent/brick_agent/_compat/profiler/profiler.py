@@ -36,7 +36,7 @@ import math
 from brick_agent._compat.profiler.brick_ids import BrickCategory, BrickId, category_of
 from brick_agent._compat.profiler.graph import Graphed
 from brick_agent._compat.profiler.local_totals import member, now_ns, shown
-from brick_agent._compat.profiler.own_segment import Reading, Recorded
+from brick_agent._compat.profiler.own_segment import OwnTotals, Recorded
 from brick_agent._compat.profiler.report import Told, as_json, as_text, ordered
 from brick_agent._compat.profiler.stats import BrickBottleneck, BrickStats, CategoryStats, by_category, ratio
 from brick_agent._compat.profiler.tiles import LEVELS, NAMES, TileLevel, TileStats
@@ -196,7 +196,7 @@ class BrickProfiler(Graphed):
         """
         return ratio(self.total_tokens() * 1e9, self._kept.passed_ns(now_ns()))
 
-    def _bricks(self, reading: Reading) -> dict[str, BrickStats]:
+    def _bricks(self, reading: OwnTotals) -> dict[str, BrickStats]:
         """By name; what tiles took is their brick's own time."""
         found: dict[str, BrickStats] = {}
         for path in reading.paths.values():

@@ -58,7 +58,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TextColumn:
     """Of a table: what stands above it, what it shows of each, and whether that is text, else a number."""
 
     title: str
@@ -189,7 +189,7 @@ def _marks(of: BrickStats) -> str:
     return ", ".join(marks)
 
 
-def _table(columns: Sequence[Column], told: Sequence[Any]) -> list[str]:
+def _table(columns: Sequence[TextColumn], told: Sequence[Any]) -> list[str]:
     if not told:
         return []
     laid_out = []
@@ -214,39 +214,39 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-_CATEGORY = Column("CATEGORY", lambda of: printable(of.category), is_text=True)
-_SAMPLES = Column("SAMPLES", lambda of: f"{of.count:,}")
-_TOTAL = Column("TOTAL", lambda of: _duration(of.total_ns))
-_AVERAGE = Column("AVG", lambda of: _duration(of.avg_ns))
-_ELEMENTS = Column("ELEMENTS", lambda of: f"{of.total_elements:,}")
+_CATEGORY = TextColumn("CATEGORY", lambda of: printable(of.category), is_text=True)
+_SAMPLES = TextColumn("SAMPLES", lambda of: f"{of.count:,}")
+_TOTAL = TextColumn("TOTAL", lambda of: _duration(of.total_ns))
+_AVERAGE = TextColumn("AVG", lambda of: _duration(of.avg_ns))
+_ELEMENTS = TextColumn("ELEMENTS", lambda of: f"{of.total_elements:,}")
 _CATEGORIES = (
     _CATEGORY,
     _SAMPLES,
-    Column("TIME", _TOTAL.cell),
+    TextColumn("TIME", _TOTAL.cell),
     _AVERAGE,
-    Column("%", lambda of: f"{of.percentage:.1f}"),
+    TextColumn("%", lambda of: f"{of.percentage:.1f}"),
     _ELEMENTS,
 )
 _TILES = (
-    Column("TILE", lambda of: of.level.name.lower(), is_text=True),
+    TextColumn("TILE", lambda of: of.level.name.lower(), is_text=True),
     _SAMPLES,
-    Column("AVG µs", lambda of: f"{of.avg_us:,.2f}"),
-    Column("GFLOP/S", lambda of: f"{of.gflops:,.2f}"),
-    Column("FLOP/BYTE", lambda of: f"{of.arithmetic_intensity:,.2f}" if of.arithmetic_intensity else "unknown"),
+    TextColumn("AVG µs", lambda of: f"{of.avg_us:,.2f}"),
+    TextColumn("GFLOP/S", lambda of: f"{of.gflops:,.2f}"),
+    TextColumn("FLOP/BYTE", lambda of: f"{of.arithmetic_intensity:,.2f}" if of.arithmetic_intensity else "unknown"),
     _ELEMENTS,
 )
 
 
-def _bricks(total_ns: int) -> tuple[Column, ...]:
+def _bricks(total_ns: int) -> tuple[TextColumn, ...]:
     return (
-        Column("BRICK", lambda of: printable(of.name), is_text=True),
+        TextColumn("BRICK", lambda of: printable(of.name), is_text=True),
         _CATEGORY,
         _SAMPLES,
         _TOTAL,
         _AVERAGE,
-        Column("P50", lambda of: _duration(of.percentile_ns(50))),
-        Column("P99", lambda of: _duration(of.percentile_ns(99))),
-        Column("SELF %", lambda of: f"{ratio(of.self_ns * 100, total_ns):.1f}"),
+        TextColumn("P50", lambda of: _duration(of.percentile_ns(50))),
+        TextColumn("P99", lambda of: _duration(of.percentile_ns(99))),
+        TextColumn("SELF %", lambda of: f"{ratio(of.self_ns * 100, total_ns):.1f}"),
         _ELEMENTS,
-        Column("", _marks, is_text=True),
+        TextColumn("", _marks, is_text=True),
     )
