@@ -10,12 +10,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 COLLECT_SECONDS = 3.0  # until the first test runs
+FIRST_SECONDS = 3.0  # of tests before the others are even collected
 BUDGET_SECONDS = 60.0  # of tests for one mutant, as long as they took without one
 _SLOWER = 4.0
 _PATIENCE_SECONDS = 30.0
@@ -57,6 +58,18 @@ class Known:
                 spent += self.seconds[test]
                 chosen.append(test)
         return chosen
+
+    def parts(self, chosen: Sequence[str]) -> Iterator[dict[str, float]]:
+        """The tests in parts, each longer than the one before: collecting all costs more than the first that fails."""
+        spent, end, part = 0.0, FIRST_SECONDS, dict[str, float]()
+        for test in chosen:
+            part[test] = self.seconds[test]
+            spent += self.seconds[test]
+            if spent >= end:
+                yield part
+                end, part = 4 * end, {}
+        if part:
+            yield part
 
 
 def _words(file: str) -> set[str]:
@@ -132,23 +145,28 @@ def attempt(tree: Path, python: Path, tests: Known, number: int, file: str) -> T
     chosen, reaching = tests.of(number, file), len(tests.reaching.get(number, ()))
     if not chosen:
         return Trial(End.UNREACHED, 0, 0)
-    expected = sum(tests.seconds[test] for test in chosen)
+    by = next(filter(None, (_killer(tree, python, part, number) for part in tests.parts(chosen))), None)
+    return Trial(End.SURVIVED if by is None else End.KILLED, len(chosen), reaching, by or "")
+
+
+def _killer(tree: Path, python: Path, part: Mapping[str, float], number: int) -> str | None:
+    """The first of these tests that fails with a mutant, or how they ended; None: all pass."""
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "tests"
-        names.write_text("\n".join(chosen))
+        names.write_text("\n".join(part))
         options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header", "--tb=no"]
         command = isolated([python, "-P", "-m", "pytest", *options, f"@{names}"])
         environment = _environment(python, MUTANT_CHOSEN=str(number), TMPDIR=folder)
         try:
             done = subprocess.run(
                 command, cwd=tree, env=environment, capture_output=True, text=True, check=False,
-                timeout=_PATIENCE_SECONDS + COLLECT_SECONDS + _SLOWER * expected,
+                timeout=_PATIENCE_SECONDS + COLLECT_SECONDS + _SLOWER * sum(part.values()),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return Trial(End.KILLED, len(chosen), reaching, "did not end")
+            return "did not end"
     if done.returncode == 0:
-        return Trial(End.SURVIVED, len(chosen), reaching)
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return None
     if done.returncode == _NO_TESTS:
         raise RuntimeError(f"no test ran for mutant {number}: {done.stdout}{done.stderr}")
-    return Trial(End.KILLED, len(chosen), reaching, failed[0] if failed else f"pytest ended with {done.returncode}")
+    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0] if failed else f"pytest ended with {done.returncode}"
