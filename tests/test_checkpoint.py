@@ -19,7 +19,7 @@ from test_deferred import defer, finalize, measured, passes
 from brickd.base.state_file import framed
 from brickd.errors import CheckpointRefused
 from brickd.model.deferred_overlay import laid_over, overlay
-from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader, dtypes

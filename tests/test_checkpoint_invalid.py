@@ -43,7 +43,7 @@ from brickd.datasources.world import SharedMemory
 from brickd.errors import BrickdError, CheckpointRefused, DaemonRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
-from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import survey
 from brickd.query.orders import Forgetting, Wish
 from brickd.query.queries import (

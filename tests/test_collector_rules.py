@@ -17,7 +17,7 @@ from test_roster import segment
 from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
 from brickd.daemon.collector import JUDGE_NS, LOOK_NS, LOOK_RESTS, SECOND, STILL_NS, TICK_NS, Collector, Rest
-from brickd.model.retained import Cursor, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import removed_file
 from brickd.state.checkpoint import decode

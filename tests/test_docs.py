@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT
+from test_imports import ROOMS
 
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 _TEST = re.compile(r"`(test_\w+\.py)(?:::(test_\w+))?`")
@@ -43,3 +44,27 @@ def test_each_row_of_the_page_on_security_names_a_test(heading: str) -> None:
     _, *rows = [line for line in section.partition("\n## ")[0].splitlines() if line.startswith("| ")]
     assert len(rows) >= 8
     assert [row for row in rows if not named(row) and "as above" not in row.rpartition("| ")[0]] == []
+
+
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
+
+
+def test_what_the_map_of_the_code_names_exists() -> None:
+    paths = re.findall(r"`((?:agent|brickd|tests|scripts|docs)/[\w./]+)`", CONTRIBUTING)
+    assert len(paths) > 25
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    tests = re.findall(r"`(test_\w+)`", CONTRIBUTING)
+    assert len(tests) > 25
+    assert [name for name in tests if not (ROOT / "tests" / f"{name}.py").exists()] == []
+
+
+def test_the_map_of_the_code_lists_the_rooms_in_their_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|", CONTRIBUTING, re.MULTILINE)
+    assert tuple(rows) == ROOMS
+
+
+def test_the_functions_on_the_walks_exist() -> None:
+    walks = re.findall(r"`((?:agent|brickd)/[\w./]+)`(?::|\n   )\s*`([\w.]+)`", CONTRIBUTING)
+    assert len(walks) >= 8
+    for path, function in walks:
+        assert re.search(rf"\b{function.rpartition('.')[2]}\(", (ROOT / path).read_text()), (path, function)

@@ -14,7 +14,7 @@ from verbs import brickd, document, started
 
 from brickd.analysis.numerics.online_state import Compared, Doubt, ServiceSite
 from brickd.base.paths import runtime
-from brickd.model.retained import RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import RetainedTotals, RetainedWorker
 from brickd.shm.segment_copy import Reading
 from brickd.state import checkpoint
 from brickd.state.daemon_state import Memory

@@ -11,7 +11,7 @@ from said import Said, Tensor
 from sided import NOW, Sided
 
 from brickd.analysis.numerics.fingerprints import Numerics
-from brickd.datasources.several import Gathered, WorldPart
+from brickd.datasources.several_worlds import Gathered, WorldPart
 from brickd.errors import NoSuchWorker, SegmentRefused
 from brickd.model.workers import Survey, Worker
 from brickd.views.diff import meant

@@ -140,5 +140,5 @@ def test_a_status_that_a_daemon_answers_loads_nothing_that_reads_segments_or_bui
         "brickd.model.workers",
         "brickd.datasources.world",
     }
-    fetching = {"brickd.views", "brickd.views.fetch", "brickd.views.next_command"}
+    fetching = {"brickd.views", "brickd.views.fetch_answer", "brickd.views.next_command"}
     assert {module for module in loaded if module.startswith("brickd.views")} == fetching

@@ -13,7 +13,7 @@ import pytest
 from faults import Start
 from said import Said, Tensor
 
-from brickd.analysis.numerics import wire
+from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.fingerprints import SPEAKERS_MAX, Numerics, Speaker
 from brickd.analysis.numerics.online_state import ServiceSite
 from brickd.daemon.collector import SECOND, Collector
@@ -86,7 +86,7 @@ def test_who_is_heard_beside_others_is_of_the_shard_that_it_is_of() -> None:
     tables = WorkerNames([None, ("k", 0)], [None, (1, 0, 0)])
     for numerics, uuid, shard, output in ((near, "a", "tp0", 1), (far, "b", "tp1", 2), (far, "c", "tp0", 1)):
         numerics.speaker(uuid, "api", lambda: tables, shard).hear(Said(Tensor(output), IN).slots())
-    wire.hear(near, wire.document(far))
+    fingerprint_export.hear(near, fingerprint_export.document(far))
     assert [near.speakers[uuid].shard for uuid in "abc"] == ["tp0", "tp1", "tp0"]
     assert (near.prints.unlike(), [count[4:6] for count in near.prints.counts()]) == ([], [(2, 0)])
 
@@ -294,7 +294,7 @@ def test_what_is_carried_elsewhere_is_known_there_as_it_was_here_with_what_was_l
     one.hear(b"".join(Said(Tensor(n), IN).slots() for n in range(300)))
     one.lose(2)
     there = Numerics()
-    wire.hear(there, json.loads(json.dumps(wire.document(numerics))), "00")
+    fingerprint_export.hear(there, json.loads(json.dumps(fingerprint_export.document(numerics))), "00")
     assert {name: there.lost(each) for name, each in there.speakers.items()} == {"00one": 2, "00other": 0}
     assert there.evicted == numerics.evicted > 0
     assert there.prints.end == numerics.prints.end - numerics.prints.first

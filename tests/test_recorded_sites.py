@@ -13,7 +13,7 @@ from test_record import STILL, record, recording
 from test_recording_files import chunks, written
 from verbs import document, started
 
-from brickd.model.retained import RetainedTotals
+from brickd.model.retained_workers import RetainedTotals
 from brickd.recording.replay import opened
 from brickd.shm import _reader, segment_codec
 from brickd.shm.segment import open_segment

@@ -12,7 +12,7 @@ from test_forgetting import read
 from brickd.errors import CheckpointRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, lifted, overlay
-from brickd.model.retained import Background, Cursor, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Background, Cursor, RetainedTotals, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import sampling
 from brickd.shm.ledger import ledger_of

@@ -18,7 +18,7 @@ from brickd.daemon import roster
 from brickd.daemon.attachment import Stage
 from brickd.daemon.collector import SECOND, Collector
 from brickd.errors import SegmentRefused, SegmentUndrained
-from brickd.model.retained import Cursor
+from brickd.model.retained_workers import Cursor
 from brickd.model.workers import survey
 from brickd.query.orders import Wish
 from brickd.shm import _reader

@@ -30,7 +30,7 @@ from brickd.daemon.collector import Collector
 from brickd.daemon.roster import Roster
 from brickd.model import workers
 from brickd.model.deferred import Deferred
-from brickd.model.retained import Cursor, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import Worker
 from brickd.shm import _reader, dtypes, removed_file
 from brickd.shm.clock import Now

@@ -12,7 +12,7 @@ from brickd.daemon import drain_order
 from brickd.daemon.attachment import Attached
 from brickd.daemon.drain_order import DrainResult, DrainTurns
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained import RetainedWorker
+from brickd.model.retained_workers import RetainedWorker
 from brickd.shm.segment import Segment
 
 

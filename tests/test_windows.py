@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from made_up import MadeUp, programs
 
 from brickd.model.brick_totals import bricks
-from brickd.model.retained import RetainedTotals
+from brickd.model.retained_workers import RetainedTotals
 from brickd.model.survey_snapshot import EVERY_NS, SECOND, Snapshot
 from brickd.model.windows import Window, Windows, since
 from brickd.model.worker_origins import Lately, Origin

@@ -9,7 +9,7 @@ from dataclasses import replace
 from said import Said
 from sided import MLP, NAMES, OFF, off
 
-from brickd.analysis.numerics import wire
+from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party, compare
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.shm import _reader
@@ -56,7 +56,7 @@ def party(of: Numerics, uuid: str) -> Party:
 def heard_again(of: Numerics) -> Numerics:
     """As a verb hears it of a daemon."""
     other = Numerics()
-    wire.hear(other, json.loads(json.dumps(wire.document(of))))
+    fingerprint_export.hear(other, json.loads(json.dumps(fingerprint_export.document(of))))
     return other
 
 

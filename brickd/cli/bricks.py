@@ -15,7 +15,7 @@ from brickd.base import escape, units
 from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import wording
-from brickd.cli.fetch_answer import asked
+from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure

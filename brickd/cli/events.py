@@ -14,7 +14,7 @@ import click
 
 from brickd.base import escape
 from brickd.base.units import plural
-from brickd.cli.fetch_answer import asked, told
+from brickd.cli.ask import asked, told
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import asks
 from brickd.client import client

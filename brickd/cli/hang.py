@@ -22,14 +22,14 @@ from brickd.base import escape, units
 from brickd.base.units import NOBODY
 from brickd.cli import table as tables
 from brickd.cli import wording
-from brickd.cli.fetch_answer import asked
+from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
 from brickd.query.queries import HangQuestion
-from brickd.views.fetch import Passes
+from brickd.views.fetch_answer import Passes
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
 _NEAREST = 8

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from brickd.base.units import duration, plural
 from brickd.query.parameters import Choices, Switch, Whole
 from brickd.query.query import Question, given
-from brickd.views.fetch import Missing
+from brickd.views.fetch_answer import Missing
 
 if TYPE_CHECKING:
     from brickd.views.common import Document

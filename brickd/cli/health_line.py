@@ -13,7 +13,7 @@ from brickd.base import escape
 from brickd.cli.health import Bounds, Condition, conditions, healthy
 from brickd.cli.output import Screen, emit, say
 from brickd.errors import Exit
-from brickd.views.fetch import FetchedAnswer
+from brickd.views.fetch_answer import FetchedAnswer
 from brickd.views.next_command import command
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import click
 
 from brickd.base import escape, units
-from brickd.views.fetch import Passes, Reads
+from brickd.views.fetch_answer import Passes, Reads
 
 _STEPS = 20
 _PATIENCE_SECONDS = 1.0  # of whoever waits and sees nothing

@@ -12,7 +12,7 @@ import click
 from brickd.base import units
 from brickd.base.escape import text as escaped
 from brickd.base.paths import runtime
-from brickd.cli.fetch_answer import asked, told
+from brickd.cli.ask import asked, told
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.progress import watch
 from brickd.cli.query_options import asks

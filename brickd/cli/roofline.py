@@ -22,7 +22,7 @@ from brickd.base.paths import runtime
 from brickd.base.units import NOBODY
 from brickd.cli import roofline_svg, wording
 from brickd.cli import table as tables
-from brickd.cli.fetch_answer import asked
+from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from brickd.base import escape, units
-from brickd.cli.fetch_answer import told
+from brickd.cli.ask import told
 from brickd.cli.output import emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_services

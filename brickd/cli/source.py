@@ -15,7 +15,7 @@ import click
 from brickd.base import escape, units
 from brickd.base.units import plural
 from brickd.cli import table as tables
-from brickd.cli.fetch_answer import asked
+from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_sources

@@ -17,7 +17,7 @@ from brickd.base import escape, units
 from brickd.base.units import NOBODY
 from brickd.cli import progress, wording
 from brickd.cli import table as tables
-from brickd.cli.fetch_answer import asked
+from brickd.cli.ask import asked
 from brickd.cli.health import Bounds
 from brickd.cli.health_line import check as checked
 from brickd.cli.output import Screen, emit, output_options
@@ -27,7 +27,7 @@ from brickd.cli.watch_loop import again
 from brickd.errors import Exit
 from brickd.query.parameters import Number
 from brickd.query.queries import StatusQuestion
-from brickd.views import fetch
+from brickd.views import fetch_answer
 from brickd.views.next_command import command
 
 LINES = 24
@@ -89,7 +89,7 @@ def status(
         raise click.UsageError("--check judges once, --watch shows again and again: give one of them")
     if bounds != Bounds() and not check:
         raise click.UsageError("this option needs --check")
-    find = partial(fetch.find, "status", question, recordings=recordings, reading=progress.reading)
+    find = partial(fetch_answer.find, "status", question, recordings=recordings, reading=progress.reading)
     if seconds is not None:
         again(seconds, find, render, output)
     if check:

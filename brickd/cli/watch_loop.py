@@ -17,7 +17,7 @@ import click
 
 from brickd.base import escape
 from brickd.cli.output import Screen, emit, say, screen
-from brickd.views.fetch import FetchedAnswer
+from brickd.views.fetch_answer import FetchedAnswer
 
 if TYPE_CHECKING:
     from brickd.views.common import Document

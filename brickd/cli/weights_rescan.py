@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from brickd.base import units
-from brickd.cli.fetch_answer import told
+from brickd.cli.ask import told
 from brickd.cli.output import say
 from brickd.cli.progress import tell
 from brickd.query.orders import Rescanning

@@ -17,7 +17,7 @@ from brickd.errors import SegmentRefused
 from brickd.model.deferred import Deferred
 from brickd.model.deferred_overlay import laid_over, overlay
 from brickd.model.kernel_sources.store import Sources
-from brickd.model.retained import Cursor, RetainedWorker
+from brickd.model.retained_workers import Cursor, RetainedWorker
 from brickd.query.orders import Wish
 from brickd.shm import _reader
 from brickd.shm.memory_budget import MIB, Account, Ration

@@ -40,7 +40,7 @@ from brickd.errors import BrickdError, DaemonRefused, NoSuchWorker, SegmentConsu
 from brickd.model.event_log import KEPT, Log
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources
-from brickd.model.retained import RetainedTotals
+from brickd.model.retained_workers import RetainedTotals
 from brickd.model.survey_snapshot import Takes
 from brickd.model.windows import Window, Windows
 from brickd.model.worker_names import suggestion

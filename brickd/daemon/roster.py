@@ -23,7 +23,7 @@ from brickd.daemon.segment_directory import Directory
 from brickd.errors import NotPermitted, SegmentConsumed, SegmentCopy, SegmentRefused, SegmentUndrained
 from brickd.model.deferred_overlay import lifted
 from brickd.model.event_log import Tell
-from brickd.model.retained import Background, RetainedTotals, RetainedWorker
+from brickd.model.retained_workers import Background, RetainedTotals, RetainedWorker
 from brickd.model.worker_names import named
 from brickd.model.worker_origins import Lately, Origin
 from brickd.model.workers import Held

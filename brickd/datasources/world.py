@@ -26,7 +26,7 @@ from brickd.errors import CheckpointRefused, NotPermitted, SegmentRefused
 from brickd.model import workers
 from brickd.model.kernel_sources.files import Filed
 from brickd.model.kernel_sources.store import KnownSources, Sources
-from brickd.model.retained import Background
+from brickd.model.retained_workers import Background
 from brickd.model.workers import Survey, Worker
 from brickd.shm import _reader, segment_files
 from brickd.shm.segment import Segment, open_segment

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from brickd.base.users import others_have
 from brickd.errors import DaemonEnds, NoSuchWorker, NotPermitted, SegmentCopy, SegmentRefused, SegmentUnpublished
 from brickd.model.deferred_overlay import laid_over
-from brickd.model.retained import Background
+from brickd.model.retained_workers import Background
 from brickd.model.worker_names import Who, named, suggestion
 from brickd.model.worker_origins import Origin
 from brickd.shm import _reader, removed_file

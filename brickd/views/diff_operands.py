@@ -14,8 +14,8 @@ from typing import Any
 from brickd.errors import NothingComparable
 from brickd.query.queries import DiffQuestion
 from brickd.recording.rotation import parted
-from brickd.views import fetch
-from brickd.views.fetch import FetchedAnswer, Reading, silent
+from brickd.views import fetch_answer
+from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,11 @@ def find(question: DiffQuestion, reading: Reading = silent) -> FetchedAnswer:
     terms = _spread([term(word) for word in question.names])
     paths = list(dict.fromkeys(each.path for each in terms if each.path))
     if not paths:
-        return fetch.find("diff", question)
+        return fetch_answer.find("diff", question)
     sets = _sets(paths)
     if len(sets) == 1 and all(each.path for each in terms):
         names = tuple(each.name for each in terms if each.name) if all(each.name for each in terms) else ()
-        return fetch.find("diff", replace(question, names=names), recordings=paths, reading=reading)
+        return fetch_answer.find("diff", replace(question, names=names), recordings=paths, reading=reading)
     return _gathered(question, terms, sets, reading)
 
 
@@ -91,7 +91,7 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
 def _gathered(
     question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
 ) -> FetchedAnswer:
-    from brickd.datasources.several import Gathered, Live, WorldPart
+    from brickd.datasources.several_worlds import Gathered, Live, WorldPart
     from brickd.recording.replay import opened
     from brickd.views import diff
 

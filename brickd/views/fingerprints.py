@@ -5,7 +5,7 @@ Owns: the schema of its document. Must not know: what is made of fingerprints.
 
 from __future__ import annotations
 
-from brickd.analysis.numerics import wire
+from brickd.analysis.numerics import fingerprint_export
 from brickd.datasources.world import World
 from brickd.query.queries import FingerprintsQuestion
 from brickd.views.common import Answer, begun
@@ -16,4 +16,4 @@ def answer(world: World, question: FingerprintsQuestion) -> Answer:
     workers = world.survey().workers
     if question.uuids:
         workers = [worker for worker in workers if worker.reading.uuid in question.uuids]
-    return Answer({**begun(world), **wire.document(world.numerics(workers))})
+    return Answer({**begun(world), **fingerprint_export.document(world.numerics(workers))})

@@ -12,8 +12,8 @@ from brickd.cli import progress
 from brickd.cli.output import say
 from brickd.client import client
 from brickd.query.query import Question, to_query
-from brickd.views import fetch
-from brickd.views.fetch import Passes
+from brickd.views import fetch_answer
+from brickd.views.fetch_answer import Passes
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -29,7 +29,7 @@ def asked(
     meanwhile: Callable[[Passes], None] | None = None,
 ) -> Document:
     """Answer a question, and print the words beside the answer to stderr."""
-    found = fetch.find(
+    found = fetch_answer.find(
         name,
         question,
         recordings=recordings,
@@ -49,7 +49,7 @@ def told(name: str, question: Question, *, post: bool = False) -> Document:
     Raises:
         NoAnswer: there is none.
     """
-    found = fetch.told(client.ask(name, to_query(question), post=post).document())
+    found = fetch_answer.told(client.ask(name, to_query(question), post=post).document())
     for words in found.words:
         say(words)
     return found.document

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
-from brickd.analysis.numerics import wire
+from brickd.analysis.numerics import fingerprint_export
 from brickd.analysis.numerics.fingerprints import ALL_BYTES, Numerics
 from brickd.client import client
 from brickd.client.client import NoAnswer
@@ -48,7 +48,7 @@ class Live(SharedMemory):
                 raise
             super().hear(of, numerics, mark)
         else:
-            wire.hear(numerics, document, mark)
+            fingerprint_export.hear(numerics, document, mark)
 
 
 class WorldPart(NamedTuple):
