@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from brickd.query.queries import DiffQuestion
+from brickd.query.queries import DiffQuery
 from brickd.views import diff_operands
 
 
@@ -133,6 +133,6 @@ def found(
     """Compare the workers of these names; raises as `brickd.diff` does."""
     # A number of sixteen digits is no hexadecimal one.
     asked = step if step is None or isinstance(step, str) else f"{step & (1 << 64) - 1:016x}"
-    answer = diff_operands.find(DiffQuestion(tuple(names), by, asked, since, rtol))
+    answer = diff_operands.find(DiffQuery(tuple(names), by, asked, since, rtol))
     diff_operands.require_comparable(answer.document)
     return Divergence(answer.document, answer.words)

@@ -13,7 +13,7 @@ from said import Said, Tensor
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.datasources.world import Source
 from brickd.model.workers import Survey, Worker
-from brickd.query.queries import DiffQuestion
+from brickd.query.queries import DiffQuery
 from brickd.shm import _reader
 from brickd.shm.ledger import ledger_of
 from brickd.shm.segment_copy import SiteKey
@@ -127,5 +127,5 @@ def compared(*said: Sequence[Said], **how: Any) -> Any:
 def answered(*said: Sequence[Said], names: Sequence[str] = ("api",), **how: Any) -> Any:
     """The document on workers that say this; what is no parameter of a question is of their world."""
     world = {key: how.pop(key) for key in ("lost", "process", "spans", "services", "dead", "called") if key in how}
-    question = DiffQuestion(tuple(names), **how)
+    question = DiffQuery(tuple(names), **how)
     return diff.answer(Sided(said, **world), question).document

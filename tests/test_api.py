@@ -27,12 +27,12 @@ from brickd.datasources.world import SharedMemory, World
 from brickd.errors import NoSuchWorker
 from brickd.model.event_log import Log
 from brickd.query.queries import (
-    BricksQuestion,
-    HangQuestion,
-    InspectQuestion,
-    StatusQuestion,
-    TreeQuestion,
-    WorkersQuestion,
+    BricksQuery,
+    HangQuery,
+    InspectQuery,
+    StatusQuery,
+    TreeQuery,
+    WorkersQuery,
 )
 from brickd.views import bricks, hang, inspect, status, tree, workers
 from brickd.views.common import Answer
@@ -46,22 +46,22 @@ def socket_path(daemon: Daemon) -> Path:
 STILL = 'with brick.span("outer"):\n    with brick.span("inner", category="norm"): pass\npause()'
 
 
-HANG = HangQuestion(watch=0.01, longer=0.0)
+HANG = HangQuery(watch=0.01, longer=0.0)
 
 
 @pytest.mark.parametrize(
     ("target", "question", "view"),
     [
-        ("status", StatusQuestion(), status.answer),
-        ("workers?name=api/1&name=batch", WorkersQuestion(("api/1", "batch")), workers.answer),
+        ("status", StatusQuery(), status.answer),
+        ("workers?name=api/1&name=batch", WorkersQuery(("api/1", "batch")), workers.answer),
         (
             "bricks?sort=name&by=worker&top=3&name=api/0",
-            BricksQuestion(("api/0",), "name", "worker", None, 3),
+            BricksQuery(("api/0",), "name", "worker", None, 3),
             bricks.answer,
         ),
-        ("tree?layers=true&depth=1", TreeQuestion(layers=True, depth=1), tree.answer),
+        ("tree?layers=true&depth=1", TreeQuery(layers=True, depth=1), tree.answer),
         ("hang?watch=0.01&longer=0", HANG, lambda world, asked: hang.answer(world, asked, hang.look(world, asked))),
-        ("inspect/api/1?records=0", InspectQuestion("api/1", 0), inspect.answer),
+        ("inspect/api/1?records=0", InspectQuery("api/1", 0), inspect.answer),
     ],
 )
 def test_a_view_is_the_same_over_the_socket(

@@ -47,15 +47,15 @@ from brickd.model.retained_workers import Cursor, RetainedTotals, RetainedWorker
 from brickd.model.workers import survey
 from brickd.query.orders import Forgetting, Wish
 from brickd.query.queries import (
-    BricksQuestion,
-    CoverageQuestion,
-    DiffQuestion,
-    InspectQuestion,
-    SourceQuestion,
-    StatusQuestion,
-    TreeQuestion,
-    WeightsQuestion,
-    WorkersQuestion,
+    BricksQuery,
+    CoverageQuery,
+    DiffQuery,
+    InspectQuery,
+    SourceQuery,
+    StatusQuery,
+    TreeQuery,
+    WeightsQuery,
+    WorkersQuery,
 )
 from brickd.shm import _reader
 from brickd.shm.clock import Now
@@ -156,15 +156,15 @@ def written(value: Any) -> bytes:
 
 def answers(world: SharedMemory | Daemon) -> Iterator[Callable[[], Answer]]:
     """Every view that rests on a checkpoint."""
-    yield lambda: status.answer(world, StatusQuestion())
-    yield lambda: workers.answer(world, WorkersQuestion())
-    yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
-    yield lambda: tree.answer(world, TreeQuestion(layers=True))
-    yield lambda: coverage.answer(world, CoverageQuestion())
-    yield lambda: diff.answer(world, DiffQuestion())
-    yield lambda: weights.answer(world, WeightsQuestion(all=True))
-    yield lambda: inspect.answer(world, InspectQuestion("api/0"))
-    yield lambda: source.answer(world, SourceQuestion())
+    yield lambda: status.answer(world, StatusQuery())
+    yield lambda: workers.answer(world, WorkersQuery())
+    yield lambda: bricks.answer(world, BricksQuery(by="layer"))
+    yield lambda: tree.answer(world, TreeQuery(layers=True))
+    yield lambda: coverage.answer(world, CoverageQuery())
+    yield lambda: diff.answer(world, DiffQuery())
+    yield lambda: weights.answer(world, WeightsQuery(all=True))
+    yield lambda: inspect.answer(world, InspectQuery("api/0"))
+    yield lambda: source.answer(world, SourceQuery())
 
 
 def shown(world: SharedMemory | Daemon) -> None:

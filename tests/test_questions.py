@@ -15,20 +15,20 @@ from brickd.errors import WrongQuestion
 from brickd.query.parameters import Switch
 from brickd.query.queries import (
     SORTS,
-    BricksQuestion,
+    BricksQuery,
     By,
-    HangQuestion,
-    InspectQuestion,
-    StatusQuestion,
-    TreeQuestion,
-    WeightsQuestion,
-    WorkersQuestion,
+    HangQuery,
+    InspectQuery,
+    StatusQuery,
+    TreeQuery,
+    WeightsQuery,
+    WorkersQuery,
 )
-from brickd.query.query import Question, from_query, parameters, to_query
+from brickd.query.query import Query, from_query, parameters, to_query
 
-KINDS: list[type[Question]] = [
-    BricksQuestion, HangQuestion, InspectQuestion, StatusQuestion, TreeQuestion, WeightsQuestion,
-    WorkersQuestion,
+KINDS: list[type[Query]] = [
+    BricksQuery, HangQuery, InspectQuery, StatusQuery, TreeQuery, WeightsQuery,
+    WorkersQuery,
 ]  # fmt: skip
 TEXTS = [
     "", "0", "1", "7", "-1", "+1", " 1", "1.5", "0.01", "1e2", "1e999", "nan", "inf", "-0", "٣", "9" * 25, "self",
@@ -36,28 +36,28 @@ TEXTS = [
 ]  # fmt: skip
 
 NAMES = st.lists(st.text(min_size=1), max_size=3).map(tuple)
-QUESTIONS: st.SearchStrategy[Question] = st.one_of(
-    st.builds(StatusQuestion, NAMES),
-    st.builds(WorkersQuestion, NAMES),
+QUESTIONS: st.SearchStrategy[Query] = st.one_of(
+    st.builds(StatusQuery, NAMES),
+    st.builds(WorkersQuery, NAMES),
     st.builds(
-        BricksQuestion, NAMES, st.sampled_from([sort for sort in SORTS if sort != "spread"]),
+        BricksQuery, NAMES, st.sampled_from([sort for sort in SORTS if sort != "spread"]),
         st.sampled_from([None, *get_args(By)]), st.none() | st.text(min_size=1), st.none() | st.integers(1, 2**60),
     ),
-    st.builds(TreeQuestion, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100)),
-    st.builds(WeightsQuestion, NAMES, st.booleans()),
-    st.builds(HangQuestion, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
-    st.builds(InspectQuestion, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
+    st.builds(TreeQuery, NAMES, st.booleans(), st.none() | st.integers(1, 10**6), st.floats(0, 100)),
+    st.builds(WeightsQuery, NAMES, st.booleans()),
+    st.builds(HangQuery, NAMES, st.floats(0.01, 3600), st.floats(0, 86400)),
+    st.builds(InspectQuery, st.none() | st.text(min_size=1), st.integers(0, 100_000)),
 )  # fmt: skip
 
 
 @given(QUESTIONS)
-def test_a_question_that_is_read_from_its_own_query_is_the_same_question(question: Question) -> None:
+def test_a_question_that_is_read_from_its_own_query_is_the_same_question(question: Query) -> None:
     assert from_query(type(question), to_query(question)) == question
 
 
 @given(st.sampled_from(KINDS), st.lists(st.tuples(st.text(max_size=9) | st.sampled_from(["name", "top", "watch"]),
                                                   st.text(max_size=9))))  # fmt: skip
-def test_any_query_asks_a_question_or_is_refused(kind: type[Question], pairs: list[tuple[str, str]]) -> None:
+def test_any_query_asks_a_question_or_is_refused(kind: type[Query], pairs: list[tuple[str, str]]) -> None:
     try:
         question = from_query(kind, pairs)
     except WrongQuestion:
@@ -74,19 +74,19 @@ def test_nothing_is_said_of_defaults() -> None:
 @pytest.mark.parametrize(
     ("kind", "query", "told"),
     [
-        (StatusQuestion, "sort=self", "no parameter 'sort', expected name"),
-        (BricksQuestion, "sort=shelf", "sort is 'shelf', expected one of self, total, mean, "),
-        (BricksQuestion, "sort=self sort=p50", "sort is given more than once"),
-        (BricksQuestion, "sort=spread by=worker", "give one of them"),
-        (BricksQuestion, "top=0", "top is 0, expected a whole number of 1 or more"),
-        (BricksQuestion, "top=1.5", "top is '1.5', expected a whole number"),
-        (BricksQuestion, "name=", "name is ('',), expected names of workers or services"),
-        (TreeQuestion, "min=nan", "min is nan, expected a number of 0 to 100"),
-        (TreeQuestion, "layers=yes", "layers is 'yes', expected true or false"),
-        (InspectQuestion, "records=100001", "expected a whole number of 0 to 100000"),
+        (StatusQuery, "sort=self", "no parameter 'sort', expected name"),
+        (BricksQuery, "sort=shelf", "sort is 'shelf', expected one of self, total, mean, "),
+        (BricksQuery, "sort=self sort=p50", "sort is given more than once"),
+        (BricksQuery, "sort=spread by=worker", "give one of them"),
+        (BricksQuery, "top=0", "top is 0, expected a whole number of 1 or more"),
+        (BricksQuery, "top=1.5", "top is '1.5', expected a whole number"),
+        (BricksQuery, "name=", "name is ('',), expected names of workers or services"),
+        (TreeQuery, "min=nan", "min is nan, expected a number of 0 to 100"),
+        (TreeQuery, "layers=yes", "layers is 'yes', expected true or false"),
+        (InspectQuery, "records=100001", "expected a whole number of 0 to 100000"),
     ],
 )
-def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Question], query: str, told: str) -> None:
+def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Query], query: str, told: str) -> None:
     with pytest.raises(WrongQuestion) as refused:
         from_query(kind, [(key, value) for key, _, value in (pair.partition("=") for pair in query.split())])
     assert told in str(refused.value)
@@ -94,16 +94,16 @@ def test_what_is_not_taken_is_refused_with_what_is_wanted(kind: type[Question], 
 
 def test_a_refusal_is_short_however_long_the_value() -> None:
     with pytest.raises(WrongQuestion) as refused:
-        BricksQuestion(sort="x" * 10_000)
+        BricksQuery(sort="x" * 10_000)
     assert len(str(refused.value)) < 300
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", TEXTS)
-def test_the_command_line_takes_what_a_query_takes(kind: type[Question], text: str) -> None:
+def test_the_command_line_takes_what_a_query_takes(kind: type[Query], text: str) -> None:
     @click.command()
-    @asks(kind)
-    def verb(question: Question) -> Question:
+    @asks(kind, recorded=False)
+    def verb(question: Query) -> Query:
         return question
 
     for name, parameter in parameters(kind).items():
@@ -123,4 +123,4 @@ def test_the_command_line_takes_what_a_query_takes(kind: type[Question], text: s
 
 def test_a_question_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        BricksQuestion().sort = "nonsense"  # type: ignore[misc]
+        BricksQuery().sort = "nonsense"  # type: ignore[misc]

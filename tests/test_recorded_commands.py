@@ -12,7 +12,8 @@ from faults import Start
 from test_record import recording
 from verbs import brickd, document
 
-from brickd.views.next_command import VERBS, command, rewritten
+from brickd.query.queries import VERBS
+from brickd.views.next_command import command, rewritten
 
 WORKER = """
 from array import array

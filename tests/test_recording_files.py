@@ -32,7 +32,7 @@ from brickd.model.event_log import KEPT, Event, Log, Page
 from brickd.model.survey_snapshot import EVERY_NS, Snapshot
 from brickd.model.workers import Worker
 from brickd.query.orders import Recording
-from brickd.query.queries import InspectQuestion
+from brickd.query.queries import InspectQuery
 from brickd.recording import body_codec as bodies
 from brickd.recording.chunks import open_recording
 from brickd.recording.replay import opened
@@ -415,7 +415,7 @@ def test_the_rings_of_a_worker_are_read_in_two_passes_whatever_their_number(work
     with opened([str(path)], reads) as world:
         world.survey()
         before = len(passes)
-        answer = inspect.answer(world, InspectQuestion("api/0", records=3))
+        answer = inspect.answer(world, InspectQuery("api/0", records=3))
         assert len(passes) - before <= 2
         assert [[span["sequence"] for span in lane["spans"]] for lane in answer.document["lanes"]] == [
             [many * each - 2, many * each - 1, many * each]

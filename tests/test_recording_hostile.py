@@ -20,16 +20,16 @@ from verbs import started
 from brickd.cli import main
 from brickd.errors import BrickdError, Exit
 from brickd.query.queries import (
-    BricksQuestion,
-    CoverageQuestion,
-    EventsQuestion,
-    HangQuestion,
-    InspectQuestion,
-    StatusQuestion,
-    StragglersQuestion,
-    TreeQuestion,
-    WeightsQuestion,
-    WorkersQuestion,
+    BricksQuery,
+    CoverageQuery,
+    EventsQuery,
+    HangQuery,
+    InspectQuery,
+    StatusQuery,
+    StragglersQuery,
+    TreeQuery,
+    WeightsQuery,
+    WorkersQuery,
 )
 from brickd.recording.replay import Replay, opened
 from brickd.shm import _reader
@@ -84,17 +84,17 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def answers(world: Replay) -> Iterator[Callable[[], object]]:
     """Every view of a recording."""
-    yield lambda: status.answer(world, StatusQuestion())
-    yield lambda: status.answer(world, StatusQuestion(over="10s"))
-    yield lambda: workers.answer(world, WorkersQuestion())
-    yield lambda: bricks.answer(world, BricksQuestion(by="layer"))
-    yield lambda: tree.answer(world, TreeQuestion(layers=True))
-    yield lambda: stragglers.answer(world, StragglersQuestion())
-    yield lambda: coverage.answer(world, CoverageQuestion())
-    yield lambda: weights.answer(world, WeightsQuestion(all=True))
-    yield lambda: inspect.answer(world, InspectQuestion("api/0"))
-    yield lambda: hang.of_recording(world, HangQuestion())
-    yield lambda: events.answer(world, EventsQuestion())
+    yield lambda: status.answer(world, StatusQuery())
+    yield lambda: status.answer(world, StatusQuery(over="10s"))
+    yield lambda: workers.answer(world, WorkersQuery())
+    yield lambda: bricks.answer(world, BricksQuery(by="layer"))
+    yield lambda: tree.answer(world, TreeQuery(layers=True))
+    yield lambda: stragglers.answer(world, StragglersQuery())
+    yield lambda: coverage.answer(world, CoverageQuery())
+    yield lambda: weights.answer(world, WeightsQuery(all=True))
+    yield lambda: inspect.answer(world, InspectQuery("api/0"))
+    yield lambda: hang.of_recording(world, HangQuery())
+    yield lambda: events.answer(world, EventsQuery())
     yield lambda: list(world.snapshots())
     yield lambda: json.dumps([world.document(), world.words()])
 
@@ -229,7 +229,7 @@ def test_weights_that_do_not_add_up_are_damaged_and_the_rest_is_shown(
         """Of how many tensors anything is, and how much of the file is damaged."""
         path.write_bytes(forged(chunks))
         with opened([str(path)]) as world:
-            (worker,) = weights.answer(world, WeightsQuestion()).document["workers"]
+            (worker,) = weights.answer(world, WeightsQuery()).document["workers"]
             return worker["tensors"], len(world.document()["files"][0]["damages"])
 
     assert known(honest) == (2, 0)
@@ -244,4 +244,4 @@ def test_weights_of_a_worker_of_another_service_are_nobodys(honest: list[Written
         forged([(each, at, body.replace(b'"api"', b'"ipa"') if each == kind else body) for each, at, body in honest])
     )
     with opened([str(path)]) as world:
-        assert weights.answer(world, WeightsQuestion()).document["workers"][0]["tensors"] == 0
+        assert weights.answer(world, WeightsQuery()).document["workers"][0]["tensors"] == 0

@@ -17,7 +17,7 @@ from tapes import forged
 from brickd.cli import ask, progress
 from brickd.model.survey_snapshot import Snapshot
 from brickd.model.workers import Survey
-from brickd.query.queries import EventsQuestion
+from brickd.query.queries import EventsQuery
 from brickd.recording import body_codec
 from brickd.recording.body_codec import RecordingCounts
 from brickd.shm import _reader
@@ -52,7 +52,7 @@ def on_terminal(columns: int, monkeypatch: pytest.MonkeyPatch, tell: Callable[[]
 
 def test_on_a_terminal_it_is_shown_how_far_a_recording_was_read(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
-    said = on_terminal(200, monkeypatch, lambda: ask.asked("events", EventsQuestion(), recordings=[file]))
+    said = on_terminal(200, monkeypatch, lambda: ask.asked("events", EventsQuery(), recordings=[file]))
     size = os.path.getsize(file)
     assert said.startswith(f"\rreading {file}: 1.5M of {size / 2**20:.1f}M\x1b[K\r\x1b[Kbrickd: ")
 
@@ -65,6 +65,6 @@ def test_where_nobody_looks_nothing_is_shown(
     file: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
-    ask.asked("events", EventsQuestion(), recordings=[file])
+    ask.asked("events", EventsQuery(), recordings=[file])
     out, err = capfd.readouterr()
     assert (out, "\r" in err, "reading" in err) == ("", False, False)

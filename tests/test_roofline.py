@@ -29,7 +29,7 @@ from brickd.base.paths import runtime
 from brickd.cli import roofline_svg
 from brickd.cli.roofline import _elsewhere as elsewhere
 from brickd.errors import BrickdError
-from brickd.query.queries import RooflineQuestion
+from brickd.query.queries import RooflineQuery
 
 HERE = Machine("a processor", 2)
 LEVELS = (Bandwidth("L1", 1e12, 24_576), Bandwidth("L2", 2e11, 2**19), Bandwidth("memory", 1e10, 2**30))
@@ -66,10 +66,10 @@ def brick(name: str = "b", **said: Any) -> dict[str, Any]:
 
 
 def answered(
-    *bricks: dict[str, Any], question: RooflineQuestion | None = None, here: Machine = HERE, device: Device = DEVICE
+    *bricks: dict[str, Any], question: RooflineQuery | None = None, here: Machine = HERE, device: Device = DEVICE
 ) -> dict[str, Any]:
     said = {"schema_version": 1, "source": "daemon", "over": "start", "over_ns": None, "workers": 1, "bricks": bricks}
-    return told(said, device, question or RooflineQuestion(), here)
+    return told(said, device, question or RooflineQuery(), here)
 
 
 # ---- the formula
@@ -133,7 +133,7 @@ def test_a_brick_of_which_anything_is_not_known_is_unknown_and_never_optimal(
 @given(st.lists(st.tuples(*[st.integers(0, 2**63)] * 3), max_size=8), st.none() | st.integers(1, 4))
 def test_every_brick_is_ranked_counted_or_unknown(said: list[tuple[int, int, int]], top: int | None) -> None:
     bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
-    found = answered(*bricks, question=RooflineQuestion(top=top))
+    found = answered(*bricks, question=RooflineQuery(top=top))
     assert len(found["bricks"]) + found["rest"]["bricks"] + len(found["unknown"]) == len(bricks)
     gains = [entry["to_gain_ns"] for entry in found["bricks"]]
     assert gains == sorted(gains, reverse=True)
@@ -154,7 +154,7 @@ def test_what_is_above_the_roof_is_said_to_be_and_not_cut_to_it() -> None:
 
 
 def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
-    asked = RooflineQuestion(level="L2", type="float64")
+    asked = RooflineQuery(level="L2", type="float64")
     (found,) = answered(brick(flops=2_000, bytes=8_000), question=asked)["bricks"]
     assert (found["roof_flops_per_second"], found["limit"]) == (5e10, "compute")
     (found,) = answered(brick(flops=1_000, bytes=8_000), question=asked)["bricks"]
@@ -164,15 +164,15 @@ def test_a_level_and_a_type_that_are_asked_for_are_those_of_the_roof() -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (RooflineQuestion(type="int8"), "of machine no int8 is known: --type is one of float32, float64"),
-        (RooflineQuestion(level="L3"), "of machine no L3 is known: --level is one of L1, L2, memory"),
+        (RooflineQuery(type="int8"), "of machine no int8 is known: --type is one of float32, float64"),
+        (RooflineQuery(level="L3"), "of machine no L3 is known: --level is one of L1, L2, memory"),
     ],
 )
-def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuestion, said: str) -> None:
+def test_what_a_device_has_no_peak_of_is_answered_with_what_it_has(asked: RooflineQuery, said: str) -> None:
     with pytest.raises(BrickdError, match=said):
         roof_of(DEVICE, asked)
     with pytest.raises(BrickdError, match="no peaks are known of gpu0, only of machine"):
-        chosen([DEVICE], RooflineQuestion(device="gpu0"))
+        chosen([DEVICE], RooflineQuery(device="gpu0"))
 
 
 @given(
@@ -186,7 +186,7 @@ def test_whatever_a_device_and_bricks_may_have_can_be_told_and_drawn(
     levels = tuple(Bandwidth(f"L{n}", rate) for n, rate in enumerate(bandwidths))
     device = replace(DEVICE, flops_per_second={"float32": peak}, bandwidths=levels)
     bricks = [brick(str(n), flops=f, bytes=b, total_ns=t) for n, (f, b, t) in enumerate(said)]
-    found = answered(*bricks, question=RooflineQuestion(level="L0"), device=device)
+    found = answered(*bricks, question=RooflineQuery(level="L0"), device=device)
     assert len(found["bricks"]) == len(bricks)
     json.dumps(found, allow_nan=False)
     drawn = ElementTree.fromstring(roofline_svg.svg(found))

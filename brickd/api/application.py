@@ -40,21 +40,21 @@ from brickd.errors import BrickdError, NotPermitted, WrongQuestion
 from brickd.query.orders import EndRecording, Forgetting, RecordedFile, Recording, Rescanning, Setting
 from brickd.query.parameters import Number
 from brickd.query.queries import (
-    BricksQuestion,
-    CoverageQuestion,
-    DiffQuestion,
-    EventsQuestion,
-    FingerprintsQuestion,
-    HangQuestion,
-    InspectQuestion,
-    SourceQuestion,
-    StatusQuestion,
-    StragglersQuestion,
-    TreeQuestion,
-    WeightsQuestion,
-    WorkersQuestion,
+    BricksQuery,
+    CoverageQuery,
+    DiffQuery,
+    EventsQuery,
+    FingerprintsQuery,
+    HangQuery,
+    InspectQuery,
+    SourceQuery,
+    StatusQuery,
+    StragglersQuery,
+    TreeQuery,
+    WeightsQuery,
+    WorkersQuery,
 )
-from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Question, default, from_query, given, parameters
+from brickd.query.query import ABOUT_WORKERS, OVER, Asked, Query, default, from_query, given, parameters
 from brickd.recording.session import Recorder
 from brickd.views import (
     bricks,
@@ -87,12 +87,12 @@ _KINDS = {
 
 
 @dataclass(frozen=True)
-class NoParameters(Question):
+class NoParameters(Query):
     """A question without parameters."""
 
 
 @dataclass(frozen=True)
-class AgainQuestion(Question):
+class StreamQuery(Query):
     """The status of which workers, and how often."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -106,7 +106,7 @@ class Endpoint:
 
     method: str
     path: str
-    question: type[Question]
+    question: type[Query]
     answer: Callable[[Any], Awaitable[Response]]
     help: str
     role: Role = Role.READ
@@ -144,39 +144,39 @@ class Application:
         self._streams = event_stream.Streams(limits.streams)
         self._endpoints = [
             Endpoint("GET", "", NoParameters, self._index, "The daemon, and every path that it answers."),
-            self._view("status", StatusQuestion, status.answer, "Totals over all workers, and problems."),
-            self._view("workers", WorkersQuestion, workers.answer, "Every worker in full."),
-            self._view("bricks", BricksQuestion, bricks.answer, "Totals of every brick."),
-            self._view("tree", TreeQuestion, tree.answer, "The call tree over all workers."),
-            self._view("source", SourceQuestion, source.answer, "The sources that kernels were compiled from."),
-            Endpoint("GET", "/hang", HangQuestion, self._hang, "The open spans, after two looks."),
+            self._view("status", StatusQuery, status.answer, "Totals over all workers, and problems."),
+            self._view("workers", WorkersQuery, workers.answer, "Every worker in full."),
+            self._view("bricks", BricksQuery, bricks.answer, "Totals of every brick."),
+            self._view("tree", TreeQuery, tree.answer, "The call tree over all workers."),
+            self._view("source", SourceQuery, source.answer, "The sources that kernels were compiled from."),
+            Endpoint("GET", "/hang", HangQuery, self._hang, "The open spans, after two looks."),
             self._view(
                 "stragglers",
-                StragglersQuestion,
+                StragglersQuery,
                 stragglers.answer,
                 "The workers that are slow, in which brick, since when.",
             ),
-            self._view("diff", DiffQuestion, diff.answer, "Where numbers first differ, and which worker is wrong."),
+            self._view("diff", DiffQuery, diff.answer, "Where numbers first differ, and which worker is wrong."),
             self._view(
                 protocol.FINGERPRINTS,
-                FingerprintsQuestion,
+                FingerprintsQuery,
                 fingerprints.answer,
                 "The fingerprints that the daemon keeps.",
             ),
-            self._view("coverage", CoverageQuestion, coverage.answer, "Which computed values were compared."),
-            self._view("weights", WeightsQuestion, weights.answer, "Whether replicas hold the same parameters."),
+            self._view("coverage", CoverageQuery, coverage.answer, "Which computed values were compared."),
+            self._view("weights", WeightsQuery, weights.answer, "Whether replicas hold the same parameters."),
             self._control("/weights/rescan", Rescanning, self._rescan, "Make workers read their parameters again."),
-            self._view("inspect", InspectQuestion, inspect.answer, "One segment in full."),
-            self._view("inspect/{name:path}", InspectQuestion, inspect.answer, "The same, with the name in the path."),
-            Endpoint("GET", "/events", EventsQuestion, self._events, "The events that the daemon logged."),
+            self._view("inspect", InspectQuery, inspect.answer, "One segment in full."),
+            self._view("inspect/{name:path}", InspectQuery, inspect.answer, "The same, with the name in the path."),
+            Endpoint("GET", "/events", EventsQuery, self._events, "The events that the daemon logged."),
             Endpoint(
                 "GET",
                 "/events/stream",
-                EventsQuestion,
+                EventsQuery,
                 self._events_stream,
                 "The events, then each new one as it happens.",
             ),
-            Endpoint("GET", "/status/stream", AgainQuestion, self._status_stream, "The status, repeatedly."),
+            Endpoint("GET", "/status/stream", StreamQuery, self._status_stream, "The status, repeatedly."),
             self._control("/set", Setting, self._set, "Set what the workers of a service record, or read the setting."),
             self._control("/forget", Forgetting, self._forget, "Forget the totals of dead workers."),
             self._control(
@@ -277,25 +277,25 @@ class Application:
         return Endpoint("GET", f"/{path}", question, answered, help)
 
     def _control(
-        self, path: str, order: type[Question], answer: Callable[[Any], Awaitable[Response]], help: str
+        self, path: str, order: type[Query], answer: Callable[[Any], Awaitable[Response]], help: str
     ) -> Endpoint:
         return Endpoint("POST", path, order, answer, help, Role.CONTROL)
 
-    async def _hang(self, question: HangQuestion) -> Response:
+    async def _hang(self, question: HangQuery) -> Response:
         before = await self._in_thread(hang.look, self._served, question)
         if before.workers:
             await asyncio.sleep(question.watch)
         return Reply(await self._in_thread(lambda: _told(hang.answer(self._served, question, before))))
 
-    async def _events(self, question: EventsQuestion) -> Response:
+    async def _events(self, question: EventsQuery) -> Response:
         return Reply(_told(events.answer(self._served, question)))
 
-    async def _events_stream(self, question: EventsQuestion) -> Response:
+    async def _events_stream(self, question: EventsQuery) -> Response:
         log = self._served.events
         return event_stream.EventStream(self._streams, lambda reader: event_stream.events(reader, log, question.since))
 
-    async def _status_stream(self, question: AgainQuestion) -> Response:
-        asked = StatusQuestion(question.names, question.over)
+    async def _status_stream(self, question: StreamQuery) -> Response:
+        asked = StatusQuery(question.names, question.over)
 
         async def document() -> bytes:
             return await self._in_thread(lambda: _told(status.answer(self._served, asked)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from brickd.cli import progress
 from brickd.cli.output import say
 from brickd.client import client
-from brickd.query.query import Question, to_query
+from brickd.query.query import Query, to_query
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import Passes
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def asked(
     name: str,
-    question: Question,
+    question: Query,
     *,
     recordings: Sequence[str] = (),
     view: str | None = None,
@@ -43,7 +43,7 @@ def asked(
     return found.document
 
 
-def told(name: str, question: Question, *, post: bool = False) -> Document:
+def told(name: str, question: Query, *, post: bool = False) -> Document:
     """What the daemon alone can answer, or do.
 
     Raises:

@@ -19,7 +19,7 @@ from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
-from brickd.query.queries import SORTS, BricksQuestion
+from brickd.query.queries import SORTS, BricksQuery
 
 
 def _ratio(value: float | None) -> str:
@@ -56,9 +56,9 @@ _WORST = (
 
 
 @click.command()
-@asks(BricksQuestion, recorded=True)
+@asks(BricksQuery)
 @output_options
-def bricks(question: BricksQuestion, recordings: Sequence[str], output: str) -> None:
+def bricks(question: BricksQuery, recordings: Sequence[str], output: str) -> None:
     """Show the totals of every brick.
 
     One row per brick, the largest self time first.

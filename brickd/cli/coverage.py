@@ -21,7 +21,7 @@ from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_services
 from brickd.cli.table import Column
 from brickd.model.worker_names import as_argument
-from brickd.query.queries import CoverageQuestion
+from brickd.query.queries import CoverageQuery
 from brickd.shm.sampling import OFF
 
 _FINDINGS = 5
@@ -54,9 +54,9 @@ _COLUMNS = (
 
 
 @click.command()
-@asks(CoverageQuestion, complete_services, recorded=True)
+@asks(CoverageQuery, complete_services)
 @output_options
-def coverage(question: CoverageQuestion, recordings: Sequence[str], output: str) -> None:
+def coverage(question: CoverageQuery, recordings: Sequence[str], output: str) -> None:
     """Show which computed values were compared, and which were not.
 
     For each site (a kernel and its layers), shows how many fingerprints were compared with another worker, and by which

@@ -19,7 +19,7 @@ from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_workers, with_recordings
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.query.queries import REASONS, DiffQuestion
+from brickd.query.queries import REASONS, DiffQuery
 from brickd.views import diff_operands
 
 _LINES = 24
@@ -30,7 +30,7 @@ _FAILS = ("diverged", "within", "incomplete")
 
 
 @click.command()
-@asks(DiffQuestion, with_recordings(complete_workers))
+@asks(DiffQuery, with_recordings(complete_workers), recorded=False)
 @click.option("--all", "every", is_flag=True, help="Show every site and every brick.")
 @click.option(
     "--context",
@@ -46,7 +46,7 @@ _FAILS = ("diverged", "within", "incomplete")
     help="Exit 1 also for this verdict; diverged always exits 1. May be given several times.",
 )
 @output_options
-def diff(question: DiffQuestion, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
+def diff(question: DiffQuery, every: bool, context: int | None, fails: Sequence[str], output: str) -> Exit:
     """Show where the numbers of workers first differ, and why.
 
     Compares two or more workers. A pattern ('api/*') or a service stands for its workers. With three or more workers,

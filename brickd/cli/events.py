@@ -19,17 +19,17 @@ from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import asks
 from brickd.client import client
 from brickd.errors import NoDaemon
-from brickd.query.queries import EventsQuestion
+from brickd.query.queries import EventsQuery
 from brickd.query.query import to_query
 
 Event = dict[str, Any]
 
 
 @click.command()
-@asks(EventsQuestion, recorded=True)
+@asks(EventsQuery)
 @click.option("--follow", is_flag=True, help="Keep running and print each new event.")
 @output_options
-def events(question: EventsQuestion, recordings: Sequence[str], *, follow: bool, output: str) -> None:
+def events(question: EventsQuery, recordings: Sequence[str], *, follow: bool, output: str) -> None:
     """List the events that the daemon logged.
 
     An event reports a worker that was found or died, a loss, or a new verdict. Each event has the next command to run.
@@ -43,7 +43,7 @@ def events(question: EventsQuestion, recordings: Sequence[str], *, follow: bool,
     emit(document, output, table=partial(_render, document["events"]), rows="events")
 
 
-def _follow(question: EventsQuestion, output: str) -> NoReturn:
+def _follow(question: EventsQuery, output: str) -> NoReturn:
     if output == "csv":
         raise click.UsageError("--follow prints lines of text or of JSON, and no csv")
     for name, said in client.ask("events/stream", to_query(question)).events():

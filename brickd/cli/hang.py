@@ -28,7 +28,7 @@ from brickd.cli.progress import watch
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.query.queries import HangQuestion
+from brickd.query.queries import HangQuery
 from brickd.views.fetch_answer import Passes
 
 _WATCHED, _RECORDED = "brickd.cli.hang:watched", "brickd.views.hang:of_recording"
@@ -37,9 +37,9 @@ _AT_ONCE_SECONDS = 0.05
 
 
 @click.command()
-@asks(HangQuestion, recorded=True)
+@asks(HangQuery)
 @output_options
-def hang(question: HangQuestion, recordings: Sequence[str], output: str) -> Exit:
+def hang(question: HangQuery, recordings: Sequence[str], output: str) -> Exit:
     """Show which spans are open, and name the worker that is stuck.
 
     Reads each thread twice, --watch SECONDS apart. If a service has three or more workers, it names a worker for which
@@ -63,13 +63,13 @@ def hang(question: HangQuestion, recordings: Sequence[str], output: str) -> Exit
     return Exit.DIFFERS if any(service["odd"] for service in document["services"]) else Exit.OK
 
 
-def _wait(question: HangQuestion, passes: Passes) -> None:
+def _wait(question: HangQuery, passes: Passes) -> None:
     """While the daemon watches; where nobody is to be watched it answers at once."""
     if not passes(_AT_ONCE_SECONDS):
         watch(question.watch, passes)
 
 
-def watched(world: World, question: HangQuestion) -> Answer:
+def watched(world: World, question: HangQuery) -> Answer:
     """Look, watch, and look again, where no daemon watches; with no worker there is nothing to wait for."""
     from brickd.views import hang
 

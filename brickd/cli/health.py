@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from brickd.base.units import duration, plural
 from brickd.query.parameters import Choices, Switch, Whole
-from brickd.query.query import Question, given
+from brickd.query.query import Query, given
 from brickd.views.fetch_answer import Missing
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ NAMES = ("lost", "dead", "quarantined", "daemon", "checkpoint", "diverged", "wei
 
 
 @dataclass(frozen=True)
-class Bounds(Question):
+class Bounds(Query):
     """What is still healthy."""
 
     max_lost: int = given(

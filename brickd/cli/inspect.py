@@ -20,7 +20,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_segments
 from brickd.cli.table import Column
-from brickd.query.queries import InspectQuestion
+from brickd.query.queries import InspectQuery
 from brickd.shm.sampling import DEFAULT
 
 _LANE_COLUMNS = (
@@ -71,9 +71,9 @@ _CHECKSUM_COLUMNS = (
 
 
 @click.command()
-@asks(InspectQuestion, complete_segments, recorded=True)
+@asks(InspectQuery, complete_segments)
 @output_options
-def inspect(question: InspectQuestion, recordings: Sequence[str], output: str) -> None:
+def inspect(question: InspectQuery, recordings: Sequence[str], output: str) -> None:
     """Show one segment in full: header, lanes, ledger, rings.
 
     Name a segment by its worker or by its file name. Shows the newest records of each ring. With a daemon, it also

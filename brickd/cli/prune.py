@@ -29,7 +29,7 @@ from brickd.errors import (
     SegmentUnrecorded,
 )
 from brickd.query.orders import Forgetting
-from brickd.query.queries import StatusQuestion, WorkersQuestion
+from brickd.query.queries import StatusQuery, WorkersQuery
 from brickd.shm import removed_file
 from brickd.shm.segment_files import prefix
 
@@ -39,9 +39,9 @@ from brickd.shm.segment_files import prefix
 @click.option(
     "--refused", is_flag=True, help="Also remove files that have a segment's name but are not valid segments."
 )
-@asks(WorkersQuestion)
+@asks(WorkersQuery, recorded=False)
 @output_options
-def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) -> None:
+def prune(question: WorkersQuery, dry_run: bool, refused: bool, output: str) -> None:
     """Remove the segments of dead workers.
 
     A worker is dead if its lock is free and its segment did not change for five seconds. The daemon also forgets its
@@ -53,7 +53,7 @@ def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) 
     uuids = None if dead is None else set(dead)
     left = left_behind()[0]
     kept = [each for each in (*left.gone.values(), *left.older) if uuids is None or each.reading.uuid in uuids]
-    noted = 0 if dead is not None else asked("status", StatusQuestion())["removed"]["unasked_workers"]
+    noted = 0 if dead is not None else asked("status", StatusQuery())["removed"]["unasked_workers"]
     # First: the records of what is then removed need room.
     wanted = bool(kept or noted or removed_file.look(prefix()).full)
     forgotten = sum(gone.workers for gone in kept) if dry_run else _forget(dead, wanted)
@@ -93,7 +93,7 @@ def prune(question: WorkersQuestion, dry_run: bool, refused: bool, output: str) 
     emit(document, output, table=table, rows="removed")
 
 
-def _dead(question: WorkersQuestion) -> dict[str, str] | None:
+def _dead(question: WorkersQuery) -> dict[str, str] | None:
     """What the dead who are meant are called, by uuid; None: nobody is named, so that all are.
 
     Raises:

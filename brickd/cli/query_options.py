@@ -15,7 +15,8 @@ import click
 
 from brickd.cli.shell_completion import Complete, complete_workers, with_recordings
 from brickd.query.parameters import Choice, Parameter, Switch
-from brickd.query.query import Question, default, parameters
+from brickd.query.queries import VERBS
+from brickd.query.query import Query, default, parameters
 from brickd.recording.rotation import parted
 
 Result = TypeVar("Result")
@@ -23,7 +24,7 @@ Verb = Callable[..., Result]
 
 
 def asks(
-    kind: type[Question], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool = False
+    kind: type[Query], complete: Complete = complete_workers, *, keyword: str = "question", recorded: bool | None = None
 ) -> Callable[[Verb[Result]], Verb[Result]]:
     """Give a verb the arguments and options of a question.
 
@@ -32,12 +33,14 @@ def asks(
         complete: offers words for its arguments at a TAB.
         keyword: by which the verb receives the question.
         recorded: whether a recording may be asked as well: the verb receives those that are named as `recordings`.
+            None: if the query is a verb's.
     """
+    takes_recordings = kind in VERBS.values() if recorded is None else recorded
 
     def decorate(verb: Verb[Result]) -> Verb[Result]:
         @functools.wraps(verb)
         def with_question(**given: Any) -> Result:
-            if recorded:
+            if takes_recordings:
                 given |= _of_recordings(kind, given)
             question = kind(**{name: given.pop(name) for name in parameters(kind)})
             return verb(**{keyword: question}, **given)
@@ -48,9 +51,9 @@ def asks(
             unless = default(kind, name)
             if not parameter.positional:
                 asking = _option(name, parameter, unless)(asking)
-            elif not recorded:
+            elif not takes_recordings:
                 asking = _argument(name, parameter, unless, complete)(asking)
-        return _recordings(kind, complete)(asking) if recorded else asking
+        return _recordings(kind, complete)(asking) if takes_recordings else asking
 
     return decorate
 
@@ -67,11 +70,11 @@ def _argument(
     )
 
 
-def _positional(kind: type[Question]) -> tuple[str, Parameter] | None:
+def _positional(kind: type[Query]) -> tuple[str, Parameter] | None:
     return next(((name, each) for name, each in parameters(kind).items() if each.positional), None)
 
 
-def _recordings(kind: type[Question], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
+def _recordings(kind: type[Query], complete: Complete) -> Callable[[Verb[Result]], Verb[Result]]:
     """One argument for recordings and for what the question takes: which is which its words tell."""
     positional = _positional(kind)
     metavar = " ".join(["[RECORDING]...", *([positional[1].metavar or ""] if positional else [])])
@@ -80,7 +83,7 @@ def _recordings(kind: type[Question], complete: Complete) -> Callable[[Verb[Resu
     )
 
 
-def _of_recordings(kind: type[Question], given: dict[str, Any]) -> dict[str, Any]:
+def _of_recordings(kind: type[Query], given: dict[str, Any]) -> dict[str, Any]:
     recordings, words = parted(given["recordings"])
     positional = _positional(kind)
     if positional is not None and positional[1].several:

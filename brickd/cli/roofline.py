@@ -27,7 +27,7 @@ from brickd.cli.output import Screen, emit, output_options, say
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
 from brickd.errors import BrickdError
-from brickd.query.queries import BricksQuestion, RooflineQuestion
+from brickd.query.queries import BricksQuery, RooflineQuery
 
 _FIGURES = (
     Figure(Column("TOTAL", "right", spare=1), "total_ns", units.duration),
@@ -44,7 +44,7 @@ _SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
 
 
 @click.command()
-@asks(RooflineQuestion, recorded=True)
+@asks(RooflineQuery)
 @click.option(
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -52,7 +52,7 @@ _SAID = {"flops": "operations", "bytes": "bytes", "total_ns": "time"}
     help="Also draw the roofline into this file.",
 )
 @output_options
-def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | None, output: str) -> None:
+def roofline(question: RooflineQuery, recordings: Sequence[str], svg: Path | None, output: str) -> None:
     """Compare each brick with the peak performance of a device.
 
     For each brick that reports operations and bytes, shows how close it is to the roof, what limits it, and how much
@@ -64,7 +64,7 @@ def roofline(question: RooflineQuestion, recordings: Sequence[str], svg: Path | 
       brickd roofline --by layer --top 10
       brickd roofline --device gpu0 --type bfloat16
     """  # noqa: D301
-    bricks = BricksQuestion(question.names, by=question.by, category=question.category, over=question.over)
+    bricks = BricksQuery(question.names, by=question.by, category=question.category, over=question.over)
     told = asked("bricks", bricks, recordings=recordings)
     device = chosen(peaks.load(peaks.place(runtime())), question)
     found = document(told, device, question, here())

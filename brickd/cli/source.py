@@ -20,7 +20,7 @@ from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_sources
 from brickd.cli.table import Column, Figure
-from brickd.query.queries import SourceQuestion
+from brickd.query.queries import SourceQuery
 
 _TAB = 8
 _UNUSED = 10  # of those that no kernel refers to; JSON has all
@@ -42,9 +42,9 @@ _FIGURES = (
 
 
 @click.command()
-@asks(SourceQuestion, complete_sources, recorded=True)
+@asks(SourceQuery, complete_sources)
 @output_options
-def source(question: SourceQuestion, recordings: Sequence[str], output: str) -> None:
+def source(question: SourceQuery, recordings: Sequence[str], output: str) -> None:
     """List the sources that kernels were compiled from, or print one.
 
     HASH is the hexadecimal number after the @ of a launch, or its first digits. With HASH, the text of that source is

@@ -26,7 +26,7 @@ from brickd.cli.table import Column
 from brickd.cli.watch_loop import again
 from brickd.errors import Exit
 from brickd.query.parameters import Number
-from brickd.query.queries import StatusQuestion
+from brickd.query.queries import StatusQuery
 from brickd.views import fetch_answer
 from brickd.views.next_command import command
 
@@ -55,7 +55,7 @@ _BRICK_COLUMNS = (
 
 
 @click.command()
-@asks(StatusQuestion, recorded=True)
+@asks(StatusQuery)
 @click.option("--watch", "seconds", type=ParameterType(Number(0.1, 3600, "")), is_flag=False, flag_value=2.0,
               metavar="[SECONDS]", help="Show it again every SECONDS (default: 2).")  # fmt: skip
 @click.option("--check", is_flag=True, help="Print one line that says whether all is well; exit 1 if not.")
@@ -63,7 +63,7 @@ _BRICK_COLUMNS = (
 @output_options
 def status(
     *,
-    question: StatusQuestion,
+    question: StatusQuery,
     recordings: Sequence[str],
     seconds: float | None,
     check: bool,

@@ -19,7 +19,7 @@ from brickd.cli.query_options import asks
 from brickd.cli.shell_completion import complete_services
 from brickd.cli.table import Column, Figure
 from brickd.errors import Exit
-from brickd.query.queries import StragglersQuestion
+from brickd.query.queries import StragglersQuery
 from brickd.views.next_command import command
 
 _BRICKS = 5  # side by side, the costliest
@@ -35,9 +35,9 @@ _WHY_NOT = (
 
 
 @click.command()
-@asks(StragglersQuestion, complete_services, recorded=True)
+@asks(StragglersQuery, complete_services)
 @output_options
-def stragglers(question: StragglersQuestion, recordings: Sequence[str], output: str) -> Exit:
+def stragglers(question: StragglersQuery, recordings: Sequence[str], output: str) -> Exit:
     """Name the worker that is slow, in which brick, at what cost.
 
     Needs a daemon or a recording, and three or more workers of a service. If no worker is slow, it shows what was

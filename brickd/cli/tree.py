@@ -21,7 +21,7 @@ from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column, Figure
-from brickd.query.queries import TreeQuestion
+from brickd.query.queries import TreeQuery
 
 # What a name is given however deep it stands, and that of a kernel whose shape finds no room; what is left to figures.
 _NAME_WIDTH, _KERNEL_WIDTH = 16, 26
@@ -62,11 +62,11 @@ class _Line(NamedTuple):
 
 
 @click.command()
-@asks(TreeQuestion, recorded=True)
+@asks(TreeQuery)
 @click.option("--critical", is_flag=True, help="Show the critical path, and the slack of everything else.")
 @click.option("--dot", "as_dot", is_flag=True, help="Print the tree in the language of Graphviz.")
 @output_options
-def tree(question: TreeQuestion, recordings: Sequence[str], critical: bool, as_dot: bool, output: str) -> None:
+def tree(question: TreeQuery, recordings: Sequence[str], critical: bool, as_dot: bool, output: str) -> None:
     """Show the call tree over all workers: totals, self times, shares.
 
     Below each brick, it shows the kernels that were launched, the bytes that were moved, and what the brick needs. A

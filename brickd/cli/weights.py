@@ -24,7 +24,7 @@ from brickd.cli.table import Column, Figure
 from brickd.cli.wording import identifier
 from brickd.errors import Exit
 from brickd.query.parameters import Number
-from brickd.query.queries import WeightsQuestion
+from brickd.query.queries import WeightsQuery
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -34,7 +34,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
 
 
 @click.command()
-@asks(WeightsQuestion, recorded=True)
+@asks(WeightsQuery)
 @click.option(
     "--rescan", is_flag=True, help="Make the workers read their parameters again, and wait for that. Needs a daemon."
 )
@@ -53,7 +53,7 @@ _VERDICTS = {"equal": Exit.OK, "differ": Exit.DIFFERS, "nothing": Exit.NOT_COMPA
 )
 @output_options
 def weights(
-    question: WeightsQuestion,
+    question: WeightsQuery,
     recordings: Sequence[str],
     rescan: bool,
     timeout: float,
@@ -97,7 +97,7 @@ def weights(
     return Exit.OK if save and code is Exit.NOT_COMPARABLE else Exit.TROUBLE if code is Exit.OK and not whole else code
 
 
-def _found(question: WeightsQuestion, recordings: Sequence[str], rescan: float | None) -> tuple[Document, bool]:
+def _found(question: WeightsQuery, recordings: Sequence[str], rescan: float | None) -> tuple[Document, bool]:
     if rescan is None:
         return asked("weights", question, recordings=recordings), True
     from brickd.cli.weights_rescan import rescanned

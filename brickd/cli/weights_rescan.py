@@ -14,7 +14,7 @@ from brickd.cli.ask import told
 from brickd.cli.output import say
 from brickd.cli.progress import tell
 from brickd.query.orders import Rescanning
-from brickd.query.queries import WeightsQuestion
+from brickd.query.queries import WeightsQuery
 
 if TYPE_CHECKING:
     from brickd.views.common import Document
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _AGAIN_SECONDS = 0.2
 
 
-def rescanned(question: WeightsQuestion, seconds: float) -> tuple[Document, bool]:
+def rescanned(question: WeightsQuery, seconds: float) -> tuple[Document, bool]:
     """What is known afterwards; whether all have read all.
 
     Raises:

@@ -19,7 +19,7 @@ from brickd.cli.ask import asked
 from brickd.cli.output import Screen, emit, output_options
 from brickd.cli.query_options import asks
 from brickd.cli.table import Column
-from brickd.query.queries import WorkersQuestion
+from brickd.query.queries import WorkersQuery
 
 _COLUMNS = (
     Column("WORKER"),
@@ -38,9 +38,9 @@ _OPEN = Column("OPEN NOW")
 
 
 @click.command()
-@asks(WorkersQuestion, recorded=True)
+@asks(WorkersQuery)
 @output_options
-def workers(question: WorkersQuestion, recordings: Sequence[str], output: str) -> None:
+def workers(question: WorkersQuery, recordings: Sequence[str], output: str) -> None:
     """List every worker: threads, spans, losses, memory, open spans.
 
     Also shows how much room is left in each worker's tables. With a daemon, it also shows the processor time and memory

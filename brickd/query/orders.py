@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from brickd.base.json_values import flag, listed, require, text, unicode
 from brickd.errors import WrongQuestion
 from brickd.query.parameters import Choice, Name, Names, Number, Parameter, Switch, Whole
-from brickd.query.query import Question, given
+from brickd.query.query import Query, given
 from brickd.shm import sampling
 
 OnOff = Literal["on", "off"]
@@ -46,7 +46,7 @@ class Patterns(Names):
 
 
 @dataclass(frozen=True)
-class Setting(Question):
+class Setting(Query):
     """What the workers of a service are to do from now on; None: as before. With neither, it asks what is set."""
 
     service: str = given(Name("the name of a service", metavar="SERVICE", positional=True))
@@ -75,21 +75,21 @@ class Setting(Question):
 
 
 @dataclass(frozen=True)
-class Forgetting(Question):
+class Forgetting(Query):
     """Whose totals are to be forgotten, of the dead: everybody's where nobody is named."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
 
 
 @dataclass(frozen=True)
-class Rescanning(Question):
+class Rescanning(Query):
     """Whose weights are to be read once more: everybody's where nobody is named."""
 
     names: tuple[str, ...] = given(Names("names of workers or services", key="name", positional=True), ())
 
 
 @dataclass(frozen=True)
-class Recording(Question):
+class Recording(Query):
     """What is to be recorded, for how long, and how much of it is kept."""
 
     names: tuple[str, ...] = given(
@@ -117,20 +117,20 @@ class Recording(Question):
     files: int = given(Whole(1, 10_000, "Keep the newest N files.", metavar="N"), 8)
 
     def __post_init__(self) -> None:
-        Question.__post_init__(self)
+        Query.__post_init__(self)
         if self.values and self.redact:
             raise WrongQuestion("values and redact exclude each other: give one of them")
 
 
 @dataclass(frozen=True)
-class EndRecording(Question):
+class EndRecording(Query):
     """Which recording is to come to its end."""
 
     recording: str = given(_RECORDING)
 
 
 @dataclass(frozen=True)
-class RecordedFile(Question):
+class RecordedFile(Query):
     """Which file of which recording is meant."""
 
     recording: str = given(_RECORDING)

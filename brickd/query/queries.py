@@ -6,12 +6,13 @@ Owns: the parameters of each, and the words that documents use for reasons. Must
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from brickd.errors import WrongQuestion
 from brickd.query.parameters import Choice, Name, Names, Number, Switch, Whole
-from brickd.query.query import ABOUT_WORKERS, OVER, START, Question, given
+from brickd.query.query import ABOUT_WORKERS, OVER, START, Query, given
 
 By = Literal["worker", "service", "layer"]
 
@@ -23,7 +24,7 @@ SORTS = {
 
 
 @dataclass(frozen=True)
-class BricksQuestion(Question):
+class BricksQuery(Query):
     """Which bricks, of which workers, in which order."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -34,7 +35,7 @@ class BricksQuestion(Question):
     over: str = given(OVER, START)
 
     def __post_init__(self) -> None:
-        Question.__post_init__(self)
+        Query.__post_init__(self)
         if (self.sort, self.by) == ("spread", "worker"):
             raise WrongQuestion("sort spread compares workers, which by worker tells apart: give one of them")
         if self.sort == "max" and self.over != START:
@@ -42,7 +43,7 @@ class BricksQuestion(Question):
 
 
 @dataclass(frozen=True)
-class CoverageQuestion(Question):
+class CoverageQuery(Query):
     """Of which services."""
 
     names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
@@ -73,7 +74,7 @@ def step_number(text: str) -> int:
 
 
 @dataclass(frozen=True)
-class DiffQuestion(Question):
+class DiffQuery(Query):
     """Which workers, by which evidence, and how far back."""
 
     names: tuple[str, ...] = given(
@@ -110,21 +111,21 @@ class DiffQuestion(Question):
 
 
 @dataclass(frozen=True)
-class EventsQuestion(Question):
+class EventsQuery(Query):
     """From where on."""
 
     since: int = given(Whole(0, None, "List only the events after number N.", metavar="N"), 0)
 
 
 @dataclass(frozen=True)
-class FingerprintsQuestion(Question):
+class FingerprintsQuery(Query):
     """Of which workers."""
 
     uuids: tuple[str, ...] = given(Names("workers' uuids", "Only the fingerprints of these workers.", key="uuid"), ())
 
 
 @dataclass(frozen=True)
-class HangQuestion(Question):
+class HangQuery(Query):
     """Whom to watch, and for how long."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -135,7 +136,7 @@ class HangQuestion(Question):
 
 
 @dataclass(frozen=True)
-class InspectQuestion(Question):
+class InspectQuery(Query):
     """Which segment, and how much of its rings."""
 
     name: str | None = given(Name("the name of a worker or segment", metavar="[WORKER|SEGMENT]", positional=True), None)
@@ -143,7 +144,7 @@ class InspectQuestion(Question):
 
 
 @dataclass(frozen=True)
-class RooflineQuestion(Question):
+class RooflineQuery(Query):
     """Which bricks, under which roof."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -166,7 +167,7 @@ class RooflineQuestion(Question):
 
 
 @dataclass(frozen=True)
-class SourceQuestion(Question):
+class SourceQuery(Query):
     """The text of which source; none: which sources there are."""
 
     hash: str | None = given(
@@ -175,7 +176,7 @@ class SourceQuestion(Question):
 
 
 @dataclass(frozen=True)
-class StatusQuestion(Question):
+class StatusQuery(Query):
     """Over which workers and what time: the last 60 seconds, where somebody knows them, if no time is given."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -183,14 +184,14 @@ class StatusQuestion(Question):
 
 
 @dataclass(frozen=True)
-class StragglersQuestion(Question):
+class StragglersQuery(Query):
     """Among the workers of which services."""
 
     names: tuple[str, ...] = given(Names("names of services", metavar="[SERVICE]...", key="name", positional=True), ())
 
 
 @dataclass(frozen=True)
-class TreeQuestion(Question):
+class TreeQuery(Query):
     """Whose tree, and how much of it."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -203,7 +204,7 @@ class TreeQuestion(Question):
 
 
 @dataclass(frozen=True)
-class WeightsQuestion(Question):
+class WeightsQuery(Query):
     """Of which workers, and whether every tensor is to be told."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
@@ -211,11 +212,28 @@ class WeightsQuestion(Question):
 
 
 @dataclass(frozen=True)
-class WorkersQuestion(Question):
+class WorkersQuery(Query):
     """Which workers."""
 
     names: tuple[str, ...] = given(ABOUT_WORKERS, ())
 
+
+# What a verb of the same name asks; each may be asked of recordings too.
+VERBS: Mapping[str, type[Query]] = {
+    "bricks": BricksQuery,
+    "coverage": CoverageQuery,
+    "diff": DiffQuery,
+    "events": EventsQuery,
+    "hang": HangQuery,
+    "inspect": InspectQuery,
+    "roofline": RooflineQuery,
+    "source": SourceQuery,
+    "status": StatusQuery,
+    "stragglers": StragglersQuery,
+    "tree": TreeQuery,
+    "weights": WeightsQuery,
+    "workers": WorkersQuery,
+}
 
 # Why fingerprints of one place are not compared, by the name of each reason in documents.
 REASONS = {

@@ -28,7 +28,7 @@ def given(by: Parameter, default: Any = MISSING) -> Any:
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """What is asked; each subclass declares its parameters, and the rules between them."""
 
     def __post_init__(self) -> None:
@@ -38,15 +38,15 @@ class Question:
                 raise WrongQuestion(f"{parameter.key or name} is {_shown(value)}, expected {parameter.wanted}")
 
 
-Asked = TypeVar("Asked", bound=Question)
+Asked = TypeVar("Asked", bound=Query)
 
 
-def parameters(kind: type[Question]) -> dict[str, Parameter]:
+def parameters(kind: type[Query]) -> dict[str, Parameter]:
     """The parameters of a question, by the names of its fields."""
     return {each.name: each.metadata["parameter"] for each in fields(kind)}
 
 
-def default(kind: type[Question], name: str) -> Any:
+def default(kind: type[Query], name: str) -> Any:
     """What holds where nothing is given for a field; MISSING where something must be."""
     return kind.__dataclass_fields__[name].default
 
@@ -75,7 +75,7 @@ def from_query(kind: type[Asked], pairs: Iterable[tuple[str, str]]) -> Asked:
     return kind(**found)
 
 
-def to_query(question: Question) -> list[tuple[str, str]]:
+def to_query(question: Query) -> list[tuple[str, str]]:
     """The pairs that ask the same; of defaults nothing is said."""
     pairs: list[tuple[str, str]] = []
     for name, parameter in parameters(type(question)).items():

@@ -14,11 +14,11 @@ from brickd.errors import BrickdError
 from brickd.model.brick_totals import bricks as totals_of
 from brickd.model.brick_totals import percent_of
 from brickd.model.worker_names import suggestion
-from brickd.query.queries import SORTS, BricksQuestion
+from brickd.query.queries import SORTS, BricksQuery
 from brickd.views.common import Answer, begun, chosen, counted
 
 
-def answer(world: World, question: BricksQuestion) -> Answer:
+def answer(world: World, question: BricksQuery) -> Answer:
     """Add the workers' bricks up."""
     them = chosen(world, question.names)
     over = counted(world, them, question.over)

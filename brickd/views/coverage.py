@@ -19,7 +19,7 @@ from brickd.base.timestamps import rfc3339
 from brickd.base.units import or_none
 from brickd.datasources.world import World
 from brickd.model.workers import Worker
-from brickd.query.queries import CoverageQuestion
+from brickd.query.queries import CoverageQuery
 from brickd.shm import _reader
 from brickd.shm.sampling import words_of
 from brickd.views import numerics_summary, weights_summary
@@ -27,7 +27,7 @@ from brickd.views.common import Answer, ChosenWorkers, Document, begun, chosen
 from brickd.views.weights_summary import TensorSeen
 
 
-def answer(world: World, question: CoverageQuestion) -> Answer:
+def answer(world: World, question: CoverageQuery) -> Answer:
     """Show what was compared."""
     _, workers, words = them = chosen(world, question.names)
     compared = world.compared() or _now(world, them)

@@ -18,7 +18,7 @@ from brickd.analysis.numerics.comparison import Comparison, EvidenceClass, Party
 from brickd.analysis.numerics.fingerprints import Numerics
 from brickd.errors import WrongQuestion
 from brickd.model.workers import Survey, Worker, select
-from brickd.query.queries import DiffQuestion, step_number
+from brickd.query.queries import DiffQuery, step_number
 from brickd.views.common import Answer, Sourced, begun, foreign_words
 from brickd.views.diff_document import Sides, document, nothing
 from brickd.views.diff_weights import Weighed, why_none
@@ -64,7 +64,7 @@ class ChosenEvidence(NamedTuple):
     by_weights: bool
 
 
-def answer(world: Comparable, question: DiffQuestion) -> Answer:
+def answer(world: Comparable, question: DiffQuery) -> Answer:
     """Compare the workers that are meant.
 
     Args:
@@ -88,7 +88,7 @@ def answer(world: Comparable, question: DiffQuestion) -> Answer:
     return Answer({**begun(world), **said}, (*found.words, *_ignored(question, said["evidence"])))
 
 
-def _ignored(question: DiffQuestion, leads: str) -> Iterator[str]:
+def _ignored(question: DiffQuery, leads: str) -> Iterator[str]:
     """What was asked for and says nothing of the evidence that leads."""
     if question.rtol is not None and leads != EvidenceClass.RUN:
         yield f"--rtol {question.rtol:g} is of --by run alone: by {leads} nothing is within tolerance"
@@ -158,7 +158,7 @@ def _ticks(worker: Worker, found: Survey, since: float | None) -> int:
 # ---- by which evidence
 
 
-def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed) -> ChosenEvidence | NothingCompared:
+def _chosen(sides: Sides, question: DiffQuery, weighed: Weighed) -> ChosenEvidence | NothingCompared:
     """What is compared, and which evidence leads. Steps are paired only where `--by run` is asked for."""
 
     def by(evidence: EvidenceClass) -> Comparison:
@@ -183,7 +183,7 @@ def _chosen(sides: Sides, question: DiffQuestion, weighed: Weighed) -> ChosenEvi
     return NothingCompared(diagnosis.nothing(outputs) + _beside(weighed), outputs)
 
 
-def _weights_lead(question: DiffQuestion, weighed: Weighed, outputs: Comparison) -> bool:
+def _weights_lead(question: DiffQuery, weighed: Weighed, outputs: Comparison) -> bool:
     """Whether weights lead where no evidence is asked for.
 
     Weights that differ lead while no output differs. Equal ones lead where no output was compared, unless the question

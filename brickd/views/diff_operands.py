@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from brickd.errors import NothingComparable
-from brickd.query.queries import DiffQuestion
+from brickd.query.queries import DiffQuery
 from brickd.recording.rotation import parted
 from brickd.views import fetch_answer
 from brickd.views.fetch_answer import FetchedAnswer, Reading, silent
@@ -51,7 +51,7 @@ def require_comparable(document: Mapping[str, Any]) -> None:
         raise NothingComparable(document["reasons"][0])
 
 
-def find(question: DiffQuestion, reading: Reading = silent) -> FetchedAnswer:
+def find(question: DiffQuery, reading: Reading = silent) -> FetchedAnswer:
     """Answer a question whose names are the words of a command line.
 
     Raises:
@@ -89,7 +89,7 @@ def _sets(paths: Sequence[str]) -> list[list[str]]:
 
 
 def _gathered(
-    question: DiffQuestion, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
+    question: DiffQuery, terms: Sequence[Term], sets: Sequence[Sequence[str]], reading: Reading
 ) -> FetchedAnswer:
     from brickd.datasources.several_worlds import Gathered, Live, WorldPart
     from brickd.recording.replay import opened

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from brickd.datasources.world import World
 from brickd.model.event_log import Past
-from brickd.query.queries import EventsQuestion
+from brickd.query.queries import EventsQuery
 from brickd.views.common import Answer, begun
 
 
@@ -22,7 +22,7 @@ class Telling(World, Protocol):
         ...
 
 
-def answer(world: Telling, question: EventsQuestion) -> Answer:
+def answer(world: Telling, question: EventsQuery) -> Answer:
     """List the events."""
     page = world.events.since(question.since)
     document = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from brickd.client import client
 from brickd.client.client import NoAnswer, TurnedAway
-from brickd.query.query import Question, to_query
+from brickd.query.query import Query, to_query
 from brickd.views.next_command import rewritten
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class FetchedAnswer:
 
 def find(
     name: str,
-    question: Question,
+    question: Query,
     *,
     recordings: Sequence[str] = (),
     view: str | None = None,
@@ -101,13 +101,13 @@ def find(
     return FetchedAnswer(here.document, said + here.words, missing)
 
 
-def _here(view: str, question: Question) -> Answer:
+def _here(view: str, question: Query) -> Answer:
     from brickd.datasources.world import SharedMemory
 
     return _answer(view)(SharedMemory(), question)
 
 
-def _recorded(view: str, question: Question, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
+def _recorded(view: str, question: Query, recordings: Sequence[str], reading: Reading) -> FetchedAnswer:
     from brickd.recording.replay import opened
 
     with reading() as reads, opened(recordings, reads) as world:
@@ -116,9 +116,9 @@ def _recorded(view: str, question: Question, recordings: Sequence[str], reading:
         return FetchedAnswer(document, world.words() + said.words)
 
 
-def _answer(view: str) -> Callable[[World, Question], Answer]:
+def _answer(view: str) -> Callable[[World, Query], Answer]:
     module, _, function = view.partition(":")
-    answer: Callable[[World, Question], Answer] = getattr(importlib.import_module(module), function)
+    answer: Callable[[World, Query], Answer] = getattr(importlib.import_module(module), function)
     return answer
 
 

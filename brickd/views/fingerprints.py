@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from brickd.analysis.numerics import fingerprint_export
 from brickd.datasources.world import World
-from brickd.query.queries import FingerprintsQuestion
+from brickd.query.queries import FingerprintsQuery
 from brickd.views.common import Answer, begun
 
 
-def answer(world: World, question: FingerprintsQuestion) -> Answer:
+def answer(world: World, question: FingerprintsQuery) -> Answer:
     """Give away what is kept of some workers."""
     workers = world.survey().workers
     if question.uuids:

@@ -15,19 +15,19 @@ from brickd.analysis.timing.hang import HangVerdict, Lane, LanePosition, Watched
 from brickd.analysis.timing.hang_text import sentence
 from brickd.base import units
 from brickd.datasources.world import World
-from brickd.query.queries import HangQuestion
+from brickd.query.queries import HangQuery
 from brickd.recording.replay import Replay
 from brickd.views.common import Answer, ChosenWorkers, begun, chosen
 
 _STATES = ("stuck", "moving", "idle", "dead")
 
 
-def look(world: World, question: HangQuestion) -> ChosenWorkers:
+def look(world: World, question: HangQuery) -> ChosenWorkers:
     """Look for the first time; where nobody is chosen there is nothing to wait for."""
     return chosen(world, question.names)
 
 
-def answer(world: World, question: HangQuestion, before: ChosenWorkers) -> Answer:
+def answer(world: World, question: HangQuery, before: ChosenWorkers) -> Answer:
     """Look once more, some time after the first look, and judge."""
     after = world.survey() if before.workers else before.survey
     earlier = {worker.reading.file: worker.reading for worker in before.survey.workers}
@@ -97,7 +97,7 @@ def _row(worker: Watched, lane: Lane | None) -> dict[str, Any]:
     }
 
 
-def of_recording(world: Replay, question: HangQuestion) -> Answer:
+def of_recording(world: Replay, question: HangQuery) -> Answer:
     """Look at what was there before, and at what was there then."""
     earlier = world.before()
     said = answer(world, question, look(earlier, question))

@@ -13,7 +13,7 @@ from brickd.datasources.world import Details, SegmentInside, World
 from brickd.errors import BrickdError, NoSuchWorker
 from brickd.model.workers import select
 from brickd.query.orders import settings
-from brickd.query.queries import InspectQuestion
+from brickd.query.queries import InspectQuery
 from brickd.shm import _reader, records
 from brickd.shm.ledger import ledger_of
 from brickd.shm.sampling import words_of
@@ -22,7 +22,7 @@ from brickd.shm.segment_files import prefix
 from brickd.views.common import Answer, Document, begun, foreign_words
 
 
-def answer(world: World, question: InspectQuestion) -> Answer:
+def answer(world: World, question: InspectQuery) -> Answer:
     """Look into the segment."""
     file, worker = _chosen(world, question.name)
     daemon = world.daemon()

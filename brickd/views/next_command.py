@@ -11,24 +11,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Those that take recordings.
-VERBS = frozenset(
-    (
-        "bricks",
-        "coverage",
-        "diff",
-        "events",
-        "hang",
-        "inspect",
-        "roofline",
-        "source",
-        "stragglers",
-        "status",
-        "tree",
-        "weights",
-        "workers",
-    )
-)
+from brickd.query.queries import VERBS
 
 
 def command(document: Mapping[str, Any], said: str) -> str:

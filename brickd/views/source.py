@@ -14,7 +14,7 @@ from brickd.datasources.world import World
 from brickd.errors import NoSuchSource, WrongQuestion
 from brickd.model.kernel_sources.assembly import PIECE, SourceHead
 from brickd.model.kernel_sources.launches import Referred, referred
-from brickd.query.queries import SourceQuestion
+from brickd.query.queries import SourceQuery
 from brickd.views.common import Answer, Document, begun
 
 _COUNTED = ("dropped", "refuted", "differing", "refused", "removed")
@@ -22,7 +22,7 @@ _NOTHING = SourceHead("", "", None, 0)
 _SHOWN_MAX = 8  # of those that may be meant
 
 
-def answer(world: World, question: SourceQuestion) -> Answer:
+def answer(world: World, question: SourceQuery) -> Answer:
     """List the sources, or give the text of one."""
     found = world.survey()
     known = world.sources(found.workers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from brickd.datasources.world import World
 from brickd.model.brick_totals import bricks, categories
-from brickd.query.queries import StatusQuestion
+from brickd.query.queries import StatusQuery
 from brickd.shm.ledger import Ledger
 from brickd.views import numerics_summary, removed_summary
 from brickd.views.common import Answer, begun, chosen, counted
@@ -16,7 +16,7 @@ from brickd.views.problems import Seen, problems
 from brickd.views.workers import entries
 
 
-def answer(world: World, question: StatusQuestion) -> Answer:
+def answer(world: World, question: StatusQuery) -> Answer:
     """Add the workers up."""
     found, workers, words = them = chosen(world, question.names)
     over = counted(world, them, question.over)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from brickd.base.timestamps import rfc3339
 from brickd.datasources.world import World
 from brickd.errors import NoDaemon
-from brickd.query.queries import StragglersQuestion
+from brickd.query.queries import StragglersQuery
 from brickd.views.common import Answer, begun, chosen
 
 
-def answer(world: World, question: StragglersQuestion) -> Answer:
+def answer(world: World, question: StragglersQuery) -> Answer:
     """Show what was found among the workers that are meant.
 
     Raises:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from brickd.datasources.world import World
 from brickd.model.calltree.tree import tree
-from brickd.query.queries import TreeQuestion
+from brickd.query.queries import TreeQuery
 from brickd.views.common import Answer, begun, chosen, counted
 
 
-def answer(world: World, question: TreeQuestion) -> Answer:
+def answer(world: World, question: TreeQuery) -> Answer:
     """Merge the workers' trees."""
     them = chosen(world, question.names)
     over = counted(world, them, question.over)

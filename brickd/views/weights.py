@@ -14,14 +14,14 @@ from brickd.analysis.weights.replicas import holdings, judge
 from brickd.analysis.weights.tensors import Tensor
 from brickd.analysis.weights.verdicts import ComparedWorker, Differing, Holding, Verdict, WeightOutlier, WeightsVerdict
 from brickd.datasources.world import World
-from brickd.query.queries import WeightsQuestion
+from brickd.query.queries import WeightsQuery
 from brickd.views.common import Answer, Document, begun, chosen
 from brickd.views.weights_summary import held
 
 ROWS_MAX = 1_000
 
 
-def answer(world: World, question: WeightsQuestion) -> Answer:
+def answer(world: World, question: WeightsQuery) -> Answer:
     """Compare the weights of the workers that are meant."""
     _, workers, words = chosen(world, question.names)
     weights = world.weights(workers)

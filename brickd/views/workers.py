@@ -15,7 +15,7 @@ from brickd.datasources.world import World
 from brickd.errors import SegmentRefused
 from brickd.model.workers import Survey, Worker
 from brickd.query.orders import settings
-from brickd.query.queries import WorkersQuestion
+from brickd.query.queries import WorkersQuery
 from brickd.shm import open_spans
 from brickd.shm.ledger import Ledger
 from brickd.shm.losses import losses
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Entry = dict[str, Any]
 
 
-def answer(world: World, question: WorkersQuestion) -> Answer:
+def answer(world: World, question: WorkersQuery) -> Answer:
     """Show each of the workers."""
     found, workers, words = chosen(world, question.names)
     partial = bool(question.names)

@@ -18,7 +18,7 @@ from typing import Any
 from brickd.analysis.roofline.peaks import ANY, Bandwidth, Device
 from brickd.base.machine import Machine
 from brickd.errors import BrickdError
-from brickd.query.queries import RooflineQuestion
+from brickd.query.queries import RooflineQuery
 
 COMPUTE = "compute"
 Document = Mapping[str, Any]
@@ -92,7 +92,7 @@ def place(roof: Roof, flops: float, size_bytes: float, time_ns: float) -> Roofli
     return RooflinePoint(achieved, intensity, allowed, limit, served_by)
 
 
-def chosen(devices: Sequence[Device], question: RooflineQuestion) -> Device:
+def chosen(devices: Sequence[Device], question: RooflineQuery) -> Device:
     """The device that is asked for.
 
     Raises:
@@ -110,7 +110,7 @@ def chosen(devices: Sequence[Device], question: RooflineQuestion) -> Device:
     )
 
 
-def roof_of(device: Device, question: RooflineQuestion) -> Roof:
+def roof_of(device: Device, question: RooflineQuery) -> Roof:
     """The roof that is asked for, of that device.
 
     Raises:
@@ -130,7 +130,7 @@ def _unknown(device: Device, option: str, wanted: str, known: Iterable[str]) -> 
     return f"of {device.name} no {wanted} is known{why}: {option} is one of {', '.join(known) or 'nothing'}"
 
 
-def document(bricks: Document, device: Device, question: RooflineQuestion, here: Machine) -> dict[str, Any]:
+def document(bricks: Document, device: Device, question: RooflineQuery, here: Machine) -> dict[str, Any]:
     """What is told.
 
     Args:
