@@ -13,7 +13,7 @@
  *     the daemon, while all others go on.
  *
  * Not here: what a record holds; a segment that its worker lost and goes on
- * without (tests/test_removed_kept.py); how rings are drained (restart.pml).
+ * without (tests/daemon/test_removed_kept.py); how rings are drained (restart.pml).
  */
 #define REMOVERS 2
 #ifndef KILLS

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-INSTALLATION = (sys.base_prefix, os.fspath(Path(__file__).parent.parent))
+INSTALLATION = (sys.base_prefix, os.fspath(Path(__file__).parent.parent.parent))
 
 RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
 NEWNS, NEWUTS, NEWIPC, NEWNET = 0x20000, 0x4000000, 0x8000000, 0x40000000

@@ -177,7 +177,7 @@ def test_clean(shared):
 def run(folder: Path, text: str, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """A run of one file with the fixtures and the hooks of this suite."""
     (folder / "test_it.py").write_text(text)
-    path = os.pathsep.join(map(str, (ROOT / "tests", ROOT / "scripts")))
+    path = os.pathsep.join(map(str, (ROOT / "tests", ROOT / "tests" / "support", ROOT / "scripts")))
     command = [sys.executable, "-P", "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", *options]
     return subprocess.run(
         [*command, "-c", "/dev/null", f"--rootdir={folder}", folder / "test_it.py"],

@@ -25,7 +25,7 @@ Start = Callable[..., Worker]
 
 # A writer in a process of its own; the body of each chunk says its number.
 WRITER = f"""
-sys.path.insert(0, {str(ROOT / "tests")!r})
+sys.path.insert(0, {str(ROOT / "tests/support")!r})
 from tapes import begin
 from brickd.shm import _reader
 fd = os.open(os.environ["RECORDING"], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -238,7 +238,7 @@ with rings(span_slots=1 << 12) as r:
 def test_on_a_full_disk_what_has_no_room_is_counted_and_the_drain_goes_on(kind: str) -> None:
     command = f'mount -t {kind} none /mnt && exec "$@"'
     done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-P", "-c", FULL, str(ROOT / "tests")],
+        ["unshare", "-m", "sh", "-c", command, "sh", sys.executable, "-P", "-c", FULL, str(ROOT / "tests/support")],
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -22,7 +22,7 @@ from brickd.shm import _reader, dtypes, records
 from brickd.shm.segment import Segment
 from brickd.shm.segment_copy import Reading
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parent.parent / "golden"
 PAGE = 4096
 BLOCK = 64
 U64 = 2**64 - 1

@@ -4,7 +4,7 @@ Writers follow the format store by store, in files in /dev/shm under locks of th
 loop, reader and checkpoint. Whatever it does to the world goes through `Faults`: there writers go on meanwhile, writes
 tear, disks are full, and daemons die. What one seed does it does again.
 
-A writer is what brick_shm.h says of one (tests/test_lane_machine.py holds the agent to the same).
+A writer is what brick_shm.h says of one (tests/writer/test_lane_machine.py holds the agent to the same).
 """
 
 from __future__ import annotations

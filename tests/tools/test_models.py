@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from models.run import Case
 
-RUN = Path(__file__).resolve().parent / "models" / "run.py"
+RUN = Path(__file__).resolve().parent.parent / "models" / "run.py"
 spec = importlib.util.spec_from_file_location("models_run", RUN)
 assert spec is not None
 assert spec.loader is not None

@@ -44,7 +44,7 @@ IN_EVENT = {
 }
 ELSEWHERE = {"header", "published", "name_text", "path_claimed", "site_claimed"}
 IN_REOPEN = {"bind", "leave", "moved", "next"}  # where another thread opens the next segment: test_lost.py
-IN_REMOVAL = {"ended", "recorded"}  # tests/test_removed.py
+IN_REMOVAL = {"ended", "recorded"}  # tests/daemon/test_removed.py
 
 
 # Marks that are wanted and in no summary, summaries that stay odd; of each round's three, the third is a span's.
