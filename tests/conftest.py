@@ -337,17 +337,21 @@ def compiled() -> Callable[..., Path]:
     )
     agents = sorted(path for folder in ("include", "src") for path in (ROOT / "agent" / folder).rglob("*.h"))
 
-    def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes:
-        return subprocess.run([*common, *flags, "-E", source], stdout=subprocess.PIPE, check=True).stdout
+    def preprocessed(source: Path, flags: tuple[str, ...]) -> bytes | None:
+        """What the compiler reads; None where only the compiler knows, since a pragma changes what is defined."""
+        done = subprocess.run([*common, *flags, "-E", source], capture_output=True, check=False)
+        return done.stdout if done.returncode == 0 else None
 
     @functools.cache  # to read all of it takes longer than most programs run
     def compiled_alone(source: Path, flags: tuple[str, ...]) -> Path:
-        made_of = contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source)))
+        made_of = tuple(contents(dict.fromkeys((*agents, *sorted(source.parent.glob("*.h")), source))))
         others = tuple(flag for flag in flags if not flag.startswith("-D"))
 
         def make(target: Path) -> None:
             # Most sources are the same whatever is defined.
-            by = (version("gcc"), repr((common, others)).encode(), preprocessed(source, flags))
+            text = preprocessed(source, flags)
+            what = (others, text) if text is not None else (flags, b"".join(made_of))
+            by = (version("gcc"), repr((common, what[0])).encode(), what[1])
             command = (*common, *flags, "-c", source, "-o")
             same = kept(f"{source.stem}.same.o", by, lambda draft: subprocess.run([*command, draft], check=True))
             os.link(same, target)
